@@ -1,0 +1,3 @@
+//! What every layer stands on: synchronisation through one seam, metadata memory, the corruption
+//! abort.
+pub mod sync;

@@ -1,0 +1,110 @@
+//! The only door to the kernel: a contract, and the implementations behind it.
+//!
+//! Nothing above this folder issues a system call. [`Os`] is what the allocator needs of a kernel;
+//! `linux` answers it with raw system calls (no libc, so it works before libc is relocated), `fake`
+//! with ordinary memory, a manual clock and scripted failures, for tests.
+
+use core::ptr::NonNull;
+use core::sync::atomic::AtomicU32;
+
+#[cfg(any(test, feature = "fake-os", loom))]
+pub mod fake;
+#[cfg(all(target_os = "linux", not(loom)))]
+pub mod linux;
+
+/// A run of whole pages: start address and length, both multiples of the page size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageRun {
+    /// Address of the first byte.
+    pub start: usize,
+    /// Length in bytes.
+    pub bytes: usize,
+}
+
+/// Why the kernel refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OsError {
+    /// ENOMEM: no address space, no commit charge, or too many mappings.
+    OutOfMemory,
+    /// EPERM, ENOSYS, EACCES: refused by a filter, a policy or an old kernel.
+    Refused,
+    /// EINVAL and the rest: for `discard`, pages that are locked in memory.
+    Invalid,
+}
+
+/// What became of a call to [`Os::discard`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Discarded {
+    /// Bytes that are no longer resident; they read as zero when touched again.
+    pub returned_bytes: usize,
+    /// Bytes the kernel would not take (locked pages): still resident, contents unchanged.
+    pub refused_bytes: usize,
+}
+
+/// The kernel, as the allocator sees it. All methods are async-signal-safe and never allocate.
+///
+/// # Safety
+/// An implementation returns only memory that nobody else uses, and memory that it has returned
+/// from [`Os::reserve`] stays reserved until [`Os::release`].
+pub unsafe trait Os: Sync {
+    /// Size of a page in bytes, read at run time: 4, 16 or 64 KiB.
+    fn page_bytes(&self) -> usize;
+
+    /// Reserves `bytes` of address space aligned to `align` (both multiples of 64 KiB), inaccessible
+    /// and uncharged until [`Os::commit`].
+    fn reserve(&self, bytes: usize, align: usize) -> Result<NonNull<u8>, OsError>;
+
+    /// Makes reserved pages readable and writable; they read as zero.
+    ///
+    /// # Safety
+    /// The range lies in a reservation of this instance.
+    unsafe fn commit(&self, start: usize, bytes: usize) -> Result<(), OsError>;
+
+    /// Gives address space back to the kernel, whatever its state.
+    ///
+    /// # Safety
+    /// The range lies in a reservation of this instance, and nobody uses it any more.
+    unsafe fn release(&self, start: usize, bytes: usize);
+
+    /// Returns the pages of `runs` to the kernel (MADV_DONTNEED: never MADV_FREE). They stay
+    /// mapped and read as zero afterwards. Many runs go in one call where the kernel allows it.
+    ///
+    /// # Safety
+    /// The runs lie in committed memory of this instance and hold nothing that anybody reads again.
+    unsafe fn discard(&self, runs: &[PageRun]) -> Discarded;
+
+    /// Moves the pages of `[from, from + bytes)` to `to` without copying (mremap with
+    /// MREMAP_DONTUNMAP): `from` stays mapped and reads as zero. On an error nothing has moved.
+    ///
+    /// # Safety
+    /// Both ranges are committed memory of this instance and do not overlap; nobody else uses them.
+    unsafe fn move_pages(&self, from: usize, to: usize, bytes: usize) -> Result<(), OsError>;
+
+    /// Milliseconds of a monotonic clock.
+    fn now_ms(&self) -> u64;
+
+    /// Makes every thread of the process pass a full memory barrier
+    /// (membarrier PRIVATE_EXPEDITED). False where the kernel refuses it: no claims then.
+    fn membarrier(&self) -> bool;
+
+    /// Sleeps while `*word == expected`, at most `timeout_ms`; may wake for no reason.
+    fn wait(&self, word: &AtomicU32, expected: u32, timeout_ms: Option<u64>);
+
+    /// Wakes up to `count` threads that sleep on `word`.
+    fn wake(&self, word: &AtomicU32, count: u32);
+
+    /// Gives the rest of the time slice away.
+    fn yield_now(&self);
+
+    /// RLIMIT_AS in bytes, if one is set.
+    fn address_space_limit(&self) -> Option<usize>;
+
+    /// CPUs this process may run on (its affinity), at least 1.
+    fn cpus(&self) -> usize;
+
+    /// Writes `text` to standard error, best effort.
+    fn write_stderr(&self, text: &[u8]);
+
+    /// Ends the process with SIGABRT.
+    fn abort(&self) -> !;
+}

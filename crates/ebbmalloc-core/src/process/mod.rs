@@ -1,0 +1,29 @@
+//! The one instance of the allocator in a process, and everything that ties it to that process.
+//!
+//! The faces (C and Rust) call the functions of this module and nothing else.
+
+use core::sync::atomic::AtomicPtr;
+
+/// What the allocator needs from the C library, supplied by the face that links it: weak
+/// references in the preload object, strong ones in the archive and the Rust crate.
+///
+/// A face defines `#[unsafe(no_mangle)] extern "Rust" fn __ebbmalloc_hooks() -> &'static Hooks`.
+/// It is called before libc may be relocated, so it must not call into libc itself.
+pub struct Hooks {
+    /// Registers the three fork handlers (`__register_atfork` or `pthread_atfork`); false if the
+    /// libc has neither, or they are not there yet. Called outside any lock of the allocator.
+    pub register_fork: unsafe fn(
+        prepare: unsafe extern "C" fn(),
+        parent: unsafe extern "C" fn(),
+        child: unsafe extern "C" fn(),
+    ) -> bool,
+    /// Asks libc to call `destructor(value)` when the calling thread ends (`pthread_key_create`
+    /// once, `pthread_setspecific` each time). May allocate. False where threads cannot be had.
+    pub on_thread_exit: unsafe fn(destructor: unsafe extern "C" fn(*mut u8), value: *mut u8) -> bool,
+    /// The value of an environment variable, as bytes without the final NUL; from `environ` once
+    /// libc has set it, else from /proc/self/environ (read into static memory of the face). None
+    /// in a set-uid program. `name` comes without `=`.
+    pub environment: unsafe fn(name: &[u8]) -> Option<&'static [u8]>,
+    /// Address of this thread's word: initial-exec TLS, zero in a new thread.
+    pub thread_word: unsafe fn() -> *mut AtomicPtr<u8>,
+}
