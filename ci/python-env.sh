@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Creates or refreshes the Python environment of a workload from its locked requirements.
+#
+#   ci/python-env.sh [FOLDER]...     default: every workloads/*/ that has a requirements.txt
+#
+# Needs Python 3.11 or newer with the venv module and pip (Debian: python3 python3-pip); not
+# ensurepip, so Debian's python3-venv may be absent. PYTHON names another interpreter.
+# An environment that already matches its lock is left alone, which takes milliseconds.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+python=${PYTHON:-python3}
+
+fail() {
+    printf 'python-env: %s\n' "$1" >&2
+    exit 1
+}
+
+command -v "$python" >/dev/null ||
+    fail "$python not found; on Debian: apt-get install python3 python3-pip"
+
+# What the environment was made from: the lock, and the interpreter that it links to.
+fingerprint() {
+    { cat "$1/requirements.txt" && "$python" -c 'import sys; print(sys.version, sys.base_prefix)'; } |
+        sha256sum | cut -d' ' -f1
+}
+
+make_environment() {
+    local folder=$1 venv=$1/.venv wanted
+    wanted=$(fingerprint "$folder")
+    if [[ -x $venv/bin/python && $(cat "$venv/.fingerprint" 2>/dev/null) == "$wanted" ]]; then
+        return
+    fi
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+        fail "$python is $("$python" --version 2>&1); Python 3.11 or newer is needed"
+    "$python" -m pip --version >/dev/null 2>&1 ||
+        fail "$python has no pip; on Debian: apt-get install python3-pip"
+    printf 'python-env: making %s\n' "$venv" >&2
+    rm -rf "$venv"
+    "$python" -m venv --without-pip "$venv"
+    # pip of the interpreter outside installs into the environment: none is needed inside.
+    "$python" -m pip --python "$venv/bin/python" install --quiet --no-input \
+        --disable-pip-version-check --require-hashes --only-binary=:all: \
+        -r "$folder/requirements.txt" ||
+        fail "installing $folder/requirements.txt failed"
+    printf '%s\n' "$wanted" >"$venv/.fingerprint"
+}
+
+if (($# == 0)); then
+    for lock in "$root"/workloads/*/requirements.txt; do
+        set -- "$@" "$(dirname "$lock")"
+    done
+fi
+for folder in "$@"; do
+    [[ -f $folder/requirements.txt ]] || fail "$folder has no requirements.txt"
+    make_environment "$(cd "$folder" && pwd)"
+done

@@ -1,0 +1,19 @@
+"""Settings of the service, read once from the environment (prefix SSE_)."""
+
+from pydantic import Field, RedisDsn
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """What an operator of the service sets."""
+
+    model_config = SettingsConfigDict(env_prefix="SSE_")
+
+    redis_url: RedisDsn = Field(default=RedisDsn("redis://127.0.0.1:6379/0"))
+    redis_connections: int = Field(default=64, ge=1, le=1024)
+    tail_block_ms: int = Field(
+        default=15_000,
+        ge=100,
+        description="How long a read for new events waits before a keep-alive comment is sent.",
+    )
+    run_cache_size: int = Field(default=256, ge=1)
