@@ -2,7 +2,7 @@
 //!
 //! The faces (C and Rust) call the functions of this module and nothing else.
 
-use core::sync::atomic::AtomicPtr;
+pub mod tls;
 
 /// What the allocator needs from the C library, supplied by the face that links it: weak
 /// references in the preload object, strong ones in the archive and the Rust crate.
@@ -24,6 +24,4 @@ pub struct Hooks {
     /// libc has set it, else from /proc/self/environ (read into static memory of the face). None
     /// in a set-uid program. `name` comes without `=`.
     pub environment: unsafe fn(name: &[u8]) -> Option<&'static [u8]>,
-    /// Address of this thread's word: initial-exec TLS, zero in a new thread.
-    pub thread_word: unsafe fn() -> *mut AtomicPtr<u8>,
 }

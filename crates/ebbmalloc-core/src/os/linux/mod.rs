@@ -1,1 +1,193 @@
-//! To come.
+//! The kernel itself, by raw system calls: no libc, so it works before libc is relocated, in a
+//! child of `vfork`, and in a thread that libc does not know.
+//!
+//! One [`Linux`] lives in a static for the whole process. What it learns (page size, which
+//! mechanisms are refused) it keeps in atomics, each of which may be set by any thread: they only
+//! ever move from "unknown" to the one answer that the kernel gives, so relaxed order is enough.
+//! This folder is below `base`, so its atomics are core's; loom never sees it.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
+
+use super::{Discarded, Os, OsError, PageRun};
+use call::{Errno, call};
+
+#[cfg(target_endian = "big")]
+compile_error!("the argument blocks of this folder are little-endian");
+
+mod arch;
+mod barrier;
+mod call;
+mod discard;
+mod fork_mark;
+mod memory;
+mod signal;
+mod startup;
+#[cfg(test)]
+mod tests;
+mod thread;
+mod wait;
+
+pub use startup::PROCESS_PATH_BYTES;
+
+/// The running kernel. All state is interior, so that one `static` serves every thread.
+pub struct Linux {
+    /// Bytes of a page, 0 until asked for.
+    page_bytes: AtomicUsize,
+    /// Whether vectors may go to process_madvise; see `discard`.
+    vectors: AtomicU8,
+    /// Whether membarrier is registered, or refused; see `barrier`.
+    barrier: AtomicU8,
+    /// Address of the page that forks wipe; see `fork_mark`.
+    fork_mark: AtomicUsize,
+    /// Thread id of the purger, cleared by the kernel when it has ended; see `thread`.
+    purger_tid: AtomicU32,
+    /// Base of the purger's stack and TLS block, mapped once and used by one purger after the other.
+    purger_block: AtomicUsize,
+}
+
+impl Linux {
+    /// A kernel about which nothing is known yet.
+    pub const fn new() -> Self {
+        Self {
+            page_bytes: AtomicUsize::new(0),
+            vectors: AtomicU8::new(discard::UNKNOWN),
+            barrier: AtomicU8::new(barrier::UNKNOWN),
+            fork_mark: AtomicUsize::new(0),
+            purger_tid: AtomicU32::new(0),
+            purger_block: AtomicUsize::new(0),
+        }
+    }
+
+    /// Kernel's id of the calling thread.
+    pub fn gettid(&self) -> u32 {
+        // SAFETY: no arguments, no effects.
+        unsafe { call(arch::nr::GETTID, []) }.unwrap_or(0) as u32
+    }
+
+    /// Kernel's id of the process, for names of files; never to detect a fork.
+    pub fn process_id(&self) -> u32 {
+        // SAFETY: no arguments, no effects.
+        unsafe { call(arch::nr::GETPID, []) }.unwrap_or(0) as u32
+    }
+
+    /// Nanoseconds of CPU that the calling thread has used.
+    pub fn thread_cpu_ns(&self) -> u64 {
+        const CLOCK_THREAD_CPUTIME_ID: usize = 3;
+        clock_ns(CLOCK_THREAD_CPUTIME_ID)
+    }
+}
+
+impl Default for Linux {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn clock_ns(clock: usize) -> u64 {
+    let mut time = [0u64; 2];
+    // SAFETY: `time` is a valid timespec to write to.
+    let _ = unsafe { call(arch::nr::CLOCK_GETTIME, [clock, time.as_mut_ptr() as usize]) };
+    time[0] * 1_000_000_000 + time[1]
+}
+
+/// What the allocator can act upon; all else is an invalid call.
+impl From<Errno> for OsError {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::NOMEM | Errno::AGAIN => OsError::OutOfMemory,
+            Errno::PERM | Errno::NOSYS | Errno::ACCES => OsError::Refused,
+            _ => OsError::Invalid,
+        }
+    }
+}
+
+// SAFETY: `reserve` returns fresh anonymous mappings of the kernel, which only `release` unmaps.
+unsafe impl Os for Linux {
+    #[inline]
+    fn page_bytes(&self) -> usize {
+        match self.page_bytes.load(Ordering::Relaxed) {
+            0 => self.find_page_bytes(),
+            bytes => bytes,
+        }
+    }
+
+    fn reserve(&self, bytes: usize, align: usize) -> Result<NonNull<u8>, OsError> {
+        memory::reserve(bytes, align)
+    }
+
+    unsafe fn commit(&self, start: usize, bytes: usize) -> Result<(), OsError> {
+        // SAFETY: as demanded of our caller.
+        unsafe { memory::commit(start, bytes) }
+    }
+
+    unsafe fn release(&self, start: usize, bytes: usize) {
+        // SAFETY: as demanded of our caller.
+        unsafe { memory::release(start, bytes) }
+    }
+
+    unsafe fn discard(&self, runs: &[PageRun]) -> Discarded {
+        // SAFETY: as demanded of our caller.
+        unsafe { discard::discard(&self.vectors, runs) }
+    }
+
+    unsafe fn move_pages(&self, from: usize, to: usize, bytes: usize) -> Result<(), OsError> {
+        // SAFETY: as demanded of our caller.
+        unsafe { memory::move_pages(self, from, to, bytes) }
+    }
+
+    fn now_ms(&self) -> u64 {
+        const CLOCK_MONOTONIC: usize = 1;
+        clock_ns(CLOCK_MONOTONIC) / 1_000_000
+    }
+
+    fn membarrier(&self) -> bool {
+        barrier::membarrier(&self.barrier)
+    }
+
+    fn wait(&self, word: &AtomicU32, expected: u32, timeout_ms: Option<u64>) {
+        wait::wait(word, expected, timeout_ms);
+    }
+
+    fn wake(&self, word: &AtomicU32, count: u32) {
+        wait::wake(word, count);
+    }
+
+    fn yield_now(&self) {
+        // SAFETY: no arguments.
+        let _ = unsafe { call(arch::nr::SCHED_YIELD, []) };
+    }
+
+    fn address_space_limit(&self) -> Option<usize> {
+        const RLIMIT_AS: usize = 9;
+        const RLIM_INFINITY: u64 = u64::MAX;
+        let mut limits = [RLIM_INFINITY; 2];
+        let at = limits.as_mut_ptr() as usize;
+        // SAFETY: no new limit is set, and `limits` is a valid rlimit64 to write to.
+        let _ = unsafe { call(arch::nr::PRLIMIT64, [0, RLIMIT_AS, 0, at]) };
+        (limits[0] != RLIM_INFINITY).then_some(limits[0] as usize)
+    }
+
+    fn cpus(&self) -> usize {
+        // 8192 CPUs, the most that a kernel can be built for on x86-64.
+        let mut mask = [0u64; 128];
+        let at = mask.as_mut_ptr() as usize;
+        // SAFETY: `mask` has as many bytes as we say.
+        let written = unsafe { call(arch::nr::SCHED_GETAFFINITY, [0, size_of_val(&mask), at]) };
+        let set: u32 = mask.iter().map(|word| word.count_ones()).sum();
+        if written.is_ok() {
+            (set as usize).max(1)
+        } else {
+            1
+        }
+    }
+
+    fn write_stderr(&self, text: &[u8]) {
+        const STDERR: usize = 2;
+        self.write_descriptor(STDERR, text);
+    }
+
+    fn abort(&self) -> ! {
+        signal::abort(self.process_id(), self.gettid())
+    }
+}

@@ -1,0 +1,49 @@
+//! membarrier: every thread of the process passes a full barrier, without their help.
+
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use super::Linux;
+use super::arch::nr;
+use super::call::{Errno, call};
+
+/// Not asked for yet.
+pub const UNKNOWN: u8 = 0;
+const REGISTERED: u8 = 1;
+const REFUSED: u8 = 2;
+
+const PRIVATE_EXPEDITED: usize = 1 << 3;
+const REGISTER_PRIVATE_EXPEDITED: usize = 1 << 4;
+
+impl Linux {
+    /// Whether membarrier works here: None until it has been tried.
+    pub fn membarrier_works(&self) -> Option<bool> {
+        match self.barrier.load(Ordering::Relaxed) {
+            UNKNOWN => None,
+            state => Some(state == REGISTERED),
+        }
+    }
+}
+
+/// [`super::Os::membarrier`].
+pub fn membarrier(state: &AtomicU8) -> bool {
+    if state.load(Ordering::Relaxed) == REFUSED {
+        return false;
+    }
+    // EPERM means "not registered": at the first call, and should a fork not inherit it.
+    let done = match issue(PRIVATE_EXPEDITED) {
+        Err(Errno::PERM) => {
+            issue(REGISTER_PRIVATE_EXPEDITED).and_then(|()| issue(PRIVATE_EXPEDITED))
+        }
+        other => other,
+    };
+    state.store(
+        if done.is_ok() { REGISTERED } else { REFUSED },
+        Ordering::Relaxed,
+    );
+    done.is_ok()
+}
+
+fn issue(command: usize) -> Result<(), Errno> {
+    // SAFETY: membarrier changes no memory.
+    unsafe { call(nr::MEMBARRIER, [command, 0, 0]) }.map(|_| ())
+}

@@ -1,0 +1,67 @@
+//! Finding out that this process is a child whose fork ran no handlers (raw clone, `_Fork`): a page
+//! that the kernel wipes in every child with a memory of its own (MADV_WIPEONFORK, Linux 4.14).
+//!
+//! A child that shares the memory (vfork, CLONE_VM) sees the mark, as it should: it is the same heap.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use super::arch::nr;
+use super::call::call;
+use super::{Linux, Os, memory};
+
+/// In place of the page's address: the kernel has no such pages.
+const UNSUPPORTED: usize = 1;
+
+impl Linux {
+    /// Marks this process as the one that the allocator's state belongs to. False if the kernel
+    /// cannot wipe the mark in children, so that [`Linux::is_alive_here`] always says true.
+    pub fn mark_alive(&self) -> bool {
+        if self.fork_mark.load(Ordering::Acquire) == 0 {
+            let made = self.make_mark().unwrap_or(UNSUPPORTED);
+            let raced =
+                self.fork_mark
+                    .compare_exchange(0, made, Ordering::AcqRel, Ordering::Acquire);
+            if raced.is_err() && made != UNSUPPORTED {
+                // SAFETY: another thread's page is in use; ours never was.
+                unsafe { memory::release(made, self.page_bytes()) };
+            }
+        }
+        match self.mark() {
+            Some(mark) => {
+                mark.store(1, Ordering::Relaxed);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// False in a child of a fork until it calls [`Linux::mark_alive`]; true where nothing has been
+    /// marked yet.
+    #[inline]
+    pub fn is_alive_here(&self) -> bool {
+        self.mark()
+            .is_none_or(|mark| mark.load(Ordering::Relaxed) != 0)
+    }
+
+    #[inline]
+    fn mark(&self) -> Option<&AtomicU32> {
+        match self.fork_mark.load(Ordering::Acquire) {
+            0 | UNSUPPORTED => None,
+            // SAFETY: the address is that of a page that `make_mark` mapped and nobody unmaps.
+            page => Some(unsafe { AtomicU32::from_ptr(page as *mut u32) }),
+        }
+    }
+
+    fn make_mark(&self) -> Option<usize> {
+        const MADV_WIPEONFORK: usize = 18;
+        let bytes = self.page_bytes();
+        let page = memory::map_anonymous(bytes).ok()?;
+        // SAFETY: the page was mapped just now and is ours.
+        if unsafe { call(nr::MADVISE, [page, bytes, MADV_WIPEONFORK]) }.is_err() {
+            // SAFETY: nobody else knows of the page.
+            unsafe { memory::release(page, bytes) };
+            return None;
+        }
+        Some(page)
+    }
+}

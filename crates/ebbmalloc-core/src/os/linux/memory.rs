@@ -1,0 +1,154 @@
+//! Address space: reserve, commit, release, and the moving of pages.
+
+use core::ptr::NonNull;
+
+use super::arch::nr;
+use super::call::{Errno, call};
+use super::{Linux, Os, OsError};
+
+const PROT_NONE: usize = 0;
+/// PROT_READ | PROT_WRITE.
+const PROT_READ_WRITE: usize = 3;
+const MAP_PRIVATE: usize = 0x02;
+const MAP_FIXED: usize = 0x10;
+const MAP_ANONYMOUS: usize = 0x20;
+const MAP_NORESERVE: usize = 0x4000;
+
+/// Maps `bytes` of private anonymous memory, readable and writable, anywhere.
+pub fn map_anonymous(bytes: usize) -> Result<usize, Errno> {
+    // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+    unsafe {
+        call(
+            nr::MMAP,
+            [
+                0,
+                bytes,
+                PROT_READ_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS,
+                usize::MAX,
+                0,
+            ],
+        )
+    }
+}
+
+/// Maps `bytes` of the file behind `descriptor`, shared, readable and writable.
+pub fn map_shared(descriptor: usize, bytes: usize) -> Result<usize, Errno> {
+    const MAP_SHARED: usize = 0x01;
+    // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+    unsafe {
+        call(
+            nr::MMAP,
+            [0, bytes, PROT_READ_WRITE, MAP_SHARED, descriptor, 0],
+        )
+    }
+}
+
+/// Maps inaccessible, uncharged address space.
+fn map_reserved(bytes: usize) -> Result<usize, Errno> {
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+    unsafe { call(nr::MMAP, [0, bytes, PROT_NONE, flags, usize::MAX, 0]) }
+}
+
+/// [`Os::reserve`].
+pub fn reserve(bytes: usize, align: usize) -> Result<NonNull<u8>, OsError> {
+    debug_assert!(align.is_power_of_two() && bytes > 0);
+    // The plain size first: since 6.7 the kernel aligns what spans huge pages by itself, and under a
+    // limit on address space the surplus below might be refused.
+    let mut start = map_reserved(bytes)?;
+    if start & (align - 1) != 0 {
+        // SAFETY: this is the mapping made just now, which nobody knows of.
+        unsafe { release(start, bytes) };
+        start = reserve_with_surplus(bytes, align)?;
+    }
+    set_name(start, bytes);
+    NonNull::new(start as *mut u8).ok_or(OsError::OutOfMemory)
+}
+
+/// Reserves `align` more than asked for and gives back what lies before and after.
+fn reserve_with_surplus(bytes: usize, align: usize) -> Result<usize, OsError> {
+    let mapped_bytes = bytes.checked_add(align).ok_or(OsError::OutOfMemory)?;
+    let mapped = map_reserved(mapped_bytes)?;
+    let start = mapped.next_multiple_of(align);
+    let (before, after) = (start - mapped, mapped + mapped_bytes - (start + bytes));
+    // SAFETY: both ends belong to the mapping made just now and lie outside of what we return.
+    unsafe {
+        release(mapped, before);
+        release(start + bytes, after);
+    }
+    Ok(start)
+}
+
+/// Names the range in /proc/PID/maps; best effort, kernels before 5.17 know no names.
+fn set_name(start: usize, bytes: usize) {
+    const PR_SET_VMA: usize = 0x53564d41;
+    const PR_SET_VMA_ANON_NAME: usize = 0;
+    let name = c"ebbmalloc".as_ptr() as usize;
+    // SAFETY: the kernel copies the name, and a name has no effect on memory.
+    let _ = unsafe {
+        call(
+            nr::PRCTL,
+            [PR_SET_VMA, PR_SET_VMA_ANON_NAME, start, bytes, name],
+        )
+    };
+}
+
+/// [`Os::commit`].
+///
+/// # Safety
+/// The range lies in a reservation.
+pub unsafe fn commit(start: usize, bytes: usize) -> Result<(), OsError> {
+    // SAFETY: more rights on memory that is the allocator's own.
+    unsafe { call(nr::MPROTECT, [start, bytes, PROT_READ_WRITE]) }?;
+    Ok(())
+}
+
+/// Takes all rights from a range, so that touching it faults.
+///
+/// # Safety
+/// Nobody touches the range any more.
+pub unsafe fn protect(start: usize, bytes: usize) -> Result<(), Errno> {
+    // SAFETY: as demanded of our caller.
+    unsafe { call(nr::MPROTECT, [start, bytes, PROT_NONE]) }.map(|_| ())
+}
+
+/// [`Os::release`]; nothing for an empty range.
+///
+/// # Safety
+/// The range is the allocator's own and nobody uses it any more.
+pub unsafe fn release(start: usize, bytes: usize) {
+    if bytes > 0 {
+        // A refusal (too many mappings) leaves the range reserved, which is harmless.
+        // SAFETY: as demanded of our caller.
+        let _ = unsafe { call(nr::MUNMAP, [start, bytes]) };
+    }
+}
+
+/// [`Os::move_pages`].
+///
+/// # Safety
+/// Both ranges are committed memory of the allocator, do not overlap, and nobody else uses them.
+pub unsafe fn move_pages(os: &Linux, from: usize, to: usize, bytes: usize) -> Result<(), OsError> {
+    // MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP; the last since Linux 5.7.
+    const MOVE_AND_KEEP: usize = 1 | 2 | 4;
+    // SAFETY: both ranges are ours to change.
+    match unsafe { call(nr::MREMAP, [from, bytes, bytes, MOVE_AND_KEEP, to]) } {
+        Ok(_) => Ok(()),
+        Err(errno) => {
+            // The kernel may have unmapped `to` before it gave up: map it anew, or the next
+            // mapping of anybody could land in our reservation.
+            let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+            // SAFETY: `to` is ours, and its contents are nobody's.
+            let mapped =
+                unsafe { call(nr::MMAP, [to, bytes, PROT_READ_WRITE, flags, usize::MAX, 0]) };
+            if mapped.is_err() {
+                os.write_stderr(
+                    b"ebbmalloc: the kernel unmapped a block and will not map it again\n",
+                );
+                os.abort();
+            }
+            Err(errno.into())
+        }
+    }
+}

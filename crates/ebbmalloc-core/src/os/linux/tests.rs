@@ -1,0 +1,233 @@
+//! The real kernel, as the machine that runs the tests has it.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use super::*;
+
+const GRANULE: usize = 64 * 1024;
+
+fn committed(os: &Linux, bytes: usize) -> *mut u8 {
+    let start = os.reserve(bytes, GRANULE).unwrap();
+    // SAFETY: the range was reserved just now.
+    unsafe { os.commit(start.as_ptr() as usize, bytes).unwrap() };
+    start.as_ptr()
+}
+
+/// Of each page in the range, whether it is resident.
+fn resident(start: *mut u8, bytes: usize) -> Vec<bool> {
+    use std::io::{Read, Seek};
+    let page = Linux::new().page_bytes();
+    let mut pagemap = std::fs::File::open("/proc/self/pagemap").unwrap();
+    pagemap
+        .seek(std::io::SeekFrom::Start((start as usize / page * 8) as u64))
+        .unwrap();
+    let mut entries = vec![0u8; bytes / page * 8];
+    pagemap.read_exact(&mut entries).unwrap();
+    let present = |entry: &[u8]| u64::from_ne_bytes(entry.try_into().unwrap()) >> 63 == 1;
+    entries.chunks_exact(8).map(present).collect()
+}
+
+#[test]
+fn page_size_is_that_of_the_kernel() {
+    let output = std::process::Command::new("getconf")
+        .arg("PAGESIZE")
+        .output()
+        .unwrap();
+    let told: usize = String::from_utf8(output.stdout)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    assert_eq!(Linux::new().page_bytes(), told);
+}
+
+#[test]
+fn reservations_are_aligned_named_and_released() {
+    let os = Linux::new();
+    for align in [GRANULE, 2 << 20, 64 << 20, 1 << 30] {
+        let start = os.reserve(3 * GRANULE, align).unwrap().as_ptr() as usize;
+        assert_eq!(start % align, 0);
+        let line = || {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            maps.lines()
+                .find(|line| line.starts_with(&format!("{start:x}-")))
+                .map(str::to_owned)
+        };
+        assert!(line().unwrap().contains(" ---p "), "{:?}", line());
+        // SAFETY: nobody uses the range.
+        unsafe { os.release(start, 3 * GRANULE) };
+        assert_eq!(line(), None);
+    }
+}
+
+#[test]
+fn discarded_runs_are_gone_and_read_as_zero() {
+    let os = Linux::new();
+    let page = os.page_bytes();
+    let bytes = 1200 * page;
+    let start = committed(&os, bytes);
+    // SAFETY: the range was committed just now.
+    unsafe { start.write_bytes(7, bytes) };
+    let runs: Vec<_> = (0..400)
+        .map(|n| PageRun {
+            start: start as usize + 3 * n * page,
+            bytes: 2 * page,
+        })
+        .collect();
+    // SAFETY: the runs lie in the committed range, which is ours.
+    let done = unsafe { os.discard(&runs) };
+    assert_eq!(
+        done,
+        Discarded {
+            returned_bytes: 800 * page,
+            refused_bytes: 0
+        }
+    );
+    let expected: Vec<bool> = (0..1200).map(|n| n % 3 == 2).collect();
+    assert_eq!(resident(start, bytes), expected);
+    // SAFETY: as above.
+    unsafe {
+        assert_eq!(start.read(), 0);
+        assert_eq!(start.add(2 * page).read(), 7);
+    }
+}
+
+#[test]
+fn locked_runs_are_counted_as_refused_and_the_others_still_go() {
+    unsafe extern "C" {
+        fn mlock(start: *const u8, bytes: usize) -> i32;
+    }
+    let os = Linux::new();
+    let page = os.page_bytes();
+    let start = committed(&os, 10 * page);
+    // SAFETY: the range was committed just now.
+    unsafe {
+        start.write_bytes(7, 10 * page);
+        assert_eq!(mlock(start.add(4 * page), page), 0);
+    }
+    let run = |n: usize| PageRun {
+        start: start as usize + n * page,
+        bytes: page,
+    };
+    // SAFETY: the runs lie in the committed range, which is ours.
+    let done = unsafe { os.discard(&[run(0), run(2), run(4), run(6), run(8)]) };
+    assert_eq!(
+        done,
+        Discarded {
+            returned_bytes: 4 * page,
+            refused_bytes: page
+        }
+    );
+    let expected: Vec<bool> = (0..10).map(|n| n % 2 == 1 || n == 4).collect();
+    assert_eq!(resident(start, 10 * page), expected);
+}
+
+#[test]
+fn moved_pages_leave_zeros_behind() {
+    let os = Linux::new();
+    let bytes = 4 * GRANULE;
+    let (from, to) = (committed(&os, bytes), committed(&os, bytes));
+    // SAFETY: both ranges were committed just now.
+    unsafe {
+        from.write_bytes(7, bytes);
+        os.move_pages(from as usize, to as usize, bytes).unwrap();
+        assert_eq!(to.add(bytes - 1).read(), 7);
+        assert_eq!(from.read(), 0);
+        from.write(1);
+    }
+}
+
+#[test]
+fn time_passes_and_waits_end() {
+    let os = Linux::new();
+    let word = AtomicU32::new(1);
+    let before = (os.now_ms(), Instant::now());
+    os.wait(&word, 1, Some(30));
+    assert!(before.1.elapsed() >= Duration::from_millis(25));
+    assert!(os.now_ms() >= before.0 + 25);
+    os.wait(&word, 2, None);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while word.load(Ordering::Acquire) == 1 {
+                os.wait(&word, 1, None);
+            }
+        });
+        word.store(2, Ordering::Release);
+        os.wake(&word, 1);
+    });
+}
+
+#[test]
+fn facts_about_the_machine_are_plausible() {
+    let os = Linux::new();
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    assert!(os.cpus() >= cpus);
+    assert!(os.membarrier() == os.membarrier_works().unwrap());
+    assert!(!os.is_privileged());
+    assert_eq!(os.process_id(), std::process::id());
+    let mut buffer = [0u8; 4096];
+    let read = os.read_file(c"/proc/self/stat", &mut buffer).unwrap();
+    assert!(buffer[..read].starts_with(std::process::id().to_string().as_bytes()));
+}
+
+/// What a purger does: sleeps until it is woken, counts, ends.
+unsafe extern "C" fn count_when_woken(gate: *mut u8) {
+    static OS: Linux = Linux::new();
+    // SAFETY: the test passes a static word.
+    let gate = unsafe { &*gate.cast::<[AtomicU32; 2]>() };
+    while gate[0].load(Ordering::Acquire) == 0 {
+        OS.wait(&gate[0], 0, None);
+    }
+    gate[1].fetch_add(1, Ordering::Relaxed);
+}
+
+#[test]
+fn one_purger_after_the_other_runs_and_is_joined() {
+    static OS: Linux = Linux::new();
+    static GATE: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
+    let argument = (&raw const GATE).cast_mut().cast();
+    for round in 1..=20 {
+        GATE[0].store(0, Ordering::Relaxed);
+        // SAFETY: `count_when_woken` calls no libc, and its argument is static.
+        assert!(unsafe { OS.spawn(count_when_woken, argument) });
+        // SAFETY: as above.
+        assert!(
+            !unsafe { OS.spawn(count_when_woken, argument) },
+            "only one at a time"
+        );
+        assert!(OS.purger_lives());
+        GATE[0].store(1, Ordering::Release);
+        OS.wake(&GATE[0], 1);
+        OS.join_purger();
+        assert!(!OS.purger_lives());
+        assert_eq!(GATE[1].load(Ordering::Relaxed), round);
+    }
+}
+
+#[test]
+fn a_fork_without_handlers_is_noticed_once() {
+    unsafe extern "C" {
+        fn fork() -> i32;
+        fn _exit(status: i32) -> !;
+        fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
+    }
+    let os = Linux::new();
+    assert!(os.is_alive_here(), "nothing marked yet");
+    assert!(os.mark_alive());
+    assert!(os.is_alive_here());
+    // SAFETY: the child calls nothing but system calls.
+    let child = unsafe { fork() };
+    if child == 0 {
+        let noticed = !os.is_alive_here();
+        os.mark_alive();
+        let status = if noticed && os.is_alive_here() { 0 } else { 1 };
+        // SAFETY: ends the child at once.
+        unsafe { _exit(status) };
+    }
+    let mut status = -1;
+    // SAFETY: `status` is valid to write to.
+    assert_eq!(unsafe { waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0);
+    assert!(os.is_alive_here());
+}

@@ -1,0 +1,140 @@
+//! The purger's thread: a raw `clone` that libc does not know of.
+//!
+//! pthread_create would end libc's shortcuts for single-threaded programs for good, allocate, and
+//! need libc to be there. The price: the thread has a small stack and a thread block of its own,
+//! in which no variable of libc means anything, so what it runs must never call libc. All signals
+//! stay blocked in it. At most one such thread exists; its memory serves the next one.
+
+use core::sync::atomic::Ordering;
+
+use super::arch::{self, nr};
+use super::call::call;
+use super::{Linux, Os, memory, signal, wait};
+
+/// Stack and thread block together.
+const BLOCK_BYTES: usize = 64 * 1024;
+/// The thread block, at the end: zeros but for the pointers to itself.
+const TLS_BYTES: usize = 8 * 1024;
+
+/// In `purger_tid` while a thread is being started, and no id yet.
+const STARTING: u32 = u32::MAX;
+
+/// CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
+/// CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID.
+const CLONE_FLAGS: usize =
+    0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000 | 0x8_0000 | 0x10_0000 | 0x20_0000;
+
+/// What the new thread runs, kept in its thread block.
+#[repr(C)]
+struct Launch {
+    entry: unsafe extern "C" fn(*mut u8),
+    argument: *mut u8,
+}
+
+impl Linux {
+    /// Starts a thread that runs `entry(argument)` and ends when it returns. False if the kernel
+    /// refuses, or while an earlier one has not ended yet.
+    ///
+    /// # Safety
+    /// `entry` never calls into libc, needs no more than 48 KiB of stack, and may run with
+    /// `argument` on another thread at any later time.
+    pub unsafe fn spawn(
+        &'static self,
+        entry: unsafe extern "C" fn(*mut u8),
+        argument: *mut u8,
+    ) -> bool {
+        let tid = &self.purger_tid;
+        // Acquire: the earlier thread's last use of the block is before ours.
+        if tid
+            .compare_exchange(0, STARTING, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            return false;
+        }
+        // SAFETY: `STARTING` in the word makes the block ours alone.
+        let started = self.purger_block().is_some_and(|block| unsafe {
+            let tls = block + BLOCK_BYTES - TLS_BYTES;
+            let launch = write_thread_block(tls, Launch { entry, argument });
+            let tls_base = tls + arch::tls_base_offset(TLS_BYTES);
+            let mask = signal::set_mask(u64::MAX);
+            let cloned =
+                arch::clone_thread(CLONE_FLAGS, tls, tid.as_ptr(), tls_base, run, launch.cast());
+            signal::set_mask(mask);
+            cloned > 0
+        });
+        if !started {
+            tid.store(0, Ordering::Release);
+        }
+        started
+    }
+
+    /// Whether a started thread has not ended yet.
+    pub fn purger_lives(&self) -> bool {
+        self.purger_tid.load(Ordering::Acquire) != 0
+    }
+
+    /// Sleeps until the started thread, if any, has ended: nothing of it runs any more.
+    pub fn join_purger(&self) {
+        loop {
+            match self.purger_tid.load(Ordering::Acquire) {
+                0 => return,
+                STARTING => self.yield_now(),
+                tid => wait::wait_for_kernel(&self.purger_tid, tid),
+            }
+        }
+    }
+
+    /// In a child of fork: the thread exists in the parent only. Its memory is free for another.
+    pub fn forget_purger(&self) {
+        self.purger_tid.store(0, Ordering::Release);
+    }
+
+    /// Address of the stack and thread block, mapped at the first call, with a page below that no
+    /// one may touch.
+    fn purger_block(&self) -> Option<usize> {
+        let known = self.purger_block.load(Ordering::Relaxed);
+        if known != 0 {
+            return Some(known);
+        }
+        let guard_bytes = self.page_bytes();
+        let mapped = memory::map_anonymous(guard_bytes + BLOCK_BYTES).ok()?;
+        // SAFETY: the guard was mapped just now, and the block begins after it. Without the guard,
+        // should the kernel refuse it, the stack is as deep.
+        let _ = unsafe { memory::protect(mapped, guard_bytes) };
+        let block = mapped + guard_bytes;
+        self.purger_block.store(block, Ordering::Relaxed);
+        Some(block)
+    }
+}
+
+/// Clears the thread block at `tls` and fills in what compiled code may look for: the pointers to
+/// itself that x86-64 code reads at offsets 0 and 16 (a canary of zero lies at 40).
+///
+/// # Safety
+/// The block of [`TLS_BYTES`] at `tls` is writable and nobody else's.
+unsafe fn write_thread_block(tls: usize, launch: Launch) -> *mut Launch {
+    let base = tls + arch::tls_base_offset(TLS_BYTES);
+    let launch_at = (tls + TLS_BYTES - size_of::<Launch>()) as *mut Launch;
+    // SAFETY: all writes lie in the block.
+    unsafe {
+        core::ptr::write_bytes(tls as *mut u8, 0, TLS_BYTES);
+        (base as *mut usize).write(base);
+        ((base + 16) as *mut usize).write(base);
+        launch_at.write(launch);
+    }
+    launch_at
+}
+
+/// The new thread's first function.
+///
+/// # Safety
+/// `launch` points to the [`Launch`] that `spawn` wrote.
+unsafe extern "C" fn run(launch: *mut u8) {
+    const PR_SET_NAME: usize = 15;
+    // SAFETY: the kernel copies at most 16 bytes of a string that ends before.
+    let _ = unsafe { call(nr::PRCTL, [PR_SET_NAME, c"ebb-purger".as_ptr() as usize]) };
+    // SAFETY: as demanded of our caller; the block stays ours while this thread lives.
+    let Launch { entry, argument } = unsafe { launch.cast::<Launch>().read() };
+    // SAFETY: vouched for by the caller of `spawn`.
+    unsafe { entry(argument) };
+}
