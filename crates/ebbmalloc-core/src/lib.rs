@@ -16,8 +16,8 @@
 
 pub mod arena;
 pub mod base;
-pub mod cache;
-pub mod heap;
+//pub mod cache;
+//pub mod heap;
 pub mod os;
 pub mod process;
 pub mod size;

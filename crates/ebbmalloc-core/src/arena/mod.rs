@@ -1,1 +1,212 @@
-//! To come.
+//! Regions of address space, extents of granules in them, and the return of idle extents to the
+//! kernel. Used by bins (for slabs) and by the heap (for large blocks).
+
+pub mod extents;
+pub mod granule;
+pub mod large;
+pub mod purge;
+pub mod region;
+pub mod tree;
+
+use crate::base::lock::{Guard, Lock, Rank};
+use crate::base::sync::AtomicUsize as LoomUsize;
+use crate::os::Os;
+use crate::size::GRANULE;
+use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use extents::{Extents, REGIONS};
+use granule::{Fill, Granule, Kind};
+
+/// What look-ups without a lock need of a region. Written under the arena's lock; `top` last, with
+/// release, which pairs with the acquire of a look-up.
+struct View {
+    base: AtomicUsize,
+    top: AtomicUsize,
+    map: AtomicUsize,
+    descriptors: AtomicUsize,
+}
+
+/// See the module.
+pub struct Arena {
+    extents: Lock<Extents>,
+    views: [View; REGIONS],
+    /// Bytes freed into slabs and extents since the last tick: what may be worth a purge. Added to by
+    /// every flush and set to 0 by the purger, relaxed on both sides: it is a hint.
+    pub freed_bytes: LoomUsize,
+}
+
+impl Default for Arena {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Arena {
+    /// No memory yet.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self {
+            extents: Lock::new(Rank::Arena, Extents::new()),
+            views: Self::VIEWS,
+            freed_bytes: LoomUsize::new(0),
+        }
+    }
+
+    /// No memory yet.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self {
+            extents: Lock::new(Rank::Arena, Extents::new()),
+            views: Self::VIEWS,
+            freed_bytes: LoomUsize::new(0),
+        }
+    }
+
+    const VIEWS: [View; REGIONS] = [const {
+        View {
+            base: AtomicUsize::new(0),
+            top: AtomicUsize::new(0),
+            map: AtomicUsize::new(0),
+            descriptors: AtomicUsize::new(0),
+        }
+    }; REGIONS];
+
+    /// The extents, locked.
+    pub fn lock<'a, O: Os>(&'a self, os: &'a O) -> Guard<'a, Extents, O> {
+        self.extents.lock(os)
+    }
+
+    /// The extents if their lock is free: for signal handlers.
+    pub fn try_lock<'a, O: Os>(&'a self, os: &'a O) -> Option<Guard<'a, Extents, O>> {
+        self.extents.try_lock(os)
+    }
+
+    /// See [`Lock::freeze`].
+    pub fn freeze<O: Os>(&self, os: &O) {
+        self.extents.freeze(os);
+    }
+
+    /// See [`Lock::thaw`].
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn thaw<O: Os>(&self, os: &O) {
+        // SAFETY: the caller's promise.
+        unsafe { self.extents.thaw(os) }
+    }
+
+    /// See [`Lock::reset`].
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn reset(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.extents.reset() }
+    }
+
+    /// Class of the slab that `address` lies in, by the first region alone; 0 for everything else.
+    /// This is the fast path of free.
+    #[inline(always)]
+    pub fn class_in_first_region(&self, address: usize) -> usize {
+        let view = &self.views[0];
+        let index = address.wrapping_sub(view.base.load(Ordering::Relaxed)) / GRANULE;
+        if index >= view.top.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let map = view.map.load(Ordering::Relaxed) as *const AtomicU8;
+        // SAFETY: the map has a byte for each index below `top`, readable for ever. A program that
+        // holds `address` got it after the map was written, by whatever way it got it.
+        unsafe { (*map.wrapping_add(index)).load(Ordering::Relaxed) as usize }
+    }
+
+    /// The descriptor of the granule that `address` lies in, whatever the region; `None` if it lies
+    /// in none.
+    #[inline]
+    pub fn granule_of(&self, address: usize) -> Option<*mut Granule> {
+        for view in &self.views {
+            let top = view.top.load(Ordering::Acquire);
+            if top == 0 {
+                return None;
+            }
+            let index = address.wrapping_sub(view.base.load(Ordering::Relaxed)) / GRANULE;
+            if index < top {
+                let descriptors = view.descriptors.load(Ordering::Relaxed) as *mut Granule;
+                return Some(descriptors.wrapping_add(index));
+            }
+        }
+        None
+    }
+
+    /// Class of the slab that `address` lies in, whatever the region; 0 if it lies in no slab.
+    pub fn class_of(&self, address: usize) -> usize {
+        for view in &self.views {
+            let top = view.top.load(Ordering::Acquire);
+            if top == 0 {
+                return 0;
+            }
+            let index = address.wrapping_sub(view.base.load(Ordering::Relaxed)) / GRANULE;
+            if index < top {
+                let map = view.map.load(Ordering::Relaxed) as *const AtomicU8;
+                // SAFETY: the map has a byte for each index below `top`.
+                return unsafe { (*map.wrapping_add(index)).load(Ordering::Relaxed) as usize };
+            }
+        }
+        0
+    }
+
+    /// Makes what was added to the regions visible to look-ups. Called with the lock held, before
+    /// the new memory is handed out.
+    fn publish(&self, extents: &Extents) {
+        for (view, region) in self.views.iter().zip(&extents.regions[..extents.count]) {
+            if view.top.load(Ordering::Relaxed) != region.top {
+                view.base.store(region.base, Ordering::Relaxed);
+                view.map.store(region.byte(0) as usize, Ordering::Relaxed);
+                view.descriptors.store(region.descriptor(0) as usize, Ordering::Relaxed);
+                view.top.store(region.top, Ordering::Release);
+            }
+        }
+    }
+
+    /// Takes granules for a slab of `class` and enters them into the byte map. The head's `fill`
+    /// says whether its pages may be resident.
+    pub fn allocate_slab<O: Os>(&self, os: &O, extents: &mut Extents, class: u8, granules: u32) -> Option<*mut Granule> {
+        let head = extents.allocate(os, granules as usize, 1)?;
+        self.publish(extents);
+        // SAFETY: the granules are ours alone until we hand them out.
+        unsafe {
+            for index in 0..granules as usize {
+                let granule = head.wrapping_add(index);
+                (*granule).kind = if index == 0 { Kind::Slab } else { Kind::SlabTail };
+                (*granule).head = head;
+                self.set_class((*granule).base, class);
+            }
+        }
+        Some(head)
+    }
+
+    /// Takes a slab's granules back.
+    ///
+    /// # Safety
+    /// `head` is a slab from [`Arena::allocate_slab`] with no slot in use, on no list of its bin.
+    pub unsafe fn free_slab(&self, extents: &mut Extents, head: *mut Granule, granules: u32, fill: Fill, tick: u32) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            for index in 0..granules as usize {
+                self.set_class((*head.wrapping_add(index)).base, 0);
+            }
+            extents.free(head, granules, fill, tick);
+        }
+    }
+
+    fn set_class(&self, base: usize, class: u8) {
+        for view in &self.views {
+            let index = base.wrapping_sub(view.base.load(Ordering::Relaxed)) / GRANULE;
+            if index < view.top.load(Ordering::Relaxed) {
+                let map = view.map.load(Ordering::Relaxed) as *const AtomicU8;
+                // SAFETY: the map has a byte for each index below `top`. Relaxed: whoever looks the
+                // byte up holds a pointer into the slab, which reached it after this store.
+                unsafe { (*map.wrapping_add(index)).store(class, Ordering::Relaxed) };
+                return;
+            }
+        }
+    }
+}

@@ -1,3 +1,7 @@
-//! What every layer stands on: synchronisation through one seam, metadata memory, the corruption
-//! abort.
+//! What every layer stands on: synchronisation through one seam, locks with ranks, metadata memory,
+//! the corruption abort.
+
+pub mod corrupt;
+pub mod lock;
+pub mod metadata;
 pub mod sync;

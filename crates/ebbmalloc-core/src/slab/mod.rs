@@ -1,1 +1,6 @@
-//! To come.
+//! Slabs and the bins that hold them: the bitmap of slots, the bitmaps of pages, the sweep that
+//! returns idle pages from inside live slabs.
+
+pub mod bin;
+pub mod slab;
+pub mod sweep;

@@ -1,0 +1,366 @@
+//! Extents of granules: free ones in two trees (dirty and clean), split on allocation, merged with
+//! their neighbours on free. Pure bookkeeping: the kernel is called only to extend a region.
+//!
+//! Dirty and clean extents do not merge, so that a clean one is known to read as zero and a dirty
+//! one is known to be worth returning; once returned, a dirty extent becomes clean and merges.
+//! Each granule of a dirty extent has the tick at which it became free, so merging with a fresh
+//! neighbour does not make old memory young.
+
+use super::granule::{FROM_DIRTY, Fill, Granule, Kind, List};
+use super::region::Region;
+use super::tree::Tree;
+use crate::os::{Os, OsError};
+use crate::size::GRANULE;
+
+/// Regions at most. The first holds everything unless address space is limited.
+pub const REGIONS: usize = 64;
+/// What is reserved at once where address space is not limited: 1 TiB, of which only what is used
+/// costs anything (the kernel keeps one mapping).
+const UNLIMITED_GRANULES: usize = (1 << 40) / GRANULE;
+/// The least that is worth a region: 4 MiB.
+const LEAST_GRANULES: usize = 64;
+
+/// See the module. Behind the arena's lock.
+pub struct Extents {
+    pub(super) regions: [Region; REGIONS],
+    pub(super) count: usize,
+    dirty: Tree,
+    clean: Tree,
+    /// Dirty extents, in no order.
+    pub(super) aging: List,
+    /// Large blocks with resident tails.
+    pub(super) tails: List,
+    /// Granules in dirty extents.
+    pub dirty_granules: usize,
+    /// Granules in clean extents.
+    pub clean_granules: usize,
+    /// Granules that are leaving.
+    pub leaving_granules: usize,
+    /// Bytes in use in large blocks.
+    pub large_bytes: usize,
+    /// Large blocks.
+    pub large_blocks: usize,
+    limited: bool,
+}
+
+// SAFETY: the descriptors behind the pointers belong to whoever holds the arena's lock.
+unsafe impl Send for Extents {}
+
+impl Default for Extents {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Extents {
+    /// No memory yet.
+    pub const fn new() -> Self {
+        Self {
+            regions: [Region::NONE; REGIONS],
+            count: 0,
+            dirty: Tree::new(),
+            clean: Tree::new(),
+            aging: List::new(),
+            tails: List::new(),
+            dirty_granules: 0,
+            clean_granules: 0,
+            leaving_granules: 0,
+            large_bytes: 0,
+            large_blocks: 0,
+            limited: false,
+        }
+    }
+
+    /// Takes `len` granules aligned to `align` granules (a power of two): the best fit among the
+    /// dirty extents, whose pages are resident already, then among the clean ones, then fresh
+    /// address space. The head's `fill` says what the pages hold; its `kind` is the caller's to set.
+    pub fn allocate<O: Os>(&mut self, os: &O, len: usize, align: usize) -> Option<*mut Granule> {
+        let padded = u32::try_from(len.checked_add(align - 1)?).ok()?;
+        for fill in [Fill::Dirty, Fill::Clean] {
+            let tree = if fill == Fill::Dirty { &self.dirty } else { &self.clean };
+            // SAFETY: we hold the lock (`&mut self`); the tree holds heads of free extents.
+            let found = unsafe { tree.best_fit(padded) };
+            if !found.is_null() {
+                // SAFETY: as above; `found` has at least `len + align - 1` granules.
+                return Some(unsafe { self.carve(found, len as u32, align) });
+            }
+        }
+        self.grow(os, len, align)
+    }
+
+    /// Takes `len` granules out of the free extent `extent`, at the first aligned place.
+    ///
+    /// # Safety
+    /// `extent` is the head of a free extent long enough.
+    unsafe fn carve(&mut self, extent: *mut Granule, len: u32, align: usize) -> *mut Granule {
+        // SAFETY: the caller's promise; the parts stay inside the extent.
+        unsafe {
+            self.unlink(extent);
+            let (total, fill, oldest) = ((*extent).len, (*extent).fill, (*extent).oldest);
+            let aligned = (*extent).base.next_multiple_of(align * GRANULE);
+            let skip = ((aligned - (*extent).base) / GRANULE) as u32;
+            let head = extent.wrapping_add(skip as usize);
+            if skip > 0 {
+                self.link(extent, skip, fill, oldest);
+            }
+            if skip + len < total {
+                self.link(head.wrapping_add(len as usize), total - skip - len, fill, oldest);
+            }
+            (*head).len = len;
+            (*head).fill = fill;
+            head
+        }
+    }
+
+    /// Fresh address space: from the last region, or from a new one.
+    #[cold]
+    fn grow<O: Os>(&mut self, os: &O, len: usize, align: usize) -> Option<*mut Granule> {
+        self.follow_limit(os);
+        for _ in 0..2 {
+            for index in (0..self.count).rev() {
+                let region = &mut self.regions[index];
+                let Ok((first, skipped)) = region.grow(os, len, align) else { continue };
+                let (head, skip_head) = (region.descriptor(first), region.descriptor(skipped));
+                // SAFETY: `grow` wrote these descriptors; nobody else knows them yet.
+                unsafe {
+                    (*head).len = len as u32;
+                    (*head).fill = Fill::Clean;
+                    if first > skipped {
+                        self.link(skip_head, (first - skipped) as u32, Fill::Clean, 0);
+                    }
+                }
+                return Some(head);
+            }
+            self.add_region(os, len + align - 1).ok()?;
+        }
+        None
+    }
+
+    /// Reserves one more region, of at least `least` granules.
+    fn add_region<O: Os>(&mut self, os: &O, least: usize) -> Result<(), OsError> {
+        if self.count == REGIONS {
+            return Err(OsError::OutOfMemory);
+        }
+        let limit = os.address_space_limit();
+        let mut granules = match limit {
+            Some(bytes) => bytes / 8 / GRANULE,
+            None => UNLIMITED_GRANULES,
+        };
+        self.limited = limit.is_some();
+        let least = least.max(LEAST_GRANULES);
+        loop {
+            granules = granules.max(least);
+            match Region::reserve(os, granules) {
+                Ok(region) => {
+                    self.regions[self.count] = region;
+                    self.count += 1;
+                    return Ok(());
+                }
+                Err(error) if granules == least => return Err(error),
+                Err(_) => granules /= 4,
+            }
+        }
+    }
+
+    /// A limit on address space that was set after the start makes every mapping of the program
+    /// fail while an unlimited reservation stands: give back what of it was never used.
+    pub fn follow_limit<O: Os>(&mut self, os: &O) {
+        if !self.limited && self.count > 0 && os.address_space_limit().is_some() {
+            self.limited = true;
+            for region in &mut self.regions[..self.count] {
+                region.give_up_unused(os);
+            }
+        }
+    }
+
+    /// Takes back the `len` granules from `head` on. Dirty ones get `tick` as their stamp.
+    ///
+    /// # Safety
+    /// They came from [`Extents::allocate`] (a part is allowed), nobody uses them any more, and if
+    /// `fill` is clean they all read as zero and are not resident.
+    pub unsafe fn free(&mut self, mut head: *mut Granule, mut len: u32, fill: Fill, tick: u32) {
+        // SAFETY: the caller's promise; the neighbours are inside the region as checked, where every
+        // first and last granule of a unit has a true kind and head.
+        unsafe {
+            let mut oldest = tick;
+            if fill == Fill::Dirty {
+                for index in 0..len as usize {
+                    (*head.wrapping_add(index)).stamp = tick;
+                }
+            }
+            (*head).kind = Kind::Free;
+            (*head).flags = 0;
+            let (has_before, has_after) = self.neighbours(head, len);
+            if has_after {
+                let after = head.wrapping_add(len as usize);
+                if (*after).kind == Kind::Free && (*after).fill == fill {
+                    self.unlink(after);
+                    oldest = oldest.min((*after).oldest);
+                    len += (*after).len;
+                }
+            }
+            if has_before {
+                let last = head.wrapping_sub(1);
+                if (*last).kind == Kind::Free && (*(*last).head).fill == fill {
+                    let before = (*last).head;
+                    self.unlink(before);
+                    oldest = oldest.min((*before).oldest);
+                    len += (*before).len;
+                    head = before;
+                }
+            }
+            self.link(head, len, fill, oldest);
+        }
+    }
+
+    /// Takes the free granules right behind a block of `len` granules, if there are `more` of them
+    /// free; returns what they hold (dirty or clean). The caller makes them part of the block.
+    ///
+    /// # Safety
+    /// `head` is a block of `len` granules.
+    pub unsafe fn extend(&mut self, head: *mut Granule, len: u32, more: u32) -> Option<Fill> {
+        // SAFETY: the caller's promise; `after` is the head of some unit.
+        unsafe {
+            if !self.neighbours(head, len).1 {
+                return None;
+            }
+            let after = head.wrapping_add(len as usize);
+            if (*after).kind != Kind::Free || (*after).len < more {
+                return None;
+            }
+            Some((*self.carve(after, more, 1)).fill)
+        }
+    }
+
+    /// Whether there is a granule before and one after the `len` granules at `head`.
+    ///
+    /// # Safety
+    /// `head` is a valid descriptor.
+    unsafe fn neighbours(&self, head: *mut Granule, len: u32) -> (bool, bool) {
+        // SAFETY: the caller's promise.
+        let base = unsafe { (*head).base };
+        let region = self.regions[..self.count]
+            .iter()
+            .find(|region| base.wrapping_sub(region.base) < region.granules * GRANULE);
+        region.map_or((false, false), |region| {
+            let index = (base - region.base) / GRANULE;
+            (index > 0, index + (len as usize) < region.top)
+        })
+    }
+
+    /// Makes a free extent known: marks its ends and puts it into its tree.
+    unsafe fn link(&mut self, head: *mut Granule, len: u32, fill: Fill, oldest: u32) {
+        // SAFETY: called only with granules that belong to nobody else, under the lock.
+        unsafe {
+            let last = head.wrapping_add(len as usize - 1);
+            (*last).kind = Kind::Free;
+            (*last).head = head;
+            (*head).kind = Kind::Free;
+            (*head).head = head;
+            (*head).len = len;
+            (*head).fill = fill;
+            (*head).oldest = oldest;
+            if fill == Fill::Dirty {
+                self.dirty.insert(head);
+                self.aging.push_back(head);
+                self.dirty_granules += len as usize;
+            } else {
+                self.clean.insert(head);
+                self.clean_granules += len as usize;
+            }
+        }
+    }
+
+    /// Puts a piece of a dirty extent back, as it was.
+    pub(super) unsafe fn relink(&mut self, head: *mut Granule, len: u32, oldest: u32) {
+        // SAFETY: called only by the purge, with pieces of an extent that it took out.
+        unsafe { self.link(head, len, Fill::Dirty, oldest) }
+    }
+
+    /// Takes a free extent out of its tree.
+    pub(super) unsafe fn unlink(&mut self, head: *mut Granule) {
+        // SAFETY: called only with heads of free extents, under the lock.
+        unsafe {
+            let len = (*head).len as usize;
+            if (*head).fill == Fill::Dirty {
+                self.dirty.remove(head);
+                self.aging.remove(head);
+                self.dirty_granules -= len;
+            } else {
+                self.clean.remove(head);
+                self.clean_granules -= len;
+            }
+        }
+    }
+
+    /// Marks the ends of a large block, and notes whether its memory was dirty.
+    ///
+    /// # Safety
+    /// The `len` granules at `head` came from [`Extents::allocate`] or [`Extents::extend`].
+    pub unsafe fn mark_large(&mut self, head: *mut Granule, len: u32) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let last = head.wrapping_add(len as usize - 1);
+            (*last).kind = Kind::LargeTail;
+            (*last).head = head;
+            (*head).kind = Kind::Large;
+            (*head).head = head;
+            (*head).len = len;
+            (*head).flags = if (*head).fill == Fill::Dirty { FROM_DIRTY } else { 0 };
+        }
+    }
+
+    /// Walks all regions unit by unit and checks every invariant of this file.
+    #[cfg(test)]
+    pub fn validate(&self) {
+        let mut listed = std::collections::BTreeSet::new();
+        for (tree, fill) in [(&self.dirty, Fill::Dirty), (&self.clean, Fill::Clean)] {
+            // SAFETY: `&self` is reached through the lock.
+            unsafe {
+                tree.validate(&mut |node| {
+                    assert_eq!((*node).fill, fill);
+                    listed.insert((*node).base);
+                });
+            }
+        }
+        let (mut dirty, mut clean) = (0, 0);
+        for region in &self.regions[..self.count] {
+            let mut index = 0;
+            let mut previous = None;
+            while index < region.top {
+                let head = region.descriptor(index);
+                // SAFETY: every index below `top` has a descriptor.
+                unsafe {
+                    let len = (*head).len;
+                    assert!(len > 0 && index + len as usize <= region.top);
+                    assert_eq!((*head).base, region.base + index * GRANULE);
+                    assert_eq!((*head).head, head, "{:?}", (*head).kind);
+                    let last = head.wrapping_add(len as usize - 1);
+                    assert_eq!((*last).head, head);
+                    if (*head).kind == Kind::Free {
+                        assert_ne!(previous, Some((*head).fill), "unmerged neighbours");
+                        assert!(listed.remove(&(*head).base));
+                        assert_eq!((*last).kind, Kind::Free);
+                        previous = Some((*head).fill);
+                        if (*head).fill == Fill::Dirty {
+                            dirty += len as usize;
+                            for granule in 0..len as usize {
+                                assert!((*head.wrapping_add(granule)).stamp >= (*head).oldest);
+                            }
+                        } else {
+                            clean += len as usize;
+                        }
+                    } else {
+                        previous = None;
+                        if len > 1 {
+                            assert!(matches!((*last).kind, Kind::LargeTail | Kind::SlabTail | Kind::Leaving));
+                        }
+                    }
+                    index += len as usize;
+                }
+            }
+        }
+        assert!(listed.is_empty());
+        assert_eq!((dirty, clean), (self.dirty_granules, self.clean_granules));
+    }
+}

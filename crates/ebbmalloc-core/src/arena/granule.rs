@@ -1,0 +1,216 @@
+//! The descriptor of a granule: what its 64 KiB of address space hold. One for each granule of a
+//! region, in metadata memory; never on the heap's own pages.
+//!
+//! Who may touch which field: `base` never changes; `kind`, `head`, `class` and `shard` change only
+//! while the granule belongs to nobody else (free, under the arena's lock) and may be read by
+//! whoever holds a pointer into a live block; the fields of a slab belong to its bin's lock, the
+//! fields of an extent or a large block to the arena's lock.
+
+use core::ptr::null_mut;
+
+/// What a granule is part of.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Never used.
+    Unused = 0,
+    /// First or last granule of a free extent (the inner ones keep stale kinds, never a head's).
+    Free,
+    /// First granule of a slab.
+    Slab,
+    /// Later granule of a slab.
+    SlabTail,
+    /// First granule of a large block.
+    Large,
+    /// Last granule of a large block of several.
+    LargeTail,
+    /// Part of an extent that is being returned to the kernel: in no tree, merged with nothing.
+    Leaving,
+}
+
+/// What the pages of a free extent hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Fill {
+    /// No page is resident; all read as zero.
+    Clean = 0,
+    /// Pages may be resident and hold old data.
+    Dirty = 1,
+}
+
+/// A large block lies on the list of blocks whose tail pages are resident though unused.
+pub const TAIL_LISTED: u8 = 1;
+/// The tail of a large block is being returned to the kernel right now.
+pub const TAIL_LEAVING: u8 = 2;
+/// The block was freed while its tail was leaving; the purger completes the free.
+pub const FREE_PENDING: u8 = 4;
+/// The block's memory came from a dirty extent, so its tail may be resident.
+pub const FROM_DIRTY: u8 = 8;
+
+/// See the module.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Granule {
+    /// Address of the granule.
+    pub base: usize,
+    /// Head of the slab, large block or free extent that this granule is the first or last of; for
+    /// every granule of a slab.
+    pub head: *mut Granule,
+    /// See [`Kind`].
+    pub kind: Kind,
+    /// Free extent: see [`Fill`].
+    pub fill: Fill,
+    /// Large block: the flags above.
+    pub flags: u8,
+    /// Slab: size class.
+    pub class: u8,
+    /// Slab: shard that it belongs to.
+    pub shard: u8,
+    /// Slab: list by fullness that it is on, or [`NO_BUCKET`].
+    pub bucket: u8,
+    /// Slab: on its bin's list of slabs to visit.
+    pub listed: bool,
+    /// Slab: some of its pages were refused by the kernel (locked): not to be tried again.
+    pub locked: bool,
+    /// Slab: free slots in the bitmap.
+    pub free: u32,
+    /// Granules of the slab, extent or large block.
+    pub len: u32,
+    /// Tick at which this granule became free; for an extent's head see also `oldest`.
+    pub stamp: u32,
+    /// Free extent: the smallest stamp among its granules.
+    pub oldest: u32,
+    /// Slab: list by fullness. Dirty extent: list by age. Large block: list of tails.
+    pub prev: *mut Granule,
+    /// Like `prev`.
+    pub next: *mut Granule,
+    /// Slab: list to visit. Free extent: left child in the tree.
+    pub left: *mut Granule,
+    /// Free extent: right child in the tree.
+    pub right: *mut Granule,
+    /// Slab: pages that are resident, or were when last seen.
+    pub resident: u64,
+    /// Slab: pages on which no slot was live at the last tick.
+    pub seen: u64,
+    /// Slab: pages of which a slot was taken since the last tick.
+    pub touched: u64,
+    /// Slab: pages that are being returned to the kernel; their free slots are out of the bitmap.
+    pub leaving: u64,
+    /// Slab: the bitmap of free slots itself (up to 64 slots), or its address. Large block: bytes in
+    /// use, a multiple of the page size.
+    pub bits: u64,
+}
+
+/// A full slab is on no list.
+pub const NO_BUCKET: u8 = u8::MAX;
+
+impl Granule {
+    /// The descriptor of an unused granule at `base`.
+    pub const fn new(base: usize) -> Self {
+        Self {
+            base,
+            head: null_mut(),
+            kind: Kind::Unused,
+            fill: Fill::Clean,
+            flags: 0,
+            class: 0,
+            shard: 0,
+            bucket: NO_BUCKET,
+            listed: false,
+            locked: false,
+            free: 0,
+            len: 0,
+            stamp: 0,
+            oldest: 0,
+            prev: null_mut(),
+            next: null_mut(),
+            left: null_mut(),
+            right: null_mut(),
+            resident: 0,
+            seen: 0,
+            touched: 0,
+            leaving: 0,
+            bits: 0,
+        }
+    }
+}
+
+/// A list of granules linked by `prev` and `next`; appending and removing are constant.
+#[derive(Debug)]
+pub struct List {
+    /// First element.
+    pub first: *mut Granule,
+    last: *mut Granule,
+}
+
+impl List {
+    /// Nothing.
+    pub const fn new() -> Self {
+        Self { first: null_mut(), last: null_mut() }
+    }
+
+    /// Puts `item` first.
+    ///
+    /// # Safety
+    /// `item` is a valid descriptor on no list, and the caller holds the lock of this list.
+    pub unsafe fn push_front(&mut self, item: *mut Granule) {
+        // SAFETY: all elements are valid descriptors under the caller's lock.
+        unsafe {
+            (*item).prev = null_mut();
+            (*item).next = self.first;
+            if self.first.is_null() {
+                self.last = item;
+            } else {
+                (*self.first).prev = item;
+            }
+        }
+        self.first = item;
+    }
+
+    /// Puts `item` last.
+    ///
+    /// # Safety
+    /// As for [`List::push_front`].
+    pub unsafe fn push_back(&mut self, item: *mut Granule) {
+        // SAFETY: all elements are valid descriptors under the caller's lock.
+        unsafe {
+            (*item).next = null_mut();
+            (*item).prev = self.last;
+            if self.last.is_null() {
+                self.first = item;
+            } else {
+                (*self.last).next = item;
+            }
+        }
+        self.last = item;
+    }
+
+    /// Takes `item` out.
+    ///
+    /// # Safety
+    /// `item` is on this list, and the caller holds the lock of this list.
+    pub unsafe fn remove(&mut self, item: *mut Granule) {
+        // SAFETY: all elements are valid descriptors under the caller's lock.
+        unsafe {
+            let (prev, next) = ((*item).prev, (*item).next);
+            if prev.is_null() {
+                self.first = next;
+            } else {
+                (*prev).next = next;
+            }
+            if next.is_null() {
+                self.last = prev;
+            } else {
+                (*next).prev = prev;
+            }
+            (*item).prev = null_mut();
+            (*item).next = null_mut();
+        }
+    }
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self::new()
+    }
+}

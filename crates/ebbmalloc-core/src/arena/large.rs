@@ -1,0 +1,215 @@
+//! Large blocks: an extent of its own for each, used up to a whole page.
+//!
+//! The pages behind the used ones (less than a granule) cost address space only, unless the memory
+//! came from a dirty extent; then they are resident for nothing and the block goes on the list of
+//! tails, which the purger returns like any idle page.
+
+use super::Arena;
+use super::extents::Extents;
+use super::granule::{FREE_PENDING, FROM_DIRTY, Fill, Granule, Kind, TAIL_LEAVING, TAIL_LISTED};
+use crate::base::corrupt::{Corruption, corruption};
+use crate::base::sync::Ordering;
+use crate::os::Os;
+use crate::size::{GRANULE, REQUEST_MAX};
+
+/// A large block that was just made.
+#[derive(Clone, Copy, Debug)]
+pub struct LargeBlock {
+    /// Its address.
+    pub start: usize,
+    /// Whether it is known to read as zero.
+    pub zero: bool,
+}
+
+impl Arena {
+    /// Makes a block of at least `size` bytes aligned to `align`. `None` if the kernel gives no memory
+    /// or the size is beyond all bounds. With `wait` false, also if the lock is held.
+    pub fn allocate_large<O: Os>(&self, os: &O, size: usize, align: usize, tick: u32, wait: bool) -> Option<LargeBlock> {
+        if size > REQUEST_MAX - GRANULE || align > REQUEST_MAX / 4 {
+            return None;
+        }
+        let bytes = size.max(1).next_multiple_of(os.page_bytes());
+        let granules = bytes.div_ceil(GRANULE);
+        let mut extents = if wait { self.lock(os) } else { self.try_lock(os)? };
+        let head = extents.allocate(os, granules, align.div_ceil(GRANULE).max(1))?;
+        self.publish(&extents);
+        // SAFETY: the extent is ours alone.
+        unsafe {
+            extents.mark_large(head, granules as u32);
+            extents.set_used(head, bytes, os.page_bytes(), tick);
+            extents.large_bytes += bytes;
+            extents.large_blocks += 1;
+            Some(LargeBlock { start: (*head).base, zero: (*head).fill == Fill::Clean })
+        }
+    }
+
+    /// Takes a large block back. False if the lock is held and `wait` is false; nothing has happened
+    /// then.
+    ///
+    /// # Safety
+    /// `head` is the descriptor of the granule that `address` lies in.
+    pub unsafe fn free_large<O: Os>(&self, os: &O, head: *mut Granule, address: usize, tick: u32, wait: bool) -> bool {
+        let mut extents = if wait {
+            self.lock(os)
+        } else {
+            match self.try_lock(os) {
+                Some(extents) => extents,
+                None => return false,
+            }
+        };
+        // SAFETY: the caller's promise, and the lock is held.
+        unsafe {
+            check_large(os, head, address);
+            let bytes = (*head).bits as usize;
+            extents.large_bytes -= bytes;
+            extents.large_blocks -= 1;
+            self.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
+            if (*head).flags & TAIL_LEAVING != 0 {
+                (*head).flags |= FREE_PENDING;
+                return true;
+            }
+            extents.unlist_tail(head);
+            extents.free(head, (*head).len, Fill::Dirty, tick);
+        }
+        true
+    }
+
+    /// Size in bytes of the large block at `address`: all of it may be used.
+    ///
+    /// # Safety
+    /// `head` is the descriptor of the granule that `address` lies in.
+    pub unsafe fn large_size<O: Os>(&self, os: &O, head: *mut Granule, address: usize) -> usize {
+        // SAFETY: the caller's promise; a live block's descriptor changes only by its owner's calls.
+        unsafe {
+            check_large(os, head, address);
+            (*head).bits as usize
+        }
+    }
+
+    /// Makes a large block smaller or larger where it is. False if there is no room, or it is being
+    /// worked on by the purger; nothing has happened then.
+    ///
+    /// # Safety
+    /// `head` is the descriptor of a live large block.
+    pub unsafe fn resize_large<O: Os>(&self, os: &O, head: *mut Granule, size: usize, tick: u32) -> bool {
+        if size > REQUEST_MAX - GRANULE {
+            return false;
+        }
+        let bytes = size.next_multiple_of(os.page_bytes());
+        let granules = bytes.div_ceil(GRANULE) as u32;
+        let mut extents = self.lock(os);
+        // SAFETY: the caller's promise, and the lock is held.
+        unsafe {
+            let (old_bytes, old_len) = ((*head).bits as usize, (*head).len);
+            if (*head).flags & TAIL_LEAVING != 0 {
+                return false;
+            }
+            extents.unlist_tail(head);
+            if granules > old_len {
+                let Some(fill) = extents.extend(head, old_len, granules - old_len) else {
+                    extents.set_used(head, old_bytes, os.page_bytes(), tick);
+                    return false;
+                };
+                let dirty = fill == Fill::Dirty || (*head).flags & FROM_DIRTY != 0;
+                (*head).fill = if dirty { Fill::Dirty } else { Fill::Clean };
+                extents.mark_large(head, granules);
+            } else {
+                // What is given up was written to: resident.
+                (*head).fill = Fill::Dirty;
+                extents.mark_large(head, granules);
+                if granules < old_len {
+                    self.freed_bytes.fetch_add((old_len - granules) as usize * GRANULE, Ordering::Relaxed);
+                    extents.free(head.wrapping_add(granules as usize), old_len - granules, Fill::Dirty, tick);
+                }
+            }
+            extents.large_bytes = extents.large_bytes + bytes - old_bytes;
+            extents.set_used(head, bytes, os.page_bytes(), tick);
+        }
+        true
+    }
+
+    /// Moves the pages of a large block into a new block without copying; the old block becomes a
+    /// clean extent. Returns the new address, or `None` (nothing has happened then).
+    ///
+    /// # Safety
+    /// `head` is the descriptor of a live large block, and `size` is at least its size.
+    pub unsafe fn move_large<O: Os>(&self, os: &O, head: *mut Granule, size: usize, tick: u32) -> Option<usize> {
+        // SAFETY: the caller's promise.
+        let (old_start, old_bytes) = unsafe { ((*head).base, (*head).bits as usize) };
+        let new = self.allocate_large(os, size, 1, tick, true)?;
+        // SAFETY: both blocks are ours: the old one by the caller's promise, the new one just made.
+        let moved = unsafe { os.move_pages(old_start, new.start, old_bytes) };
+        let new_head = self.granule_of(new.start)?;
+        if moved.is_err() {
+            // SAFETY: made above, and nobody knows it.
+            unsafe { self.free_large(os, new_head, new.start, tick, true) };
+            return None;
+        }
+        let mut extents = self.lock(os);
+        // SAFETY: the lock is held; the old block is live until here.
+        unsafe {
+            extents.large_bytes -= old_bytes;
+            extents.large_blocks -= 1;
+            if (*head).flags & TAIL_LEAVING != 0 {
+                (*head).flags |= FREE_PENDING;
+            } else {
+                // The tail behind the moved pages may be resident.
+                let tail = (*head).flags & (TAIL_LISTED | FROM_DIRTY) != 0;
+                extents.unlist_tail(head);
+                extents.free(head, (*head).len, if tail { Fill::Dirty } else { Fill::Clean }, tick);
+            }
+        }
+        Some(new.start)
+    }
+}
+
+impl Extents {
+    /// Notes how many bytes of a large block are used, and lists its tail if that may be resident.
+    ///
+    /// # Safety
+    /// `head` is a marked large block that is not on the list of tails.
+    unsafe fn set_used(&mut self, head: *mut Granule, bytes: usize, page_bytes: usize, tick: u32) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            (*head).bits = bytes as u64;
+            let tail = (*head).len as usize * GRANULE - bytes;
+            if (*head).flags & FROM_DIRTY != 0 && tail >= page_bytes {
+                (*head).stamp = tick;
+                (*head).flags |= TAIL_LISTED;
+                self.tails.push_back(head);
+            }
+        }
+    }
+
+    /// Takes a large block off the list of tails, if it is there.
+    ///
+    /// # Safety
+    /// `head` is a large block.
+    unsafe fn unlist_tail(&mut self, head: *mut Granule) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if (*head).flags & TAIL_LISTED != 0 {
+                (*head).flags &= !TAIL_LISTED;
+                self.tails.remove(head);
+            }
+        }
+    }
+}
+
+/// Ends the process unless a live large block starts at `address`.
+///
+/// # Safety
+/// `head` is a valid descriptor.
+unsafe fn check_large<O: Os>(os: &O, head: *mut Granule, address: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let pending = (*head).flags & FREE_PENDING != 0;
+        match (*head).kind {
+            Kind::Large if (*head).base == address && !pending => {}
+            Kind::Large if pending => corruption(os, Corruption::DoubleFree, address),
+            Kind::Large | Kind::LargeTail => corruption(os, Corruption::InteriorPointer, address),
+            Kind::Free | Kind::Leaving => corruption(os, Corruption::DoubleFree, address),
+            Kind::Unused | Kind::Slab | Kind::SlabTail => corruption(os, Corruption::ForeignPointer, address),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Return of idle extents and of large blocks' tails to the kernel.
+//!
+//! What goes is taken out of the trees under the lock and marked as leaving, the lock is dropped,
+//! the kernel is called, and under the lock it comes back as clean. So no lock is held over the
+//! system call, and nobody can be given a page that is about to be emptied.
+
+use super::Arena;
+use super::extents::Extents;
+use super::granule::{FREE_PENDING, Fill, Granule, Kind, TAIL_LEAVING, TAIL_LISTED};
+use crate::os::{Os, PageRun};
+use crate::size::GRANULE;
+use core::ptr::null_mut;
+
+/// Runs returned with one drop of the lock: enough to share a system call, few enough that taking
+/// them out stays within microseconds.
+const BATCH: usize = 32;
+/// An extent goes when its memory was free at this many ticks running (second chance).
+pub const IDLE_TICKS: u32 = 2;
+
+/// What a purge did, and whether there is more to do later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purged {
+    /// Bytes that the kernel took.
+    pub returned_bytes: usize,
+    /// Bytes that the kernel refused (locked pages).
+    pub refused_bytes: usize,
+    /// Calls into the kernel (batches).
+    pub calls: usize,
+    /// Something free and resident is left that was not idle for long enough.
+    pub more: bool,
+}
+
+impl Purged {
+    /// Adds another purge's figures.
+    pub fn add(&mut self, other: Self) {
+        self.returned_bytes += other.returned_bytes;
+        self.refused_bytes += other.refused_bytes;
+        self.calls += other.calls;
+        self.more |= other.more;
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Leaving {
+    head: *mut Granule,
+    len: u32,
+    tail: bool,
+}
+
+/// Whether memory that became free at tick `stamp` is idle long enough at tick `now`. Ticks wrap.
+pub const fn is_idle(stamp: u32, now: u32) -> bool {
+    now.wrapping_sub(stamp) >= IDLE_TICKS
+}
+
+impl Arena {
+    /// Returns all extents that are idle at tick `now`, or with `force` all that are free.
+    pub fn purge<O: Os>(&self, os: &O, now: u32, force: bool) -> Purged {
+        let mut total = Purged::default();
+        loop {
+            let mut leaving = [Leaving { head: null_mut(), len: 0, tail: false }; BATCH];
+            let mut runs = [PageRun { start: 0, bytes: 0 }; BATCH];
+            let (count, more) = self.lock(os).take_idle(now, force, &mut leaving, &mut runs);
+            if count == 0 {
+                total.more |= more;
+                return total;
+            }
+            // SAFETY: the runs were taken out of every list under the lock: nobody else uses them.
+            let discarded = unsafe { os.discard(&runs[..count]) };
+            total.returned_bytes += discarded.returned_bytes;
+            total.refused_bytes += discarded.refused_bytes;
+            total.calls += 1;
+            let mut extents = self.lock(os);
+            for item in &leaving[..count] {
+                // SAFETY: marked as leaving by `take_idle`, so nobody else touched it.
+                unsafe { extents.returned(item, discarded.refused_bytes > 0, now) };
+            }
+            if discarded.refused_bytes > 0 {
+                // Locked pages: trying them again at once would never end.
+                return total;
+            }
+        }
+    }
+
+    /// Whether anything free is resident in extents.
+    pub fn has_dirty<O: Os>(&self, os: &O) -> bool {
+        let extents = self.lock(os);
+        !extents.aging.first.is_null() || !extents.tails.first.is_null()
+    }
+}
+
+impl Extents {
+    /// Takes up to a batch of idle runs out of the trees.
+    fn take_idle(
+        &mut self,
+        now: u32,
+        force: bool,
+        leaving: &mut [Leaving; BATCH],
+        runs: &mut [PageRun; BATCH],
+    ) -> (usize, bool) {
+        let mut count = 0;
+        let mut more = false;
+        let mut extent = self.aging.first;
+        while !extent.is_null() && count < BATCH {
+            // SAFETY: the list holds heads of dirty extents, and we hold the lock.
+            unsafe {
+                let next = (*extent).next;
+                if force || is_idle((*extent).oldest, now) {
+                    count = self.take_runs(extent, now, force, leaving, count);
+                } else {
+                    more = true;
+                }
+                extent = next;
+            }
+        }
+        let mut block = self.tails.first;
+        while !block.is_null() && count < BATCH {
+            // SAFETY: the list holds heads of large blocks, and we hold the lock.
+            unsafe {
+                let next = (*block).next;
+                if force || is_idle((*block).stamp, now) {
+                    self.tails.remove(block);
+                    (*block).flags = (*block).flags & !TAIL_LISTED | TAIL_LEAVING;
+                    leaving[count] = Leaving { head: block, len: (*block).len, tail: true };
+                    count += 1;
+                } else {
+                    more = true;
+                }
+                block = next;
+            }
+        }
+        for (run, item) in runs.iter_mut().zip(&leaving[..count]) {
+            // SAFETY: as above.
+            unsafe {
+                let used = if item.tail { (*item.head).bits as usize } else { 0 };
+                let bytes = item.len as usize * GRANULE - used;
+                *run = PageRun { start: (*item.head).base + used, bytes };
+            }
+        }
+        (count, more)
+    }
+
+    /// Cuts one dirty extent into runs that are idle, which leave, and the rest, which stays.
+    ///
+    /// # Safety
+    /// `extent` is the head of a dirty extent.
+    unsafe fn take_runs(
+        &mut self,
+        extent: *mut Granule,
+        now: u32,
+        force: bool,
+        leaving: &mut [Leaving; BATCH],
+        mut count: usize,
+    ) -> usize {
+        // SAFETY: the caller's promise; all pieces lie inside the extent.
+        unsafe {
+            let len = (*extent).len;
+            self.unlink(extent);
+            let mut start = 0;
+            while start < len {
+                let head = extent.wrapping_add(start as usize);
+                let room = count < BATCH;
+                let idle = |granule: u32| {
+                    room && (force || is_idle((*extent.wrapping_add(granule as usize)).stamp, now))
+                };
+                let run_idle = idle(start);
+                let mut end = start + 1;
+                let mut oldest = (*head).stamp;
+                while end < len && idle(end) == run_idle {
+                    oldest = oldest.min((*extent.wrapping_add(end as usize)).stamp);
+                    end += 1;
+                }
+                if run_idle {
+                    let last = extent.wrapping_add(end as usize - 1);
+                    (*last).kind = Kind::Leaving;
+                    (*last).head = head;
+                    (*head).kind = Kind::Leaving;
+                    (*head).head = head;
+                    (*head).len = end - start;
+                    self.leaving_granules += (end - start) as usize;
+                    leaving[count] = Leaving { head, len: end - start, tail: false };
+                    count += 1;
+                } else {
+                    self.relink(head, end - start, oldest);
+                }
+                start = end;
+            }
+        }
+        count
+    }
+
+    /// Puts what was leaving back: as clean, or as it was where the kernel refused.
+    ///
+    /// # Safety
+    /// `item` came from `take_idle`.
+    unsafe fn returned(&mut self, item: &Leaving, refused: bool, now: u32) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if item.tail {
+                (*item.head).flags &= !TAIL_LEAVING;
+                if (*item.head).flags & FREE_PENDING != 0 {
+                    self.free(item.head, item.len, Fill::Dirty, now);
+                }
+            } else {
+                self.leaving_granules -= item.len as usize;
+                let fill = if refused { Fill::Dirty } else { Fill::Clean };
+                self.free(item.head, item.len, fill, now);
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! A region: one reservation of address space with its byte map and its descriptors.
+//!
+//! Address space is handed out from the front; what lies behind `top` was never used. The byte map
+//! has a byte a granule, the class number of the slab there or 0, and is readable for the whole
+//! region, so that a look-up is one subtraction, one comparison and one load.
+
+use super::granule::Granule;
+use crate::os::{Os, OsError};
+use crate::size::GRANULE;
+use core::sync::atomic::AtomicU8;
+
+/// Address space is made usable in steps of at least this many granules (4 MiB).
+const STEP: usize = 64;
+
+/// See the module. Guarded by the arena's lock, but for look-ups through the published addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct Region {
+    /// Address of the first granule.
+    pub base: usize,
+    /// Granules reserved.
+    pub granules: usize,
+    /// Granules handed out so far: the bound of every look-up.
+    pub top: usize,
+    /// Granules that are readable and writable.
+    committed: usize,
+    map: usize,
+    descriptors: usize,
+    map_committed: usize,
+    descriptors_committed: usize,
+}
+
+impl Region {
+    /// No region.
+    pub const NONE: Self = Self {
+        base: 0,
+        granules: 0,
+        top: 0,
+        committed: 0,
+        map: 0,
+        descriptors: 0,
+        map_committed: 0,
+        descriptors_committed: 0,
+    };
+
+    /// Reserves a region of `granules` granules and room for its map and descriptors.
+    pub fn reserve<O: Os>(os: &O, granules: usize) -> Result<Self, OsError> {
+        let map_bytes = granules.next_multiple_of(GRANULE);
+        let descriptor_bytes = (granules * size_of::<Granule>()).next_multiple_of(GRANULE);
+        let base = os.reserve(granules * GRANULE, GRANULE)?.as_ptr() as usize;
+        let map = match os.reserve(map_bytes + descriptor_bytes, GRANULE) {
+            Ok(map) => map.as_ptr() as usize,
+            Err(error) => {
+                // SAFETY: reserved just above, nobody knows it.
+                unsafe { os.release(base, granules * GRANULE) };
+                return Err(error);
+            }
+        };
+        Ok(Self {
+            base,
+            granules,
+            map,
+            descriptors: map + map_bytes,
+            ..Self::NONE
+        })
+    }
+
+    /// Bytes of address space that the region occupies, its metadata included.
+    pub const fn reserved_bytes(granules: usize) -> usize {
+        granules * (GRANULE + size_of::<Granule>() + 1)
+    }
+
+    /// Hands out `granules` fresh granules aligned to `align` granules; returns the index of the
+    /// first. They are clean. Granules skipped for the alignment are returned as a second value: the
+    /// index where they start.
+    pub fn grow<O: Os>(&mut self, os: &O, granules: usize, align: usize) -> Result<(usize, usize), OsError> {
+        let align_bytes = align * GRANULE;
+        let first_address = (self.base + self.top * GRANULE).next_multiple_of(align_bytes);
+        let first = (first_address - self.base) / GRANULE;
+        let end = first.checked_add(granules).ok_or(OsError::OutOfMemory)?;
+        if end > self.granules {
+            return Err(OsError::OutOfMemory);
+        }
+        self.commit_to(os, end)?;
+        for index in self.top..end {
+            // SAFETY: committed just above; nobody reads descriptors behind `top`.
+            unsafe { self.descriptor(index).write(Granule::new(self.base + index * GRANULE)) };
+        }
+        let skipped = self.top;
+        self.top = end;
+        Ok((first, skipped))
+    }
+
+    fn commit_to<O: Os>(&mut self, os: &O, end: usize) -> Result<(), OsError> {
+        if end <= self.committed {
+            return Ok(());
+        }
+        let goal = end.next_multiple_of(STEP).min(self.granules);
+        let map_goal = goal.next_multiple_of(GRANULE);
+        if map_goal > self.map_committed {
+            // SAFETY: inside the reservation of the map.
+            unsafe { os.commit(self.map + self.map_committed, map_goal - self.map_committed)? };
+            self.map_committed = map_goal;
+        }
+        let descriptor_goal = (goal * size_of::<Granule>()).next_multiple_of(GRANULE);
+        if descriptor_goal > self.descriptors_committed {
+            let start = self.descriptors + self.descriptors_committed;
+            // SAFETY: inside the reservation of the descriptors.
+            unsafe { os.commit(start, descriptor_goal - self.descriptors_committed)? };
+            self.descriptors_committed = descriptor_goal;
+        }
+        let start = self.base + self.committed * GRANULE;
+        // SAFETY: inside the reservation of the heap.
+        unsafe { os.commit(start, (goal - self.committed) * GRANULE)? };
+        self.committed = goal;
+        Ok(())
+    }
+
+    /// Gives the address space that was never used back to the kernel, when a limit on address space
+    /// was lowered after the start. Returns how many bytes.
+    pub fn give_up_unused<O: Os>(&mut self, os: &O) -> usize {
+        let bytes = (self.granules - self.committed) * GRANULE;
+        if bytes > 0 {
+            // SAFETY: behind `committed` nothing was ever handed out.
+            unsafe { os.release(self.base + self.committed * GRANULE, bytes) };
+            self.granules = self.committed;
+        }
+        bytes
+    }
+
+    /// The descriptor of granule `index`.
+    #[inline(always)]
+    pub fn descriptor(&self, index: usize) -> *mut Granule {
+        (self.descriptors as *mut Granule).wrapping_add(index)
+    }
+
+    /// The byte of granule `index` in the byte map.
+    #[inline(always)]
+    pub fn byte(&self, index: usize) -> *const AtomicU8 {
+        (self.map as *const AtomicU8).wrapping_add(index)
+    }
+
+    /// Bytes of granules that are readable and writable.
+    pub fn committed_bytes(&self) -> usize {
+        self.committed * GRANULE
+    }
+}

@@ -1,0 +1,195 @@
+//! A futex lock around a value, with a rank that debug tests check.
+//!
+//! Three states as in Drepper, "Futexes Are Tricky" (2011): free, held, held with sleepers. The
+//! value can be reached only through a [`Guard`]. Locks are taken in the order of [`Rank`].
+
+use super::sync::{AtomicU32, Ordering, UnsafeCell, spin_hint};
+use crate::os::Os;
+use core::ops::{Deref, DerefMut};
+
+/// The order in which locks may be taken: a thread that holds one takes only greater ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// One pass of the purger at a time.
+    Purge,
+    /// The list of thread caches.
+    Caches,
+    /// A bin: the slabs of one class and shard.
+    Bin,
+    /// The extents of pages.
+    Arena,
+    /// Metadata memory.
+    Metadata,
+}
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const CONTENDED: u32 = 2;
+/// Tries before sleeping: a critical section here is shorter than a futex call (about 1 µs).
+const SPINS: u32 = 100;
+
+/// A value behind a lock.
+pub struct Lock<T> {
+    /// Written by whoever takes or gives back the lock. Acquire on taking pairs with the release
+    /// on giving back (loom: `lock_hands_over_the_value`).
+    state: AtomicU32,
+    rank: Rank,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached only while `state` says held, by one thread at a time.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+impl<T> Lock<T> {
+    /// A free lock around `value`.
+    #[cfg(not(loom))]
+    pub const fn new(rank: Rank, value: T) -> Self {
+        Self { state: AtomicU32::new(FREE), rank, value: UnsafeCell::new(value) }
+    }
+
+    /// A free lock around `value` (loom's cells are not const).
+    #[cfg(loom)]
+    pub fn new(rank: Rank, value: T) -> Self {
+        Self { state: AtomicU32::new(FREE), rank, value: UnsafeCell::new(value) }
+    }
+
+    /// Takes the lock, sleeping if need be.
+    #[inline]
+    pub fn lock<'a, O: Os>(&'a self, os: &'a O) -> Guard<'a, T, O> {
+        order::taking(self.rank);
+        if self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            self.lock_slow(os);
+        }
+        Guard { lock: self, os }
+    }
+
+    /// Takes the lock if it is free. Never waits, so a signal handler may call it whatever the
+    /// interrupted thread holds.
+    #[inline]
+    pub fn try_lock<'a, O: Os>(&'a self, os: &'a O) -> Option<Guard<'a, T, O>> {
+        self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        order::taking_unordered(self.rank);
+        Some(Guard { lock: self, os })
+    }
+
+    #[cold]
+    fn lock_slow<O: Os>(&self, os: &O) {
+        for _ in 0..SPINS {
+            if self.state.load(Ordering::Relaxed) == FREE
+                && self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
+                return;
+            }
+            spin_hint();
+        }
+        while self.state.swap(CONTENDED, Ordering::Acquire) != FREE {
+            #[cfg(not(loom))]
+            os.wait(&self.state, CONTENDED, None);
+            #[cfg(loom)]
+            {
+                let _ = os;
+                spin_hint();
+            }
+        }
+    }
+
+    /// Takes the lock for the time of a fork; [`Lock::thaw`] gives it back.
+    pub fn freeze<O: Os>(&self, os: &O) {
+        core::mem::forget(self.lock(os));
+    }
+
+    /// Gives back a lock that [`Lock::freeze`] took, in the parent or in the child.
+    ///
+    /// # Safety
+    /// The calling thread, or in a child its parent's forking thread, holds the lock by `freeze`.
+    pub unsafe fn thaw<O: Os>(&self, os: &O) {
+        order::giving(self.rank);
+        self.unlock(os);
+    }
+
+    /// Makes the lock free whatever its state: in the child of a fork that ran no handlers, where
+    /// the holder, if there was one, does not exist.
+    ///
+    /// # Safety
+    /// No thread of this process holds the lock.
+    pub unsafe fn reset(&self) {
+        self.state.store(FREE, Ordering::Relaxed);
+    }
+
+    fn unlock<O: Os>(&self, os: &O) {
+        if self.state.swap(FREE, Ordering::Release) == CONTENDED {
+            #[cfg(not(loom))]
+            os.wake(&self.state, 1);
+            #[cfg(loom)]
+            let _ = os;
+        }
+    }
+}
+
+/// The right to use the value; gives the lock back when dropped.
+pub struct Guard<'a, T, O: Os> {
+    lock: &'a Lock<T>,
+    os: &'a O,
+}
+
+impl<T, O: Os> Deref for Guard<'_, T, O> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: the guard is the proof that this thread alone holds the lock.
+        self.lock.value.with(|value| unsafe { &*value })
+    }
+}
+
+impl<T, O: Os> DerefMut for Guard<'_, T, O> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in `deref`, and the guard is borrowed mutably.
+        self.lock.value.with_mut(|value| unsafe { &mut *value })
+    }
+}
+
+impl<T, O: Os> Drop for Guard<'_, T, O> {
+    fn drop(&mut self) {
+        order::giving(self.lock.rank);
+        self.lock.unlock(self.os);
+    }
+}
+
+/// The ranks that this thread holds, checked in unit tests: a violated order is a deadlock that
+/// has not happened yet.
+#[cfg(all(test, not(loom)))]
+mod order {
+    use super::Rank;
+    use std::cell::RefCell;
+
+    std::thread_local!(static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) });
+
+    pub fn taking(rank: Rank) {
+        HELD.with_borrow_mut(|held| {
+            assert!(held.iter().all(|&h| h < rank), "lock order: {rank:?} while holding {held:?}");
+            held.push(rank);
+        });
+    }
+
+    pub fn taking_unordered(rank: Rank) {
+        HELD.with_borrow_mut(|held| held.push(rank));
+    }
+
+    pub fn giving(rank: Rank) {
+        HELD.with_borrow_mut(|held| {
+            if let Some(at) = held.iter().rposition(|&h| h == rank) {
+                held.remove(at);
+            }
+        });
+    }
+}
+
+#[cfg(not(all(test, not(loom))))]
+mod order {
+    use super::Rank;
+    #[inline(always)]
+    pub fn taking(_: Rank) {}
+    #[inline(always)]
+    pub fn taking_unordered(_: Rank) {}
+    #[inline(always)]
+    pub fn giving(_: Rank) {}
+}

@@ -1,0 +1,59 @@
+//! Exhaustive: every size up to the largest small one, every alignment.
+use super::*;
+
+#[test]
+fn every_small_size_fits_its_class_and_no_smaller_one() {
+    for size in 0..=SMALL_MAX {
+        let class = class_of(size);
+        assert!((1..=CLASSES).contains(&class), "{size}");
+        assert!(CLASS[class].size as usize >= size);
+        if class > 1 {
+            assert!((CLASS[class - 1].size as usize) < size.max(1), "{size}");
+        }
+        if size <= QUICK_MAX {
+            assert_eq!(QUICK[size.div_ceil(QUANTUM)] as usize, class, "{size}");
+        }
+    }
+}
+
+#[test]
+fn waste_above_128_bytes_is_at_most_an_eighth() {
+    for size in 129..=SMALL_MAX {
+        let slot = CLASS[class_of(size)].size as usize;
+        assert!((slot - size) * 8 <= slot, "{size} in {slot}");
+    }
+}
+
+#[test]
+fn the_inverse_divides_exactly_at_every_offset_of_a_slab() {
+    for class in &CLASS[1..] {
+        for offset in 0..class.granules as usize * GRANULE {
+            assert_eq!(class.slot_of(offset), offset / class.size as usize);
+        }
+    }
+}
+
+#[test]
+fn slabs_fit_their_bitmaps() {
+    for class in &CLASS[1..] {
+        assert!(class.granules <= 4);
+        assert!(class.slots >= 8 && class.slots <= 4096);
+        assert!(class.size < 1024 || class.slots <= 64);
+    }
+}
+
+#[test]
+fn aligned_classes_are_aligned_and_large_alignments_are_refused() {
+    for log2 in 0..=17 {
+        let align = 1usize << log2;
+        for size in (0..=SMALL_MAX).step_by(7) {
+            match class_aligned(size, align) {
+                Some(class) => {
+                    let slot = CLASS[class].size as usize;
+                    assert!(slot >= size && slot % align == 0);
+                }
+                None => assert!(align > SMALL_MAX),
+            }
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! A bin: the slabs of one class in one shard, behind one lock. Refilled caches take slots from it,
+//! flushed ones put them back.
+//!
+//! Slabs with free slots are on lists by fullness, the fullest first in line, so that sparse slabs
+//! empty themselves; slabs to which slots came back are also on the list that the sweep visits.
+
+use super::slab::{Shape, Slab};
+use crate::arena::Arena;
+use crate::arena::granule::{Fill, Granule, Kind, List, NO_BUCKET};
+use crate::base::corrupt::{Corruption, corruption};
+use crate::base::lock::{Guard, Lock, Rank};
+use crate::base::metadata::Metadata;
+use crate::base::sync::Ordering;
+use crate::os::Os;
+use core::ptr::null_mut;
+
+/// Lists by fullness: eighths of a slab's slots.
+const BUCKETS: usize = 8;
+
+/// What a bin is given to work with; it finds nothing by itself.
+pub struct Supply<'a, O> {
+    /// The kernel.
+    pub os: &'a O,
+    /// Where slabs come from.
+    pub arena: &'a Arena,
+    /// Where bitmaps come from.
+    pub metadata: &'a Metadata,
+    /// log2 of the page size.
+    pub page_shift: u32,
+    /// The purger's clock.
+    pub tick: u32,
+}
+
+/// See the module.
+pub struct Bin {
+    pub(super) slabs: Lock<Slabs>,
+}
+
+/// What the lock of a bin guards.
+pub struct Slabs {
+    /// By fullness: the last has the slabs with the fewest free slots.
+    buckets: [List; BUCKETS],
+    /// Slabs to which slots came back since they were last visited, linked by `left`.
+    pub(super) visit: *mut Granule,
+    /// What is left of that list during a sweep.
+    pub(super) sweeping: *mut Granule,
+    /// Slabs in this bin.
+    pub slabs: usize,
+    /// Slots in use or in caches.
+    pub slots_out: usize,
+    /// Pages that are resident.
+    pub resident_pages: usize,
+    /// Times a cache was refilled from here.
+    pub refills: u64,
+    /// Times a batch of slots came back.
+    pub flushes: u64,
+    /// Pages taken that had been returned or never used.
+    pub faulted_pages: u64,
+}
+
+// SAFETY: the descriptors behind the pointers belong to whoever holds the bin's lock.
+unsafe impl Send for Slabs {}
+
+impl Default for Bin {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Bin {
+    const EMPTY: Slabs = Slabs {
+        buckets: [const { List::new() }; BUCKETS],
+        visit: null_mut(),
+        sweeping: null_mut(),
+        slabs: 0,
+        slots_out: 0,
+        resident_pages: 0,
+        refills: 0,
+        flushes: 0,
+        faulted_pages: 0,
+    };
+
+    /// No slab yet.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self { slabs: Lock::new(Rank::Bin, Self::EMPTY) }
+    }
+
+    /// No slab yet.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self { slabs: Lock::new(Rank::Bin, Self::EMPTY) }
+    }
+
+    /// The slabs, locked.
+    pub fn lock<'a, O: Os>(&'a self, os: &'a O) -> Guard<'a, Slabs, O> {
+        self.slabs.lock(os)
+    }
+
+    /// The lock itself, for the fork handlers.
+    pub fn raw(&self) -> &Lock<Slabs> {
+        &self.slabs
+    }
+
+    /// Fills `out` with free slots as far as memory goes; returns how many. With `wait` false, none
+    /// if a lock is held.
+    pub fn take<O: Os>(&self, supply: &Supply<O>, class: usize, shard: u8, out: &mut [*mut u8], wait: bool) -> usize {
+        let shape = Shape::new(class, supply.page_shift);
+        let mut slabs = if wait {
+            self.slabs.lock(supply.os)
+        } else {
+            match self.slabs.try_lock(supply.os) {
+                Some(slabs) => slabs,
+                None => return 0,
+            }
+        };
+        slabs.refills += 1;
+        let mut taken = 0;
+        while taken < out.len() {
+            let slab = match slabs.fullest() {
+                Some(slab) => slab,
+                None => match slabs.add_slab(supply, shape, class, shard, wait) {
+                    Some(slab) => slab,
+                    None => break,
+                },
+            };
+            // SAFETY: the lock is held, and the slab is one of ours.
+            unsafe {
+                let before = (*slab.0).resident.count_ones();
+                taken += slab.take(shape, &mut out[taken..]);
+                let faulted = (*slab.0).resident.count_ones() - before;
+                slabs.resident_pages += faulted as usize;
+                slabs.faulted_pages += u64::from(faulted);
+                slabs.rebucket(slab, shape);
+            }
+        }
+        slabs.slots_out += taken;
+        taken
+    }
+
+    /// Puts slots back that belong to this bin; ends the process if one is free already or does not
+    /// start a slot. `idle` says that nobody used them since the last tick. With `wait` false,
+    /// nothing happens and false comes back if the lock is held.
+    ///
+    /// # Safety
+    /// Each pointer lies in a slab of `class` and this bin's shard, as the byte map says.
+    pub unsafe fn put<O: Os>(&self, supply: &Supply<O>, class: usize, pointers: &[(*mut u8, *mut Granule)], idle: bool, wait: bool) -> bool {
+        let shape = Shape::new(class, supply.page_shift);
+        let mut slabs = if wait {
+            self.slabs.lock(supply.os)
+        } else {
+            match self.slabs.try_lock(supply.os) {
+                Some(slabs) => slabs,
+                None => return false,
+            }
+        };
+        slabs.flushes += 1;
+        for &(pointer, head) in pointers {
+            // SAFETY: the caller's promise; the lock is held.
+            unsafe { slabs.put_one(supply, shape, Slab(head), pointer as usize, idle) };
+        }
+        let bytes = pointers.len() * shape.class.size as usize;
+        supply.arena.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        true
+    }
+}
+
+impl Slabs {
+    /// The slab with the fewest free slots, but at least one.
+    fn fullest(&self) -> Option<Slab> {
+        self.buckets.iter().rev().map(|list| list.first).find(|first| !first.is_null()).map(Slab)
+    }
+
+    #[cold]
+    fn add_slab<O: Os>(&mut self, supply: &Supply<O>, shape: Shape, class: usize, shard: u8, wait: bool) -> Option<Slab> {
+        let granules = shape.class.granules;
+        let mut extents = if wait { supply.arena.lock(supply.os) } else { supply.arena.try_lock(supply.os)? };
+        let head = supply.arena.allocate_slab(supply.os, &mut extents, class as u8, granules)?;
+        let slab = Slab(head);
+        // SAFETY: the granules are ours alone until we hand out a slot.
+        unsafe {
+            (*head).class = class as u8;
+            (*head).shard = shard;
+            (*head).bucket = NO_BUCKET;
+            let dirty = (*head).fill == Fill::Dirty;
+            if !slab.create(supply.os, supply.metadata, shape, dirty, wait) {
+                supply.arena.free_slab(&mut extents, head, granules, (*head).fill, supply.tick);
+                return None;
+            }
+            drop(extents);
+            self.slabs += 1;
+            self.resident_pages += (*head).resident.count_ones() as usize;
+            if dirty {
+                // Pages that nobody touches here would stay resident for nothing.
+                self.list_for_visit(slab);
+            }
+            self.rebucket(slab, shape);
+        }
+        Some(slab)
+    }
+
+    /// Makes one slot free.
+    unsafe fn put_one<O: Os>(&mut self, supply: &Supply<O>, shape: Shape, slab: Slab, address: usize, idle: bool) {
+        // SAFETY: the caller of `put` promises that the slab is ours; a program that broke its
+        // contract is found out by the checks here.
+        unsafe {
+            if (*slab.0).kind != Kind::Slab {
+                corruption(supply.os, Corruption::DoubleFree, address);
+            }
+            let offset = address - (*slab.0).base;
+            let slot = shape.class.slot_of(offset);
+            if slot * shape.class.size as usize != offset || slot >= shape.class.slots as usize {
+                corruption(supply.os, Corruption::InteriorPointer, address);
+            }
+            if !slab.put(shape, slot) {
+                corruption(supply.os, Corruption::DoubleFree, address);
+            }
+            self.slots_out -= 1;
+            if idle {
+                // The slot was idle in a cache; so was its page, if nothing else touched it.
+                let pages = shape.pages_of_slot(slot) & !(*slab.0).touched;
+                (*slab.0).seen |= slab.free_pages(shape, pages);
+            }
+            if (*slab.0).free == shape.class.slots && self.has_other_room(slab) {
+                self.remove_slab(supply, slab, shape);
+            } else {
+                self.list_for_visit(slab);
+                self.rebucket(slab, shape);
+            }
+        }
+    }
+
+    /// Whether another slab than `slab` has free slots: an empty slab is kept while it is the only
+    /// one, so that a bin that is emptied and filled in turn does not make and unmake its slab.
+    unsafe fn has_other_room(&self, slab: Slab) -> bool {
+        self.buckets.iter().any(|list| {
+            // SAFETY: the list holds slabs of this bin, and the lock is held.
+            !list.first.is_null() && unsafe { list.first != slab.0 || !(*list.first).next.is_null() }
+        })
+    }
+
+    /// Gives a whole slab back to the arena.
+    pub(super) unsafe fn remove_slab<O: Os>(&mut self, supply: &Supply<O>, slab: Slab, shape: Shape) {
+        // SAFETY: all slots are free, and the bin's lock is held.
+        unsafe {
+            self.unbucket(slab);
+            if (*slab.0).listed {
+                self.unlist(slab);
+            }
+            let resident = (*slab.0).resident.count_ones() as usize;
+            self.slabs -= 1;
+            self.resident_pages -= resident;
+            slab.destroy(supply.os, supply.metadata, shape);
+            let fill = if resident == 0 { Fill::Clean } else { Fill::Dirty };
+            let mut extents = supply.arena.lock(supply.os);
+            supply.arena.free_slab(&mut extents, slab.0, shape.class.granules, fill, supply.tick);
+        }
+    }
+
+    /// Puts a slab on the list that fits its free slots; a full one on none.
+    pub(super) unsafe fn rebucket(&mut self, slab: Slab, shape: Shape) {
+        // SAFETY: the slab is ours, and the lock is held.
+        unsafe {
+            let free = (*slab.0).free;
+            let bucket = if free == 0 {
+                NO_BUCKET
+            } else {
+                (BUCKETS as u32 - 1 - (free - 1) * BUCKETS as u32 / shape.class.slots) as u8
+            };
+            if bucket != (*slab.0).bucket {
+                self.unbucket(slab);
+                (*slab.0).bucket = bucket;
+                if let Some(list) = self.buckets.get_mut(bucket as usize) {
+                    list.push_front(slab.0);
+                }
+            }
+        }
+    }
+
+    unsafe fn unbucket(&mut self, slab: Slab) {
+        // SAFETY: the slab is ours, and the lock is held; `bucket` names the list it is on.
+        unsafe {
+            if let Some(list) = self.buckets.get_mut((*slab.0).bucket as usize) {
+                list.remove(slab.0);
+            }
+            (*slab.0).bucket = NO_BUCKET;
+        }
+    }
+
+    /// Makes the sweep look at a slab.
+    pub(super) unsafe fn list_for_visit(&mut self, slab: Slab) {
+        // SAFETY: the slab is ours, and the lock is held.
+        unsafe {
+            if !(*slab.0).listed {
+                (*slab.0).listed = true;
+                (*slab.0).left = self.visit;
+                (*slab.0).right = null_mut();
+                if !self.visit.is_null() {
+                    (*self.visit).right = slab.0;
+                }
+                self.visit = slab.0;
+            }
+        }
+    }
+
+    /// Takes a slab off the list to visit.
+    pub(super) unsafe fn unlist(&mut self, slab: Slab) {
+        // SAFETY: the slab is on the list, and the lock is held.
+        unsafe {
+            let (next, previous) = ((*slab.0).left, (*slab.0).right);
+            if self.visit == slab.0 {
+                self.visit = next;
+            } else if self.sweeping == slab.0 {
+                self.sweeping = next;
+            } else {
+                (*previous).left = next;
+            }
+            if !next.is_null() {
+                (*next).right = previous;
+            }
+            (*slab.0).left = null_mut();
+            (*slab.0).right = null_mut();
+            (*slab.0).listed = false;
+        }
+    }
+
+    /// Checks every slab with free slots, and the lists.
+    #[cfg(any(test, loom))]
+    pub fn validate(&self, shape: Shape) {
+        for (bucket, list) in self.buckets.iter().enumerate() {
+            let mut at = list.first;
+            while !at.is_null() {
+                // SAFETY: the lists hold slabs of this bin; `&self` is reached through the lock.
+                unsafe {
+                    assert_eq!((*at).bucket as usize, bucket);
+                    assert!((*at).free > 0);
+                    Slab(at).validate(shape);
+                    at = (*at).next;
+                }
+            }
+        }
+        let mut at = self.visit;
+        while !at.is_null() {
+            // SAFETY: as above.
+            unsafe {
+                assert!((*at).listed);
+                at = (*at).left;
+            }
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! A slab: granules cut into slots of one class, with a bitmap of free slots and bitmaps of pages.
+//!
+//! Everything is in the descriptor and in metadata memory; a free slot's own bytes are never
+//! touched. All functions here need the lock of the slab's bin.
+//!
+//! Always holds: a slot is in use, in a thread cache, or free, and exactly the free ones have their
+//! bit set, but for those on pages in `leaving`, whose bits are clear until the pages are back.
+//! `free` counts the bits. A page outside `resident` holds no data that anybody reads.
+
+use crate::arena::granule::Granule;
+use crate::base::metadata::Metadata;
+use crate::os::Os;
+use crate::size::{CLASS, Class, GRANULE};
+use core::ptr::NonNull;
+
+/// A slab under its bin's lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slab(pub *mut Granule);
+
+/// Geometry that does not change: the class and the page size.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// The slab's class.
+    pub class: &'static Class,
+    /// log2 of the page size.
+    pub page_shift: u32,
+}
+
+impl Shape {
+    /// The shape of a slab of `class` with pages of `1 << page_shift` bytes.
+    pub fn new(class: usize, page_shift: u32) -> Self {
+        Self { class: &CLASS[class], page_shift }
+    }
+
+    /// Pages of the slab.
+    pub fn pages(self) -> u32 {
+        ((self.class.granules as usize * GRANULE) >> self.page_shift) as u32
+    }
+
+    /// All pages of the slab as a mask.
+    pub fn all_pages(self) -> u64 {
+        mask(0, self.pages())
+    }
+
+    /// The pages that slot `slot` touches.
+    #[inline]
+    pub fn pages_of_slot(self, slot: usize) -> u64 {
+        let size = self.class.size as usize;
+        let first = (slot * size) >> self.page_shift;
+        let last = (slot * size + size - 1) >> self.page_shift;
+        mask(first as u32, (last - first + 1) as u32)
+    }
+
+    /// The slots that touch page `page`: the first and the one behind the last.
+    #[inline]
+    pub fn slots_on_page(self, page: u32) -> (usize, usize) {
+        let start = (page as usize) << self.page_shift;
+        let end = start + (1 << self.page_shift);
+        let first = self.class.slot_of(start);
+        let behind = self.class.slot_of(end - 1) + 1;
+        let slots = self.class.slots as usize;
+        (first.min(slots), behind.min(slots))
+    }
+
+    fn words(self) -> usize {
+        (self.class.slots as usize).div_ceil(64)
+    }
+}
+
+/// `count` ones from bit `first` on.
+pub const fn mask(first: u32, count: u32) -> u64 {
+    let ones = if count >= 64 { u64::MAX } else { (1 << count) - 1 };
+    if first >= 64 { 0 } else { ones << first }
+}
+
+impl Slab {
+    /// Makes a slab out of fresh granules: all slots free. `dirty` says that its pages may be
+    /// resident. False if there is no metadata memory for the bitmap.
+    ///
+    /// # Safety
+    /// The granules belong to the caller alone, and its bin's lock is held.
+    pub unsafe fn create<O: Os>(self, os: &O, metadata: &Metadata, shape: Shape, dirty: bool, wait: bool) -> bool {
+        let slots = shape.class.slots;
+        // SAFETY: the caller's promise; an outside bitmap is as long as `words` says.
+        unsafe {
+            let slab = &mut *self.0;
+            slab.free = slots;
+            slab.resident = if dirty { shape.all_pages() } else { 0 };
+            slab.seen = 0;
+            slab.touched = 0;
+            slab.leaving = 0;
+            slab.listed = false;
+            slab.locked = false;
+            if slots <= 64 {
+                slab.bits = mask(0, slots);
+                return true;
+            }
+            let Some(bitmap) = metadata.allocate(os, shape.words() * 8, wait) else { return false };
+            slab.bits = bitmap.as_ptr() as u64;
+            for (index, word) in self.bitmap(shape).iter_mut().enumerate() {
+                *word = mask(0, slots - index as u32 * 64);
+            }
+        }
+        true
+    }
+
+    /// Gives the bitmap back, when the slab's granules go back to the arena.
+    ///
+    /// # Safety
+    /// The slab is whole (all slots free) and not used afterwards.
+    pub unsafe fn destroy<O: Os>(self, os: &O, metadata: &Metadata, shape: Shape) {
+        if shape.class.slots > 64 {
+            // SAFETY: the bitmap came from `create`, and the slab is not used any more.
+            unsafe {
+                if let Some(bitmap) = NonNull::new((*self.0).bits as *mut u8) {
+                    metadata.free(os, bitmap, shape.words() * 8);
+                }
+            }
+        }
+    }
+
+    /// The bitmap of free slots.
+    ///
+    /// # Safety
+    /// The bin's lock is held, and no other bitmap of this slab is borrowed.
+    pub unsafe fn bitmap<'a>(self, shape: Shape) -> &'a mut [u64] {
+        // SAFETY: up to 64 slots the word is in the descriptor, else `bits` is the address of
+        // `words` words that belong to this slab alone.
+        unsafe {
+            if shape.class.slots <= 64 {
+                core::slice::from_mut(&mut (*self.0).bits)
+            } else {
+                core::slice::from_raw_parts_mut((*self.0).bits as *mut u64, shape.words())
+            }
+        }
+    }
+
+    /// Takes up to `out.len()` free slots, those on resident pages first, then by address; returns
+    /// how many. The pages they touch are resident from now on, and marked as touched.
+    ///
+    /// # Safety
+    /// The bin's lock is held.
+    pub unsafe fn take(self, shape: Shape, out: &mut [*mut u8]) -> usize {
+        // SAFETY: the lock is held.
+        let (resident, base) = unsafe { ((*self.0).resident, (*self.0).base) };
+        let mut taken = 0;
+        let mut pages = 0;
+        let all = shape.all_pages();
+        if resident & all != 0 && resident & all != all {
+            // SAFETY: the lock is held.
+            unsafe { self.take_where(shape, resident, base, out, &mut taken, &mut pages) };
+        }
+        // SAFETY: the lock is held.
+        unsafe {
+            self.take_where(shape, u64::MAX, base, out, &mut taken, &mut pages);
+            let slab = &mut *self.0;
+            slab.free -= taken as u32;
+            slab.touched |= pages;
+            slab.seen &= !pages;
+            slab.resident |= pages;
+        }
+        taken
+    }
+
+    /// Takes free slots all of whose pages are in `allowed`.
+    unsafe fn take_where(
+        self,
+        shape: Shape,
+        allowed: u64,
+        base: usize,
+        out: &mut [*mut u8],
+        taken: &mut usize,
+        pages: &mut u64,
+    ) {
+        let size = shape.class.size as usize;
+        // SAFETY: the lock is held by the caller of `take`.
+        let bitmap = unsafe { self.bitmap(shape) };
+        for (index, word) in bitmap.iter_mut().enumerate() {
+            let mut candidates = *word;
+            while candidates != 0 {
+                let Some(place) = out.get_mut(*taken) else { return };
+                let bit = candidates.trailing_zeros();
+                candidates &= candidates - 1;
+                let slot = index * 64 + bit as usize;
+                let touches = shape.pages_of_slot(slot);
+                if touches & !allowed != 0 {
+                    continue;
+                }
+                *word &= !(1 << bit);
+                *pages |= touches;
+                *place = (base + slot * size) as *mut u8;
+                *taken += 1;
+            }
+        }
+    }
+
+    /// Makes slot `slot` free. False if it is free already: a double free.
+    ///
+    /// # Safety
+    /// The bin's lock is held, and `slot` is below the number of slots.
+    #[inline]
+    pub unsafe fn put(self, shape: Shape, slot: usize) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let leaving = (*self.0).leaving;
+            if leaving != 0 && shape.pages_of_slot(slot) & leaving != 0 {
+                return false;
+            }
+            let bitmap = self.bitmap(shape);
+            let Some(word) = bitmap.get_mut(slot / 64) else { return false };
+            let bit = 1 << (slot % 64);
+            if *word & bit != 0 {
+                return false;
+            }
+            *word |= bit;
+            (*self.0).free += 1;
+        }
+        true
+    }
+
+    /// The pages on which no slot is live or cached, among `pages`.
+    ///
+    /// # Safety
+    /// The bin's lock is held.
+    pub unsafe fn free_pages(self, shape: Shape, mut pages: u64) -> u64 {
+        // SAFETY: the lock is held.
+        let bitmap = unsafe { self.bitmap(shape) };
+        let mut free = 0;
+        while pages != 0 {
+            let page = pages.trailing_zeros();
+            pages &= pages - 1;
+            let (first, behind) = shape.slots_on_page(page);
+            if all_set(bitmap, first, behind) {
+                free |= 1 << page;
+            }
+        }
+        free
+    }
+
+    /// Takes the free slots on `pages` out of the bitmap (they are all free), or puts them back.
+    ///
+    /// # Safety
+    /// The bin's lock is held; when putting back, the slots were taken out with the same `pages`.
+    pub unsafe fn set_slots_on_pages(self, shape: Shape, pages: u64, free: bool) {
+        // SAFETY: the lock is held.
+        let bitmap = unsafe { self.bitmap(shape) };
+        let mut changed = 0;
+        let mut rest = pages;
+        while rest != 0 {
+            let page = rest.trailing_zeros();
+            rest &= rest - 1;
+            let (first, behind) = shape.slots_on_page(page);
+            for slot in first..behind {
+                let bit = 1u64 << (slot % 64);
+                if let Some(word) = bitmap.get_mut(slot / 64)
+                    && (*word & bit != 0) != free
+                {
+                    *word ^= bit;
+                    changed += 1;
+                }
+            }
+        }
+        // SAFETY: the lock is held.
+        unsafe {
+            if free {
+                (*self.0).free += changed;
+            } else {
+                (*self.0).free -= changed;
+            }
+        }
+    }
+
+    /// Checks the invariants at the head of this file.
+    ///
+    /// # Safety
+    /// The bin's lock is held.
+    #[cfg(any(test, loom))]
+    pub unsafe fn validate(self, shape: Shape) {
+        // SAFETY: the lock is held.
+        unsafe {
+            let bitmap = self.bitmap(shape);
+            let ones: u32 = bitmap.iter().map(|word| word.count_ones()).sum();
+            let slab = &*self.0;
+            assert_eq!(slab.free, ones);
+            assert!(ones <= shape.class.slots);
+            assert_eq!((slab.resident | slab.leaving | slab.seen) & !shape.all_pages(), 0);
+            assert_eq!(slab.leaving & !slab.resident, 0);
+            for slot in 0..shape.class.slots as usize {
+                let set = bitmap[slot / 64] >> (slot % 64) & 1 == 1;
+                assert!(!set || shape.pages_of_slot(slot) & slab.leaving == 0, "a leaving slot is free");
+            }
+        }
+    }
+}
+
+/// Whether all bits from `first` to before `behind` are set.
+fn all_set(bitmap: &[u64], first: usize, behind: usize) -> bool {
+    let mut at = first;
+    while at < behind {
+        let bits = (64 - at % 64).min(behind - at) as u32;
+        let want = mask((at % 64) as u32, bits);
+        match bitmap.get(at / 64) {
+            Some(word) if word & want == want => at += bits as usize,
+            _ => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_and_slots_agree_for_every_class_and_page_size() {
+        for class in 1..=crate::size::CLASSES {
+            for page_shift in [12, 14, 16] {
+                let shape = Shape::new(class, page_shift);
+                for page in 0..shape.pages() {
+                    let (first, behind) = shape.slots_on_page(page);
+                    for slot in 0..shape.class.slots as usize {
+                        let touches = shape.pages_of_slot(slot) >> page & 1 == 1;
+                        assert_eq!(touches, (first..behind).contains(&slot), "class {class} page {page} slot {slot}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn runs_of_bits_across_words_are_seen_whole() {
+        let bitmap = [u64::MAX << 60, u64::MAX, 1];
+        assert!(all_set(&bitmap, 60, 129));
+        assert!(!all_set(&bitmap, 59, 129));
+        assert!(!all_set(&bitmap, 60, 130));
+        assert!(all_set(&bitmap, 7, 7));
+    }
+}
