@@ -16,7 +16,7 @@
 
 pub mod arena;
 pub mod base;
-//pub mod cache;
+pub mod cache;
 //pub mod heap;
 pub mod os;
 pub mod process;

@@ -107,6 +107,15 @@ impl<T> Lock<T> {
         self.unlock(os);
     }
 
+    /// Calls `work` with the value of a lock that [`Lock::freeze`] holds.
+    ///
+    /// # Safety
+    /// As for [`Lock::thaw`].
+    pub unsafe fn frozen_value<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: the lock is held by the caller, who has no guard.
+        self.value.with_mut(|value| work(unsafe { &mut *value }))
+    }
+
     /// Makes the lock free whatever its state: in the child of a fork that ran no handlers, where
     /// the holder, if there was one, does not exist.
     ///

@@ -1,1 +1,5 @@
-//! To come.
+//! Per-thread caches of free slots, and how the purger takes them over.
+
+pub mod cache;
+pub mod registry;
+pub mod transfer;

@@ -1,0 +1,259 @@
+//! The caches of all threads: made at a thread's first request, unmade at its end, and taken over
+//! by the purger at its ticks.
+
+use super::cache::Cache;
+use super::transfer::{Bins, SHARDS};
+use crate::base::lock::{Lock, Rank};
+use crate::base::sync::spin_hint;
+use crate::os::Os;
+use crate::slab::bin::Supply;
+use core::ptr::{NonNull, null_mut};
+
+const CACHE_BYTES: usize = size_of::<Cache>() + Cache::STACK_WORDS * size_of::<usize>();
+
+/// Times a fork waits for a thread that is inside its cache (about a microsecond each) before it
+/// forks all the same; what that cache holds is then lost to the child.
+const FORK_PATIENCE: usize = 10_000;
+
+/// See the module.
+pub struct Registry {
+    list: Lock<Caches>,
+}
+
+struct Caches {
+    first: *mut Cache,
+    count: usize,
+    next_shard: usize,
+    /// The caches are claimed for a fork.
+    frozen: bool,
+}
+
+// SAFETY: the caches behind the pointer are Sync.
+unsafe impl Send for Caches {}
+
+/// What a pass over all caches did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// Bytes put back into slabs.
+    pub put_back_bytes: usize,
+    /// Bytes left in the caches that were taken.
+    pub kept_bytes: usize,
+    /// Caches taken.
+    pub claimed: usize,
+    /// Caches whose owner was inside.
+    pub busy: usize,
+}
+
+impl Registry {
+    const EMPTY: Caches = Caches { first: null_mut(), count: 0, next_shard: 0, frozen: false };
+
+    /// No cache yet.
+    #[cfg(not(loom))]
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Self {
+        Self { list: Lock::new(Rank::Caches, Self::EMPTY) }
+    }
+
+    /// Makes a cache for the calling thread. `None` if there is no memory.
+    pub fn attach<O: Os>(&self, supply: &Supply<O>, shards: usize) -> Option<NonNull<Cache>> {
+        let piece = supply.metadata.allocate(supply.os, CACHE_BYTES, true)?;
+        let cache = piece.cast::<Cache>();
+        let memory = piece.as_ptr().wrapping_add(size_of::<Cache>()).cast();
+        let mut caches = self.list.lock(supply.os);
+        let shard = caches.next_shard % shards.clamp(1, SHARDS);
+        caches.next_shard += 1;
+        caches.count += 1;
+        // SAFETY: the piece is ours, long enough, and aligned to a page.
+        unsafe {
+            cache.write(Cache::new(shard as u8, memory));
+            cache.as_ref().next.with_mut(|next| *next = caches.first);
+        }
+        caches.first = cache.as_ptr();
+        Some(cache)
+    }
+
+    /// Puts everything in a cache back and unmakes it.
+    ///
+    /// # Safety
+    /// `cache` came from [`Registry::attach`], and its owner, the calling thread, does not use it
+    /// again.
+    pub unsafe fn detach<O: Os>(&self, supply: &Supply<O>, bins: &Bins, cache: NonNull<Cache>) {
+        let mut caches = self.list.lock(supply.os);
+        // SAFETY: with the registry's lock held no purger is at work on a cache, and the owner is
+        // here; the links are under the lock.
+        unsafe {
+            cache.as_ref().drain(supply, bins, true);
+            let next = cache.as_ref().next.with(|next| *next);
+            if caches.first == cache.as_ptr() {
+                caches.first = next;
+            } else {
+                let mut at = caches.first;
+                while !at.is_null() {
+                    let after = (*at).next.with(|next| *next);
+                    if after == cache.as_ptr() {
+                        (*at).next.with_mut(|link| *link = next);
+                        break;
+                    }
+                    at = after;
+                }
+            }
+            caches.count -= 1;
+            drop(caches);
+            supply.metadata.free(supply.os, cache.cast(), CACHE_BYTES);
+        }
+    }
+
+    /// Claims all caches with one barrier and drains those whose owners are not inside: of what was
+    /// cold since the last pass, or with `all` of everything. `own`, if any, is a cache that the
+    /// caller has entered; it is drained without a claim.
+    pub fn drain<O: Os>(&self, supply: &Supply<O>, bins: &Bins, all: bool, own: Option<&Cache>) -> Drained {
+        let mut drained = Drained::default();
+        self.for_each_seized(supply.os, own, |cache| {
+            let Some(cache) = cache else {
+                drained.busy += 1;
+                return;
+            };
+            // SAFETY: seized by `for_each_seized`, or entered by the caller.
+            let (put_back, kept) = unsafe { cache.drain(supply, bins, all) };
+            drained.put_back_bytes += put_back;
+            drained.kept_bytes += kept;
+            drained.claimed += 1;
+        });
+        drained
+    }
+
+    /// Bytes in all caches that can be looked at, and the number of caches.
+    pub fn bytes<O: Os>(&self, os: &O, own: Option<&Cache>) -> (usize, usize) {
+        let (mut bytes, mut count) = (0, 0);
+        self.for_each_seized(os, own, |cache| {
+            count += 1;
+            // SAFETY: seized by `for_each_seized`, or entered by the caller.
+            bytes += cache.map_or(0, |cache| unsafe { cache.bytes() });
+        });
+        (bytes, count)
+    }
+
+    /// Calls `work` with each cache that could be taken, and with `None` for each that could not.
+    fn for_each_seized<O: Os>(&self, os: &O, own: Option<&Cache>, mut work: impl FnMut(Option<&Cache>)) {
+        let caches = self.list.lock(os);
+        let is_own = |cache: &Cache| own.is_some_and(|own| core::ptr::eq(own, cache));
+        caches.for_each(|cache| {
+            if !is_own(cache) {
+                cache.announce();
+            }
+        });
+        let barrier = os.membarrier();
+        caches.for_each(|cache| {
+            if is_own(cache) {
+                work(Some(cache));
+            } else {
+                work((barrier && cache.seize()).then_some(cache));
+                cache.unclaim();
+            }
+        });
+    }
+
+    /// Fork, before: claims every cache and waits until no other thread is inside one. The registry
+    /// stays locked.
+    pub fn freeze<O: Os>(&self, os: &O, own: Option<&Cache>) {
+        self.list.freeze(os);
+        // SAFETY: the lock was taken just above and is held until `thaw`.
+        unsafe {
+            self.list.frozen_value(|caches| {
+                caches.frozen = true;
+                caches.for_each(|cache| cache.announce());
+                let barrier = os.membarrier();
+                caches.for_each(|cache| {
+                    if own.is_some_and(|own| core::ptr::eq(own, cache)) || !barrier {
+                        return;
+                    }
+                    for turn in 0..FORK_PATIENCE {
+                        if cache.seize() {
+                            break;
+                        }
+                        if turn % 16 == 15 {
+                            os.yield_now();
+                        }
+                        spin_hint();
+                    }
+                });
+            });
+        }
+    }
+
+    /// Fork, after, in the parent.
+    ///
+    /// # Safety
+    /// The calling thread called [`Registry::freeze`].
+    pub unsafe fn thaw_parent<O: Os>(&self, os: &O) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.list.frozen_value(|caches| {
+                caches.frozen = false;
+                caches.for_each(Cache::unclaim);
+            });
+            self.list.thaw(os);
+        }
+    }
+
+    /// Fork, after, in the child: the other threads are gone. Their caches are drained and unmade, if
+    /// they were not inside at the fork; else their memory is lost, as the threads' stacks are.
+    ///
+    /// # Safety
+    /// The calling thread, or its parent's, called [`Registry::freeze`]; all locks below are free.
+    pub unsafe fn thaw_child<O: Os>(&self, supply: &Supply<O>, bins: &Bins, own: Option<&Cache>) {
+        let mut orphans = null_mut::<Cache>();
+        // SAFETY: the caller's promise; the child has one thread.
+        unsafe {
+            self.list.frozen_value(|caches| {
+                caches.frozen = false;
+                let mut at = caches.first;
+                caches.first = null_mut();
+                caches.count = 0;
+                while let Some(cache) = NonNull::new(at) {
+                    at = cache.as_ref().next.with(|next| *next);
+                    if own.is_some_and(|own| core::ptr::eq(own, cache.as_ref())) {
+                        cache.as_ref().unclaim();
+                        cache.as_ref().next.with_mut(|next| *next = caches.first);
+                        caches.first = cache.as_ptr();
+                        caches.count += 1;
+                    } else {
+                        cache.as_ref().next.with_mut(|next| *next = orphans);
+                        orphans = cache.as_ptr();
+                    }
+                }
+            });
+            self.list.thaw(supply.os);
+            while let Some(cache) = NonNull::new(orphans) {
+                orphans = cache.as_ref().next.with(|next| *next);
+                if cache.as_ref().seize() {
+                    cache.as_ref().drain(supply, bins, true);
+                    supply.metadata.free(supply.os, cache.cast(), CACHE_BYTES);
+                }
+            }
+        }
+    }
+
+    /// See [`Lock::reset`].
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn reset(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.list.reset() }
+    }
+}
+
+impl Caches {
+    fn for_each(&self, mut work: impl FnMut(&Cache)) {
+        let mut at = self.first;
+        while let Some(cache) = NonNull::new(at) {
+            // SAFETY: caches in the list are live: they are unmade under the lock that `self` is
+            // reached through.
+            unsafe {
+                work(cache.as_ref());
+                at = cache.as_ref().next.with(|next| *next);
+            }
+        }
+    }
+}

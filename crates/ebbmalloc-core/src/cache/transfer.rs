@@ -1,0 +1,180 @@
+//! Fill and flush: slots between a cache and the bins, in batches, so that a lock is worth taking.
+
+use super::cache::{Cache, Entry};
+use crate::arena::granule::Granule;
+use crate::base::corrupt::{Corruption, corruption};
+use crate::os::Os;
+use crate::size::{CLASS, CLASSES};
+use crate::slab::bin::{Bin, Supply};
+use core::ptr::null_mut;
+
+/// Shards at most: copies of every bin, so that threads on different processors do not meet.
+pub const SHARDS: usize = 8;
+/// Slots that are put back with one look-up of their slabs.
+const BATCH: usize = 64;
+
+/// A bin with cache lines of its own, so that neighbours do not slow each other down.
+#[repr(align(64))]
+#[derive(Default)]
+pub struct PaddedBin(pub Bin);
+
+/// All bins of a heap: by shard, then class. Entry 0 of a shard is not used.
+pub struct Bins(pub [[PaddedBin; CLASSES + 1]; SHARDS]);
+
+impl Bins {
+    /// No slab anywhere.
+    #[cfg(not(loom))]
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Self {
+        Self([const { [const { PaddedBin(Bin::new()) }; CLASSES + 1] }; SHARDS])
+    }
+
+    /// The bin of a class in a shard.
+    #[inline]
+    pub fn get(&self, shard: usize, class: usize) -> &Bin {
+        &self.0[shard][class].0
+    }
+
+    /// Puts slots of `class` back into the bins they came from; ends the process if one of them is
+    /// free already or no slot. With `wait` false only as far as locks are free; returns how many
+    /// from the front were dealt with.
+    ///
+    /// # Safety
+    /// The byte map says `class` for each of them.
+    pub unsafe fn put<O: Os>(&self, supply: &Supply<O>, class: usize, slots: &[Entry], idle: bool, wait: bool) -> usize {
+        let mut done = 0;
+        for chunk in slots.chunks(BATCH) {
+            let mut found = [(null_mut(), null_mut::<Granule>()); BATCH];
+            for (place, &slot) in found.iter_mut().zip(chunk) {
+                *place = (slot, slab_of(supply, slot));
+            }
+            let mut rest = &mut found[..chunk.len()];
+            while let [(_, first), ..] = *rest {
+                // SAFETY: `slab_of` returned a valid descriptor.
+                let shard = unsafe { (*first).shard };
+                // SAFETY: as above for all of them.
+                let same = partition(rest, |&(_, slab)| unsafe { (*slab).shard } == shard);
+                let (now, later) = rest.split_at_mut(same);
+                // SAFETY: the byte map says `class`, the descriptors say `shard`.
+                if !unsafe { self.get(shard as usize % SHARDS, class).put(supply, class, now, idle, wait) } {
+                    return done;
+                }
+                done += same;
+                rest = later;
+            }
+        }
+        done
+    }
+}
+
+/// Moves the elements that satisfy `is` to the front; returns how many.
+fn partition<T>(items: &mut [T], is: impl Fn(&T) -> bool) -> usize {
+    let mut front = 0;
+    for at in 0..items.len() {
+        if is(&items[at]) {
+            items.swap(front, at);
+            front += 1;
+        }
+    }
+    front
+}
+
+/// The slab that a slot lies in.
+fn slab_of<O: Os>(supply: &Supply<O>, slot: Entry) -> *mut Granule {
+    match supply.arena.granule_of(slot as usize) {
+        // SAFETY: every granule in a region has a descriptor; one in a slab knows its head.
+        Some(granule) if unsafe { !(*granule).head.is_null() } => unsafe { (*granule).head },
+        _ => corruption(supply.os, Corruption::ForeignPointer, slot as usize),
+    }
+}
+
+impl Cache {
+    /// Takes a slot of `class`, refilling the stack if it is empty. Null if there is no memory.
+    ///
+    /// # Safety
+    /// The caller has entered the cache.
+    pub unsafe fn pop_or_refill<O: Os>(&self, supply: &Supply<O>, bins: &Bins, class: usize) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.with_stack(class, |stack, batch| {
+                if stack.is_empty() {
+                    let want = (*batch as usize).min(stack.capacity() / 2).max(1);
+                    *batch = batch.saturating_mul(2).min(128);
+                    let out = core::slice::from_raw_parts_mut(stack.base, want);
+                    let bin = bins.get(self.shard as usize, class);
+                    let got = bin.take(supply, class, self.shard, out, true);
+                    // The lowest address is handed out first.
+                    out[..got].reverse();
+                    stack.top = stack.base.wrapping_add(got);
+                    stack.low = stack.base;
+                    if got == 0 {
+                        return null_mut();
+                    }
+                } else if stack.top == stack.low {
+                    stack.low = stack.base.wrapping_add(stack.cold() / 2);
+                }
+                stack.top = stack.top.wrapping_sub(1);
+                stack.low = stack.low.min(stack.top);
+                *stack.top
+            })
+        }
+    }
+
+    /// Keeps a slot of `class`, flushing the older half of the stack if it is full.
+    ///
+    /// # Safety
+    /// The caller has entered the cache, and the byte map says `class` for `slot`.
+    pub unsafe fn push_or_flush<O: Os>(&self, supply: &Supply<O>, bins: &Bins, class: usize, slot: *mut u8) {
+        // SAFETY: the caller's promise; the word before an empty stack's base is readable.
+        unsafe {
+            self.with_stack(class, |stack, _| {
+                if *stack.top.wrapping_sub(1) == slot {
+                    corruption(supply.os, Corruption::DoubleFree, slot as usize);
+                }
+                if stack.top == stack.full {
+                    let half = stack.len() / 2;
+                    bins.put(supply, class, stack.oldest(half), false, true);
+                    stack.drop_oldest(half);
+                }
+                *stack.top = slot;
+                stack.top = stack.top.wrapping_add(1);
+            });
+        }
+    }
+
+    /// Puts back what was not touched since the last call, and sets the marks for the next. With
+    /// `all`, puts everything back. Returns the bytes put back and the bytes kept.
+    ///
+    /// # Safety
+    /// The caller has entered or seized the cache.
+    pub unsafe fn drain<O: Os>(&self, supply: &Supply<O>, bins: &Bins, all: bool) -> (usize, usize) {
+        let (mut put_back, mut kept) = (0, 0);
+        for class in 1..=CLASSES {
+            let size = CLASS[class].size as usize;
+            // SAFETY: the caller's promise.
+            unsafe {
+                self.with_stack(class, |stack, batch| {
+                    let count = if all { stack.len() } else { stack.cold() };
+                    if count > 0 {
+                        bins.put(supply, class, stack.oldest(count), !all, true);
+                        stack.drop_oldest(count);
+                        put_back += count * size;
+                        *batch = (*batch / 2).max(4);
+                    }
+                    stack.low = stack.top;
+                    kept += stack.len() * size;
+                });
+            }
+        }
+        (put_back, kept)
+    }
+
+    /// Bytes in the cache.
+    ///
+    /// # Safety
+    /// The caller has entered or seized the cache.
+    pub unsafe fn bytes(&self) -> usize {
+        // SAFETY: the caller's promise.
+        (1..=CLASSES).map(|class| unsafe { self.with_stack(class, |stack, _| stack.len() * CLASS[class].size as usize) }).sum()
+    }
+}
