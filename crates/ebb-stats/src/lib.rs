@@ -1,1 +1,202 @@
-//! To come.
+//! The counters that a process running on ebbmalloc publishes, and how to read them.
+//!
+//! The allocator keeps one [`Page`] up to date at every fill, flush and purge; the tool `ebb` reads
+//! it from outside, out of the process's memory or out of the file that `stats_file` names, without
+//! stopping anything. The two halves of the project meet in this crate and nowhere else.
+//!
+//! What always holds: the page starts with [`MAGIC`] at an address that is a multiple of
+//! [`PAGE_ALIGN`]; counters are 64-bit words in native byte order in the order of [`Snapshot`]'s
+//! fields; new counters go at the end and leave [`VERSION`] alone, a change of meaning raises it.
+//! Each counter is written by itself: a reader sees each whole, but not all at one instant.
+#![no_std]
+#![forbid(unsafe_code)]
+
+use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+pub mod mechanism;
+#[cfg(test)]
+mod tests;
+
+/// The first eight bytes of a page of counters.
+pub const MAGIC: [u8; 8] = *b"ebbstat\0";
+
+/// The version of the counters' meaning.
+pub const VERSION: u32 = 1;
+
+/// Alignment of a page in the memory of a process: where a search for [`MAGIC`] may look.
+pub const PAGE_ALIGN: usize = 64;
+
+/// Bytes before the first counter: magic, version, number of counters.
+pub const HEADER_BYTES: usize = 16;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])+ $name:ident,)+) => {
+        /// The published counters, written by the allocator.
+        #[repr(C, align(64))]
+        #[derive(Debug)]
+        pub struct Page {
+            magic: [u8; 8],
+            version: u32,
+            counters: u32,
+            $($(#[$doc])+ pub $name: AtomicU64,)+
+        }
+
+        /// The counters at one time, as plain numbers.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Snapshot {
+            $($(#[$doc])+ pub $name: u64,)+
+        }
+
+        /// The names of the counters, in the order of their words.
+        pub const NAMES: &[&str] = &[$(stringify!($name)),+];
+
+        impl Page {
+            /// A page with all counters at zero.
+            pub const fn new() -> Self {
+                Self {
+                    magic: MAGIC,
+                    version: VERSION,
+                    counters: NAMES.len() as u32,
+                    $($name: AtomicU64::new(0),)+
+                }
+            }
+
+            /// Writes all counters. Relaxed: each is a figure of its own, and no reader infers
+            /// anything else from it.
+            pub fn publish(&self, snapshot: &Snapshot) {
+                $(self.$name.store(snapshot.$name, Ordering::Relaxed);)+
+            }
+
+            /// Reads all counters, within the process itself.
+            pub fn snapshot(&self) -> Snapshot {
+                Snapshot { $($name: self.$name.load(Ordering::Relaxed),)+ }
+            }
+        }
+
+        impl Snapshot {
+            fn from_words(mut word: impl FnMut(usize) -> Option<u64>) -> Option<Self> {
+                let mut index = 0;
+                let mut next = || {
+                    index += 1;
+                    word(index - 1)
+                };
+                Some(Self { $($name: next()?,)+ })
+            }
+
+            /// The counters as words, in the order of [`NAMES`].
+            pub fn words(&self) -> [u64; NAMES.len()] {
+                [$(self.$name),+]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Bytes that the program has allocated and not freed, rounded up to size classes.
+    live_bytes,
+    /// Freed bytes that lie in threads' caches, ready for the next request.
+    cached_bytes,
+    /// Bytes of pages that hold nothing live and are still resident: what goes back next.
+    idle_bytes,
+    /// Bytes of heap pages that are resident, as far as the allocator knows.
+    resident_bytes,
+    /// Bytes of address space that are committed (readable and writable).
+    mapped_bytes,
+    /// Resident bytes of the allocator's own bookkeeping.
+    metadata_bytes,
+    /// Bytes given back to the kernel since the start.
+    returned_bytes,
+    /// Bytes of pages taken into use again after they had been given back.
+    refaulted_bytes,
+    /// Purges done since the start.
+    purges,
+    /// CPU time that purges took, in nanoseconds.
+    purge_cpu_ns,
+    /// System calls that gave pages back.
+    discard_calls,
+    /// Caches of other threads that the purger has taken from.
+    claims,
+    /// Claims that met a thread in the middle of an operation.
+    claims_refused,
+    /// Threads that have a cache now.
+    threads,
+    /// Part of `live_bytes` in blocks of whole pages.
+    large_live_bytes,
+    /// Part of `live_bytes` in slots of slabs.
+    slab_live_bytes,
+    /// The kernel's and libc's mechanisms in force: bits of [`mechanism`].
+    mechanisms,
+    /// How long pages stay idle before they go back, in milliseconds; `u64::MAX` for ever.
+    idle_time_ms,
+    /// Kernel's id of the process that publishes.
+    process_id,
+    /// Monotonic clock of the last publication, in milliseconds.
+    published_ms,
+    /// Bytes that the kernel would not take back (locked in memory).
+    refused_bytes,
+}
+
+impl Default for Page {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Why bytes are not a page of counters that this version can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// The bytes do not start with [`MAGIC`].
+    NoMagic,
+    /// The counters have another meaning: this is their version.
+    OtherVersion(u32),
+    /// Fewer counters than this version has, or fewer bytes than counters: so many are there.
+    TooShort(usize),
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoMagic => f.write_str("these bytes are not ebbmalloc's counters"),
+            Self::OtherVersion(version) => write!(
+                f,
+                "ebbmalloc's counters are of version {version}, this reader knows {VERSION}"
+            ),
+            Self::TooShort(counters) => write!(
+                f,
+                "{counters} of ebbmalloc's {} counters are there",
+                NAMES.len()
+            ),
+        }
+    }
+}
+
+impl core::error::Error for Unreadable {}
+
+impl Snapshot {
+    /// Reads a page of counters from `bytes`, which start at its magic.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Unreadable> {
+        let header = |at: usize| {
+            let field = bytes.get(at..at + 4).and_then(|b| b.try_into().ok());
+            field.map(u32::from_ne_bytes).ok_or(Unreadable::TooShort(0))
+        };
+        if bytes.get(..MAGIC.len()) != Some(&MAGIC) {
+            return Err(Unreadable::NoMagic);
+        }
+        let (version, counters) = (header(8)?, header(12)? as usize);
+        if version != VERSION {
+            return Err(Unreadable::OtherVersion(version));
+        }
+        let words = bytes.get(HEADER_BYTES..).unwrap_or_default().as_chunks().0;
+        let there = counters.min(words.len());
+        let word = |index: usize| (index < there).then(|| u64::from_ne_bytes(words[index]));
+        Self::from_words(word).ok_or(Unreadable::TooShort(there))
+    }
+}
+
+/// Offset of a page of counters within `memory`, a copy of a process's memory whose first byte lay
+/// at an address that is a multiple of [`PAGE_ALIGN`].
+pub fn find(memory: &[u8]) -> Option<usize> {
+    let mut offsets = (0..memory.len()).step_by(PAGE_ALIGN);
+    offsets.find(|&at| Snapshot::from_bytes(&memory[at..]).is_ok())
+}
