@@ -1,0 +1,130 @@
+//! From samples to figures: what one run measured, what the runs of a variant come to.
+//!
+//! Used by `run` at its end and by the engine after the last run. Pure.
+
+use super::{load, statistics};
+use crate::facts::trial::{
+    Column, Difference, Figure, Mark, Measures, Metric, Outcome, PhaseKind, PhaseSpan, Run, Sample, Summary, Variant,
+};
+use std::collections::BTreeMap;
+
+/// A mark with this name sets the column "baseline".
+pub const BASELINE: &str = "baseline";
+/// A mark with this name sets the column "after rest".
+pub const AFTER_REST: &str = "after_rest";
+
+/// Memory at the end of a span: the median over its last second (the whole span where it is shorter),
+/// so that one sample in the middle of a purge decides nothing.
+pub fn memory_at_end(samples: &[Sample], metric: Metric, from_s: f64, to_s: f64) -> Option<f64> {
+    let from_s = from_s.max(to_s - 1.0);
+    let inside = |sample: &&Sample| sample.at_s >= from_s && sample.at_s <= to_s;
+    let values: Vec<f64> =
+        samples.iter().filter(inside).filter_map(|sample| metric.of(sample)).map(|bytes| bytes as f64).collect();
+    // A span shorter than the sampling interval: the last sample before its end.
+    statistics::median(&values).or_else(|| {
+        let before = samples.iter().rev().find(|sample| sample.at_s <= to_s)?;
+        metric.of(before).map(|bytes| bytes as f64)
+    })
+}
+
+/// The figures of a run from what was recorded.
+pub fn measure(run: &Run, metric: Metric) -> Measures {
+    let at_end = |span: &PhaseSpan| memory_at_end(&run.samples, metric, span.from_s, span.to_s);
+    let marked = |name: &str| -> Option<&Mark> { run.marks.iter().rev().find(|mark| mark.name == name) };
+    let last = |kind: PhaseKind| run.phases.iter().rev().find(|span| span.kind == kind);
+
+    let baseline = match marked(BASELINE) {
+        Some(mark) => mark.bytes.map(|bytes| bytes as f64),
+        None => match last(PhaseKind::Warmup) {
+            Some(warmup) => at_end(warmup),
+            None => run.samples.first().and_then(|sample| metric.of(sample)).map(|bytes| bytes as f64),
+        },
+    };
+    let rest = last(PhaseKind::Idle);
+    let after_rest = match marked(AFTER_REST) {
+        Some(mark) => mark.bytes.map(|bytes| bytes as f64),
+        None => rest.and_then(at_end),
+    };
+    let peak = run.samples.iter().filter_map(|sample| metric.of(sample)).max().map(|bytes| bytes as f64);
+    let loads: Vec<_> =
+        run.phases.iter().filter(|span| span.kind.counts()).filter_map(|span| span.load.as_ref()).collect();
+    let latency = load::latency(&loads);
+    Measures {
+        baseline_bytes: baseline,
+        peak_bytes: peak,
+        after_rest_bytes: after_rest,
+        growth_bytes: Option::zip(after_rest, baseline).map(|(after, before)| after - before),
+        reclaimable_bytes: run.trim.map(|trim| trim.before_bytes as f64 - trim.after_bytes as f64),
+        live_bytes: rest.and_then(|rest| live_at(run, rest)),
+        cpu_s: cpu(run),
+        throughput_per_s: load::throughput(&loads),
+        p50_ms: latency.map(|quantiles| quantiles.p50),
+        p99_ms: latency.map(|quantiles| quantiles.p99),
+    }
+}
+
+/// Live heap at the end of a rest: as the workload told it, else as a reader of the allocator did.
+fn live_at(run: &Run, rest: &PhaseSpan) -> Option<f64> {
+    // The workload is asked when the phase has ended, so its answer comes a little after.
+    let told = run.live.iter().rev().find(|live| live.at_s >= rest.from_s);
+    told.map(|live| live.bytes as f64).or_else(|| {
+        let inside = |sample: &&Sample| sample.at_s >= rest.from_s && sample.at_s <= rest.to_s;
+        let last = run.samples.iter().rev().filter(inside).find_map(|sample| sample.live_bytes)?;
+        Some(last as f64)
+    })
+}
+
+/// CPU time from the first sample to the last one within the phases.
+fn cpu(run: &Run) -> Option<f64> {
+    let end = run.phases.last()?.to_s;
+    let first = run.samples.iter().find_map(|sample| sample.cpu_s)?;
+    let last = run.samples.iter().rev().filter(|sample| sample.at_s <= end).find_map(|sample| sample.cpu_s)?;
+    Some(last - first)
+}
+
+/// Fills in the summaries of all variants; the first is what the others are compared to.
+pub fn summarise(variants: &mut [Variant]) {
+    let first: BTreeMap<Column, Vec<f64>> = match variants.first() {
+        Some(variant) => Column::ALL.iter().map(|column| (*column, values(variant, *column))).collect(),
+        None => return,
+    };
+    for (index, variant) in variants.iter_mut().enumerate() {
+        variant.summary = summary_of(variant, (index > 0).then_some(&first));
+    }
+}
+
+fn values(variant: &Variant, column: Column) -> Vec<f64> {
+    variant.complete().filter_map(|run| column.of(&run.measures)).collect()
+}
+
+fn summary_of(variant: &Variant, first: Option<&BTreeMap<Column, Vec<f64>>>) -> Option<Summary> {
+    let runs = variant.runs.iter().filter(|run| run.outcome == Outcome::Complete).count() as u32;
+    if runs == 0 {
+        return None;
+    }
+    let errors = variant.complete().flat_map(|run| &run.phases).filter_map(|span| span.load.as_ref());
+    let mut summary = Summary { runs, errors: errors.map(|load| load.errors).sum(), figures: BTreeMap::new() };
+    for column in Column::ALL {
+        let values = values(variant, column);
+        let Some(median) = statistics::median(&values) else { continue };
+        let against = first.and_then(|first| first.get(&column)).filter(|against| !against.is_empty());
+        let versus_first = against.and_then(|against| {
+            Some(Difference {
+                value: median - statistics::median(against)?,
+                interval: statistics::difference_interval(&values, against),
+            })
+        });
+        let figure = Figure {
+            n: values.len() as u32,
+            median,
+            min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            versus_first,
+        };
+        summary.figures.insert(column, figure);
+    }
+    Some(summary)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! What a trial comes to, in one sentence.
+//!
+//! Used by the engine at its end. Pure: the figures in, the sentence out. It recommends whatever the
+//! data say, a competitor or no change at all, and stays silent where they say nothing.
+
+use crate::facts::trial::{Column, Metric, Summary, Variant, Verdict, VerdictKind};
+
+/// A gain below this is not worth a change of allocator, whatever its interval: two repetitions of one
+/// variant differ by a few MB.
+const WORTH_BYTES: f64 = 8e6;
+/// ... and it must be this share of what the first variant holds after the rest.
+const WORTH_SHARE: f64 = 0.10;
+/// Variants whose memory after the rest is this close to the lowest are as good as it: among them
+/// cost decides.
+const AS_LOW_BYTES: f64 = 3e6;
+const AS_LOW_SHARE: f64 = 0.05;
+/// Differences of CPU time or throughput below this are not mentioned with a single run.
+const COST_SHARE: f64 = 0.05;
+/// The live heap accounts for what stays from this share on.
+const LIVE_SHARE: f64 = 0.80;
+
+/// Says what the figures come to. The first variant is the one that the service runs on today.
+pub fn judge(variants: &[Variant], metric: Metric) -> Verdict {
+    let Some(first) = variants.first() else {
+        return not_enough("no variant was run".into());
+    };
+    let Some(before) = first.summary.as_ref() else {
+        return not_enough(format!("{} gave no complete run, so there is nothing to compare with", first.name));
+    };
+    let Some(held) = before.median(Column::AfterRest) else {
+        return not_enough(format!("the {} of {} could not be read", metric.label(), first.name));
+    };
+    let others: Vec<Candidate> = variants[1..].iter().filter_map(Candidate::of).collect();
+    if others.is_empty() {
+        return not_enough(format!(
+            "{} holds {} after the rest, but no other variant gave a complete run",
+            first.name,
+            mb(held)
+        ));
+    }
+    let runs = others.iter().map(|other| other.summary.runs).chain([before.runs]).min().unwrap_or(0);
+    let mut verdict = compare(first, before, held, &others);
+    if runs == 1 {
+        verdict.sentence.push_str(" One run, direction only.");
+    }
+    verdict
+}
+
+/// A variant with figures.
+struct Candidate<'a> {
+    variant: &'a Variant,
+    summary: &'a Summary,
+    after_rest: f64,
+}
+
+impl Candidate<'_> {
+    fn of(variant: &Variant) -> Option<Candidate<'_>> {
+        let summary = variant.summary.as_ref()?;
+        Some(Candidate { variant, summary, after_rest: summary.median(Column::AfterRest)? })
+    }
+
+    /// Whether the difference to the first variant is more than noise and more than nothing.
+    fn gains(&self, held: f64) -> bool {
+        let gain = held - self.after_rest;
+        let figure = &self.summary.figures[&Column::AfterRest];
+        let interval = figure.versus_first.and_then(|difference| difference.interval);
+        gain >= WORTH_BYTES.max(held * WORTH_SHARE) && interval.is_none_or(|(_, high)| high < 0.0)
+    }
+
+    /// What it costs: CPU time first, then the number of its settings.
+    fn cost(&self) -> (f64, usize) {
+        (self.summary.median(Column::Cpu).unwrap_or(f64::INFINITY), self.variant.env.len())
+    }
+}
+
+fn compare(first: &Variant, before: &Summary, held: f64, others: &[Candidate]) -> Verdict {
+    let growth = before.median(Column::Growth);
+    let gaining: Vec<&Candidate> = others.iter().filter(|other| other.gains(held)).collect();
+    if gaining.is_empty() {
+        return nobody_is_lower(first, before, held, growth);
+    }
+    let lowest = gaining.iter().map(|other| other.after_rest).fold(f64::INFINITY, f64::min);
+    let as_low = lowest + AS_LOW_BYTES.max(lowest * AS_LOW_SHARE);
+    let best = gaining.iter().filter(|other| other.after_rest <= as_low).min_by(|left, right| {
+        let (left, right) = (left.cost(), right.cost());
+        left.0.total_cmp(&right.0).then(left.1.cmp(&right.1))
+    });
+    let Some(best) = best else {
+        return nobody_is_lower(first, before, held, growth);
+    };
+    let name = &best.variant.name;
+    let mut sentence = format!(
+        "{name} holds {} after the rest where {} holds {}{}",
+        mb(best.after_rest),
+        first.name,
+        mb(held),
+        cost_in_words(best.summary),
+    );
+    let tied: Vec<&str> = gaining
+        .iter()
+        .filter(|other| other.after_rest <= as_low && other.variant.name != *name)
+        .map(|other| other.variant.name.as_str())
+        .collect();
+    if !tied.is_empty() {
+        sentence.push_str(&format!("; as low, at a higher cost: {}", tied.join(", ")));
+    }
+    sentence.push('.');
+    Verdict { kind: VerdictKind::Recommend, variant: Some(name.clone()), sentence }
+}
+
+/// Why nobody is lower: nothing was kept, the program itself holds it, or it cannot be told.
+fn nobody_is_lower(first: &Variant, before: &Summary, held: f64, growth: Option<f64>) -> Verdict {
+    let small = WORTH_BYTES.max(held * WORTH_SHARE);
+    if growth.is_some_and(|growth| growth < small) {
+        let sentence = format!(
+            "Nothing to gain: {} is back at {} after the rest, {} above its baseline.",
+            first.name,
+            mb(held),
+            mb(growth.unwrap_or(0.0).max(0.0))
+        );
+        return Verdict { kind: VerdictKind::NothingToGain, variant: None, sentence };
+    }
+    if let Some(live) = before.median(Column::Live).filter(|live| *live >= held * LIVE_SHARE) {
+        let sentence = format!(
+            "No allocator helps, the live heap grows: of the {} that {} holds after the rest the program uses {}.",
+            mb(held),
+            first.name,
+            mb(live)
+        );
+        return Verdict { kind: VerdictKind::LiveHeapGrows, variant: None, sentence };
+    }
+    let trim = before.median(Column::Reclaimable);
+    let reason = match trim {
+        Some(trim) if trim >= small => {
+            format!("though malloc_trim gives {} back there", mb(trim))
+        }
+        Some(trim) => format!(
+            "and malloc_trim gives back only {}, so most of it is in use or pinned by what is",
+            mb(trim.max(0.0))
+        ),
+        None => "so it is in use or pinned by what is".to_owned(),
+    };
+    let sentence = format!(
+        "No allocator helps: after the rest every variant holds about what {} holds, {}, {reason}.",
+        first.name,
+        mb(held)
+    );
+    Verdict { kind: VerdictKind::NoneHelps, variant: None, sentence }
+}
+
+/// CPU time and throughput against the first variant, where the difference is more than noise.
+fn cost_in_words(summary: &Summary) -> String {
+    let share = |column: Column| -> Option<f64> {
+        let figure = summary.figures.get(&column)?;
+        let difference = figure.versus_first?;
+        let clear = match difference.interval {
+            Some((low, high)) => low > 0.0 || high < 0.0,
+            None => true,
+        };
+        let before = figure.median - difference.value;
+        let share = difference.value / before;
+        (clear && before > 0.0 && share.abs() >= COST_SHARE).then_some(share)
+    };
+    let words: Vec<String> = [(Column::Cpu, "CPU time"), (Column::Throughput, "throughput"), (Column::P99, "p99")]
+        .into_iter()
+        .filter_map(|(column, name)| {
+            let share = share(column)?;
+            let more = if share > 0.0 { "more" } else { "less" };
+            let (more, name) = match column {
+                Column::P99 => (if share > 0.0 { "higher" } else { "lower" }, name),
+                _ => (more, name),
+            };
+            Some(format!("{:.0} % {more} {name}", share.abs() * 100.0))
+        })
+        .collect();
+    match words.as_slice() {
+        [] if summary.figures.contains_key(&Column::Cpu) => ", at no measurable cost".into(),
+        [] => String::new(),
+        words => format!(", with {}", words.join(", ")),
+    }
+}
+
+fn not_enough(reason: String) -> Verdict {
+    Verdict { kind: VerdictKind::NotEnough, variant: None, sentence: format!("Not enough evidence: {reason}.") }
+}
+
+fn mb(bytes: f64) -> String {
+    format!("{:.0} MB", bytes / 1e6)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! One test an answer, and the cases in which an answer must not be given.
+
+use super::*;
+use crate::facts::trial::{Difference, Figure};
+use std::collections::BTreeMap;
+
+/// A variant with medians in MB (CPU in seconds) and, with three runs, an interval of +-1 around the
+/// difference to `first`.
+struct Case {
+    name: &'static str,
+    runs: u32,
+    figures: Vec<(Column, f64)>,
+}
+
+fn case(name: &'static str, after_rest: f64, cpu: f64) -> Case {
+    Case {
+        name,
+        runs: 3,
+        figures: vec![
+            (Column::AfterRest, after_rest * 1e6),
+            (Column::Growth, (after_rest - 50.0) * 1e6),
+            (Column::Cpu, cpu),
+        ],
+    }
+}
+
+impl Case {
+    fn with(mut self, column: Column, value: f64) -> Case {
+        self.figures.push((column, value));
+        self
+    }
+
+    fn once(mut self) -> Case {
+        self.runs = 1;
+        self
+    }
+}
+
+fn judge_cases(cases: Vec<Case>) -> Verdict {
+    let first: BTreeMap<Column, f64> = cases[0].figures.iter().copied().collect();
+    let variants: Vec<Variant> = cases
+        .into_iter()
+        .enumerate()
+        .map(|(index, case)| {
+            let figures = case.figures.into_iter().map(|(column, median)| {
+                let versus_first = first.get(&column).filter(|_| index > 0).map(|first| {
+                    let value = median - first;
+                    let width = if column == Column::Cpu { 0.1 } else { 1e6 };
+                    Difference { value, interval: (case.runs > 1).then_some((value - width, value + width)) }
+                });
+                (column, Figure { n: case.runs, median, min: median, max: median, versus_first })
+            });
+            Variant {
+                name: case.name.into(),
+                allocator: case.name.into(),
+                library: None,
+                env: BTreeMap::new(),
+                unavailable: None,
+                runs: Vec::new(),
+                summary: (case.runs > 0).then(|| Summary {
+                    runs: case.runs,
+                    errors: 0,
+                    figures: figures.collect(),
+                }),
+            }
+        })
+        .collect();
+    judge(&variants, Metric::Rss)
+}
+
+#[test]
+fn the_lowest_is_recommended_with_its_cost() {
+    let verdict =
+        judge_cases(vec![case("glibc", 400.0, 20.0), case("jemalloc-1000", 84.0, 24.0), case("mimalloc", 290.0, 19.0)]);
+    assert_eq!(verdict.kind, VerdictKind::Recommend);
+    assert_eq!(verdict.variant.as_deref(), Some("jemalloc-1000"));
+    assert_eq!(
+        verdict.sentence,
+        "jemalloc-1000 holds 84 MB after the rest where glibc holds 400 MB, with 20 % more CPU time."
+    );
+}
+
+#[test]
+fn a_competitor_wins_over_our_own_where_the_data_say_so() {
+    let verdict =
+        judge_cases(vec![case("glibc", 400.0, 20.0), case("ebbmalloc", 120.0, 19.0), case("jemalloc-1000", 84.0, 20.0)]);
+    assert_eq!(verdict.variant.as_deref(), Some("jemalloc-1000"));
+}
+
+#[test]
+fn among_equally_low_ones_the_cheapest_is_named_and_the_others_with_it() {
+    let verdict =
+        judge_cases(vec![case("glibc", 400.0, 20.0), case("jemalloc-1000", 81.0, 26.0), case("ebbmalloc", 83.0, 20.0)]);
+    assert_eq!(verdict.variant.as_deref(), Some("ebbmalloc"));
+    assert!(verdict.sentence.contains("as low, at a higher cost: jemalloc-1000"), "{}", verdict.sentence);
+    assert!(verdict.sentence.contains("at no measurable cost"), "{}", verdict.sentence);
+}
+
+#[test]
+fn nothing_to_gain_where_the_first_is_back_at_its_baseline() {
+    let verdict = judge_cases(vec![case("glibc", 54.0, 20.0), case("ebbmalloc", 52.0, 20.0)]);
+    assert_eq!(verdict.kind, VerdictKind::NothingToGain);
+    assert!(verdict.sentence.contains("4 MB above its baseline"), "{}", verdict.sentence);
+}
+
+#[test]
+fn a_growing_live_heap_is_told_as_such() {
+    let verdict = judge_cases(vec![
+        case("glibc", 400.0, 20.0).with(Column::Live, 380e6),
+        case("ebbmalloc", 398.0, 20.0),
+        case("jemalloc", 402.0, 20.0),
+    ]);
+    assert_eq!(verdict.kind, VerdictKind::LiveHeapGrows);
+    assert!(verdict.sentence.contains("No allocator helps, the live heap grows"), "{}", verdict.sentence);
+    assert!(verdict.sentence.contains("the program uses 380 MB"), "{}", verdict.sentence);
+}
+
+#[test]
+fn no_allocator_helps_without_a_claim_about_the_live_heap() {
+    let verdict = judge_cases(vec![case("glibc", 400.0, 20.0), case("ebbmalloc", 398.0, 20.0)]);
+    assert_eq!(verdict.kind, VerdictKind::NoneHelps);
+    assert!(!verdict.sentence.contains("grows"), "{}", verdict.sentence);
+}
+
+#[test]
+fn what_malloc_trim_would_give_is_said_where_no_allocator_helps() {
+    let verdict =
+        judge_cases(vec![case("glibc", 400.0, 20.0).with(Column::Reclaimable, 300e6), case("tcmalloc", 410.0, 20.0)]);
+    assert_eq!(verdict.kind, VerdictKind::NoneHelps);
+    assert!(verdict.sentence.contains("malloc_trim gives 300 MB back"), "{}", verdict.sentence);
+}
+
+#[test]
+fn a_difference_whose_interval_holds_zero_is_no_gain() {
+    let mut noisy = case("ebbmalloc", 300.0, 20.0);
+    noisy.runs = 3;
+    let verdict = {
+        let verdict = judge_cases(vec![case("glibc", 301.0, 20.0), noisy]);
+        assert_eq!(verdict.kind, VerdictKind::NoneHelps);
+        verdict
+    };
+    assert_eq!(verdict.variant, None);
+}
+
+#[test]
+fn one_run_is_a_direction_only() {
+    let verdict = judge_cases(vec![case("glibc", 400.0, 20.0).once(), case("ebbmalloc", 61.0, 20.0).once()]);
+    assert_eq!(verdict.kind, VerdictKind::Recommend);
+    assert!(verdict.sentence.ends_with("One run, direction only."), "{}", verdict.sentence);
+}
+
+#[test]
+fn silent_without_a_first_or_without_others() {
+    let mut absent = case("glibc", 400.0, 20.0);
+    absent.runs = 0;
+    let verdict = judge_cases(vec![absent, case("ebbmalloc", 61.0, 20.0)]);
+    assert_eq!(verdict.kind, VerdictKind::NotEnough);
+    assert!(verdict.sentence.contains("glibc gave no complete run"));
+    assert_eq!(judge_cases(vec![case("glibc", 400.0, 20.0)]).kind, VerdictKind::NotEnough);
+    assert_eq!(judge(&[], Metric::Rss).kind, VerdictKind::NotEnough);
+}

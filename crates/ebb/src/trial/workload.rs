@@ -1,0 +1,413 @@
+//! `workload.toml`: what is set up, started, driven and stopped (`docs/workload.md` is its manual).
+//!
+//! Read once by `commands/compare`. A [`Workload`] that was loaded is checked: every template can be
+//! filled in, every reference leads somewhere, there is a rest after a load. Nothing is started here.
+
+use super::template::{self, Values};
+use crate::facts::trial::PhaseKind;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The version of the format that this build reads.
+pub const FORMAT: u32 = 1;
+
+/// A whole file, as written.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    format: u32,
+    /// Name and description.
+    pub workload: About,
+    /// Names of the workload's own.
+    #[serde(default)]
+    vars: BTreeMap<String, Scalar>,
+    /// How often the phases of a cycle are repeated.
+    #[serde(default)]
+    pub cycles: BTreeMap<String, u32>,
+    /// Once, before the first run.
+    pub setup: Option<Job>,
+    /// Started afresh for every run, not measured.
+    #[serde(default, rename = "companion")]
+    pub companions: Vec<Companion>,
+    /// What is measured.
+    pub service: Service,
+    /// Once a run, after readiness.
+    pub prepare: Option<Job>,
+    /// In order.
+    #[serde(default, rename = "phase")]
+    pub phases: Vec<Phase>,
+    /// Makes the service call malloc_trim(0).
+    pub trim: Option<Ask>,
+    /// Tells the live heap.
+    pub live: Option<Ask>,
+    /// Variants next to the ones that the tool knows.
+    #[serde(default)]
+    pub variants: BTreeMap<String, VariantTable>,
+    #[serde(default, rename = "profile")]
+    profiles: BTreeMap<String, Profile>,
+    /// Its folder, absolute.
+    #[serde(skip)]
+    pub dir: PathBuf,
+    /// The profile that was applied.
+    #[serde(skip)]
+    pub profile: Option<String>,
+    /// Repetitions that the profile asks for.
+    #[serde(skip)]
+    pub repetitions: Option<u32>,
+    /// Variants that the profile asks for.
+    #[serde(skip)]
+    pub chosen_variants: Option<Vec<String>>,
+}
+
+/// Name and description.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct About {
+    /// Its name.
+    pub name: String,
+    /// One line.
+    #[serde(default)]
+    pub description: String,
+}
+
+/// A command that runs to its end.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// Argument list.
+    pub command: Vec<String>,
+    /// Limit; the default depends on what it is for.
+    pub timeout_s: Option<f64>,
+}
+
+/// A process that the service needs.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Companion {
+    /// Its name, also of its port.
+    pub name: String,
+    /// Argument list.
+    pub command: Vec<String>,
+    /// More environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// How to know that it is there.
+    pub ready: Option<Ready>,
+    /// Limit for that.
+    #[serde(default = "companion_ready_s")]
+    pub ready_timeout_s: f64,
+    /// From SIGTERM to SIGKILL.
+    #[serde(default = "stop_s")]
+    pub stop_timeout_s: f64,
+}
+
+/// The process that is measured.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Service {
+    /// Argument list.
+    pub command: Vec<String>,
+    /// Relative to the workload's folder.
+    #[serde(default)]
+    pub cwd: Option<PathBuf>,
+    /// More environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// How to know that it is there.
+    pub ready: Ready,
+    /// Limit for that.
+    #[serde(default = "service_ready_s")]
+    pub ready_timeout_s: f64,
+    /// From SIGTERM to SIGKILL.
+    #[serde(default = "stop_s")]
+    pub stop_timeout_s: f64,
+}
+
+fn companion_ready_s() -> f64 {
+    30.0
+}
+fn service_ready_s() -> f64 {
+    60.0
+}
+fn stop_s() -> f64 {
+    10.0
+}
+
+/// How to know that a process is ready.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Ready {
+    /// Any 2xx answer.
+    Http(String),
+    /// A connection is accepted.
+    Tcp(String),
+    /// Exit status 0.
+    Command(Vec<String>),
+    /// A line of its output matches.
+    Line(String),
+}
+
+/// A question to the running service.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ask {
+    /// An address ...
+    pub http: Option<String>,
+    /// ... with its method (default: POST for trim, GET for live),
+    pub method: Option<String>,
+    /// or a command.
+    pub command: Option<Vec<String>>,
+}
+
+/// A phase.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Phase {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub kind: PhaseKind,
+    /// The load, for all kinds but idle.
+    pub command: Option<Vec<String>>,
+    /// The length, for idle.
+    pub seconds: Option<Scalar>,
+    /// Limit of the load.
+    pub timeout_s: Option<f64>,
+    /// Repeated together with its neighbours of the same cycle.
+    pub cycle: Option<String>,
+    /// Times in a row.
+    pub repeat: Option<u32>,
+    /// Names the state at its end.
+    pub mark: Option<String>,
+}
+
+/// A variant of the workload's own.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VariantTable {
+    /// An allocator, or the path of a shared object.
+    pub allocator: String,
+    /// Its environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Profile {
+    repetitions: Option<u32>,
+    variants: Option<Vec<String>>,
+    #[serde(default)]
+    vars: BTreeMap<String, Scalar>,
+    #[serde(default)]
+    cycles: BTreeMap<String, u32>,
+}
+
+/// A number, a text or a truth value: what a variable or `seconds` may be.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub enum Scalar {
+    /// A whole number.
+    Integer(i64),
+    /// A number.
+    Float(f64),
+    /// A truth value.
+    Boolean(bool),
+    /// A text, which may be a template.
+    Text(String),
+}
+
+impl std::fmt::Display for Scalar {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Scalar::Integer(value) => value.fmt(out),
+            Scalar::Float(value) => value.fmt(out),
+            Scalar::Boolean(value) => value.fmt(out),
+            Scalar::Text(value) => value.fmt(out),
+        }
+    }
+}
+
+/// Why a workload cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkloadError {
+    /// No such file.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Not in the format.
+    #[error("{}: {source}", path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        source: Box<toml::de::Error>,
+    },
+    /// In the format, but it cannot be run.
+    #[error("{}: {message}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        message: String,
+    },
+}
+
+impl Workload {
+    /// Reads, applies a profile, checks. `at` is the folder or the file itself.
+    pub fn load(at: &Path, profile: Option<&str>) -> Result<Workload, WorkloadError> {
+        let path = if at.is_dir() { at.join("workload.toml") } else { at.to_owned() };
+        let read = |source| WorkloadError::Read { path: path.clone(), source };
+        let text = std::fs::read_to_string(&path).map_err(read)?;
+        let dir = std::fs::canonicalize(path.parent().unwrap_or(Path::new("."))).map_err(read)?;
+        Workload::parse(&text, &path, dir, profile)
+    }
+
+    fn parse(text: &str, path: &Path, dir: PathBuf, profile: Option<&str>) -> Result<Workload, WorkloadError> {
+        let mut workload: Workload = toml::from_str(text)
+            .map_err(|source| WorkloadError::Parse { path: path.to_owned(), source: Box::new(source) })?;
+        workload.dir = dir;
+        workload
+            .apply(profile)
+            .and_then(|()| workload.check())
+            .map_err(|message| WorkloadError::Invalid { path: path.to_owned(), message })?;
+        Ok(workload)
+    }
+
+    fn apply(&mut self, profile: Option<&str>) -> Result<(), String> {
+        let Some(name) = profile else { return Ok(()) };
+        let Some(chosen) = self.profiles.get(name).cloned() else {
+            let known: Vec<_> = self.profiles.keys().map(String::as_str).collect();
+            let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+            return Err(format!("there is no profile \"{name}\"; it has: {known}"));
+        };
+        self.vars.extend(chosen.vars);
+        self.cycles.extend(chosen.cycles);
+        self.repetitions = chosen.repetitions;
+        self.chosen_variants = chosen.variants;
+        self.profile = Some(name.to_owned());
+        Ok(())
+    }
+
+    /// The variables as text.
+    pub fn vars(&self) -> Values {
+        self.vars.iter().map(|(name, value)| (name.clone(), value.to_string())).collect()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.format != FORMAT {
+            return Err(format!("format = {} is not known to this ebb; it reads {FORMAT}", self.format));
+        }
+        for phase in &self.phases {
+            phase.check(&self.cycles).map_err(|message| format!("phase \"{}\": {message}", phase.name))?;
+        }
+        let loaded = self.phases.iter().position(|phase| phase.kind != PhaseKind::Idle);
+        let rest = self.phases.iter().rposition(|phase| phase.kind == PhaseKind::Idle);
+        if !matches!((loaded, rest), (Some(load), Some(rest)) if load < rest) {
+            return Err("there is no idle phase after a load: without a rest a trial says nothing \
+                        about memory that is kept"
+                .into());
+        }
+        for ask in [("trim", &self.trim), ("live", &self.live)] {
+            if let (name, Some(ask)) = ask
+                && ask.http.is_some() == ask.command.is_some()
+            {
+                return Err(format!("[{name}] needs one of http and command"));
+            }
+        }
+        self.check_templates()
+    }
+
+    fn check_templates(&self) -> Result<(), String> {
+        let values = self.example_values();
+        let mut texts: Vec<&String> = Vec::new();
+        texts.extend(self.setup.iter().chain(&self.prepare).flat_map(|job| &job.command));
+        for companion in &self.companions {
+            texts.extend(companion.command.iter().chain(companion.env.values()));
+            texts.extend(companion.ready.iter().flat_map(Ready::texts));
+        }
+        texts.extend(self.service.command.iter().chain(self.service.env.values()));
+        texts.extend(self.service.ready.texts());
+        for phase in &self.phases {
+            texts.extend(phase.command.iter().flatten());
+        }
+        for ask in self.trim.iter().chain(&self.live) {
+            texts.extend(ask.http.iter().chain(ask.command.iter().flatten()));
+        }
+        for text in texts {
+            template::fill(text, &values).map_err(|error| error.to_string())?;
+        }
+        for phase in &self.phases {
+            phase.idle_seconds(&values).map_err(|message| format!("phase \"{}\": {message}", phase.name))?;
+        }
+        let commands = [&self.service.command]
+            .into_iter()
+            .chain(self.companions.iter().map(|companion| &companion.command))
+            .chain(self.phases.iter().filter_map(|phase| phase.command.as_ref()));
+        for command in commands {
+            if command.is_empty() {
+                return Err("a command is empty".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Every name that a run defines, with values that are good enough for a check.
+    fn example_values(&self) -> Values {
+        let mut values = self.vars();
+        for name in ["port", "dir", "workload", "variant", "cycle", "pid"] {
+            values.insert(name.into(), "1".into());
+        }
+        for companion in &self.companions {
+            values.insert(format!("port.{}", companion.name), "1".into());
+        }
+        values
+    }
+}
+
+impl Ready {
+    fn texts(&self) -> Vec<&String> {
+        match self {
+            Ready::Http(text) | Ready::Tcp(text) => vec![text],
+            Ready::Command(parts) => parts.iter().collect(),
+            // A regular expression has braces of its own.
+            Ready::Line(_) => Vec::new(),
+        }
+    }
+}
+
+impl Phase {
+    fn check(&self, cycles: &BTreeMap<String, u32>) -> Result<(), String> {
+        match (self.kind, &self.command, &self.seconds) {
+            (PhaseKind::Idle, None, Some(_)) => {}
+            (PhaseKind::Idle, _, _) => return Err("an idle phase has `seconds` and no `command`".into()),
+            (_, Some(_), None) => {}
+            _ => return Err("a loaded phase has a `command` and no `seconds`".into()),
+        }
+        match (&self.cycle, self.repeat) {
+            (Some(_), Some(_)) => Err("`cycle` and `repeat` exclude each other".into()),
+            (Some(name), None) if !cycles.contains_key(name) => {
+                Err(format!("[cycles] does not say how often \"{name}\" goes round"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The length of an idle phase; `None` for the others.
+    pub fn idle_seconds(&self, values: &Values) -> Result<Option<f64>, String> {
+        let Some(seconds) = &self.seconds else { return Ok(None) };
+        let text = template::fill(&seconds.to_string(), values).map_err(|error| error.to_string())?;
+        match text.parse::<f64>() {
+            Ok(seconds) if seconds.is_finite() && seconds > 0.0 => Ok(Some(seconds)),
+            _ => Err(format!("seconds = \"{text}\" is not a length of time")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
