@@ -17,7 +17,7 @@
 pub mod arena;
 pub mod base;
 pub mod cache;
-//pub mod heap;
+pub mod heap;
 pub mod os;
 pub mod process;
 pub mod size;

@@ -310,6 +310,16 @@ impl Extents {
         }
     }
 
+    /// Address space made usable so far.
+    pub fn mapped_bytes(&self) -> usize {
+        self.regions[..self.count].iter().map(Region::committed_bytes).sum()
+    }
+
+    /// Bytes committed for byte maps and descriptors.
+    pub fn metadata_bytes(&self) -> usize {
+        self.regions[..self.count].iter().map(Region::metadata_bytes).sum()
+    }
+
     /// Walks all regions unit by unit and checks every invariant of this file.
     #[cfg(test)]
     pub fn validate(&self) {

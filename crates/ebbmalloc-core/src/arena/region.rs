@@ -139,6 +139,11 @@ impl Region {
         (self.map as *const AtomicU8).wrapping_add(index)
     }
 
+    /// Bytes committed for the map and the descriptors.
+    pub fn metadata_bytes(&self) -> usize {
+        self.map_committed + self.descriptors_committed
+    }
+
     /// Bytes of granules that are readable and writable.
     pub fn committed_bytes(&self) -> usize {
         self.committed * GRANULE

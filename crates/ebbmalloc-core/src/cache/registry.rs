@@ -133,6 +133,11 @@ impl Registry {
         (bytes, count)
     }
 
+    /// Number of caches.
+    pub fn count<O: Os>(&self, os: &O) -> usize {
+        self.list.lock(os).count
+    }
+
     /// Calls `work` with each cache that could be taken, and with `None` for each that could not.
     fn for_each_seized<O: Os>(&self, os: &O, own: Option<&Cache>, mut work: impl FnMut(Option<&Cache>)) {
         let caches = self.list.lock(os);

@@ -1,1 +1,216 @@
-//! To come.
+//! What a request meets: alloc, free, realloc, usable size; and a tick of the purger.
+//!
+//! A heap knows no threads: each call says in which [`Access`] its thread is.
+
+pub mod outside;
+pub mod request;
+pub mod return_block;
+pub mod statistics;
+pub mod tick;
+
+use crate::arena::Arena;
+use crate::base::metadata::Metadata;
+use crate::cache::cache::Cache;
+use crate::cache::registry::Registry;
+use crate::cache::transfer::{Bins, SHARDS};
+use crate::os::Os;
+use crate::slab::bin::Supply;
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use outside::Outside;
+
+/// How a call may touch the heap.
+#[derive(Clone, Copy)]
+pub enum Access<'a> {
+    /// The thread has entered its cache.
+    Cached(&'a Cache),
+    /// Without a cache: the purger has it, or the thread has none.
+    Direct,
+    /// A signal handler inside an operation of its own thread: no lock may be waited for.
+    Nested,
+}
+
+impl Access<'_> {
+    fn may_wait(self) -> bool {
+        !matches!(self, Access::Nested)
+    }
+}
+
+/// An allocator instance.
+pub struct Heap<O> {
+    /// The kernel.
+    pub os: O,
+    arena: Arena,
+    metadata: Metadata,
+    bins: Bins,
+    caches: Registry,
+    outside: Outside,
+    /// Blocks freed by signal handlers that found the locks taken; linked through their first words,
+    /// since they are not free yet. Pushed by compare-and-swap with release, taken whole with
+    /// acquire.
+    pending: AtomicPtr<Pending>,
+    /// The purger's clock. Written by the purger alone; a stamp may be one tick old.
+    tick: AtomicU32,
+    /// One pass of the purger, or of trim, at a time.
+    purging: AtomicBool,
+    shards: AtomicUsize,
+    counters: Counters,
+}
+
+/// What only the purger counts; relaxed, read for statistics.
+#[derive(Default)]
+struct Counters {
+    returned_bytes: AtomicU64,
+    refused_bytes: AtomicU64,
+    discard_calls: AtomicU64,
+    ticks: AtomicU64,
+    claims: AtomicU64,
+    claims_refused: AtomicU64,
+    cached_bytes: AtomicUsize,
+}
+
+struct Pending {
+    next: *mut Pending,
+}
+
+impl<O: Os> Heap<O> {
+    /// A heap without memory.
+    #[cfg(not(loom))]
+    pub const fn new(os: O) -> Self {
+        Self {
+            os,
+            arena: Arena::new(),
+            metadata: Metadata::new(),
+            bins: Bins::new(),
+            caches: Registry::new(),
+            outside: Outside::new(),
+            pending: AtomicPtr::new(null_mut()),
+            tick: AtomicU32::new(0),
+            purging: AtomicBool::new(false),
+            shards: AtomicUsize::new(0),
+            counters: Counters {
+                returned_bytes: AtomicU64::new(0),
+                refused_bytes: AtomicU64::new(0),
+                discard_calls: AtomicU64::new(0),
+                ticks: AtomicU64::new(0),
+                claims: AtomicU64::new(0),
+                claims_refused: AtomicU64::new(0),
+                cached_bytes: AtomicUsize::new(0),
+            },
+        }
+    }
+
+    fn supply(&self) -> Supply<'_, O> {
+        Supply {
+            os: &self.os,
+            arena: &self.arena,
+            metadata: &self.metadata,
+            page_shift: self.os.page_bytes().trailing_zeros(),
+            tick: self.now(),
+        }
+    }
+
+    fn now(&self) -> u32 {
+        self.tick.load(Ordering::Relaxed)
+    }
+
+    /// Shards in use: one for each processor that the process may run on, up to [`SHARDS`].
+    fn shards(&self) -> usize {
+        match self.shards.load(Ordering::Relaxed) {
+            0 => {
+                let shards = self.os.cpus().clamp(1, SHARDS);
+                self.shards.store(shards, Ordering::Relaxed);
+                shards
+            }
+            shards => shards,
+        }
+    }
+
+    /// Limits the shards to `shards`, before the first thread attaches.
+    pub fn limit_shards(&self, shards: usize) {
+        self.shards.store(shards.clamp(1, SHARDS), Ordering::Relaxed);
+    }
+
+    /// Class of the slab that `address` lies in, if it lies in one of the first region; else 0.
+    #[inline(always)]
+    pub fn quick_class(&self, address: usize) -> usize {
+        self.arena.class_in_first_region(address)
+    }
+
+    /// Makes a cache for the calling thread.
+    pub fn attach(&self) -> Option<NonNull<Cache>> {
+        self.caches.attach(&self.supply(), self.shards())
+    }
+
+    /// Unmakes the calling thread's cache; what it holds goes back to the bins.
+    ///
+    /// # Safety
+    /// `cache` came from [`Heap::attach`] on this thread, which does not use it again.
+    pub unsafe fn detach(&self, cache: NonNull<Cache>) {
+        // SAFETY: the caller's promise.
+        unsafe { self.caches.detach(&self.supply(), &self.bins, cache) }
+    }
+
+    /// Bytes freed since the last tick.
+    pub fn freed_bytes(&self) -> usize {
+        self.arena.freed_bytes.load(crate::base::sync::Ordering::Relaxed)
+    }
+
+    /// The bins of the shards in use.
+    fn used_bins(&self) -> impl Iterator<Item = &crate::slab::bin::Bin> {
+        self.bins.0[..self.shards()].iter().flatten().map(|bin| &bin.0)
+    }
+
+    /// Fork, before: after this no other thread is inside the heap, and all locks are held.
+    pub fn freeze(&self, own: Option<&Cache>) {
+        // No pass may be under way: what was leaving then would be lost to the child.
+        while self.purging.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            self.os.yield_now();
+        }
+        self.caches.freeze(&self.os, own);
+        for bin in self.used_bins() {
+            bin.raw().freeze(&self.os);
+        }
+        self.arena.freeze(&self.os);
+        self.metadata.freeze(&self.os);
+    }
+
+    /// Fork, after: gives the locks back, in the parent or (`child`) in the child, which takes over
+    /// the caches of the threads that it does not have.
+    ///
+    /// # Safety
+    /// The calling thread, or its parent's, called [`Heap::freeze`].
+    pub unsafe fn thaw(&self, child: bool, own: Option<&Cache>) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.metadata.thaw(&self.os);
+            self.arena.thaw(&self.os);
+            for bin in self.used_bins() {
+                bin.raw().thaw(&self.os);
+            }
+            self.purging.store(false, Ordering::Release);
+            if child {
+                self.caches.thaw_child(&self.supply(), &self.bins, own);
+            } else {
+                self.caches.thaw_parent(&self.os);
+            }
+        }
+    }
+
+    /// In the child of a fork that ran no handlers: whoever held a lock does not exist here.
+    ///
+    /// # Safety
+    /// The process has no other thread.
+    pub unsafe fn reset_locks(&self) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.metadata.reset();
+            self.arena.reset();
+            for bin in self.used_bins() {
+                bin.raw().reset();
+            }
+            self.caches.reset();
+        }
+        self.purging.store(false, Ordering::Relaxed);
+    }
+}

@@ -2,7 +2,20 @@
 //!
 //! The faces (C and Rust) call the functions of this module and nothing else.
 
+mod entry;
+mod fork;
+mod instance;
+mod publish;
+mod purger;
+mod thread;
 pub mod tls;
+
+pub use entry::{
+    free, free_sized, malloc, malloc_zeroed, memalign, realloc, trim, usable_size,
+};
+pub use fork::without_purger;
+pub use instance::finish;
+pub use publish::{stats, write_stats};
 
 /// What the allocator needs from the C library, supplied by the face that links it: weak
 /// references in the preload object, strong ones in the archive and the Rust crate.
@@ -24,4 +37,9 @@ pub struct Hooks {
     /// libc has set it, else from /proc/self/environ (read into static memory of the face). None
     /// in a set-uid program. `name` comes without `=`.
     pub environment: unsafe fn(name: &[u8]) -> Option<&'static [u8]>,
+    /// Address of the calling thread's `errno`; null where there is none. For the C face only.
+    pub errno_location: unsafe fn() -> *mut core::ffi::c_int,
+    /// Writes `text` to an open `FILE *` of the C library; false if it does not take all of it.
+    /// For the C face only.
+    pub write_stream: unsafe fn(stream: *mut core::ffi::c_void, text: &[u8]) -> bool,
 }

@@ -19,6 +19,7 @@ mod arch;
 mod barrier;
 mod call;
 mod discard;
+mod environment;
 mod fork_mark;
 mod memory;
 mod signal;

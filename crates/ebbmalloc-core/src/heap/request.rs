@@ -1,0 +1,110 @@
+//! Requests: blocks of a size, zeroed or aligned or not.
+
+use super::{Access, Heap};
+use crate::os::Os;
+use crate::size::{CLASSES, REQUEST_MAX, SMALL_MAX, class_aligned, class_of};
+use core::ptr::null_mut;
+
+impl<O: Os> Heap<O> {
+    /// A block of at least `size` bytes, aligned to 16. Null if there is no memory.
+    pub fn allocate(&self, access: Access, size: usize) -> *mut u8 {
+        if size <= SMALL_MAX {
+            self.allocate_slot(access, class_of(size))
+        } else {
+            self.allocate_large(access, size, 1).0
+        }
+    }
+
+    /// A block that reads as zero.
+    pub fn allocate_zeroed(&self, access: Access, size: usize) -> *mut u8 {
+        if size > SMALL_MAX {
+            let (block, zero) = self.allocate_large(access, size, 1);
+            if !zero && !block.is_null() {
+                // SAFETY: the block is ours and at least `size` bytes long.
+                unsafe { block.write_bytes(0, size) };
+            }
+            return block;
+        }
+        let block = self.allocate_slot(access, class_of(size));
+        if !block.is_null() {
+            // SAFETY: the block is ours and at least `size` bytes long.
+            unsafe { block.write_bytes(0, size) };
+        }
+        block
+    }
+
+    /// A block aligned to `align`, a power of two.
+    pub fn allocate_aligned(&self, access: Access, size: usize, align: usize) -> *mut u8 {
+        match class_aligned(size, align) {
+            Some(class) if align <= self.os.page_bytes() => self.allocate_slot(access, class),
+            _ => self.allocate_large(access, size, align).0,
+        }
+    }
+
+    fn allocate_slot(&self, access: Access, class: usize) -> *mut u8 {
+        let supply = self.supply();
+        match access {
+            Access::Cached(cache) => {
+                self.free_pending(access);
+                // SAFETY: the access says that the cache is entered.
+                let mut slot = unsafe { cache.pop_or_refill(&supply, &self.bins, class) };
+                if slot.is_null() && self.relieve(Some(cache)) {
+                    // SAFETY: as above.
+                    slot = unsafe { cache.pop_or_refill(&supply, &self.bins, class) };
+                }
+                slot
+            }
+            Access::Direct => {
+                let mut slot = [null_mut()];
+                self.bins.get(0, class).take(&supply, class, 0, &mut slot, true);
+                if slot[0].is_null() && self.relieve(None) {
+                    self.bins.get(0, class).take(&supply, class, 0, &mut slot, true);
+                }
+                slot[0]
+            }
+            Access::Nested => self.allocate_nested(class),
+        }
+    }
+
+    /// In a signal handler: from whatever bin is free, else a mapping of its own.
+    fn allocate_nested(&self, class: usize) -> *mut u8 {
+        let supply = self.supply();
+        // A slot of a class a little larger costs less than a mapping.
+        for class in class..=(class + 2).min(CLASSES) {
+            for shard in 0..self.shards() {
+                let mut slot = [null_mut()];
+                if self.bins.get(shard, class).take(&supply, class, shard as u8, &mut slot, false) == 1 {
+                    return slot[0];
+                }
+            }
+        }
+        let size = crate::size::CLASS[class].size as usize;
+        self.outside.allocate(&self.os, size, 1).map_or(null_mut(), |start| start as *mut u8)
+    }
+
+    /// A large block, and whether it is known to read as zero.
+    fn allocate_large(&self, access: Access, size: usize, align: usize) -> (*mut u8, bool) {
+        if size > REQUEST_MAX {
+            return (null_mut(), false);
+        }
+        let mut made = self.arena.allocate_large(&self.os, size, align, self.now(), access.may_wait());
+        if made.is_none() {
+            let own = if let Access::Cached(cache) = access { Some(cache) } else { None };
+            if !access.may_wait() {
+                let block = self.outside.allocate(&self.os, size, align);
+                return (block.map_or(null_mut(), |start| start as *mut u8), true);
+            }
+            if self.relieve(own) {
+                made = self.arena.allocate_large(&self.os, size, align, self.now(), true);
+            }
+        }
+        made.map_or((null_mut(), false), |block| (block.start as *mut u8, block.zero))
+    }
+
+    /// No memory: gives everything that is free back, so that one more try makes sense. False if
+    /// there was nothing.
+    #[cold]
+    fn relieve(&self, own: Option<&crate::cache::cache::Cache>) -> bool {
+        self.trim(own)
+    }
+}

@@ -1,0 +1,174 @@
+//! Blocks that come back, and what can be asked of a block: free, realloc, usable size.
+
+use super::{Access, Heap, Pending};
+use crate::arena::granule::{Granule, Kind};
+use crate::base::corrupt::{Corruption, corruption};
+use crate::os::Os;
+use crate::size::{CLASS, GRANULE, SMALL_MAX, class_of};
+use core::ptr::null_mut;
+use core::sync::atomic::Ordering;
+
+/// From this size on a growing block is moved by its page tables instead of its bytes: below, the
+/// copy is cheaper than the call and the faults.
+const MOVE_PAGES_FROM: usize = 512 * 1024;
+
+/// Where a block lives.
+enum Place {
+    Slot(usize),
+    Large(*mut Granule),
+    Outside(usize),
+}
+
+impl<O: Os> Heap<O> {
+    /// Takes a block back. Ends the process if `block` is no live block.
+    ///
+    /// # Safety
+    /// `block` came from this heap and is not used any more.
+    pub unsafe fn free(&self, access: Access, block: *mut u8) {
+        match self.place(block as usize) {
+            // SAFETY: the byte map says `class`.
+            Place::Slot(class) => unsafe { self.free_slot(access, class, block) },
+            Place::Large(granule) => {
+                let wait = access.may_wait();
+                // SAFETY: `granule` is the descriptor of the block's granule.
+                if !unsafe { self.arena.free_large(&self.os, granule, block as usize, self.now(), wait) } {
+                    // SAFETY: the block is the caller's and at least a pointer long.
+                    unsafe { self.postpone(block) };
+                }
+            }
+            Place::Outside(_) => {
+                if !self.outside.free(&self.os, block as usize) {
+                    corruption(&self.os, Corruption::DoubleFree, block as usize);
+                }
+            }
+        }
+    }
+
+    unsafe fn free_slot(&self, access: Access, class: usize, block: *mut u8) {
+        let supply = self.supply();
+        match access {
+            Access::Cached(cache) => {
+                self.free_pending(access);
+                // SAFETY: the access says that the cache is entered; the byte map says `class`.
+                unsafe { cache.push_or_flush(&supply, &self.bins, class, block) };
+            }
+            Access::Direct | Access::Nested => {
+                // SAFETY: the byte map says `class`.
+                if unsafe { self.bins.put(&supply, class, &[block], false, access.may_wait()) } == 0 {
+                    // SAFETY: the block is the caller's and at least a pointer long.
+                    unsafe { self.postpone(block) };
+                }
+            }
+        }
+    }
+
+    /// In a signal handler that found the locks taken: remembers the block for later.
+    ///
+    /// # Safety
+    /// The block is the caller's to free.
+    unsafe fn postpone(&self, block: *mut u8) {
+        let pending = block.cast::<Pending>();
+        let mut head = self.pending.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: the block is live until it is freed for good, and at least 16 bytes long.
+            unsafe { pending.write(Pending { next: head }) };
+            match self.pending.compare_exchange_weak(head, pending, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Frees what signal handlers postponed. Called by every slow path that may wait.
+    pub(super) fn free_pending(&self, access: Access) {
+        if self.pending.load(Ordering::Relaxed).is_null() || !access.may_wait() {
+            return;
+        }
+        let mut at = self.pending.swap(null_mut(), Ordering::Acquire);
+        while !at.is_null() {
+            // SAFETY: the list is ours since the swap; its links are in live blocks.
+            unsafe {
+                let block = at.cast::<u8>();
+                at = (*at).next;
+                self.free(Access::Direct, block);
+            }
+        }
+    }
+
+    /// Bytes that may be used at `block`. Ends the process if it is no live block.
+    ///
+    /// # Safety
+    /// `block` came from this heap and is live.
+    pub unsafe fn usable_size(&self, block: *const u8) -> usize {
+        match self.place(block as usize) {
+            Place::Slot(class) => CLASS[class].size as usize,
+            // SAFETY: `granule` is the descriptor of the block's granule.
+            Place::Large(granule) => unsafe { self.arena.large_size(&self.os, granule, block as usize) },
+            Place::Outside(bytes) => bytes,
+        }
+    }
+
+    /// Makes a block larger or smaller, in place where that goes, by moving its pages, or by a copy.
+    /// Null if there is no memory; the block is unchanged then.
+    ///
+    /// # Safety
+    /// `block` came from this heap and is live; afterwards only the result is, unless it is null.
+    pub unsafe fn reallocate(&self, access: Access, block: *mut u8, size: usize) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        let old = unsafe { self.usable_size(block) };
+        if let Place::Large(granule) = self.place(block as usize)
+            && access.may_wait()
+            && size > SMALL_MAX
+        {
+            // SAFETY: the block is live, so its descriptor is that of a large block.
+            unsafe {
+                if self.arena.resize_large(&self.os, granule, size, self.now()) {
+                    return block;
+                }
+                if size > old && old >= MOVE_PAGES_FROM {
+                    // Room to grow once more in place, as growth by steps is what buffers do.
+                    if let Some(moved) = self.arena.move_large(&self.os, granule, size, self.now()) {
+                        return moved as *mut u8;
+                    }
+                }
+            }
+        }
+        // A shrinking slot stays where it is unless half of it would be waste.
+        if size <= old && size > old / 2 && old <= SMALL_MAX {
+            return block;
+        }
+        if size <= SMALL_MAX && old <= SMALL_MAX && CLASS[class_of(size)].size as usize == old {
+            return block;
+        }
+        let new = self.allocate(access, size);
+        if !new.is_null() {
+            // SAFETY: both blocks are live and at least this long, and they are not the same.
+            unsafe {
+                core::ptr::copy_nonoverlapping(block, new, old.min(size));
+                self.free(access, block);
+            }
+        }
+        new
+    }
+
+    /// Where the block at `address` lives. Ends the process if it is nowhere.
+    fn place(&self, address: usize) -> Place {
+        let class = self.arena.class_of(address);
+        if class != 0 {
+            return Place::Slot(class);
+        }
+        match self.arena.granule_of(address) {
+            // SAFETY: every granule of a region has a descriptor.
+            Some(granule) => match unsafe { (*granule).kind } {
+                Kind::Large if address % GRANULE == 0 => Place::Large(granule),
+                Kind::Free | Kind::Leaving => corruption(&self.os, Corruption::DoubleFree, address),
+                Kind::Large | Kind::LargeTail => corruption(&self.os, Corruption::InteriorPointer, address),
+                _ => corruption(&self.os, Corruption::ForeignPointer, address),
+            },
+            None => match self.outside.size(address) {
+                Some(bytes) => Place::Outside(bytes),
+                None => corruption(&self.os, Corruption::ForeignPointer, address),
+            },
+        }
+    }
+}

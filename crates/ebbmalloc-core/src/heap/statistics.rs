@@ -1,0 +1,101 @@
+//! Figures of a heap, derived from what fill, flush and purge keep; the fast path counts nothing.
+
+use super::Heap;
+use crate::cache::cache::Cache;
+use crate::os::Os;
+use crate::size::{CLASS, CLASSES, GRANULE};
+use core::sync::atomic::Ordering;
+
+/// See each field. Bytes unless said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// In blocks that the program holds: slots and large blocks at their usable sizes.
+    pub live: usize,
+    /// Of `live`, in large blocks.
+    pub live_large: usize,
+    /// Large blocks (a number).
+    pub large_blocks: usize,
+    /// In thread caches.
+    pub cached: usize,
+    /// Free and resident: in slabs and in dirty extents.
+    pub idle: usize,
+    /// Resident in the heap's own pages: live, cached and idle (large blocks counted in full).
+    pub resident: usize,
+    /// Address space made usable so far.
+    pub mapped: usize,
+    /// Free and not resident: in clean extents.
+    pub retained: usize,
+    /// Metadata committed.
+    pub metadata: usize,
+    /// Given back to the kernel so far.
+    pub returned: u64,
+    /// Taken again after it was given back, or for the first time: pages of slabs.
+    pub faulted: u64,
+    /// Refused by the kernel when given back (locked pages), so far.
+    pub refused: u64,
+    /// Calls that gave memory back (a number).
+    pub discard_calls: u64,
+    /// Ticks of the purger (a number).
+    pub ticks: u64,
+    /// Caches that the purger took (a number).
+    pub claims: u64,
+    /// Caches that it found in use (a number).
+    pub claims_refused: u64,
+    /// Threads with a cache (a number).
+    pub threads: usize,
+}
+
+impl<O: Os> Heap<O> {
+    /// The figures of now. Takes every lock of the heap in turn; `own` is the calling thread's cache,
+    /// if it has entered it. With `exact` false the caches are not claimed and the figure of the last
+    /// tick is used.
+    pub fn statistics(&self, own: Option<&Cache>, exact: bool) -> Statistics {
+        let page = self.os.page_bytes();
+        let (mut out, mut resident_pages, mut faulted) = (0, 0, 0);
+        let (cached, threads) = if exact {
+            self.caches.bytes(&self.os, own)
+        } else {
+            (self.counters.cached_bytes.load(Ordering::Relaxed), self.caches.count(&self.os))
+        };
+        for shard in 0..self.shards() {
+            for class in 1..=CLASSES {
+                let slabs = self.bins.get(shard, class).lock(&self.os);
+                out += slabs.slots_out * CLASS[class].size as usize;
+                resident_pages += slabs.resident_pages;
+                faulted += slabs.faulted_pages;
+            }
+        }
+        let slabs = resident_pages * page;
+        let (large, blocks, dirty, clean, mapped) = {
+            let extents = self.arena.lock(&self.os);
+            (
+                extents.large_bytes,
+                extents.large_blocks,
+                (extents.dirty_granules + extents.leaving_granules) * GRANULE,
+                extents.clean_granules * GRANULE,
+                extents.mapped_bytes(),
+            )
+        };
+        let large_and_outside = large + self.outside.bytes();
+        let counters = &self.counters;
+        Statistics {
+            live: out.saturating_sub(cached) + large_and_outside,
+            live_large: large_and_outside,
+            large_blocks: blocks,
+            cached,
+            idle: slabs.saturating_sub(out) + dirty,
+            resident: slabs + dirty + large_and_outside,
+            mapped,
+            retained: clean,
+            metadata: self.metadata.bytes(&self.os).1 + self.arena.lock(&self.os).metadata_bytes(),
+            returned: counters.returned_bytes.load(Ordering::Relaxed),
+            faulted: faulted * page as u64,
+            refused: counters.refused_bytes.load(Ordering::Relaxed),
+            discard_calls: counters.discard_calls.load(Ordering::Relaxed),
+            ticks: counters.ticks.load(Ordering::Relaxed),
+            claims: counters.claims.load(Ordering::Relaxed),
+            claims_refused: counters.claims_refused.load(Ordering::Relaxed),
+            threads,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! A tick of the purger, and the trim that does at once what the ticks do over time.
+
+use super::{Access, Heap};
+use crate::arena::purge::Purged;
+use crate::base::sync::Ordering as SeamOrdering;
+use crate::cache::cache::Cache;
+use crate::os::Os;
+use crate::size::CLASSES;
+use core::sync::atomic::Ordering;
+
+/// What a tick found and did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tick {
+    /// Bytes that went back to the kernel.
+    pub returned_bytes: usize,
+    /// Bytes that moved from caches to slabs.
+    pub drained_bytes: usize,
+    /// Bytes that stay in caches.
+    pub cached_bytes: usize,
+    /// Something free is left that later ticks will return.
+    pub more: bool,
+}
+
+impl<O: Os> Heap<O> {
+    /// One tick: cold slots leave the caches, pages idle for two ticks leave the heap. Does nothing
+    /// if a pass is under way.
+    pub fn tick(&self) -> Tick {
+        self.pass(false, None).unwrap_or_default()
+    }
+
+    /// Returns everything that is free to the kernel, the contents of all caches included that can
+    /// be had. `own` is the calling thread's cache, if it has entered it. True if anything went.
+    pub fn trim(&self, own: Option<&Cache>) -> bool {
+        let mut returned = 0;
+        // Slots that were in flight during the first pass are caught by a second.
+        for _ in 0..2 {
+            let Some(tick) = self.wait_for_pass(own) else { break };
+            returned += tick.returned_bytes;
+            if tick.returned_bytes == 0 {
+                break;
+            }
+        }
+        returned > 0
+    }
+
+    fn wait_for_pass(&self, own: Option<&Cache>) -> Option<Tick> {
+        // The other pass is the purger's, at most milliseconds long.
+        for _ in 0..10_000 {
+            if let Some(tick) = self.pass(true, own) {
+                return Some(tick);
+            }
+            self.os.yield_now();
+        }
+        None
+    }
+
+    fn pass(&self, force: bool, own: Option<&Cache>) -> Option<Tick> {
+        // Acquire pairs with the release below: one pass at a time sees the other's work.
+        if self.purging.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return None;
+        }
+        if !force {
+            self.tick.fetch_add(1, Ordering::Relaxed);
+            self.counters.ticks.fetch_add(1, Ordering::Relaxed);
+        }
+        self.arena.freed_bytes.store(0, SeamOrdering::Relaxed);
+        self.free_pending(Access::Direct);
+        let supply = self.supply();
+        let drained = self.caches.drain(&supply, &self.bins, force, own);
+        let mut purged = Purged::default();
+        for shard in 0..self.shards() {
+            for class in 1..=CLASSES {
+                purged.add(self.bins.get(shard, class).sweep(&supply, class, force));
+            }
+        }
+        purged.add(self.arena.purge(&self.os, supply.tick, force));
+        let counters = &self.counters;
+        counters.returned_bytes.fetch_add(purged.returned_bytes as u64, Ordering::Relaxed);
+        counters.refused_bytes.fetch_add(purged.refused_bytes as u64, Ordering::Relaxed);
+        counters.discard_calls.fetch_add(purged.calls as u64, Ordering::Relaxed);
+        counters.claims.fetch_add(drained.claimed as u64, Ordering::Relaxed);
+        counters.claims_refused.fetch_add(drained.busy as u64, Ordering::Relaxed);
+        counters.cached_bytes.store(drained.kept_bytes, Ordering::Relaxed);
+        self.purging.store(false, Ordering::Release);
+        Some(Tick {
+            returned_bytes: purged.returned_bytes,
+            drained_bytes: drained.put_back_bytes,
+            cached_bytes: drained.kept_bytes,
+            more: purged.more,
+        })
+    }
+
+    /// Follows a limit on address space that was lowered after the start.
+    pub fn follow_address_space_limit(&self) {
+        self.arena.lock(&self.os).follow_limit(&self.os);
+    }
+}

@@ -1,0 +1,130 @@
+//! The calls that the faces make. Each tries the thread's cache first; what that cannot do is a cold
+//! function of its own.
+
+use super::instance::HEAP;
+use super::thread::{current, with_access, with_own_cache};
+use crate::size::{CLASS, QUANTUM, QUICK, QUICK_MAX, SMALL_MAX, class_of};
+
+/// A block of at least `size` bytes, aligned to 16; null if there is no memory.
+#[inline(always)]
+pub fn malloc(size: usize) -> *mut u8 {
+    if size <= QUICK_MAX {
+        let class = QUICK[size.wrapping_add(QUANTUM - 1) / QUANTUM] as usize;
+        let slot = current().pop(class);
+        if !slot.is_null() {
+            return slot;
+        }
+    }
+    malloc_rest(size)
+}
+
+/// Requests above the quick table, and everything that the cache cannot serve at once.
+#[inline(never)]
+fn malloc_rest(size: usize) -> *mut u8 {
+    if size > QUICK_MAX && size <= SMALL_MAX {
+        let slot = current().pop(class_of(size));
+        if !slot.is_null() {
+            return slot;
+        }
+    }
+    with_access(|access| HEAP.allocate(access, size))
+}
+
+/// A block of at least `size` bytes that reads as zero; null if there is no memory.
+pub fn malloc_zeroed(size: usize) -> *mut u8 {
+    if size <= SMALL_MAX {
+        let slot = current().pop(class_of(size));
+        if !slot.is_null() {
+            // SAFETY: the slot is ours and at least `size` bytes long.
+            unsafe { slot.write_bytes(0, size) };
+            return slot;
+        }
+    }
+    with_access(|access| HEAP.allocate_zeroed(access, size))
+}
+
+/// A block of at least `size` bytes aligned to `align`, a power of two; null if there is no memory.
+pub fn memalign(align: usize, size: usize) -> *mut u8 {
+    if align <= QUANTUM {
+        return malloc(size);
+    }
+    with_access(|access| HEAP.allocate_aligned(access, size, align))
+}
+
+/// Takes a block back; null is nothing. Ends the process if `block` is no live block.
+///
+/// # Safety
+/// `block` is null or came from here, and is not used any more.
+#[inline(always)]
+pub unsafe fn free(block: *mut u8) {
+    let class = HEAP.quick_class(block as usize);
+    if !current().push(class, block) {
+        // SAFETY: the caller's promise.
+        unsafe { free_rest(block) };
+    }
+}
+
+#[inline(never)]
+unsafe fn free_rest(block: *mut u8) {
+    if !block.is_null() {
+        // SAFETY: the caller's promise.
+        with_access(|access| unsafe { HEAP.free(access, block) });
+    }
+}
+
+/// Takes a block of known size back.
+///
+/// # Safety
+/// As for [`free`], and the block was asked for with `size` bytes.
+#[inline(always)]
+pub unsafe fn free_sized(block: *mut u8, size: usize) {
+    let _ = size;
+    // SAFETY: the caller's promise. The look-up is one load, and finds a wrong pointer.
+    unsafe { free(block) };
+}
+
+/// Makes a block larger or smaller; null if there is no memory, and the block is unchanged then.
+///
+/// # Safety
+/// `block` came from here and is live; afterwards only the result is, unless that is null.
+pub unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
+    let class = HEAP.quick_class(block as usize);
+    if class != 0 && size <= SMALL_MAX {
+        let old = CLASS[class].size as usize;
+        // Stay where the class is the same, or a smaller block would not save half.
+        if size <= old && (size > old / 2 || class == 1) {
+            return block;
+        }
+        let new = malloc(size);
+        if !new.is_null() {
+            // SAFETY: both blocks are live, apart, and at least this long.
+            unsafe {
+                core::ptr::copy_nonoverlapping(block, new, old.min(size));
+                free(block);
+            }
+        }
+        return new;
+    }
+    // SAFETY: the caller's promise.
+    with_access(|access| unsafe { HEAP.reallocate(access, block, size) })
+}
+
+/// Bytes that may be used at `block`; 0 for null. Ends the process if `block` is no live block.
+///
+/// # Safety
+/// `block` is null or a live block from here.
+pub unsafe fn usable_size(block: *const u8) -> usize {
+    if block.is_null() {
+        return 0;
+    }
+    match HEAP.quick_class(block as usize) {
+        // SAFETY: the caller's promise.
+        0 => unsafe { HEAP.usable_size(block) },
+        class => CLASS[class].size as usize,
+    }
+}
+
+/// Returns all that is free to the kernel, other threads' caches included. True if anything went.
+pub fn trim() -> bool {
+    with_own_cache(|own| HEAP.trim(own))
+}
