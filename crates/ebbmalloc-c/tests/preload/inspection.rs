@@ -1,0 +1,180 @@
+//! Tools that look at a process from outside or take its place in malloc: gdb on a live process and
+//! on a core, valgrind, and the address sanitizer's runtime beside the preload.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use crate::harness::{Flavour, Outcome, Run, Scratch, program, require};
+
+const SIGABRT: i32 = 6;
+
+fn gdb(arguments: &[&str]) -> Outcome {
+    // Symbols from the network would make the test wait for it.
+    Run::bare(require("gdb", "gdb"))
+        .args(["-nx", "-batch", "-iex", "set debuginfod enabled off"])
+        .args(arguments)
+        .run()
+}
+
+#[track_caller]
+fn shows(outcome: &Outcome, part: &str) {
+    assert!(
+        outcome.stdout.contains(part),
+        "{part}: {}",
+        outcome.describe()
+    );
+}
+
+#[test]
+fn gdb_attaches_and_allocates_in_the_process() {
+    let mut running = Run::preloaded(program("inspected", Flavour::Plain))
+        .arg("stay")
+        .spawn();
+    let mut stdout = BufReader::new(running.child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    stdout.read_line(&mut line).expect("the program speaks");
+    assert_eq!(line, "ready\n");
+    assert!(running.maps_library(running.id()));
+    let outcome = gdb(&[
+        "-p",
+        &running.id().to_string(),
+        "-ex",
+        "thread apply all backtrace 3",
+        "-ex",
+        "print marker_block",
+        "-ex",
+        "print (long)((unsigned long(*)(void*))malloc_usable_size)(marker_block) >= 100",
+        "-ex",
+        "print ((void*(*)(unsigned long))malloc)(1000) != 0",
+        "-ex",
+        "detach",
+    ])
+    .succeeded();
+    shows(&outcome, "Thread 4");
+    shows(&outcome, "the tide is out");
+    shows(&outcome, "$2 = 1");
+    shows(&outcome, "$3 = 1");
+    // It goes on after gdb has left.
+    let status = fs::read_to_string(format!("/proc/{}/status", running.id())).expect("it lives");
+    assert!(!status.contains("State:\tZ"), "{status}");
+}
+
+/// Where the kernel put the core of a program that ran in FOLDER.
+fn core_in(folder: &Path) -> Option<PathBuf> {
+    fs::read_dir(folder)
+        .ok()?
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .find(|path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("core"))
+        })
+}
+
+#[test]
+fn core_dump_holds_the_heap() {
+    let program = program("inspected", Flavour::Plain);
+    let scratch = Scratch::new();
+    let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    let core = if pattern.starts_with("core") {
+        Run::preloaded(&program)
+            .through(["prlimit", "--core=unlimited"])
+            .folder(scratch.path())
+            .arg("abort")
+            .run()
+            .killed_by(SIGABRT);
+        core_in(scratch.path()).expect("the kernel wrote a core")
+    } else {
+        // Cores go to a handler of the machine's: gdb writes the same from the live process.
+        let mut running = Run::preloaded(&program).arg("stay").spawn();
+        let mut stdout = BufReader::new(running.child.stdout.take().expect("a pipe"));
+        stdout
+            .read_line(&mut String::new())
+            .expect("the program speaks");
+        let core = scratch.path().join("core");
+        gdb(&[
+            "-p",
+            &running.id().to_string(),
+            "-ex",
+            &format!("generate-core-file {}", core.display()),
+        ])
+        .succeeded();
+        core
+    };
+    let size = fs::metadata(&core).expect("the core").len();
+    assert!(
+        size < 1 << 30,
+        "a core of {size} bytes holds the reservation"
+    );
+    let outcome = gdb(&[
+        &program.display().to_string(),
+        &core.display().to_string(),
+        "-ex",
+        "print marker_block",
+        "-ex",
+        "info threads",
+        "-ex",
+        "backtrace",
+    ])
+    .succeeded();
+    shows(&outcome, "the tide is out");
+    shows(&outcome, "main");
+}
+
+#[test]
+fn valgrind_runs_and_finds_nothing() {
+    Run::preloaded(require("valgrind", "valgrind"))
+        .args(["--error-exitcode=9", "--quiet"])
+        .arg(program("plain", Flavour::Plain))
+        .run()
+        .passed();
+}
+
+/// The sanitizer's runtime is linked into the program, so its malloc comes first: the preload is
+/// mapped, is not in charge, and must not disturb.
+#[test]
+fn sanitizer_in_the_program_stays_in_charge() {
+    let program = program("plain", Flavour::SanitizerStatic);
+    Run::preloaded(&program)
+        .env("EBB_TEST_NOT_IN_CHARGE", "1")
+        .run()
+        .passed();
+    overflow_is_seen(Run::preloaded(&program));
+}
+
+/// The sanitizer's runtime is a shared object, which must come before any other preload.
+#[test]
+fn sanitizer_beside_the_preload_stays_in_charge() {
+    let program = program("plain", Flavour::SanitizerShared);
+    let found = Run::bare("cc").arg("-print-file-name=libasan.so").run();
+    let runtime = PathBuf::from(found.succeeded().stdout.trim())
+        .canonicalize()
+        .expect("gcc's libasan.so: apt-get install libgcc-12-dev");
+    Run::preloaded(&program)
+        .beside(runtime.clone(), true)
+        .env("EBB_TEST_NOT_IN_CHARGE", "1")
+        .run()
+        .passed();
+    overflow_is_seen(Run::preloaded(&program).beside(runtime, true));
+}
+
+fn overflow_is_seen(run: Run) {
+    let outcome = run.env("EBB_TEST_NOT_IN_CHARGE", "1").arg("overflow").run();
+    assert!(
+        outcome.stderr.contains("heap-buffer-overflow"),
+        "{}",
+        outcome.describe()
+    );
+}
+
+/// The preload in front of the sanitizer's runtime, its check of the order switched off: the
+/// program runs on the preload's malloc, which the runtime then wraps in part.
+#[test]
+fn sanitizer_behind_the_preload_runs() {
+    Run::preloaded(program("plain", Flavour::SanitizerShared))
+        .env("ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0")
+        .env("EBB_TEST_NOT_IN_CHARGE", "1")
+        .run()
+        .passed();
+}

@@ -1,0 +1,46 @@
+//! The exported functions and their edges: alignment, sizes, contents, errno, the figures, and the
+//! C++ operators.
+
+use crate::harness::{Flavour, Run, program};
+
+fn passes(name: &str) {
+    Run::preloaded(program(name, Flavour::Plain)).run().passed();
+}
+
+#[test]
+fn alignment_up_to_a_gibibyte() {
+    passes("alignment");
+}
+
+#[test]
+fn edge_sizes_and_errno() {
+    passes("sizes");
+}
+
+#[test]
+fn contents_of_calloc_and_realloc() {
+    passes("contents");
+}
+
+#[test]
+fn contents_of_calloc_and_realloc_on_musl() {
+    Run::preloaded(program("contents", Flavour::Musl))
+        .run()
+        .passed();
+}
+
+#[test]
+fn figures_are_true() {
+    let outcome = Run::preloaded(program("figures", Flavour::Plain))
+        .run()
+        .passed();
+    assert!(
+        !outcome.stderr.trim().is_empty(),
+        "malloc_stats wrote nothing"
+    );
+}
+
+#[test]
+fn new_and_delete() {
+    passes("operators");
+}

@@ -1,0 +1,65 @@
+//! Limits of the address space and of data, before the start and lowered after it, and locked
+//! memory. RLIMIT_DATA stands for overcommit_memory=2 as well, which is a setting of the whole
+//! machine: both refuse the step that makes reserved memory writable, and neither counts
+//! addresses that are only reserved.
+
+use crate::harness::{Flavour, Run, program};
+
+fn limited_before(resource: &str) {
+    Run::preloaded(program("address_limit", Flavour::Plain))
+        .through(["prlimit", &format!("--{resource}=536870912")])
+        .args(["before", resource])
+        .run()
+        .passed();
+}
+
+fn limited_after(resource: &str) {
+    Run::preloaded(program("address_limit", Flavour::Plain))
+        .args(["after", resource])
+        .run()
+        .passed();
+}
+
+#[test]
+fn address_space_limited_before_the_start() {
+    limited_before("as");
+}
+
+#[test]
+fn address_space_limited_after_the_start() {
+    limited_after("as");
+}
+
+#[test]
+fn data_limited_before_the_start() {
+    limited_before("data");
+}
+
+#[test]
+fn data_limited_after_the_start() {
+    limited_after("data");
+}
+
+fn locked(how: &str) {
+    // 1 GiB may be locked: more than the program needs, less than a populated reservation.
+    Run::preloaded(program("locked", Flavour::Plain))
+        .through(["prlimit", "--memlock=1073741824"])
+        .arg(how)
+        .run()
+        .passed();
+}
+
+#[test]
+fn all_memory_locked_from_the_start() {
+    locked("future");
+}
+
+#[test]
+fn all_memory_locked_on_fault() {
+    locked("onfault");
+}
+
+#[test]
+fn all_memory_locked_after_a_burst() {
+    locked("late");
+}

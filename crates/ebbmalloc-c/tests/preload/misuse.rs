@@ -1,0 +1,44 @@
+//! Misuse of the heap ends in one line on stderr and an abort, whatever its form.
+
+use crate::harness::{Flavour, Run, program};
+
+const SIGABRT: i32 = 6;
+
+fn aborts_with_one_line(form: &str) {
+    let outcome = Run::preloaded(program("abuse", Flavour::Plain))
+        .arg(form)
+        .run()
+        .killed_by(SIGABRT);
+    let lines: Vec<_> = outcome.stderr.lines().collect();
+    assert_eq!(lines.len(), 1, "{}", outcome.describe());
+    assert!(
+        lines[0].starts_with("ebbmalloc: "),
+        "{}",
+        outcome.describe()
+    );
+}
+
+macro_rules! forms {
+    ($($name:ident)*) => {$(
+        #[test]
+        fn $name() {
+            aborts_with_one_line(stringify!($name));
+        }
+    )*};
+}
+
+forms! {
+    double_newest
+    double_older
+    double_other_thread
+    double_large
+    foreign_stack
+    foreign_static
+    foreign_mapped
+    foreign_wild
+    foreign_realloc
+    interior
+    interior_odd
+    interior_large
+    interior_large_page
+}

@@ -1,0 +1,7 @@
+//! Real programs under the preload, each at work that it is used for, with the proof that the
+//! allocator was in charge in it.
+
+mod languages;
+mod python;
+mod servers;
+mod tools;

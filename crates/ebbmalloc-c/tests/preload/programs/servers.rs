@@ -1,0 +1,192 @@
+//! Servers: redis under its own benchmark, with background saves, and gunicorn with preforked
+//! workers that a client asks for bursts of work.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::harness::{Run, Scratch, require};
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a free port")
+        .port()
+}
+
+/// Polls until READY says so.
+#[track_caller]
+fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !ready() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn children_of(process: u32) -> Vec<u32> {
+    fs::read_to_string(format!("/proc/{process}/task/{process}/children"))
+        .unwrap_or_default()
+        .split_whitespace()
+        .filter_map(|child| child.parse().ok())
+        .collect()
+}
+
+#[test]
+fn redis_under_its_benchmark() {
+    let scratch = Scratch::new();
+    let port = free_port().to_string();
+    let server = Run::preloaded(require("redis-server", "redis-server"))
+        .args([
+            "--port",
+            &port,
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--dir",
+        ])
+        .arg(scratch.path())
+        .args(["--io-threads", "2", "--activedefrag", "no"])
+        .spawn();
+    let client = |arguments: &[&str]| {
+        Run::bare(require("redis-cli", "redis-tools"))
+            .args(["-p", &port])
+            .args(arguments)
+            .run()
+    };
+    wait_until("redis answers", || client(&["ping"]).stdout == "PONG\n");
+    assert!(
+        server.maps_library(server.id()),
+        "the preload is not mapped"
+    );
+    let benchmark = |arguments: &[&str]| {
+        Run::witnessed(require("redis-benchmark", "redis-tools"))
+            .args(["-p", &port, "-q", "-c", "20"])
+            .args(arguments)
+            .run()
+            .succeeded()
+            .in_charge_of("redis-benchmark");
+    };
+    benchmark(&[
+        "-n",
+        "20000",
+        "-d",
+        "700",
+        "-r",
+        "20000",
+        "-P",
+        "8",
+        "-t",
+        "set,get,lpush,lrange_100,sadd,hset,zadd,mset",
+    ]);
+    // A fork that reads the whole heap while the parent goes on.
+    assert_eq!(client(&["bgsave"]).stdout, "Background saving started\n");
+    benchmark(&[
+        "-n", "20000", "-d", "3000", "-r", "2000", "-P", "8", "-t", "set,get",
+    ]);
+    wait_until("the background save ends", || {
+        client(&["info", "persistence"])
+            .stdout
+            .contains("rdb_bgsave_in_progress:0")
+    });
+    let persistence = client(&["info", "persistence"]).stdout;
+    assert!(
+        persistence.contains("rdb_last_bgsave_status:ok"),
+        "{persistence}"
+    );
+    assert_eq!(client(&["flushall"]).stdout, "OK\n");
+    assert_eq!(client(&["dbsize"]).stdout, "0\n");
+}
+
+fn get(port: u16, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .expect("a time limit");
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    answer
+        .split_once("\r\n\r\n")
+        .map(|(_, body)| body.to_owned())
+}
+
+const APPLICATION: &str = r#"
+import json, os, threading
+ballast = [bytearray(2000) for _ in range(20_000)]  # before the fork: shared with the workers
+del ballast[::3]
+def work(n):
+    data = [{"id": i, "text": "x" * (i % 400)} for i in range(3000)]
+    return len(json.loads(json.dumps(data))) + n
+def application(environ, start_response):
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(2)]
+    [t.start() for t in threads]
+    size = work(0)
+    [t.join() for t in threads]
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [f"{os.getpid()} {size}".encode()]
+"#;
+
+#[test]
+fn gunicorn_with_preforked_workers() {
+    let scratch = Scratch::new();
+    scratch.file("app.py", APPLICATION);
+    let port = free_port();
+    // Debian's gunicorn belongs to Debian's Python, not to the first one in the path.
+    let gunicorn = require("gunicorn", "gunicorn");
+    let python = PathBuf::from("/usr/bin/python3");
+    let in_path = gunicorn.starts_with("/usr/bin");
+    let run = if in_path {
+        Run::preloaded(python).arg(&gunicorn)
+    } else {
+        Run::preloaded(&gunicorn)
+    };
+    let server = run
+        .args(["--workers", "4", "--threads", "2", "--preload", "--bind"])
+        .arg(format!("127.0.0.1:{port}"))
+        .args([
+            "--max-requests",
+            "60",
+            "--log-level",
+            "error",
+            "app:application",
+        ])
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("PYTHONMALLOC", "malloc")
+        .folder(scratch.path())
+        .spawn();
+    wait_until("gunicorn answers", || {
+        get(port, "/").is_some_and(|body| body.ends_with(" 3000"))
+    });
+    wait_until("four workers", || children_of(server.id()).len() == 4);
+    for worker in children_of(server.id()) {
+        assert!(server.maps_library(worker), "worker {worker}");
+    }
+    // Enough that workers end after their 60 requests and are forked anew.
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            thread::spawn(move || {
+                let mut workers = Vec::new();
+                for _ in 0..100 {
+                    let body = get(port, "/").expect("an answer");
+                    let (worker, size) = body.split_once(' ').expect("two words");
+                    assert_eq!(size, "3000");
+                    workers.push(worker.to_owned());
+                }
+                workers
+            })
+        })
+        .collect();
+    let mut workers: Vec<String> = clients
+        .into_iter()
+        .flat_map(|client| client.join().expect("a client's answers are right"))
+        .collect();
+    workers.sort();
+    workers.dedup();
+    assert!(workers.len() > 4, "no worker was replaced: {workers:?}");
+}

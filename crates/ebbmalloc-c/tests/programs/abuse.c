@@ -1,0 +1,89 @@
+/* Each form of misuse must end in one line on stderr and SIGABRT, not in a silently broken heap.
+ * Argument: the form. Reaching the end of main is a failure. */
+#include "check.h"
+
+/* volatile: the compiler must not see the misuse. */
+static void *volatile victim;
+static char static_bytes[4096];
+
+static void *allocate_some(void *unused) {
+    struct churn set;
+    churn_start(&set, 3);
+    for (int i = 0; i < 5000; i++) churn_step(&set);
+    churn_end(&set);
+    return unused;
+}
+
+/* Moves what the thread's cache holds back to the slabs, where an older double entry is seen. */
+static void flush_size(size_t size) {
+    enum { BLOCKS = 4000 };
+    static void *block[BLOCKS];
+    for (size_t i = 0; i < BLOCKS; i++) block[i] = malloc(size);
+    for (size_t i = 0; i < BLOCKS; i++) free(block[i]);
+}
+
+int main(int count, char **arguments) {
+    require_preload();
+    CHECK(count == 2);
+    const char *form = arguments[1];
+    allocate_some(NULL);
+    if (strcmp(form, "double_newest") == 0) {
+        victim = malloc(100);
+        free(victim);
+        free(victim);
+    } else if (strcmp(form, "double_older") == 0) {
+        void *volatile other[3];
+        victim = malloc(100);
+        for (int i = 0; i < 3; i++) other[i] = malloc(100);
+        free(victim);
+        for (int i = 0; i < 3; i++) free(other[i]);
+        free(victim);
+        flush_size(100);
+        _exit(77);
+    } else if (strcmp(form, "double_other_thread") == 0) {
+        victim = malloc(100);
+        free(victim);
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, (void *(*)(void *))(void *)free, victim) == 0);
+        CHECK(pthread_join(thread, NULL) == 0);
+        flush_size(100);
+    } else if (strcmp(form, "double_large") == 0) {
+        victim = malloc(3 * MIB);
+        free(victim);
+        free(victim);
+    } else if (strcmp(form, "foreign_stack") == 0) {
+        char on_stack[64];
+        victim = on_stack + 16;
+        free(victim);
+    } else if (strcmp(form, "foreign_static") == 0) {
+        victim = static_bytes + 64;
+        free(victim);
+    } else if (strcmp(form, "foreign_mapped") == 0) {
+        victim = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        free(victim);
+    } else if (strcmp(form, "foreign_wild") == 0) {
+        victim = (void *)(uintptr_t)0x123456789ab0;
+        free(victim);
+    } else if (strcmp(form, "foreign_realloc") == 0) {
+        victim = static_bytes + 64;
+        victim = realloc(victim, 100);
+    } else if (strcmp(form, "interior") == 0) {
+        victim = malloc(5000);
+        free((char *)victim + 16);
+        flush_size(5000);
+    } else if (strcmp(form, "interior_odd") == 0) {
+        victim = malloc(200);
+        free((char *)victim + 1);
+        flush_size(200);
+    } else if (strcmp(form, "interior_large") == 0) {
+        victim = malloc(3 * MIB);
+        free((char *)victim + MIB);
+    } else if (strcmp(form, "interior_large_page") == 0) {
+        victim = malloc(3 * MIB);
+        free((char *)victim + 4096);
+    } else {
+        CHECK(!"unknown form");
+    }
+    say("nothing noticed\n");
+    return 77;
+}

@@ -1,0 +1,147 @@
+// The C++ operators new and delete: every form, the new-handler, bad_alloc, threads, containers.
+#include "check.h"
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+static int handler_calls;
+
+static void count_then_give_up() {
+    if (++handler_calls == 3) std::set_new_handler(nullptr);
+}
+
+static void throw_own() { throw std::bad_alloc(); }
+
+struct Own {
+    int value = 7;
+};
+static void throw_foreign() { throw Own(); }
+
+struct alignas(256) Wide {
+    unsigned char bytes[300];
+};
+
+// volatile: the compiler may drop or refuse an allocation it can see through.
+static volatile std::size_t too_much = static_cast<std::size_t>(PTRDIFF_MAX) - 4096;
+
+template <typename Call> static bool throws_bad_alloc(Call call) {
+    try {
+        call();
+    } catch (const std::bad_alloc &) {
+        return true;
+    }
+    return false;
+}
+
+static void refused() {
+    const std::align_val_t wide{512};
+    CHECK(throws_bad_alloc([] { return ::operator new(too_much); }));
+    CHECK(throws_bad_alloc([] { return ::operator new[](too_much); }));
+    CHECK(throws_bad_alloc([=] { return ::operator new(too_much, wide); }));
+    CHECK(throws_bad_alloc([=] { return ::operator new[](too_much, wide); }));
+    CHECK(::operator new(too_much, std::nothrow) == nullptr);
+    CHECK(::operator new[](too_much, std::nothrow) == nullptr);
+    CHECK(::operator new(too_much, wide, std::nothrow) == nullptr);
+    CHECK(::operator new[](too_much, wide, std::nothrow) == nullptr);
+
+    // The handler is called until it gives up; then bad_alloc.
+    handler_calls = 0;
+    std::set_new_handler(count_then_give_up);
+    CHECK(throws_bad_alloc([] { return ::operator new(too_much); }));
+    CHECK(handler_calls == 3 && std::get_new_handler() == nullptr);
+    handler_calls = 0;
+    std::set_new_handler(count_then_give_up);
+    CHECK(::operator new(too_much, std::nothrow) == nullptr);
+    CHECK(handler_calls == 3);
+    handler_calls = 0;
+    std::set_new_handler(count_then_give_up);
+    CHECK(::operator new[](too_much, wide, std::nothrow) == nullptr);
+    CHECK(handler_calls == 3);
+
+    // A handler may throw; the nothrow forms swallow bad_alloc.
+    std::set_new_handler(throw_own);
+    CHECK(throws_bad_alloc([] { return ::operator new[](too_much); }));
+    CHECK(::operator new(too_much, std::nothrow) == nullptr);
+    CHECK(::operator new(too_much, wide, std::nothrow) == nullptr);
+    std::set_new_handler(throw_foreign);
+    bool passed_through = false;
+    try {
+        ::operator delete(::operator new(too_much));
+    } catch (const Own &own) {
+        passed_through = own.value == 7;
+    }
+    CHECK(passed_through);
+    std::set_new_handler(nullptr);
+
+    // Malloc's errno is no business of operator new's callers, but the heap is whole afterwards.
+    std::vector<std::string> strings;
+    for (int i = 0; i < 10000; i++) strings.push_back(std::string(i % 200, 'x'));
+    for (int i = 0; i < 10000; i++) CHECK(strings[i].size() == static_cast<std::size_t>(i % 200));
+}
+
+static void all_forms() {
+    for (std::size_t size = 0; size < 100000; size = size * 3 / 2 + 1) {
+        void *one = ::operator new(size);
+        CHECK(one != nullptr);
+        fill(one, size);
+        CHECK(holds(one, size));
+        ::operator delete(one);
+        ::operator delete(::operator new(size), size);
+        ::operator delete[](::operator new[](size));
+        ::operator delete[](::operator new[](size), size);
+        ::operator delete(::operator new(size, std::nothrow), std::nothrow);
+        ::operator delete[](::operator new[](size, std::nothrow), std::nothrow);
+        for (std::size_t power = 16; power <= 8192; power *= 8) {
+            const std::align_val_t alignment{power};
+            void *wide = ::operator new(size, alignment);
+            CHECK(wide != nullptr && reinterpret_cast<std::uintptr_t>(wide) % power == 0);
+            fill(wide, size);
+            ::operator delete(wide, alignment);
+            ::operator delete(::operator new(size, alignment), size, alignment);
+            ::operator delete[](::operator new[](size, alignment), alignment);
+            ::operator delete[](::operator new[](size, alignment), size, alignment);
+            ::operator delete(::operator new(size, alignment, std::nothrow), alignment, std::nothrow);
+            ::operator delete[](::operator new[](size, alignment, std::nothrow), alignment,
+                                std::nothrow);
+        }
+    }
+    ::operator delete(nullptr);
+    ::operator delete[](nullptr);
+    ::operator delete(nullptr, std::size_t{10});
+    ::operator delete(nullptr, std::align_val_t{64});
+}
+
+static void containers(unsigned seed) {
+    std::map<int, std::vector<std::string>> tree;
+    for (unsigned i = 0; i < 20000; i++) {
+        seed = seed * 1103515245 + 12345;
+        tree[static_cast<int>(seed >> 20)].push_back(std::string(seed % 300, 'a' + seed % 26));
+    }
+    for (auto &entry : tree)
+        for (auto &text : entry.second)
+            CHECK(text.empty() || (text.front() == text.back()));
+    auto wide = std::make_unique<Wide>();
+    CHECK(reinterpret_cast<std::uintptr_t>(wide.get()) % 256 == 0);
+    std::vector<Wide> many(100);
+    for (auto &one : many) CHECK(reinterpret_cast<std::uintptr_t>(&one) % 256 == 0);
+}
+
+int main() {
+    require_preload();
+    Dl_info info;
+    void *operator_new = dlsym(RTLD_DEFAULT, "_Znwm");
+    char resolved[PATH_MAX];
+    CHECK(operator_new != nullptr && dladdr(operator_new, &info) != 0);
+    CHECK(realpath(info.dli_fname, resolved) != nullptr);
+    CHECK(strcmp(resolved, getenv("EBB_TEST_LIBRARY")) == 0);
+    all_forms();
+    refused();
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < 4; i++) threads.emplace_back(containers, i);
+    for (auto &thread : threads) thread.join();
+    return passed();
+}

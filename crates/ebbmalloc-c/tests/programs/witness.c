@@ -1,0 +1,34 @@
+/* Preloaded beside the allocator into real programs: each program that starts appends a line with
+ * its name and the file its `malloc` comes from to the file named by EBB_TEST_WITNESS. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+__attribute__((constructor)) static void testify(void) {
+    int saved_errno = errno;
+    const char *path = getenv("EBB_TEST_WITNESS");
+    Dl_info info;
+    void *address = dlsym(RTLD_DEFAULT, "malloc");
+    char name[PATH_MAX], resolved[PATH_MAX], line[2 * PATH_MAX + 2];
+    ssize_t length = readlink("/proc/self/exe", name, sizeof name - 1);
+    if (path != NULL && length > 0 && address != NULL && dladdr(address, &info) != 0 &&
+        realpath(info.dli_fname, resolved) != NULL) {
+        name[length] = 0;
+        const char *base = strrchr(name, '/');
+        int bytes = snprintf(line, sizeof line, "%s\t%s\n", base ? base + 1 : name, resolved);
+        int file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+        if (file >= 0) {
+            if (bytes > 0 && write(file, line, (size_t)bytes) < 0) abort();
+            close(file);
+        }
+    }
+    errno = saved_errno;
+}
