@@ -1,1 +1,93 @@
-//! To come.
+//! `libebbmalloc.so` and `libebbmalloc.a`: the C names of `ebbmalloc-capi` in an object of their own.
+//!
+//! The preload object brings all it needs: system calls, thread-local storage, memory functions. It
+//! has no NEEDED entry, so the same file loads into glibc and musl programs, and what it wants of
+//! their libc it references weakly (`weak_hooks`). In the archive (feature `archive`) the references
+//! are strong (`strong_hooks`): a static program has only what somebody asks for.
+#![no_std]
+#![cfg(target_os = "linux")]
+
+use ebbmalloc_core::os::Os;
+use ebbmalloc_core::os::linux::Linux;
+use ebbmalloc_core::process::Hooks;
+
+// Linked for the names it defines.
+extern crate ebbmalloc_capi as _;
+
+/// An unconditional jump, for names that the assembler defines.
+#[cfg(target_arch = "x86_64")]
+macro_rules! jump {
+    ($to:literal) => {
+        concat!("jmp ", $to)
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! jump {
+    ($to:literal) => {
+        concat!("b ", $to)
+    };
+}
+
+#[cfg(not(feature = "archive"))]
+mod memory_functions;
+#[cfg(feature = "archive")]
+mod strong_libc;
+mod thread_exit;
+#[cfg(not(feature = "archive"))]
+mod weak_libc;
+
+#[cfg(feature = "archive")]
+use strong_libc as libc;
+#[cfg(not(feature = "archive"))]
+use weak_libc as libc;
+
+static KERNEL: Linux = Linux::new();
+
+static HOOKS: Hooks = Hooks {
+    register_fork: libc::register_fork,
+    on_thread_exit: thread_exit::on_thread_exit,
+    environment,
+    errno_location: libc::errno_location,
+    write_stream: libc::write_stream,
+};
+
+/// # Safety
+/// The program does not change the variable later.
+unsafe fn environment(name: &[u8]) -> Option<&'static [u8]> {
+    // SAFETY: as demanded of our caller.
+    unsafe { KERNEL.environment(libc::environ(), name) }
+}
+
+/// What the core asks for; see [`Hooks`].
+extern "Rust" fn hooks() -> &'static Hooks {
+    &HOOKS
+}
+
+// By the assembler, because what Rust leaves unmangled would be exported.
+core::arch::global_asm!(
+    ".pushsection .text.__ebbmalloc_hooks,\"ax\",@progbits",
+    ".hidden __ebbmalloc_hooks",
+    ".globl __ebbmalloc_hooks",
+    ".type __ebbmalloc_hooks, @function",
+    "__ebbmalloc_hooks:",
+    jump!("{hooks}"),
+    ".size __ebbmalloc_hooks, . - __ebbmalloc_hooks",
+    ".popsection",
+    hooks = sym hooks,
+);
+
+/// Runs when the process exits, after the program's own destructors.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = {
+    extern "C" fn at_exit() {
+        ebbmalloc_core::process::finish();
+    }
+    at_exit
+};
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    KERNEL.write_stderr(b"ebbmalloc: internal error\n");
+    KERNEL.abort()
+}

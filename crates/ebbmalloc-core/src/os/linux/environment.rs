@@ -41,7 +41,9 @@ impl Linux {
             return None;
         }
         // SAFETY: as demanded of our caller.
-        let list = unsafe { environ.as_ref() }.copied().filter(|list| !list.is_null());
+        let list = unsafe { environ.as_ref() }
+            .copied()
+            .filter(|list| !list.is_null());
         match list {
             // SAFETY: libc's list ends with a null pointer and consists of C strings.
             Some(list) => unsafe { find_in_list(list, name) },
@@ -52,7 +54,10 @@ impl Linux {
     fn kernel_copy(&self) -> &'static [u8] {
         let (unread, reading) = (Copy::UNREAD, Copy::READING);
         let state = &COPY.state;
-        if state.compare_exchange(unread, reading, Ordering::Acquire, Ordering::Acquire).is_ok() {
+        if state
+            .compare_exchange(unread, reading, Ordering::Acquire, Ordering::Acquire)
+            .is_ok()
+        {
             // SAFETY: the exchange made this thread the only writer, and nobody reads before READ.
             let into = unsafe { &mut *COPY.bytes.get() };
             let read = self.read_file(c"/proc/self/environ", into).unwrap_or(0);
@@ -125,7 +130,10 @@ mod tests {
             assert_eq!(copied, Some(value.as_bytes()), "{name}");
         }
         // SAFETY: as above.
-        assert_eq!(unsafe { os.environment(core::ptr::null(), b"EBB_NOT_SET") }, None);
+        assert_eq!(
+            unsafe { os.environment(core::ptr::null(), b"EBB_NOT_SET") },
+            None
+        );
     }
 
     #[test]

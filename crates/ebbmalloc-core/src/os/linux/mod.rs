@@ -10,7 +10,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 use super::{Discarded, Os, OsError, PageRun};
-use call::{Errno, call};
+use call::call;
 
 #[cfg(target_endian = "big")]
 compile_error!("the argument blocks of this folder are little-endian");
@@ -22,6 +22,7 @@ mod discard;
 mod environment;
 mod fork_mark;
 mod memory;
+mod namespaces;
 mod signal;
 mod startup;
 #[cfg(test)]
@@ -29,6 +30,7 @@ mod tests;
 mod thread;
 mod wait;
 
+pub use call::Errno;
 pub use startup::PROCESS_PATH_BYTES;
 
 /// The running kernel. All state is interior, so that one `static` serves every thread.

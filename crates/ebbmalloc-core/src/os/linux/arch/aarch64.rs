@@ -13,6 +13,7 @@ pub mod nr {
     pub const WRITE: usize = 64;
     pub const EXIT: usize = 93;
     pub const EXIT_GROUP: usize = 94;
+    pub const UNSHARE: usize = 97;
     pub const FUTEX: usize = 98;
     pub const CLOCK_GETTIME: usize = 113;
     pub const SCHED_GETAFFINITY: usize = 123;
@@ -30,6 +31,7 @@ pub mod nr {
     pub const MPROTECT: usize = 226;
     pub const MADVISE: usize = 233;
     pub const PRLIMIT64: usize = 261;
+    pub const SETNS: usize = 268;
     pub const MEMBARRIER: usize = 283;
     pub const PROCESS_MADVISE: usize = 440;
 }

@@ -29,7 +29,9 @@ pub mod nr {
     pub const TGKILL: usize = 234;
     pub const OPENAT: usize = 257;
     pub const UNLINKAT: usize = 263;
+    pub const UNSHARE: usize = 272;
     pub const PRLIMIT64: usize = 302;
+    pub const SETNS: usize = 308;
     pub const MEMBARRIER: usize = 324;
     pub const PROCESS_MADVISE: usize = 440;
 }

@@ -1,0 +1,229 @@
+//! memcpy, memmove, memset, memcmp, bcmp and strlen of the preload object's own, which the compiler calls.
+//!
+//! Undefined they would be libc's, which may not be relocated yet; exported they would replace the
+//! program's. So the assembler defines the names, hidden, as jumps to the functions below. Those
+//! must not be turned into calls of themselves: each loop holds an empty `asm!`, so that the
+//! compiler does not recognise it as a copy or a fill.
+
+use core::arch::asm;
+use core::ffi::c_int;
+
+/// Sixteen bytes, moved as a whole.
+type Chunk = u128;
+const CHUNK: usize = size_of::<Chunk>();
+
+/// From here on one string instruction is faster than a loop of chunks; its start costs ~35 cycles.
+#[cfg(target_arch = "x86_64")]
+const STRING_BYTES: usize = 512;
+
+macro_rules! hidden_names {
+    ($($name:literal is $function:ident,)+) => {$(
+        core::arch::global_asm!(
+            concat!(".pushsection .text.", $name, ",\"ax\",@progbits"),
+            concat!(".hidden ", $name),
+            concat!(".globl ", $name),
+            concat!(".type ", $name, ", @function"),
+            concat!($name, ":"),
+            jump!("{function}"),
+            concat!(".size ", $name, ", . - ", $name),
+            ".popsection",
+            function = sym $function,
+        );
+    )+};
+}
+
+hidden_names! {
+    "memcpy" is copy,
+    "memmove" is copy_overlapping,
+    "memset" is fill,
+    "memcmp" is compare,
+    "bcmp" is compare,
+    "strlen" is length,
+    "rust_eh_personality" is personality,
+}
+
+/// Keeps the compiler from seeing through a loop.
+#[inline(always)]
+fn opaque() {
+    // SAFETY: no instruction.
+    unsafe { asm!("", options(nostack, preserves_flags)) };
+}
+
+/// # Safety
+/// `from` is readable, `to` writable for as long as a `T`.
+#[inline(always)]
+unsafe fn move_one<T>(to: *mut u8, from: *const u8) {
+    // SAFETY: as demanded of our caller.
+    unsafe {
+        to.cast::<T>()
+            .write_unaligned(from.cast::<T>().read_unaligned())
+    };
+}
+
+/// Copies fewer than [`CHUNK`] bytes; all are read before any is written.
+///
+/// # Safety
+/// As for [`copy_overlapping`].
+#[inline(always)]
+unsafe fn copy_few(to: *mut u8, from: *const u8, bytes: usize) {
+    /// The first and the last `T` of the bytes, which meet or overlap.
+    unsafe fn both_ends<T>(to: *mut u8, from: *const u8, bytes: usize) {
+        let end = bytes - size_of::<T>();
+        // SAFETY: there are between one and two times as many bytes as a `T` has.
+        unsafe {
+            let first = from.cast::<T>().read_unaligned();
+            let last = from.add(end).cast::<T>().read_unaligned();
+            to.cast::<T>().write_unaligned(first);
+            to.add(end).cast::<T>().write_unaligned(last);
+        }
+    }
+    // SAFETY: as demanded of our caller; each arm stays within the bytes.
+    unsafe {
+        match bytes {
+            0 => {}
+            1 => move_one::<u8>(to, from),
+            2..=3 => both_ends::<u16>(to, from, bytes),
+            4..=7 => both_ends::<u32>(to, from, bytes),
+            _ => both_ends::<u64>(to, from, bytes),
+        }
+    }
+}
+
+/// `memcpy`; right for overlapping ranges too if `to` is the lower one.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `bytes`.
+unsafe extern "C" fn copy(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8 {
+    if bytes < CHUNK {
+        // SAFETY: as demanded of our caller.
+        unsafe { copy_few(to, from, bytes) };
+        return to;
+    }
+    #[cfg(target_arch = "x86_64")]
+    if bytes >= STRING_BYTES {
+        // SAFETY: as demanded of our caller; the direction flag is clear in every function.
+        unsafe {
+            asm!(
+                "rep movsb",
+                inout("rcx") bytes => _,
+                inout("rdi") to => _,
+                inout("rsi") from => _,
+                options(nostack, preserves_flags),
+            );
+        }
+        return to;
+    }
+    let end = bytes - CHUNK;
+    // SAFETY: every chunk lies within the bytes. The last one is read first, since the loop may
+    // write over it where the ranges overlap.
+    unsafe {
+        let last = from.add(end).cast::<Chunk>().read_unaligned();
+        let mut at = 0;
+        while at < end {
+            move_one::<Chunk>(to.add(at), from.add(at));
+            at += CHUNK;
+            opaque();
+        }
+        to.add(end).cast::<Chunk>().write_unaligned(last);
+    }
+    to
+}
+
+/// `memmove`.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `bytes`.
+unsafe extern "C" fn copy_overlapping(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8 {
+    if bytes < CHUNK || (to as usize).wrapping_sub(from as usize) >= bytes {
+        // SAFETY: as demanded of our caller.
+        return unsafe { copy(to, from, bytes) };
+    }
+    // SAFETY: every chunk lies within the bytes. `to` is the higher one, so from the end; the first
+    // chunk is read first, since the loop may write over it.
+    unsafe {
+        let first = from.cast::<Chunk>().read_unaligned();
+        let mut rest = bytes;
+        while rest > CHUNK {
+            rest -= CHUNK;
+            move_one::<Chunk>(to.add(rest), from.add(rest));
+            opaque();
+        }
+        to.cast::<Chunk>().write_unaligned(first);
+    }
+    to
+}
+
+/// `memset`.
+///
+/// # Safety
+/// `to` is writable for `bytes`.
+unsafe extern "C" fn fill(to: *mut u8, value: c_int, bytes: usize) -> *mut u8 {
+    let value = value as u8;
+    #[cfg(target_arch = "x86_64")]
+    if bytes >= STRING_BYTES {
+        // SAFETY: as demanded of our caller; the direction flag is clear in every function.
+        unsafe {
+            asm!(
+                "rep stosb",
+                inout("rcx") bytes => _,
+                inout("rdi") to => _,
+                in("al") value,
+                options(nostack, preserves_flags),
+            );
+        }
+        return to;
+    }
+    let chunk = Chunk::from_ne_bytes([value; CHUNK]);
+    let mut at = 0;
+    while at + CHUNK <= bytes {
+        // SAFETY: the chunk lies within the bytes.
+        unsafe { to.add(at).cast::<Chunk>().write_unaligned(chunk) };
+        at += CHUNK;
+        opaque();
+    }
+    while at < bytes {
+        // SAFETY: the byte lies within the bytes.
+        unsafe { to.add(at).write(value) };
+        at += 1;
+        opaque();
+    }
+    to
+}
+
+/// `memcmp`, and `bcmp`, which asks for less.
+///
+/// # Safety
+/// Both are readable for `bytes`.
+unsafe extern "C" fn compare(left: *const u8, right: *const u8, bytes: usize) -> c_int {
+    let mut at = 0;
+    while at < bytes {
+        // SAFETY: the byte lies within the bytes.
+        let (l, r) = unsafe { (left.add(at).read(), right.add(at).read()) };
+        if l != r {
+            return c_int::from(l) - c_int::from(r);
+        }
+        at += 1;
+        opaque();
+    }
+    0
+}
+
+/// `strlen`.
+///
+/// # Safety
+/// `text` is a C string.
+unsafe extern "C" fn length(text: *const u8) -> usize {
+    let mut bytes = 0;
+    // SAFETY: the string's end is not passed.
+    while unsafe { text.add(bytes).read() } != 0 {
+        bytes += 1;
+        opaque();
+    }
+    bytes
+}
+
+/// Named by unwinding tables of unoptimised builds; nothing unwinds here.
+extern "C" fn personality() -> ! {
+    use ebbmalloc_core::os::Os;
+    crate::KERNEL.abort()
+}

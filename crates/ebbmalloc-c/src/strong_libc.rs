@@ -1,0 +1,83 @@
+//! libc's names as the archive references them: strongly, so that a static program contains them.
+
+use core::ffi::{c_char, c_int, c_void};
+
+type ForkHandler = unsafe extern "C" fn();
+
+mod names {
+    use super::{ForkHandler, c_char, c_int, c_void};
+
+    unsafe extern "C" {
+        pub static environ: *const *const c_char;
+        pub fn pthread_atfork(
+            prepare: ForkHandler,
+            parent: ForkHandler,
+            child: ForkHandler,
+        ) -> c_int;
+        pub fn pthread_key_create(
+            key: *mut u32,
+            destructor: unsafe extern "C" fn(*mut u8),
+        ) -> c_int;
+        pub fn pthread_key_delete(key: u32) -> c_int;
+        pub fn pthread_setspecific(key: u32, value: *const u8) -> c_int;
+        pub fn __errno_location() -> *mut c_int;
+        pub fn fwrite(text: *const u8, size: usize, count: usize, stream: *mut c_void) -> usize;
+    }
+}
+
+/// [`ebbmalloc_core::process::Hooks::register_fork`].
+///
+/// # Safety
+/// The handlers may run around any fork from now on.
+pub unsafe fn register_fork(prepare: ForkHandler, parent: ForkHandler, child: ForkHandler) -> bool {
+    // SAFETY: as demanded of our caller.
+    unsafe { names::pthread_atfork(prepare, parent, child) == 0 }
+}
+
+/// A key whose values go to `destructor` at their threads' ends.
+pub fn key_create(destructor: unsafe extern "C" fn(*mut u8)) -> Option<u32> {
+    let mut key = 0;
+    // SAFETY: `key` is valid to write to.
+    (unsafe { names::pthread_key_create(&mut key, destructor) } == 0).then_some(key)
+}
+
+/// Gives a key back.
+///
+/// # Safety
+/// Nobody uses the key.
+pub unsafe fn key_delete(key: u32) {
+    // SAFETY: as demanded of our caller.
+    unsafe { names::pthread_key_delete(key) };
+}
+
+/// Sets the calling thread's value.
+///
+/// # Safety
+/// `key` comes from [`key_create`].
+pub unsafe fn set_specific(key: u32, value: *const u8) -> bool {
+    // SAFETY: as demanded of our caller.
+    unsafe { names::pthread_setspecific(key, value) == 0 }
+}
+
+/// [`ebbmalloc_core::process::Hooks::errno_location`].
+///
+/// # Safety
+/// None beyond the type of the hook.
+pub unsafe fn errno_location() -> *mut c_int {
+    // SAFETY: may be called at any time.
+    unsafe { names::__errno_location() }
+}
+
+/// [`ebbmalloc_core::process::Hooks::write_stream`].
+///
+/// # Safety
+/// `stream` is an open `FILE *`.
+pub unsafe fn write_stream(stream: *mut c_void, text: &[u8]) -> bool {
+    // SAFETY: as demanded of our caller.
+    unsafe { names::fwrite(text.as_ptr(), 1, text.len(), stream) == text.len() }
+}
+
+/// Address of the variable `environ`.
+pub fn environ() -> *const *const *const c_char {
+    &raw const names::environ
+}

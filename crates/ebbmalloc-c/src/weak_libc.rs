@@ -1,0 +1,102 @@
+//! libc's names as the preload object references them: weakly, each null where libc lacks it.
+
+use core::ffi::{c_char, c_int, c_void};
+use core::mem::transmute;
+
+use ebbmalloc_capi::weak_symbol;
+
+type ForkHandler = unsafe extern "C" fn();
+type RegisterAtfork =
+    unsafe extern "C" fn(ForkHandler, ForkHandler, ForkHandler, *mut c_void) -> c_int;
+type PthreadAtfork = unsafe extern "C" fn(ForkHandler, ForkHandler, ForkHandler) -> c_int;
+type KeyCreate = unsafe extern "C" fn(*mut u32, unsafe extern "C" fn(*mut u8)) -> c_int;
+type KeyDelete = unsafe extern "C" fn(u32) -> c_int;
+type SetSpecific = unsafe extern "C" fn(u32, *const u8) -> c_int;
+type ErrnoLocation = unsafe extern "C" fn() -> *mut c_int;
+type Fwrite = unsafe extern "C" fn(*const u8, usize, usize, *mut c_void) -> usize;
+
+/// A weak function: None where nobody defines the name.
+macro_rules! weak_function {
+    ($name:literal as $type:ty) => {
+        // SAFETY: the C library's function of that name has this type.
+        unsafe { transmute::<*const (), Option<$type>>(weak_symbol!($name)) }
+    };
+}
+
+/// [`ebbmalloc_core::process::Hooks::register_fork`]. glibc's `pthread_atfork` is one for old
+/// programs only, so its `__register_atfork` comes first; musl has the standard's name.
+///
+/// # Safety
+/// The handlers may run around any fork from now on.
+pub unsafe fn register_fork(prepare: ForkHandler, parent: ForkHandler, child: ForkHandler) -> bool {
+    if let Some(register) = weak_function!("__register_atfork" as RegisterAtfork) {
+        // No object owns the handlers: this one is never unloaded.
+        // SAFETY: as demanded of our caller.
+        return unsafe { register(prepare, parent, child, core::ptr::null_mut()) } == 0;
+    }
+    match weak_function!("pthread_atfork" as PthreadAtfork) {
+        // SAFETY: as demanded of our caller.
+        Some(register) => unsafe { register(prepare, parent, child) == 0 },
+        None => false,
+    }
+}
+
+/// A key whose values go to `destructor` at their threads' ends.
+pub fn key_create(destructor: unsafe extern "C" fn(*mut u8)) -> Option<u32> {
+    let create = weak_function!("pthread_key_create" as KeyCreate)?;
+    let mut key = 0;
+    // SAFETY: `key` is valid to write to.
+    (unsafe { create(&mut key, destructor) } == 0).then_some(key)
+}
+
+/// Gives a key back.
+///
+/// # Safety
+/// Nobody uses the key.
+pub unsafe fn key_delete(key: u32) {
+    if let Some(delete) = weak_function!("pthread_key_delete" as KeyDelete) {
+        // SAFETY: as demanded of our caller.
+        unsafe { delete(key) };
+    }
+}
+
+/// Sets the calling thread's value.
+///
+/// # Safety
+/// `key` comes from [`key_create`].
+pub unsafe fn set_specific(key: u32, value: *const u8) -> bool {
+    match weak_function!("pthread_setspecific" as SetSpecific) {
+        // SAFETY: as demanded of our caller.
+        Some(set) => unsafe { set(key, value) == 0 },
+        None => false,
+    }
+}
+
+/// [`ebbmalloc_core::process::Hooks::errno_location`].
+///
+/// # Safety
+/// None beyond the type of the hook.
+pub unsafe fn errno_location() -> *mut c_int {
+    match weak_function!("__errno_location" as ErrnoLocation) {
+        // SAFETY: may be called at any time.
+        Some(location) => unsafe { location() },
+        None => core::ptr::null_mut(),
+    }
+}
+
+/// [`ebbmalloc_core::process::Hooks::write_stream`].
+///
+/// # Safety
+/// `stream` is an open `FILE *`.
+pub unsafe fn write_stream(stream: *mut c_void, text: &[u8]) -> bool {
+    match weak_function!("fwrite" as Fwrite) {
+        // SAFETY: as demanded of our caller.
+        Some(fwrite) => unsafe { fwrite(text.as_ptr(), 1, text.len(), stream) == text.len() },
+        None => false,
+    }
+}
+
+/// Address of the variable `environ`, null if there is none.
+pub fn environ() -> *const *const *const c_char {
+    weak_symbol!("environ").cast()
+}

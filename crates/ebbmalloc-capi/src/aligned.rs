@@ -1,0 +1,74 @@
+//! Blocks with an alignment of the caller's choice.
+
+use core::ffi::{c_int, c_void};
+
+use ebbmalloc_core::os::Os;
+
+use crate::KERNEL;
+use crate::errno::{EINVAL, ENOMEM, fail, or_enomem};
+use ebbmalloc_core::process;
+
+/// Stores a block aligned to `align` in `*out`; returns 0, EINVAL or ENOMEM. `errno` and, on
+/// failure, `*out` stay as they are.
+///
+/// # Safety
+/// `out` is valid to write to; the block as for `malloc`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, size: usize) -> c_int {
+    if !align.is_power_of_two() || align % size_of::<*mut c_void>() != 0 {
+        return EINVAL;
+    }
+    let block = process::memalign(align, size);
+    if block.is_null() {
+        return ENOMEM;
+    }
+    // SAFETY: as demanded of our caller.
+    unsafe { out.write(block.cast()) };
+    0
+}
+
+/// A block aligned to a power of two; `size` need not be a multiple of it (C17 and later).
+///
+/// # Safety
+/// As for `malloc`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
+    if !align.is_power_of_two() {
+        return fail(EINVAL);
+    }
+    or_enomem(process::memalign(align, size))
+}
+
+/// A block aligned to `align`, which is rounded up to a power of two as glibc does.
+///
+/// # Safety
+/// As for `malloc`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
+    match align.checked_next_power_of_two() {
+        Some(align) => or_enomem(process::memalign(align, size)),
+        None => fail(EINVAL),
+    }
+}
+
+/// A block that starts on a page of its own.
+///
+/// # Safety
+/// As for `malloc`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
+    or_enomem(process::memalign(KERNEL.page_bytes(), size))
+}
+
+/// A block of whole pages; one page for size 0.
+///
+/// # Safety
+/// As for `malloc`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvalloc(size: usize) -> *mut c_void {
+    let page = KERNEL.page_bytes();
+    match size.max(1).checked_next_multiple_of(page) {
+        Some(bytes) => or_enomem(process::memalign(page, bytes)),
+        None => fail(ENOMEM),
+    }
+}

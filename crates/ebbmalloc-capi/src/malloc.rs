@@ -1,0 +1,85 @@
+//! `malloc`, `calloc`, `free` and the sizes of blocks.
+
+use core::ffi::c_void;
+
+use crate::errno::{ENOMEM, fail, or_enomem};
+use ebbmalloc_core::process;
+
+/// At least `size` bytes, aligned to 16 (to 8 for sizes up to 8); a block also for size 0.
+///
+/// # Safety
+/// As in C: the block is used within its size, until it is freed.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
+    or_enomem(process::malloc(size))
+}
+
+/// `count` times `size` bytes of zeros.
+///
+/// # Safety
+/// As for [`malloc`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
+    match count.checked_mul(size) {
+        Some(bytes) => or_enomem(process::malloc_zeroed(bytes)),
+        None => fail(ENOMEM),
+    }
+}
+
+/// Frees a block; nothing for null.
+///
+/// # Safety
+/// `block` is null or a block that has not been freed, and nobody uses it any more.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub unsafe extern "C" fn free(block: *mut c_void) {
+    // SAFETY: as demanded of our caller.
+    unsafe { process::free(block.cast()) }
+}
+
+/// Frees a block that `malloc`, `calloc` or `realloc` gave for `size` bytes (C23).
+///
+/// # Safety
+/// As for [`free`], and `size` is the size that was asked for.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize) {
+    // SAFETY: as demanded of our caller.
+    unsafe { process::free_sized(block.cast(), size) }
+}
+
+/// Frees a block that `aligned_alloc` gave (C23).
+///
+/// # Safety
+/// As for [`free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, _align: usize, _size: usize) {
+    // The size class of an aligned block follows from both; the page map tells it as well.
+    // SAFETY: as demanded of our caller.
+    unsafe { process::free(block.cast()) }
+}
+
+/// [`free`], under a name that old programs use.
+///
+/// # Safety
+/// As for [`free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cfree(block: *mut c_void) {
+    // SAFETY: as demanded of our caller.
+    unsafe { process::free(block.cast()) }
+}
+
+/// How many bytes of the block may be used, at least as many as were asked for; 0 for null.
+///
+/// # Safety
+/// `block` is null or a block that has not been freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_usable_size(block: *const c_void) -> usize {
+    if block.is_null() {
+        return 0;
+    }
+    // SAFETY: as demanded of our caller.
+    unsafe { process::usable_size(block.cast()) }
+}
