@@ -36,6 +36,9 @@ impl Access<'_> {
     }
 }
 
+/// Where the clock starts: a stamp may lie a few ticks before it.
+const FIRST_TICK: u32 = 16;
+
 /// An allocator instance.
 pub struct Heap<O> {
     /// The kernel.
@@ -85,7 +88,7 @@ impl<O: Os> Heap<O> {
             caches: Registry::new(),
             outside: Outside::new(),
             pending: AtomicPtr::new(null_mut()),
-            tick: AtomicU32::new(0),
+            tick: AtomicU32::new(FIRST_TICK),
             purging: AtomicBool::new(false),
             shards: AtomicUsize::new(0),
             counters: Counters {

@@ -7,6 +7,7 @@
 use super::slab::{Shape, Slab};
 use crate::arena::Arena;
 use crate::arena::granule::{Fill, Granule, Kind, List, NO_BUCKET};
+use crate::arena::purge::IDLE_TICKS;
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::lock::{Guard, Lock, Rank};
 use crate::base::metadata::Metadata;
@@ -222,7 +223,7 @@ impl Slabs {
                 (*slab.0).seen |= slab.free_pages(shape, pages);
             }
             if (*slab.0).free == shape.class.slots && self.has_other_room(slab) {
-                self.remove_slab(supply, slab, shape);
+                self.remove_slab(supply, slab, shape, idle);
             } else {
                 self.list_for_visit(slab);
                 self.rebucket(slab, shape);
@@ -239,8 +240,9 @@ impl Slabs {
         })
     }
 
-    /// Gives a whole slab back to the arena.
-    pub(super) unsafe fn remove_slab<O: Os>(&mut self, supply: &Supply<O>, slab: Slab, shape: Shape) {
+    /// Gives a whole slab back to the arena. With `idle`, pages of it that were all free at the last
+    /// tick count as free since then.
+    pub(super) unsafe fn remove_slab<O: Os>(&mut self, supply: &Supply<O>, slab: Slab, shape: Shape, idle: bool) {
         // SAFETY: all slots are free, and the bin's lock is held.
         unsafe {
             self.unbucket(slab);
@@ -252,8 +254,10 @@ impl Slabs {
             self.resident_pages -= resident;
             slab.destroy(supply.os, supply.metadata, shape);
             let fill = if resident == 0 { Fill::Clean } else { Fill::Dirty };
+            let all_seen = (*slab.0).resident & !(*slab.0).seen == 0;
+            let stamp = if idle && all_seen { supply.tick.wrapping_sub(IDLE_TICKS) } else { supply.tick };
             let mut extents = supply.arena.lock(supply.os);
-            supply.arena.free_slab(&mut extents, slab.0, shape.class.granules, fill, supply.tick);
+            supply.arena.free_slab(&mut extents, slab.0, shape.class.granules, fill, stamp);
         }
     }
 

@@ -139,7 +139,7 @@ impl Slabs {
             }
             slab.set_slots_on_pages(shape, pages, true);
             if (*slab.0).free == shape.class.slots && (*slab.0).resident == 0 {
-                self.remove_slab(supply, slab, shape);
+                self.remove_slab(supply, slab, shape, false);
             } else {
                 self.rebucket(slab, shape);
             }
