@@ -49,6 +49,7 @@ static HOOKS: Hooks = Hooks {
     environment,
     errno_location: libc::errno_location,
     write_stream: libc::write_stream,
+    loaded_symbol: libc::loaded_symbol,
 };
 
 /// # Safety

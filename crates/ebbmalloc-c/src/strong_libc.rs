@@ -1,6 +1,6 @@
 //! libc's names as the archive references them: strongly, so that a static program contains them.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 
 type ForkHandler = unsafe extern "C" fn();
 
@@ -75,6 +75,15 @@ pub unsafe fn errno_location() -> *mut c_int {
 pub unsafe fn write_stream(stream: *mut c_void, text: &[u8]) -> bool {
     // SAFETY: as demanded of our caller.
     unsafe { names::fwrite(text.as_ptr(), 1, text.len(), stream) == text.len() }
+}
+
+/// [`ebbmalloc_core::process::Hooks::loaded_symbol`]. The archive never looks: what a program that
+/// links it wants of C++ is linked with it, and a reference to dlopen makes every static link warn.
+///
+/// # Safety
+/// None beyond the type of the hook.
+pub unsafe fn loaded_symbol(_library: &CStr, _name: &CStr) -> *const () {
+    core::ptr::null()
 }
 
 /// Address of the variable `environ`.

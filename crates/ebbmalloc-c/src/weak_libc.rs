@@ -1,6 +1,6 @@
 //! libc's names as the preload object references them: weakly, each null where libc lacks it.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
 
 use ebbmalloc_capi::weak_symbol;
@@ -13,6 +13,8 @@ type KeyCreate = unsafe extern "C" fn(*mut u32, unsafe extern "C" fn(*mut u8)) -
 type KeyDelete = unsafe extern "C" fn(u32) -> c_int;
 type SetSpecific = unsafe extern "C" fn(u32, *const u8) -> c_int;
 type ErrnoLocation = unsafe extern "C" fn() -> *mut c_int;
+type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
+type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *const ();
 type Fwrite = unsafe extern "C" fn(*const u8, usize, usize, *mut c_void) -> usize;
 
 /// A weak function: None where nobody defines the name.
@@ -94,6 +96,26 @@ pub unsafe fn write_stream(stream: *mut c_void, text: &[u8]) -> bool {
         Some(fwrite) => unsafe { fwrite(text.as_ptr(), 1, text.len(), stream) == text.len() },
         None => false,
     }
+}
+
+/// [`ebbmalloc_core::process::Hooks::loaded_symbol`].
+///
+/// # Safety
+/// None beyond the type of the hook.
+pub unsafe fn loaded_symbol(library: &CStr, name: &CStr) -> *const () {
+    /// RTLD_LAZY | RTLD_NOLOAD.
+    const ONLY_IF_LOADED: c_int = 1 | 4;
+    let dlopen = weak_function!("dlopen" as Dlopen);
+    let (Some(dlopen), Some(dlsym)) = (dlopen, weak_function!("dlsym" as Dlsym)) else {
+        return core::ptr::null();
+    };
+    // SAFETY: the name is a C string; nothing is loaded by this.
+    let handle = unsafe { dlopen(library.as_ptr(), ONLY_IF_LOADED) };
+    if handle.is_null() {
+        return core::ptr::null();
+    }
+    // SAFETY: the handle is open, and stays so: closing it would gain nothing.
+    unsafe { dlsym(handle, name.as_ptr()) }
 }
 
 /// Address of the variable `environ`, null if there is none.

@@ -4,19 +4,18 @@
 //! are looked for again at the time of failure, since a C program may have loaded C++ later. The
 //! exception passes through frames of this file; they hold nothing to clean up.
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_void};
 use core::mem::transmute;
 
 use ebbmalloc_core::os::Os;
 
+use crate::errno::hooks;
 use crate::{KERNEL, weak_symbol};
 use ebbmalloc_core::process;
 
 type Handler = extern "C" fn();
 type GetNewHandler = extern "C" fn() -> Option<Handler>;
 type ThrowBadAlloc = extern "C" fn() -> !;
-type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
-type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *const ();
 type NothrowNew = unsafe extern "C" fn(usize, *const c_void) -> *mut c_void;
 type AlignedNothrowNew = unsafe extern "C" fn(usize, usize, *const c_void) -> *mut c_void;
 
@@ -24,22 +23,30 @@ type AlignedNothrowNew = unsafe extern "C" fn(usize, usize, *const c_void) -> *m
 #[cold]
 #[inline(never)]
 pub fn out_of_memory(size: usize, align: Option<usize>) -> *mut c_void {
-    loop {
-        match new_handler() {
-            Some(handler) => handler(),
-            None => throw_bad_alloc(),
-        }
+    let block = call_handlers(size, align);
+    if block.is_null() {
+        throw_bad_alloc();
+    }
+    block
+}
+
+/// Calls the new-handler until there is memory, or no handler any more: null then.
+fn call_handlers(size: usize, align: Option<usize>) -> *mut c_void {
+    while let Some(handler) = new_handler() {
+        handler();
         let block = allocate(size, align);
         if !block.is_null() {
             return block.cast();
         }
     }
+    core::ptr::null_mut()
 }
 
 /// The nothrow forms: a block, or null. `operator` is the form's own name with a final NUL.
 ///
 /// A handler may throw, and only C++ can catch: the library's form of the operator does, around a
-/// call of our throwing one.
+/// call of our throwing one. A static program has no other form than ours; a handler that throws
+/// ends it by `std::terminate`.
 #[cold]
 #[inline(never)]
 pub fn out_of_memory_nothrow(
@@ -54,7 +61,7 @@ pub fn out_of_memory_nothrow(
     let catching = CStr::from_bytes_with_nul(operator.as_bytes()).map(in_cxx_library);
     let catching = catching.unwrap_or(core::ptr::null());
     if catching.is_null() {
-        return core::ptr::null_mut();
+        return call_handlers(size, align);
     }
     match align {
         None => {
@@ -110,21 +117,6 @@ fn or_in_cxx_library(linked: *const (), name: &CStr) -> *const () {
 
 /// A symbol of libstdc++, if that is loaded, also where only a plug-in loaded it. Null if not.
 fn in_cxx_library(name: &CStr) -> *const () {
-    /// RTLD_LAZY | RTLD_NOLOAD.
-    const ONLY_IF_LOADED: c_int = 1 | 4;
-    let (dlopen, dlsym) = (weak_symbol!("dlopen"), weak_symbol!("dlsym"));
-    // SAFETY: dlopen has this type.
-    let dlopen = unsafe { transmute::<*const (), Option<Dlopen>>(dlopen) };
-    // SAFETY: dlsym has this type.
-    let dlsym = unsafe { transmute::<*const (), Option<Dlsym>>(dlsym) };
-    let (Some(dlopen), Some(dlsym)) = (dlopen, dlsym) else {
-        return core::ptr::null();
-    };
-    // SAFETY: the name is a C string; nothing is loaded by this.
-    let library = unsafe { dlopen(c"libstdc++.so.6".as_ptr(), ONLY_IF_LOADED) };
-    if library.is_null() {
-        return core::ptr::null();
-    }
-    // SAFETY: the handle is open, and stays so: closing it would gain nothing.
-    unsafe { dlsym(library, name.as_ptr()) }
+    // SAFETY: the hook takes any names.
+    unsafe { (hooks().loaded_symbol)(c"libstdc++.so.6", name) }
 }

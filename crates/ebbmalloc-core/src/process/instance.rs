@@ -44,7 +44,7 @@ mod test_hooks {
     /// Unit tests of this crate use no instance; the symbol is there for the linker.
     #[unsafe(no_mangle)]
     extern "Rust" fn __ebbmalloc_hooks() -> &'static Hooks {
-        &Hooks { register_fork: |_, _, _| false, on_thread_exit: |_, _| false, environment: |_| None, errno_location: || core::ptr::null_mut(), write_stream: |_, _| false }
+        &Hooks { register_fork: |_, _, _| false, on_thread_exit: |_, _| false, environment: |_| None, errno_location: || core::ptr::null_mut(), write_stream: |_, _| false, loaded_symbol: |_, _| core::ptr::null() }
     }
 }
 

@@ -42,4 +42,7 @@ pub struct Hooks {
     /// Writes `text` to an open `FILE *` of the C library; false if it does not take all of it.
     /// For the C face only.
     pub write_stream: unsafe fn(stream: *mut core::ffi::c_void, text: &[u8]) -> bool,
+    /// Address of `name` in the shared library `library`, if the program has that loaded; else, and
+    /// in static programs, null. For the C face only.
+    pub loaded_symbol: unsafe fn(library: &core::ffi::CStr, name: &core::ffi::CStr) -> *const (),
 }
