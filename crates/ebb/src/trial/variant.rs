@@ -137,7 +137,7 @@ fn lookup(base: &str, own: &BTreeMap<String, VariantTable>) -> Result<VariantSpe
         let name = base.rsplit('/').next().unwrap_or(base).to_owned();
         return Ok(VariantSpec { name, allocator: base.to_owned(), env: BTreeMap::new() });
     }
-    let known: Vec<&str> = own.keys().map(String::as_str).chain(known_names()).collect();
+    let known: Vec<String> = own.keys().cloned().chain(known_names().map(str::to_owned)).collect();
     Err(VariantError::Unknown { name: base.to_owned(), known: known.join(", ") })
 }
 

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 struct Case {
     name: &'static str,
     runs: u32,
+    /// Half the width of the intervals of memory.
+    noise: f64,
     figures: Vec<(Column, f64)>,
 }
 
@@ -16,6 +18,7 @@ fn case(name: &'static str, after_rest: f64, cpu: f64) -> Case {
     Case {
         name,
         runs: 3,
+        noise: 1e6,
         figures: vec![
             (Column::AfterRest, after_rest * 1e6),
             (Column::Growth, (after_rest - 50.0) * 1e6),
@@ -45,7 +48,7 @@ fn judge_cases(cases: Vec<Case>) -> Verdict {
             let figures = case.figures.into_iter().map(|(column, median)| {
                 let versus_first = first.get(&column).filter(|_| index > 0).map(|first| {
                     let value = median - first;
-                    let width = if column == Column::Cpu { 0.1 } else { 1e6 };
+                    let width = if column == Column::Cpu { 0.1 } else { case.noise };
                     Difference { value, interval: (case.runs > 1).then_some((value - width, value + width)) }
                 });
                 (column, Figure { n: case.runs, median, min: median, max: median, versus_first })
@@ -132,14 +135,11 @@ fn what_malloc_trim_would_give_is_said_where_no_allocator_helps() {
 
 #[test]
 fn a_difference_whose_interval_holds_zero_is_no_gain() {
-    let mut noisy = case("ebbmalloc", 300.0, 20.0);
-    noisy.runs = 3;
-    let verdict = {
-        let verdict = judge_cases(vec![case("glibc", 301.0, 20.0), noisy]);
-        assert_eq!(verdict.kind, VerdictKind::NoneHelps);
-        verdict
-    };
-    assert_eq!(verdict.variant, None);
+    let noisy = |noise| Case { noise, ..case("ebbmalloc", 300.0, 20.0) };
+    let clear = judge_cases(vec![case("glibc", 400.0, 20.0), noisy(50e6)]);
+    assert_eq!(clear.kind, VerdictKind::Recommend);
+    let unclear = judge_cases(vec![case("glibc", 400.0, 20.0), noisy(150e6)]);
+    assert_eq!((unclear.kind, unclear.variant), (VerdictKind::NoneHelps, None));
 }
 
 #[test]
