@@ -5,14 +5,23 @@ use core::ffi::c_void;
 use crate::errno::{ENOMEM, fail, or_enomem};
 use ebbmalloc_core::process;
 
-/// At least `size` bytes, aligned to 16 (to 8 for sizes up to 8); a block also for size 0.
+/// At least `size` bytes, aligned to 16; a block also for size 0.
 ///
 /// # Safety
 /// As in C: the block is used within its size, until it is freed.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
-    or_enomem(process::malloc(size))
+    match process::malloc_from_cache(size) {
+        Some(block) => block.as_ptr().cast(),
+        None => malloc_rest(size),
+    }
+}
+
+/// What the thread's cache cannot serve; apart, so that `malloc` itself needs no stack frame.
+#[inline(never)]
+fn malloc_rest(size: usize) -> *mut c_void {
+    or_enomem(process::malloc_rest(size))
 }
 
 /// `count` times `size` bytes of zeros.

@@ -103,19 +103,19 @@ impl Arena {
         unsafe { self.extents.reset() }
     }
 
-    /// Class of the slab that `address` lies in, by the first region alone; 0 for everything else.
-    /// This is the fast path of free.
+    /// Class of the slab that `address` lies in, 0 where there is none; `None` outside the first
+    /// region. This is the fast path of free.
     #[inline(always)]
-    pub fn class_in_first_region(&self, address: usize) -> usize {
+    pub fn class_in_first_region(&self, address: usize) -> Option<usize> {
         let view = &self.views[0];
         let index = address.wrapping_sub(view.base.load(Ordering::Relaxed)) / GRANULE;
         if index >= view.top.load(Ordering::Relaxed) {
-            return 0;
+            return None;
         }
         let map = view.map.load(Ordering::Relaxed) as *const AtomicU8;
         // SAFETY: the map has a byte for each index below `top`, readable for ever. A program that
         // holds `address` got it after the map was written, by whatever way it got it.
-        unsafe { (*map.wrapping_add(index)).load(Ordering::Relaxed) as usize }
+        Some(unsafe { (*map.wrapping_add(index)).load(Ordering::Relaxed) } as usize)
     }
 
     /// The descriptor of the granule that `address` lies in, whatever the region; `None` if it lies

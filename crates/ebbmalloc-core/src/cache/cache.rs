@@ -22,7 +22,7 @@
 
 use crate::base::sync::{AtomicU8, Ordering, UnsafeCell, compiler_fence};
 use crate::size::{CLASS, CLASSES};
-use core::ptr::null_mut;
+use core::ptr::{NonNull, null_mut};
 
 /// A slot in a stack: the address of a free slot of the heap.
 pub type Entry = *mut u8;
@@ -190,37 +190,39 @@ impl Cache {
         cache
     }
 
-    /// Takes the newest slot of `class`; null if the slow path must be taken, for whatever reason.
+    /// Takes the newest slot of `class`; `None` if the slow path must be taken, for whatever reason.
     /// This is the fast path of malloc: no lock, no locked instruction.
     #[inline(always)]
-    pub fn pop(&self, class: usize) -> *mut u8 {
-        if self.in_use.load(Ordering::Relaxed) != 0 {
-            return null_mut();
+    pub fn pop(&self, class: usize) -> Option<NonNull<u8>> {
+        if self.is_entered() {
+            return None;
         }
         self.in_use.store(1, Ordering::Relaxed);
         owner_barrier();
-        let mut entry = null_mut();
+        let mut slot = None;
         if self.claim.load(Ordering::Acquire) == 0 {
             // SAFETY: entered and not claimed: the stacks are ours.
-            self.stacks.with_mut(|stacks| unsafe {
+            slot = self.stacks.with_mut(|stacks| unsafe {
                 let stack = (*stacks).as_mut_ptr().add(class);
                 let top = (*stack).top;
-                if top != (*stack).low {
-                    let newest = top.wrapping_sub(1);
-                    entry = *newest;
-                    (*stack).top = newest;
+                if top == (*stack).low {
+                    return None;
                 }
+                let newest = top.wrapping_sub(1);
+                (*stack).top = newest;
+                // SAFETY: the entries between base and top are slots, none of them at address 0.
+                Some(NonNull::new_unchecked(*newest))
             });
         }
         self.in_use.store(0, Ordering::Release);
-        entry
+        slot
     }
 
     /// Keeps a free slot of `class`. False if the slow path must be taken: the stack is full, the
     /// cache claimed or entered, or the slot is the newest entry already (a double free).
     #[inline(always)]
     pub fn push(&self, class: usize, slot: *mut u8) -> bool {
-        if self.in_use.load(Ordering::Relaxed) != 0 {
+        if self.is_entered() {
             return false;
         }
         self.in_use.store(1, Ordering::Relaxed);
@@ -228,23 +230,36 @@ impl Cache {
         let mut kept = false;
         if self.claim.load(Ordering::Acquire) == 0 {
             // SAFETY: entered and not claimed: the stacks are ours.
-            self.stacks.with_mut(|stacks| unsafe {
+            kept = self.stacks.with_mut(|stacks| unsafe {
                 let stack = (*stacks).as_mut_ptr().add(class);
                 let top = (*stack).top;
-                if top != (*stack).full && *top.wrapping_sub(1) != slot {
-                    *top = slot;
-                    (*stack).top = top.wrapping_add(1);
-                    kept = true;
+                if top == (*stack).full || *top.wrapping_sub(1) == slot {
+                    return false;
                 }
+                *top = slot;
+                (*stack).top = top.wrapping_add(1);
+                true
             });
         }
         self.in_use.store(0, Ordering::Release);
         kept
     }
 
+    /// Whether the owner is inside. Asked by the owner itself, or by what interrupted it.
+    #[inline(always)]
+    fn is_entered(&self) -> bool {
+        #[cfg(loom)]
+        return self.in_use.load(Ordering::Relaxed) != 0;
+        // SAFETY: only this thread writes the byte, so a plain read races with nothing; unlike an
+        // atomic one, the compiler folds it into the comparison. The shared caches of threads that
+        // have none are written by others, but every answer is right for them.
+        #[cfg(not(loom))]
+        return unsafe { self.in_use.as_ptr().read_volatile() != 0 };
+    }
+
     /// Enters for a slow operation. The caller leaves if the answer is [`Entered::Mine`].
     pub fn enter(&self) -> Entered {
-        if self.in_use.load(Ordering::Relaxed) != 0 {
+        if self.is_entered() {
             return Entered::Nested;
         }
         self.in_use.store(1, Ordering::Relaxed);

@@ -134,9 +134,9 @@ impl<O: Os> Heap<O> {
         self.shards.store(shards.clamp(1, SHARDS), Ordering::Relaxed);
     }
 
-    /// Class of the slab that `address` lies in, if it lies in one of the first region; else 0.
+    /// Class of the slab that `address` lies in, 0 for a large block; `None` outside the first region.
     #[inline(always)]
-    pub fn quick_class(&self, address: usize) -> usize {
+    pub fn quick_class(&self, address: usize) -> Option<usize> {
         self.arena.class_in_first_region(address)
     }
 

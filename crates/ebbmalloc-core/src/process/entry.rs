@@ -3,29 +3,37 @@
 
 use super::instance::HEAP;
 use super::thread::{current, with_access, with_own_cache};
+use core::ptr::NonNull;
+
 use crate::size::{CLASS, QUANTUM, QUICK, QUICK_MAX, SMALL_MAX, class_of};
 
 /// A block of at least `size` bytes, aligned to 16; null if there is no memory.
 #[inline(always)]
 pub fn malloc(size: usize) -> *mut u8 {
-    if size <= QUICK_MAX {
-        let class = QUICK[size.wrapping_add(QUANTUM - 1) / QUANTUM] as usize;
-        let slot = current().pop(class);
-        if !slot.is_null() {
-            return slot;
-        }
+    match malloc_from_cache(size) {
+        Some(block) => block.as_ptr(),
+        None => malloc_rest(size),
     }
-    malloc_rest(size)
+}
+
+/// The part of [`malloc`] that is worth inlining into a face: `None` says nothing about memory, only
+/// that [`malloc_rest`] must be asked.
+#[inline(always)]
+pub fn malloc_from_cache(size: usize) -> Option<NonNull<u8>> {
+    if size > QUICK_MAX {
+        return None;
+    }
+    current().pop(QUICK[size.wrapping_add(QUANTUM - 1) / QUANTUM] as usize)
 }
 
 /// Requests above the quick table, and everything that the cache cannot serve at once.
 #[inline(never)]
-fn malloc_rest(size: usize) -> *mut u8 {
-    if size > QUICK_MAX && size <= SMALL_MAX {
-        let slot = current().pop(class_of(size));
-        if !slot.is_null() {
-            return slot;
-        }
+pub fn malloc_rest(size: usize) -> *mut u8 {
+    if size > QUICK_MAX
+        && size <= SMALL_MAX
+        && let Some(slot) = current().pop(class_of(size))
+    {
+        return slot.as_ptr();
     }
     with_access(|access| HEAP.allocate(access, size))
 }
@@ -33,11 +41,10 @@ fn malloc_rest(size: usize) -> *mut u8 {
 /// A block of at least `size` bytes that reads as zero; null if there is no memory.
 pub fn malloc_zeroed(size: usize) -> *mut u8 {
     if size <= SMALL_MAX {
-        let slot = current().pop(class_of(size));
-        if !slot.is_null() {
+        if let Some(slot) = current().pop(class_of(size)) {
             // SAFETY: the slot is ours and at least `size` bytes long.
             unsafe { slot.write_bytes(0, size) };
-            return slot;
+            return slot.as_ptr();
         }
     }
     with_access(|access| HEAP.allocate_zeroed(access, size))
@@ -57,11 +64,13 @@ pub fn memalign(align: usize, size: usize) -> *mut u8 {
 /// `block` is null or came from here, and is not used any more.
 #[inline(always)]
 pub unsafe fn free(block: *mut u8) {
-    let class = HEAP.quick_class(block as usize);
-    if !current().push(class, block) {
-        // SAFETY: the caller's promise.
-        unsafe { free_rest(block) };
+    if let Some(class) = HEAP.quick_class(block as usize)
+        && current().push(class, block)
+    {
+        return;
     }
+    // SAFETY: the caller's promise.
+    unsafe { free_rest(block) };
 }
 
 #[inline(never)]
@@ -88,7 +97,7 @@ pub unsafe fn free_sized(block: *mut u8, size: usize) {
 /// # Safety
 /// `block` came from here and is live; afterwards only the result is, unless that is null.
 pub unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
-    let class = HEAP.quick_class(block as usize);
+    let class = HEAP.quick_class(block as usize).unwrap_or(0);
     if class != 0 && size <= SMALL_MAX {
         let old = CLASS[class].size as usize;
         // Stay where the class is the same, or a smaller block would not save half.
@@ -118,9 +127,9 @@ pub unsafe fn usable_size(block: *const u8) -> usize {
         return 0;
     }
     match HEAP.quick_class(block as usize) {
+        Some(class) if class != 0 => CLASS[class].size as usize,
         // SAFETY: the caller's promise.
-        0 => unsafe { HEAP.usable_size(block) },
-        class => CLASS[class].size as usize,
+        _ => unsafe { HEAP.usable_size(block) },
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! The faces (C and Rust) call the functions of this module and nothing else.
 
+pub mod conf;
 mod entry;
 mod fork;
 mod instance;
@@ -11,7 +12,8 @@ mod thread;
 pub mod tls;
 
 pub use entry::{
-    free, free_sized, malloc, malloc_zeroed, memalign, realloc, trim, usable_size,
+    free, free_sized, malloc, malloc_from_cache, malloc_rest, malloc_zeroed, memalign, realloc, trim,
+    usable_size,
 };
 pub use fork::without_purger;
 pub use instance::finish;
