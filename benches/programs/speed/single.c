@@ -123,8 +123,8 @@ const struct speed_case single_cases[] = {
     {"pair", "malloc and free of 64 B", 40000000, 1, NULL, run_pair},
     {"batch", "1000 x 64 B in, then out", 20000, 1, NULL, run_batch},
     {"mixed", "20000 live blocks of 16 B-4 KiB, one replaced", 8000000, 1, NULL, run_mixed},
-    {"buffers", "16 live buffers of 64 KiB-4 MiB, one replaced, each page written", 2000, 1, NULL, run_buffers},
-    {"realloc", "a string grown by halves to 8 MiB, one realloc", 60, 1, NULL, run_realloc},
+    {"buffers", "16 live buffers of 64 KiB-4 MiB, one replaced, each page written", 10000, 1, NULL, run_buffers},
+    {"realloc", "a string grown by halves to 8 MiB, one realloc", 600, 1, NULL, run_realloc},
     {"calloc", "64 live zeroed blocks of 256 B-64 KiB, one replaced", 500000, 1, NULL, run_calloc},
 };
 const size_t single_case_count = sizeof single_cases / sizeof *single_cases;

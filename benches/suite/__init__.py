@@ -1,0 +1,1 @@
+"""The suite: runs benchmark programs under allocators, interleaved, and tells what came out."""
