@@ -1,0 +1,131 @@
+//! The exit codes of `ebb` and the one type that all its failures end in.
+//!
+//! Every command returns `Result<Exit, Failure>`; [`crate::cli::main`] prints a failure as one line
+//! on stderr. A code is written here and nowhere else; `docs/run.md` explains them to users.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// How `ebb` ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Done; nothing to complain about.
+    Ok = 0,
+    /// The process keeps memory that it does not use.
+    Retention = 10,
+    /// The live heap itself grows.
+    LiveHeapGrows = 11,
+    /// The memory is not heap.
+    NotHeap = 12,
+    /// More than one cause.
+    Mixed = 13,
+    /// There is not enough evidence for a verdict.
+    NotEnoughEvidence = 20,
+    /// A right is missing.
+    Permission = 30,
+    /// What was asked for cannot work on this program or system.
+    Unsupported = 31,
+    /// Something that is needed is not installed.
+    Missing = 32,
+    /// The command line, or a file that it names, is wrong.
+    Usage = 64,
+    /// The system refused something that it should not refuse, or `ebb` has a defect.
+    Internal = 70,
+    /// The command to run is there but cannot be executed (as in a shell).
+    NotExecutable = 126,
+    /// The command to run is not there (as in a shell).
+    CommandNotFound = 127,
+    /// Interrupted by Ctrl-C; what was measured until then is kept.
+    Interrupted = 130,
+    /// The reader of our output went away (what a shell reports for SIGPIPE).
+    BrokenPipe = 141,
+}
+
+impl Exit {
+    /// The number that the parent process sees.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit.code())
+    }
+}
+
+/// What went wrong, where, and what to do: becomes one line on stderr.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    exit: Exit,
+    what: String,
+    remedy: Option<String>,
+}
+
+impl Failure {
+    /// A failure that ends the program with `exit`. `what` says what was wrong and where; it starts
+    /// in lower case and has no full stop.
+    pub fn new(exit: Exit, what: impl Into<String>) -> Self {
+        Self {
+            exit,
+            what: what.into(),
+            remedy: None,
+        }
+    }
+
+    /// Adds what the user can do about it.
+    #[must_use]
+    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    /// The code to end with.
+    pub fn exit(&self) -> Exit {
+        self.exit
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // One failure is one line, whatever an error of the system or a parser holds.
+        let mut text = self.what.replace('\n', " ");
+        if let Some(remedy) = &self.remedy {
+            text.push_str("; ");
+            text.push_str(&remedy.replace('\n', " "));
+        }
+        out.write_str(text.trim_end())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        let exit = match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Exit::BrokenPipe,
+            std::io::ErrorKind::PermissionDenied => Exit::Permission,
+            _ => Exit::Internal,
+        };
+        Self::new(exit, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_one_line() {
+        let failure = Failure::new(Exit::Usage, "bad\nthing").remedy("do\nthis\n");
+        assert_eq!(failure.to_string(), "bad thing; do this");
+        assert_eq!(failure.exit().code(), 64);
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_error_of_ours() {
+        let error = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        assert_eq!(Failure::from(error).exit(), Exit::BrokenPipe);
+    }
+}

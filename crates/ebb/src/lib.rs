@@ -1,0 +1,13 @@
+//! `ebb` shows whether a service keeps memory that it no longer needs, and proves by a trial what
+//! another allocator gains under the service's own load.
+//!
+//! The pieces, each of which uses only those below it:
+//!
+//! - [`cli`]: the command line; starts a command and turns its failure into one line.
+//! - [`commands`]: one verb a file; joins the pieces below.
+//! - [`allocators`]: the allocators that are known, where their libraries lie, what they need.
+//! - [`proc`]: reads processes and programs from outside.
+//! - [`exit`]: exit codes and failures.
+
+pub mod exit;
+pub mod proc;

@@ -1,0 +1,222 @@
+//! Which file a process takes its `malloc` from: the first object in the loader's order that
+//! defines it. That is the order in which symbols are looked up, so it tells a library that is in
+//! charge from one that is merely mapped.
+//!
+//! Used by `ebb run --verify` and by trials, which discard a run whose preload was not active. The
+//! order is read from the loader's own list (`r_debug`) in the memory of the process; where that is
+//! not allowed, from the mapped files, if these leave no doubt.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use procfs::ProcError;
+use procfs::process::{MMapPath, Process};
+
+use super::elf::Elf;
+
+mod link_map;
+
+/// Why it is not known where a process takes its `malloc` from.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// It ended.
+    #[error("the process ended")]
+    Gone,
+    /// Its mappings are closed to us, as those of a process that changed its user are.
+    #[error("no right to read its memory map")]
+    Permission,
+    /// The loader has not finished.
+    #[error("its libraries are not loaded yet")]
+    Starting,
+    /// Several mapped files define `malloc`, and their order cannot be read.
+    #[error("several mapped files define malloc and their order cannot be read")]
+    Order,
+    /// Something else.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// Where a process takes its `malloc` from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MallocSource {
+    /// This file. It may be the program itself, or the libc.
+    File(PathBuf),
+    /// The program is statically linked: what it has, it has inside.
+    Static,
+    /// No object defines it, so nobody calls it.
+    Nobody,
+}
+
+impl MallocSource {
+    /// Whether `library` is that file, by whatever path or link.
+    pub fn is(&self, library: &Path) -> bool {
+        match self {
+            MallocSource::File(path) => same_file(path, library),
+            MallocSource::Static | MallocSource::Nobody => false,
+        }
+    }
+
+    /// Whether that file is a C library, so no allocator was put before it.
+    pub fn is_libc(&self) -> bool {
+        match self {
+            MallocSource::File(path) => is_c_library(path),
+            MallocSource::Static | MallocSource::Nobody => false,
+        }
+    }
+}
+
+/// Whether the process has the file `library` mapped, by whatever path or link.
+pub fn maps_contain(pid: i32, library: &Path) -> Result<bool, Unreadable> {
+    Ok(mapped_files(pid)?
+        .iter()
+        .any(|path| same_file(path, library)))
+}
+
+/// Where the process takes its `malloc` from.
+pub fn malloc_source(pid: i32) -> Result<MallocSource, Unreadable> {
+    let process = Process::new(pid).map_err(reason)?;
+    let program = process.exe().map_err(reason)?;
+    // Through /proc, so that a program that was replaced on disk is still the one that runs.
+    let own = Elf::read(Path::new(&format!("/proc/{pid}/exe")))
+        .map_err(|error| Unreadable::Other(format!("{}: {error}", program.display())))?;
+    if own.is_static() {
+        return Ok(MallocSource::Static);
+    }
+    match link_map::objects(&process, &own, &program) {
+        Ok(objects) => first_definer(&objects, &own),
+        Err(Unreadable::Permission) => only_definer(pid, &own, &program),
+        Err(error) => Err(error),
+    }
+}
+
+/// The first of `objects`, which are in the loader's order, that defines `malloc`.
+fn first_definer(objects: &[PathBuf], program: &Elf) -> Result<MallocSource, Unreadable> {
+    match objects.iter().find(|path| defines_malloc(path)) {
+        // As the memory map names it: one file, one name.
+        Some(path) => Ok(MallocSource::File(
+            fs::canonicalize(path).unwrap_or_else(|_| path.clone()),
+        )),
+        // The loader's list starts with the program alone and grows.
+        None if objects.len() < 2 && !program.needed.is_empty() => Err(Unreadable::Starting),
+        None => Ok(MallocSource::Nobody),
+    }
+}
+
+/// The answer from mapped files alone: the program comes first in every order, a libc after what was
+/// preloaded; between two others only the order would tell.
+fn only_definer(pid: i32, own: &Elf, program: &Path) -> Result<MallocSource, Unreadable> {
+    if own.defines.malloc {
+        return Ok(MallocSource::File(program.to_owned()));
+    }
+    let (libc, others): (Vec<PathBuf>, Vec<PathBuf>) = mapped_files(pid)?
+        .into_iter()
+        .filter(|path| defines_malloc(path))
+        .partition(|path| is_c_library(path));
+    match (others.as_slice(), libc.first()) {
+        ([only], _) => Ok(MallocSource::File(only.clone())),
+        ([], Some(libc)) => Ok(MallocSource::File(libc.clone())),
+        ([], None) => Err(Unreadable::Starting),
+        _ => Err(Unreadable::Order),
+    }
+}
+
+/// The files that the process has mapped, each once.
+fn mapped_files(pid: i32) -> Result<BTreeSet<PathBuf>, Unreadable> {
+    let maps = Process::new(pid)
+        .and_then(|process| process.maps())
+        .map_err(reason)?;
+    Ok(maps
+        .into_iter()
+        .filter_map(|map| match map.pathname {
+            MMapPath::Path(path) => Some(path),
+            _ => None,
+        })
+        .collect())
+}
+
+fn defines_malloc(path: &Path) -> bool {
+    Elf::read(path).is_ok_and(|elf| elf.defines.malloc)
+}
+
+fn is_c_library(path: &Path) -> bool {
+    let soname = Elf::read(path).ok().and_then(|elf| elf.soname);
+    let named = |name: &str| {
+        name == "libc.so"
+            || name.starts_with("libc.so.")
+            || name.starts_with("libc.musl-")
+            // glibc's loader had a malloc of its own until 2.31.
+            || name.starts_with("ld-linux")
+    };
+    match soname {
+        Some(soname) => named(&soname),
+        // musl's own build gives its libc no soname.
+        None => path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .is_some_and(|name| named(name) || name.starts_with("ld-musl-")),
+    }
+}
+
+/// Whether two paths lead to the same file.
+fn same_file(one: &Path, other: &Path) -> bool {
+    one == other
+        || match (fs::metadata(one), fs::metadata(other)) {
+            (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
+            _ => false,
+        }
+}
+
+fn reason(error: ProcError) -> Unreadable {
+    match error {
+        ProcError::NotFound(_) => Unreadable::Gone,
+        ProcError::PermissionDenied(_) => Unreadable::Permission,
+        ProcError::Io(error, _) => io_reason(&error),
+        other => Unreadable::Other(other.to_string()),
+    }
+}
+
+fn io_reason(error: &io::Error) -> Unreadable {
+    match error.kind() {
+        io::ErrorKind::NotFound => Unreadable::Gone,
+        io::ErrorKind::PermissionDenied => Unreadable::Permission,
+        _ if error.raw_os_error() == Some(libc::ESRCH) => Unreadable::Gone,
+        _ => Unreadable::Other(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_takes_malloc_from_its_libc() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let source = malloc_source(own).unwrap();
+        assert!(source.is_libc(), "{source:?}");
+        let MallocSource::File(libc) = source else {
+            panic!("a file");
+        };
+        assert_eq!(maps_contain(own, &libc), Ok(true));
+        assert_eq!(maps_contain(own, Path::new("/no/such.so")), Ok(false));
+    }
+
+    #[test]
+    fn the_map_alone_gives_the_same_answer() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let program = std::env::current_exe().unwrap();
+        let elf = Elf::read(&program).unwrap();
+        assert_eq!(only_definer(own, &elf, &program), malloc_source(own));
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_said_to_be() {
+        let mut child = std::process::Command::new("/bin/true").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        child.wait().unwrap();
+        assert_eq!(malloc_source(pid), Err(Unreadable::Gone));
+        assert_eq!(maps_contain(pid, Path::new("/x")), Err(Unreadable::Gone));
+    }
+}
