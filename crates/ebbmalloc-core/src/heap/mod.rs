@@ -118,7 +118,7 @@ impl<O: Os> Heap<O> {
     }
 
     /// Shards in use: one for each processor that the process may run on, up to [`SHARDS`].
-    fn shards(&self) -> usize {
+    pub fn shards(&self) -> usize {
         match self.shards.load(Ordering::Relaxed) {
             0 => {
                 let shards = self.os.cpus().clamp(1, SHARDS);

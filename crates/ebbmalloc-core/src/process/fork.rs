@@ -3,7 +3,7 @@
 
 use super::instance::HEAP;
 use super::thread::{begin_fork, end_fork, is_inside, is_own};
-use super::{instance::hooks, purger};
+use super::{instance::hooks, publish, purger};
 use crate::cache::cache::Cache;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -49,6 +49,7 @@ unsafe extern "C" fn child() {
     HEAP.os.mark_alive();
     purger::forget();
     after(true);
+    publish::open_file();
 }
 
 fn after(in_child: bool) {

@@ -1,7 +1,7 @@
 //! The heap of this process, its boot at the first request, and its end.
 
 use super::Hooks;
-use super::{fork, publish, purger};
+use super::{fork, publish, purger, settings};
 use crate::heap::Heap;
 use crate::os::linux::Linux;
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -33,7 +33,8 @@ pub(super) fn boot() {
         return;
     }
     HEAP.os.mark_alive();
-    publish::read_settings();
+    settings::read();
+    publish::open_file();
     STATE.store(BOOTED, Ordering::Release);
 }
 

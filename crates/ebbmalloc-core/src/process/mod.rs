@@ -8,6 +8,7 @@ mod fork;
 mod instance;
 mod publish;
 mod purger;
+mod settings;
 mod thread;
 pub mod tls;
 

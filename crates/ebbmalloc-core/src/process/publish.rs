@@ -1,15 +1,18 @@
 //! The published counters, the settings' effects, and the words printed on request.
 
 use super::instance::HEAP;
-use super::{fork, purger, thread};
+use super::{conf, fork, purger, settings, thread};
 use crate::base::corrupt::Line;
 use crate::heap::statistics::Statistics;
 use crate::os::Os;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use ebb_stats::{Page, Snapshot, mechanism};
 
 /// The page that `ebb` reads from outside.
 static PAGE: Page = Page::new();
+/// The same in the file that `stats_file` names; null if there is none.
+static FILE: AtomicPtr<Page> = AtomicPtr::new(null_mut());
 /// CPU time of all ticks, in nanoseconds.
 static PURGE_CPU_NS: AtomicU64 = AtomicU64::new(0);
 
@@ -17,14 +20,14 @@ static PURGE_CPU_NS: AtomicU64 = AtomicU64::new(0);
 pub fn stats() -> Snapshot {
     let statistics = thread::with_own_cache(|own| HEAP.statistics(own, true));
     let snapshot = snapshot(&statistics);
-    PAGE.publish(&snapshot);
+    publish(&snapshot);
     snapshot
 }
 
 /// After a tick, in the purger's thread.
 pub(super) fn after_tick(cpu_ns: u64) {
     PURGE_CPU_NS.fetch_add(cpu_ns, Ordering::Relaxed);
-    PAGE.publish(&snapshot(&HEAP.statistics(None, false)));
+    publish(&snapshot(&HEAP.statistics(None, false)));
 }
 
 fn snapshot(statistics: &Statistics) -> Snapshot {
@@ -46,7 +49,7 @@ fn snapshot(statistics: &Statistics) -> Snapshot {
         large_live_bytes: statistics.live_large as u64,
         slab_live_bytes: statistics.live.saturating_sub(statistics.live_large) as u64,
         mechanisms: mechanisms(),
-        idle_time_ms: if purger::is_on() { 2 * purger::INTERVAL_MS } else { u64::MAX },
+        idle_time_ms: purger::idle_time_ms().unwrap_or(u64::MAX),
         process_id: u64::from(HEAP.os.process_id()),
         published_ms: HEAP.os.now_ms(),
         refused_bytes: statistics.refused,
@@ -54,13 +57,15 @@ fn snapshot(statistics: &Statistics) -> Snapshot {
 }
 
 /// The mechanisms in force, as far as they have been tried.
-fn mechanisms() -> u64 {
+pub(super) fn mechanisms() -> u64 {
     let mut bits = 0;
     for (works, bit) in [
         (HEAP.os.membarrier_works() == Some(true), mechanism::MEMBARRIER),
         (HEAP.os.process_madvise_works() == Some(true), mechanism::PROCESS_MADVISE),
         (purger::has_thread() && purger::is_on(), mechanism::PURGER_THREAD),
         (fork::is_registered(), mechanism::FORK_HANDLERS),
+        (thread::hears_of_exits(), mechanism::THREAD_EXIT),
+        (HEAP.os.has_fork_mark(), mechanism::FORK_MARK),
     ] {
         if works {
             bits |= bit;
@@ -69,11 +74,44 @@ fn mechanisms() -> u64 {
     bits
 }
 
-/// At boot: settings from the environment.
-pub(super) fn read_settings() {}
+/// At boot, and in a child: opens the file that `stats_file` names, under this process's id.
+pub(super) fn open_file() {
+    let Some(pattern) = settings::stats_file() else { return };
+    let mut room = [0; conf::PATH_BYTES];
+    let Some(path) = conf::expand_path(pattern, HEAP.os.process_id(), &mut room) else { return };
+    match HEAP.os.map_new_file(path, size_of::<Page>()) {
+        Some(file) => {
+            let page = file.cast::<Page>();
+            // SAFETY: the mapping is new, long enough, aligned to a page, and never unmapped.
+            unsafe { page.write(Page::new()) };
+            FILE.store(page.as_ptr(), Ordering::Release);
+        }
+        None => {
+            let mut line = Line::new();
+            line.push(b"ebbmalloc: stats_file: cannot create ");
+            line.push(path.to_bytes());
+            line.push(b"\n");
+            HEAP.os.write_stderr(line.bytes());
+        }
+    }
+}
 
-/// At the end of the process.
-pub(super) fn at_exit() {}
+/// At the end of the process: the last figures, and in words what was asked for.
+pub(super) fn at_exit() {
+    if settings::wants_stats_at_exit() {
+        write_stats(&mut |text| HEAP.os.write_stderr(text));
+    } else if !FILE.load(Ordering::Relaxed).is_null() {
+        stats();
+    }
+}
+
+fn publish(snapshot: &Snapshot) {
+    PAGE.publish(snapshot);
+    // SAFETY: null or the mapping that `open_file` made, which is never unmapped.
+    if let Some(file) = unsafe { FILE.load(Ordering::Acquire).as_ref() } {
+        file.publish(snapshot);
+    }
+}
 
 /// Writes the figures in words, a line each, through `write`.
 pub fn write_stats(write: &mut dyn FnMut(&[u8])) {

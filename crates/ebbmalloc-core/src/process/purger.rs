@@ -10,8 +10,10 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Freed memory that is worth a thread.
 const START_BYTES: usize = 2 << 20;
-/// A page goes after two ticks: half a second to a second after it became free.
-pub(super) const INTERVAL_MS: u64 = 500;
+/// Default time between ticks. A page goes after two: half a second to a second after it became free.
+const INTERVAL_MS: u64 = 500;
+/// The shortest time between ticks that a setting can ask for.
+const LEAST_INTERVAL_MS: u64 = 10;
 /// Ticks without any work after which the thread ends, when nothing is left in any cache.
 const QUIET_TICKS: u32 = 2;
 /// The same when running threads keep slots in their caches.
@@ -33,10 +35,27 @@ static THREADLESS: AtomicBool = AtomicBool::new(false);
 static NEXT_TICK_MS: AtomicU64 = AtomicU64::new(0);
 /// Settings: off means that nothing is returned but by trim.
 static OFF: AtomicBool = AtomicBool::new(false);
+/// Time between ticks, in milliseconds. Set at boot.
+static INTERVAL: AtomicU64 = AtomicU64::new(INTERVAL_MS);
 
 /// Switches purging off, before the first request.
 pub(super) fn switch_off() {
     OFF.store(true, Ordering::Relaxed);
+}
+
+/// Settings: nothing stays idle for longer than `bound` milliseconds, two ticks.
+pub(super) fn bound_idle_time(bound: u64) {
+    INTERVAL.store((bound / 2).clamp(LEAST_INTERVAL_MS, INTERVAL_MS), Ordering::Relaxed);
+}
+
+/// Settings: no thread; slow paths do its work.
+pub(super) fn forbid_thread() {
+    THREADLESS.store(true, Ordering::Relaxed);
+}
+
+/// The longest that a page stays idle, in milliseconds; `None` for ever.
+pub(super) fn idle_time_ms() -> Option<u64> {
+    is_on().then(|| 2 * INTERVAL.load(Ordering::Relaxed))
 }
 
 /// Whether purging is on.
@@ -85,7 +104,7 @@ fn tick_inline() {
     let now = HEAP.os.now_ms();
     let next = NEXT_TICK_MS.load(Ordering::Relaxed);
     if now >= next
-        && NEXT_TICK_MS.compare_exchange(next, now + INTERVAL_MS, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        && NEXT_TICK_MS.compare_exchange(next, now + INTERVAL.load(Ordering::Relaxed), Ordering::Relaxed, Ordering::Relaxed).is_ok()
     {
         HEAP.tick();
     }
@@ -95,7 +114,7 @@ unsafe extern "C" fn purger_main(_: *mut u8) {
     let mut quiet = 0;
     loop {
         // Until the interval is over or somebody wants us gone; a wake for no reason waits on.
-        let until = HEAP.os.now_ms() + INTERVAL_MS;
+        let until = HEAP.os.now_ms() + INTERVAL.load(Ordering::Relaxed);
         loop {
             let now = HEAP.os.now_ms();
             if STOP.load(Ordering::Acquire) != 0 {

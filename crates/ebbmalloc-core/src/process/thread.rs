@@ -5,12 +5,13 @@
 //! still zero finds a cache that is always empty, and the fast path needs no branch for it. The three
 //! static caches are shared by all threads, never hold anything, and are told apart by address.
 
-use super::fork;
+use super::{fork, settings};
 use super::instance::{HEAP, boot, hooks, notice_fork, nudge};
 use super::tls::{thread_word_load, thread_word_store};
 use crate::cache::cache::{Cache, Entered};
 use crate::heap::Access;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 /// A thread that has not asked for anything yet.
 static NEW: Cache = Cache::none();
@@ -91,9 +92,18 @@ fn attach() {
     // The main thread's end is the end of the process.
     if HEAP.os.gettid() != HEAP.os.process_id() {
         // SAFETY: the destructor takes what is passed here. It may allocate: the cache is in place.
-        unsafe { (hooks().on_thread_exit)(thread_ends, cache.as_ptr().cast()) };
+        let heard = unsafe { (hooks().on_thread_exit)(thread_ends, cache.as_ptr().cast()) };
+        HEARS_OF_EXITS.store(heard, Ordering::Relaxed);
     }
+    settings::confirm();
 }
+
+/// Whether libc told us that it will tell of the last thread's end. True before there was one.
+pub(super) fn hears_of_exits() -> bool {
+    HEARS_OF_EXITS.load(Ordering::Relaxed)
+}
+
+static HEARS_OF_EXITS: AtomicBool = AtomicBool::new(true);
 
 /// libc calls this when a thread that has a cache ends.
 unsafe extern "C" fn thread_ends(value: *mut u8) {

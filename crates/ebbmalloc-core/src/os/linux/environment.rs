@@ -130,10 +130,8 @@ mod tests {
             assert_eq!(copied, Some(value.as_bytes()), "{name}");
         }
         // SAFETY: as above.
-        assert_eq!(
-            unsafe { os.environment(core::ptr::null(), b"EBB_NOT_SET") },
-            None
-        );
+        let unset = unsafe { os.environment(core::ptr::null(), b"EBB_NOT_SET") };
+        assert_eq!(unset, None);
     }
 
     #[test]

@@ -43,6 +43,11 @@ impl Linux {
             .is_none_or(|mark| mark.load(Ordering::Relaxed) != 0)
     }
 
+    /// Whether the kernel wipes the mark in children: forks without handlers are noticed.
+    pub fn has_fork_mark(&self) -> bool {
+        self.mark().is_some()
+    }
+
     #[inline]
     fn mark(&self) -> Option<&AtomicU32> {
         match self.fork_mark.load(Ordering::Acquire) {
