@@ -5,6 +5,7 @@ The last line on stdout is the summary that `ebb compare` reads (docs/workload.m
 
 import argparse
 import asyncio
+from collections.abc import Callable, Coroutine
 import json
 import math
 import sys
@@ -120,7 +121,8 @@ def parser() -> argparse.ArgumentParser:
 def main() -> int:
     """Runs one verb."""
     args = parser().parse_args()
-    return asyncio.run(args.run(args))
+    verb: Callable[[argparse.Namespace], Coroutine[None, None, int]] = args.run
+    return asyncio.run(verb(args))
 
 
 if __name__ == "__main__":

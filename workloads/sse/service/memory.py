@@ -6,10 +6,11 @@ is estimated: where the allocator in charge offers no count, the answer is 501.
 """
 
 import ctypes
+import functools
 import os
 from pathlib import Path
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, status
 from pydantic import BaseModel, Field
@@ -45,6 +46,16 @@ class _DlInfo(ctypes.Structure):
     ]
 
 
+class _DlPhdrInfo(ctypes.Structure):
+    # The loader passes more; its size comes as an argument of its own.
+    _fields_ = [("dlpi_addr", ctypes.c_void_p), ("dlpi_name", ctypes.c_char_p)]
+
+
+_Visitor = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.POINTER(_DlPhdrInfo), ctypes.c_size_t, ctypes.c_void_p
+)
+
+
 class _Mallinfo2(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_size_t)
@@ -66,12 +77,13 @@ async def trim() -> Trimmed:
 async def live() -> Live:
     """Tells the bytes in use."""
     found = malloc_in_use()
-    if found is None:
+    objects = object_allocator_in_use()
+    if found is None or objects is None:
+        missing = "the allocator in charge" if found is None else "this Python"
         raise HTTPException(
-            status.HTTP_501_NOT_IMPLEMENTED, f"{_home('malloc')} counts no bytes in use"
+            status.HTTP_501_NOT_IMPLEMENTED, f"{missing} tells no count of bytes in use"
         )
     used, method = found
-    objects = object_allocator_in_use()
     return Live(
         live_bytes=used + objects,
         malloc_bytes=used,
@@ -87,65 +99,99 @@ def resident_bytes() -> int:
 
 
 def malloc_in_use() -> tuple[int, str] | None:
-    """Bytes handed out by malloc and not freed, from the object that malloc comes from.
+    """Bytes handed out by malloc and not freed, and the name of the count.
 
-    A preloaded allocator leaves glibc's mallinfo2 in place, which then tells of an idle heap:
-    a count is believed only if it comes from malloc's own object.
+    A preloaded allocator leaves glibc's mallinfo2 in place, which then tells of an idle heap: a
+    count is believed only if it comes from the object that malloc comes from.
     """
-    owner = _home("malloc")
+    owner = malloc_object()
     if owner is None:
         return None
-    if _home("mallctl") == owner:
-        return _jemalloc_allocated(), "jemalloc stats.allocated"
-    if _home("mallinfo2") == owner:
-        _process.mallinfo2.restype = _Mallinfo2
-        info = _process.mallinfo2()
-        return info.uordblks + info.hblkhd, "mallinfo2 uordblks + hblkhd"
-    if _home("MallocExtension_GetNumericProperty") == owner:
+    if _defines(owner, "MallocExtension_GetNumericProperty"):
         value = ctypes.c_size_t()
         name = b"generic.current_allocated_bytes"
-        if _process.MallocExtension_GetNumericProperty(name, ctypes.byref(value)):
+        if owner.MallocExtension_GetNumericProperty(name, ctypes.byref(value)):
             return value.value, "tcmalloc generic.current_allocated_bytes"
+    if _defines(owner, "mallinfo2"):
+        owner.mallinfo2.restype = _Mallinfo2
+        info = owner.mallinfo2()
+        return info.uordblks + info.hblkhd, "mallinfo2 uordblks + hblkhd"
+    if _defines(owner, "mallctl"):
+        return _jemalloc_allocated(owner), "jemalloc stats.allocated"
     return None
 
 
-def object_allocator_in_use() -> int:
-    """Bytes in blocks that CPython's object allocator has handed out; 0 where it is not used.
+def object_allocator_in_use() -> int | None:
+    """Bytes in blocks that CPython's object allocator has handed out; 0 where it is not in use.
 
-    It is the figure of CPython's own statistics, which are written to a C stream.
+    It is the figure of CPython's own statistics, which are written to a C stream. A Python that
+    does not export the function that writes them gives None.
     """
+    try:
+        write_statistics = ctypes.pythonapi._PyObject_DebugMallocStats
+    except AttributeError:
+        return None
     text = ctypes.c_char_p()
     size = ctypes.c_size_t()
     _process.open_memstream.restype = ctypes.c_void_p
     stream = ctypes.c_void_p(_process.open_memstream(ctypes.byref(text), ctypes.byref(size)))
     if not stream:
-        return 0
-    ctypes.pythonapi._PyObject_DebugMallocStats(stream)
+        return None
+    write_statistics(stream)
     _process.fclose(stream)
     found = re.search(rb"# bytes in allocated blocks\s*=\s*([\d,]+)", text.value or b"")
     _process.free(text)
     return int(found[1].replace(b",", b"")) if found else 0
 
 
-def _jemalloc_allocated() -> int:
+def _jemalloc_allocated(jemalloc: ctypes.CDLL) -> int:
     epoch = ctypes.c_uint64(1)
     width = ctypes.c_size_t(ctypes.sizeof(epoch))
     # jemalloc refreshes its statistics when the epoch is written.
-    _process.mallctl(b"epoch", ctypes.byref(epoch), ctypes.byref(width), ctypes.byref(epoch), width)
+    jemalloc.mallctl(b"epoch", ctypes.byref(epoch), ctypes.byref(width), ctypes.byref(epoch), width)
     value = ctypes.c_size_t()
     width = ctypes.c_size_t(ctypes.sizeof(value))
-    _process.mallctl(b"stats.allocated", ctypes.byref(value), ctypes.byref(width), None, 0)
+    jemalloc.mallctl(b"stats.allocated", ctypes.byref(value), ctypes.byref(width), None, 0)
     return value.value
 
 
-def _home(symbol: str) -> bytes | None:
-    """The path of the object that a symbol of this process comes from."""
+@functools.cache
+def malloc_object() -> ctypes.CDLL | None:
+    """The shared object whose malloc is in charge: the first in load order that defines one.
+
+    The address of malloc itself does not tell it: in an executable at a fixed address that is a
+    stub of the executable.
+    """
+    for path in _loaded_objects():
+        try:
+            loaded = ctypes.CDLL(path, mode=os.RTLD_LAZY | os.RTLD_NOLOAD)
+        except OSError:  # the kernel's vdso is no file
+            continue
+        if _defines(loaded, "malloc"):
+            return loaded
+    return None
+
+
+def _loaded_objects() -> list[str]:
+    """Paths of the shared objects of this process, in load order."""
+    paths: list[str] = []
+
+    def note(info: Any, _size: int, _data: Any) -> int:  # noqa: ANN401, ctypes' own types
+        name: bytes = info.contents.dlpi_name
+        if name:
+            paths.append(os.fsdecode(name))
+        return 0
+
+    _process.dl_iterate_phdr(_Visitor(note), None)
+    return paths
+
+
+def _defines(loaded: ctypes.CDLL, symbol: str) -> bool:
+    """Whether a symbol is the object's own, not one of an object that it needs."""
     try:
-        address = ctypes.cast(getattr(_process, symbol), ctypes.c_void_p)
+        address = ctypes.cast(getattr(loaded, symbol), ctypes.c_void_p)
     except AttributeError:
-        return None
+        return False
     info = _DlInfo()
-    if not _process.dladdr(address, ctypes.byref(info)):
-        return None
-    path: bytes | None = info.dli_fname
-    return path
+    found = _process.dladdr(address, ctypes.byref(info))
+    return bool(found) and os.fsdecode(info.dli_fname) == loaded._name

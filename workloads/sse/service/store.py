@@ -8,11 +8,15 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 import json
+from typing import cast
 
 from redis.asyncio import BlockingConnectionPool, Redis
 
 from .events import Event, NewRun, Run, RunState, decode
 from .settings import Settings
+
+Entries = list[tuple[bytes, dict[bytes, bytes]]]
+"""Entries of a stream, oldest first, as Redis answers them."""
 
 
 class RunStore:
@@ -57,7 +61,8 @@ class RunStore:
         if cached := self._cache.get(run_id):
             self._cache.move_to_end(run_id)
             return cached
-        fields = await self._redis.hgetall(f"run:{run_id}")
+        # redis-py types answers for all its modes at once; without decoding they are bytes.
+        fields = cast("dict[bytes, bytes]", await self._redis.hgetall(f"run:{run_id}"))
         if not fields:
             return None
         run = Run(
@@ -80,7 +85,7 @@ class RunStore:
         This is the read that the case is about: one XRANGE over the whole stream, and every
         entry decoded, before the first is sent.
         """
-        entries = await self._redis.xrange(f"run:{run_id}:events", "-", "+")
+        entries = cast("Entries", await self._redis.xrange(f"run:{run_id}:events", "-", "+"))
         return [decode(stream_id, fields) for stream_id, fields in entries]
 
     async def follow(self, run_id: str, after: str) -> AsyncIterator[Event | None]:
@@ -91,8 +96,8 @@ class RunStore:
             if not answer:
                 yield None
                 continue
-            for _, entries in answer:
-                for stream_id, fields in entries:
-                    event = decode(stream_id, fields)
-                    after = event.stream_id
-                    yield event
+            (_, entries), *_ = cast("list[tuple[bytes, Entries]]", answer)
+            for stream_id, fields in entries:
+                event = decode(stream_id, fields)
+                after = event.stream_id
+                yield event
