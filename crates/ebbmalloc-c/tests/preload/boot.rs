@@ -43,7 +43,7 @@ fn resolver_in_the_program_allocates() {
 /// relocated pointer yet.
 #[test]
 fn resolver_in_a_library_allocates_before_the_allocator_is_relocated() {
-    let library = shared_object("ifunc_library", &[]);
+    let library = shared_object("ifunc_library", &["-fno-plt"]);
     let folder = library.parent().expect("a folder").display().to_string();
     let program = program_with(
         "ifunc",

@@ -29,7 +29,7 @@ static void lower_limit(int resource) {
 
 /* How many chunks malloc gives before it fails; that it fails rightly; all freed again. */
 static size_t allocate_until_refused(size_t chunk) {
-    enum { MOST = 1 << 17 };
+    enum { MOST = 1 << 18 };
     static unsigned char *block[MOST];
     size_t got = 0;
     for (; got < MOST; got++) {

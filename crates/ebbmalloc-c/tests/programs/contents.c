@@ -3,9 +3,17 @@
 #include "check.h"
 #include <malloc.h>
 
-#ifndef __GLIBC__
-extern int malloc_trim(size_t);
+/* musl has none of its own: there the preload's, or the archive's, is asked for by name. */
+static void trim(void) {
+#ifdef EBB_STATIC
+    extern int malloc_trim(size_t);
+    malloc_trim(0);
+#else
+    int (*malloc_trim_here)(size_t) = (int (*)(size_t))dlsym(RTLD_DEFAULT, "malloc_trim");
+    CHECK(malloc_trim_here != NULL);
+    malloc_trim_here(0);
 #endif
+}
 
 static void calloc_is_zero(size_t size, int blocks) {
     static unsigned char *block[64];
@@ -107,14 +115,14 @@ int main(void) {
     /* Between dirty use and calloc the purger may return the pages, whole or in part. */
     for (int round = 0; round < 3; round++) {
         for (size_t size = 24; size < 300000; size = size * 3 + 8) calloc_is_zero(size, 64);
-        malloc_trim(0);
+        trim();
         sleep_ms(300);
     }
     pthread_t thread[4];
     for (uintptr_t i = 0; i < 4; i++)
         CHECK(pthread_create(&thread[i], NULL, calloc_beside, (void *)i) == 0);
     for (int i = 0; i < 20; i++) {
-        malloc_trim(0);
+        trim();
         sleep_ms(10);
     }
     for (size_t i = 0; i < 4; i++) CHECK(pthread_join(thread[i], NULL) == 0);

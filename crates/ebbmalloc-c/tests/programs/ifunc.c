@@ -3,7 +3,7 @@
 #include "check.h"
 
 #ifdef IN_LIBRARY
-extern void *resolver_block;
+extern unsigned char *resolver_block(void);
 extern int answer(void);
 #else
 #include "ifunc_library.c"
@@ -12,7 +12,7 @@ extern int answer(void);
 int main(void) {
     require_preload();
     CHECK(answer() == 42);
-    unsigned char *kept = resolver_block;
+    unsigned char *kept = resolver_block();
     CHECK(kept != NULL);
     for (int i = 0; i < 100; i++) CHECK(kept[i] == i);
     struct churn set;

@@ -1,11 +1,13 @@
 /* A library whose indirect function's resolver allocates. It depends on libc alone, so the loader
- * relocates it, and runs the resolver, before the preloaded allocator is relocated. */
+ * relocates it after libc and before the preloaded allocator, and runs the resolver then: a malloc
+ * is called none of whose pointers are relocated. To be built with -fno-plt, so that the library's
+ * own way to malloc is ready by then; hidden, so that its indirect relocation comes last. */
 #include <stddef.h>
 
 extern void *malloc(size_t);
 extern void free(void *);
 
-void *resolver_block;
+static unsigned char *block_of_the_resolver;
 
 static int chosen(void) { return 42; }
 
@@ -15,11 +17,15 @@ static int (*resolve_answer(void))(void) {
     if (kept != NULL)
         for (int i = 0; i < 100; i++) kept[i] = (unsigned char)i;
     free(gone);
-    resolver_block = kept;
+    block_of_the_resolver = kept;
     return chosen;
 }
 
-int answer(void) __attribute__((ifunc("resolve_answer")));
+static int indirect_answer(void) __attribute__((ifunc("resolve_answer")));
 
 /* Taking the address makes the loader resolve it eagerly, lazy binding or not. */
-int (*answer_pointer)(void) = answer;
+static int (*volatile answer_pointer)(void) = indirect_answer;
+
+int answer(void) { return answer_pointer(); }
+
+unsigned char *resolver_block(void) { return block_of_the_resolver; }

@@ -14,6 +14,7 @@ int main(int count, char **arguments) {
     int flags = MCL_CURRENT | MCL_FUTURE;
     if (strcmp(arguments[1], "onfault") == 0) flags |= MCL_ONFAULT;
     int late = strcmp(arguments[1], "late") == 0;
+    /* Needs CAP_IPC_LOCK or `ulimit -l` of 512 MiB. */
     if (!late) CHECK(mlockall(flags) == 0);
     enum { BLOCKS = 32 << 10 };
     static void *block[BLOCKS];

@@ -1,6 +1,7 @@
 //! Compiles the suite's C and C++ programs into cargo's folder for tests, each once a run.
 
 use std::collections::HashMap;
+use std::env::consts::ARCH;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
@@ -58,6 +59,12 @@ pub fn program_with(name: &str, flavour: Flavour, extra: &[&str]) -> PathBuf {
         _ if source(name).extension().is_some_and(|end| end == "cpp") => "g++",
         _ => "cc",
     };
+    if compiler == "musl-gcc" {
+        // The kernel's headers, which musl-tools leaves to the system's folders.
+        for folder in ["/usr/include", &format!("/usr/include/{ARCH}-linux-gnu")] {
+            arguments.extend(["-idirafter".to_owned(), folder.to_owned()]);
+        }
+    }
     match flavour {
         Flavour::StaticGlibc | Flavour::StaticMusl => {
             arguments.extend(["-static", "-DEBB_STATIC"].map(str::to_owned));

@@ -12,16 +12,22 @@ pub fn library() -> &'static Path {
     LIBRARY.get_or_init(|| {
         let file = match env::var_os("EBB_TEST_PRELOAD") {
             Some(named) => PathBuf::from(named),
-            None => built().join("libebbmalloc.so"),
+            None => build("build", profile(), &[]).join("libebbmalloc.so"),
         };
         file.canonicalize()
             .unwrap_or_else(|error| panic!("no library under test at {}: {error}", file.display()))
     })
 }
 
-/// The static archive of the same build.
-pub fn archive() -> PathBuf {
-    built().join("libebbmalloc.a")
+/// The static archive: a compilation of its own, with strong references, and always of the release
+/// profile, which makes one object of it. Of several the linker would take some, and then libc's
+/// malloc beside them.
+pub fn archive() -> &'static Path {
+    static ARCHIVE: OnceLock<PathBuf> = OnceLock::new();
+    ARCHIVE.get_or_init(|| {
+        let kind = ["--features", "archive", "--crate-type", "staticlib"];
+        build("rustc", "release", &kind).join("libebbmalloc.a")
+    })
 }
 
 /// Whether another allocator than ebbmalloc is under test.
@@ -33,30 +39,37 @@ pub fn is_foreign() -> bool {
     })
 }
 
-/// The profile's folder of the target directory, freshly built: `cargo test` leaves a package's
-/// shared object and archive in `deps`, or does not build them at all.
-fn built() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let test = env::current_exe().expect("the test's own path");
-        let profile_dir = test
-            .parent()
-            .and_then(Path::parent)
-            .expect("tests lie in TARGET/PROFILE/deps");
-        let profile = profile_dir.file_name().expect("the profile's folder");
-        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo
-            .args(["build", "--quiet", "--package", "ebbmalloc-c", "--profile"])
-            .arg(if profile == "debug" {
-                "dev".as_ref()
-            } else {
-                profile
-            })
-            .arg("--target-dir")
-            .arg(profile_dir.parent().expect("the target directory"))
-            .current_dir(env!("CARGO_MANIFEST_DIR"));
-        let status = cargo.status().expect("cargo can be run");
-        assert!(status.success(), "cargo build of ebbmalloc-c failed");
-        profile_dir.to_owned()
-    })
+/// TARGET/PROFILE of this build.
+fn profile_dir() -> PathBuf {
+    let test = env::current_exe().expect("the test's own path");
+    let folder = test.parent().and_then(Path::parent);
+    folder.expect("tests lie in TARGET/PROFILE/deps").to_owned()
+}
+
+/// The name of the profile the tests were built in.
+fn profile() -> String {
+    let folder = profile_dir();
+    let name = folder.file_name().expect("the profile's folder");
+    match name.to_str() {
+        Some("debug") => "dev".to_owned(),
+        name => name.expect("profiles have plain names").to_owned(),
+    }
+}
+
+/// Runs cargo for this package and returns the folder of its output: `cargo test` itself leaves a
+/// package's shared object in `deps`, or does not build it at all.
+fn build(verb: &str, profile: impl AsRef<str>, further: &[&str]) -> PathBuf {
+    let profile = profile.as_ref();
+    let target = profile_dir().with_file_name("");
+    let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args([verb, "--quiet", "--package", "ebbmalloc-c"])
+        .args(["--profile", profile])
+        .arg("--target-dir")
+        .arg(&target)
+        .args(further)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .expect("cargo can be run");
+    assert!(status.success(), "cargo {verb} of ebbmalloc-c failed");
+    target.join(if profile == "dev" { "debug" } else { profile })
 }

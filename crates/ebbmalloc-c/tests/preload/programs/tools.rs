@@ -176,7 +176,7 @@ fn main() {
         .run()
         .succeeded()
         .in_charge_of("tiny");
-    assert_eq!(outcome.stdout, "50000 5938000\n");
+    assert_eq!(outcome.stdout, "50000 5940000\n");
 }
 
 #[test]
