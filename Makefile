@@ -1,6 +1,60 @@
-# Thin: each target is one command that can be typed by hand.
-.PHONY: build test
+# Thin: each target is a few commands that can be typed by hand.
+#
+#   make demo        the main job on a fresh machine: a service whose memory ebbs (a few minutes)
+#   make build       target/release/{ebb,libebbmalloc.so,libebbmalloc.a}
+#   make test        everything that must pass before a change lands
+#   make test-long   what takes longer
+#   make bench       the benchmarks, in short; benches/README.md has the long form
+#   make format      rewrites the sources' layout
+
+CARGO ?= cargo
+DEMO_PACKAGES = build-essential python3 python3-pip redis-server libjemalloc2
+BENCH_PACKAGES = build-essential python3 libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 valgrind
+
+.PHONY: build demo test test-long bench format lint unit loom preload docs packages
+
 build:
-	cargo build --release
-test:
-	cargo test --workspace
+	$(CARGO) build --release -p ebb -p ebbmalloc-c
+	$(CARGO) rustc --release -p ebbmalloc-c --features archive --crate-type staticlib
+
+demo:
+	ci/install.sh $(DEMO_PACKAGES)
+	$(MAKE) build
+	ci/python-env.sh workloads/sse
+	target/release/ebb compare workloads/sse --profile demo -o results/demo
+
+test: packages lint build unit loom preload docs
+
+packages:
+	ci/install.sh
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+unit:
+	ci/python-env.sh workloads/sse
+	$(CARGO) test --workspace --exclude ebbmalloc-c
+
+loom:
+	ci/loom.sh
+	ci/mutations.sh
+
+preload:
+	$(CARGO) test -p ebbmalloc-c
+
+docs:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+
+test-long:
+	ci/install.sh
+	$(MAKE) build
+	EBB_LONG=1 $(CARGO) test --workspace
+
+bench:
+	ci/install.sh $(BENCH_PACKAGES)
+	$(MAKE) build
+	python3 benches/run.py --quick
+
+format:
+	$(CARGO) fmt --all
