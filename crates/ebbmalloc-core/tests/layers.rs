@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From top to bottom.
-const LAYERS: [&str; 8] = ["process", "heap", "cache", "slab", "arena", "size", "base", "os"];
+const LAYERS: [&str; 8] = [
+    "process", "heap", "cache", "slab", "arena", "size", "base", "os",
+];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
@@ -30,7 +32,9 @@ fn uses(text: &str) -> Vec<String> {
     code.match_indices("crate::")
         .map(|(at, marker)| {
             let rest = &code[at + marker.len()..];
-            rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+            rest.chars()
+                .take_while(|c| c.is_alphanumeric() || *c == '_')
+                .collect()
         })
         .collect()
 }
@@ -47,7 +51,10 @@ fn no_folder_uses_one_above_it() {
             read += 1;
             for used in uses(&fs::read_to_string(file).unwrap()) {
                 if LAYERS[..height].contains(&used.as_str()) {
-                    wrong.push(format!("{} uses {used}, which is above {layer}", file.display()));
+                    wrong.push(format!(
+                        "{} uses {used}, which is above {layer}",
+                        file.display()
+                    ));
                 }
             }
         }
@@ -63,7 +70,10 @@ fn every_folder_of_the_core_is_a_layer() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            assert!(LAYERS.contains(&name.as_str()), "{name} has no place among the layers");
+            assert!(
+                LAYERS.contains(&name.as_str()),
+                "{name} has no place among the layers"
+            );
         }
     }
 }

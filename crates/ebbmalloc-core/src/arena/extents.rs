@@ -77,7 +77,11 @@ impl Extents {
     pub fn allocate<O: Os>(&mut self, os: &O, len: usize, align: usize) -> Option<*mut Granule> {
         let padded = u32::try_from(len.checked_add(align - 1)?).ok()?;
         for fill in [Fill::Dirty, Fill::Clean] {
-            let tree = if fill == Fill::Dirty { &self.dirty } else { &self.clean };
+            let tree = if fill == Fill::Dirty {
+                &self.dirty
+            } else {
+                &self.clean
+            };
             // SAFETY: we hold the lock (`&mut self`); the tree holds heads of free extents.
             let found = unsafe { tree.best_fit(padded) };
             if !found.is_null() {
@@ -104,7 +108,12 @@ impl Extents {
                 self.link(extent, skip, fill, oldest);
             }
             if skip + len < total {
-                self.link(head.wrapping_add(len as usize), total - skip - len, fill, oldest);
+                self.link(
+                    head.wrapping_add(len as usize),
+                    total - skip - len,
+                    fill,
+                    oldest,
+                );
             }
             (*head).len = len;
             (*head).fill = fill;
@@ -119,7 +128,9 @@ impl Extents {
         for _ in 0..2 {
             for index in (0..self.count).rev() {
                 let region = &mut self.regions[index];
-                let Ok((first, skipped)) = region.grow(os, len, align) else { continue };
+                let Ok((first, skipped)) = region.grow(os, len, align) else {
+                    continue;
+                };
                 let (head, skip_head) = (region.descriptor(first), region.descriptor(skipped));
                 // SAFETY: `grow` wrote these descriptors; nobody else knows them yet.
                 unsafe {
@@ -306,18 +317,28 @@ impl Extents {
             (*head).kind = Kind::Large;
             (*head).head = head;
             (*head).len = len;
-            (*head).flags = if (*head).fill == Fill::Dirty { FROM_DIRTY } else { 0 };
+            (*head).flags = if (*head).fill == Fill::Dirty {
+                FROM_DIRTY
+            } else {
+                0
+            };
         }
     }
 
     /// Address space made usable so far.
     pub fn mapped_bytes(&self) -> usize {
-        self.regions[..self.count].iter().map(Region::committed_bytes).sum()
+        self.regions[..self.count]
+            .iter()
+            .map(Region::committed_bytes)
+            .sum()
     }
 
     /// Bytes committed for byte maps and descriptors.
     pub fn metadata_bytes(&self) -> usize {
-        self.regions[..self.count].iter().map(Region::metadata_bytes).sum()
+        self.regions[..self.count]
+            .iter()
+            .map(Region::metadata_bytes)
+            .sum()
     }
 
     /// Walks all regions unit by unit and checks every invariant of this file.
@@ -363,7 +384,10 @@ impl Extents {
                     } else {
                         previous = None;
                         if len > 1 {
-                            assert!(matches!((*last).kind, Kind::LargeTail | Kind::SlabTail | Kind::Leaving));
+                            assert!(matches!(
+                                (*last).kind,
+                                Kind::LargeTail | Kind::SlabTail | Kind::Leaving
+                            ));
                         }
                     }
                     index += len as usize;

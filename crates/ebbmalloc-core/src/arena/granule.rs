@@ -146,7 +146,10 @@ pub struct List {
 impl List {
     /// Nothing.
     pub const fn new() -> Self {
-        Self { first: null_mut(), last: null_mut() }
+        Self {
+            first: null_mut(),
+            last: null_mut(),
+        }
     }
 
     /// Puts `item` first.

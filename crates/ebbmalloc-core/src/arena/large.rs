@@ -24,13 +24,24 @@ pub struct LargeBlock {
 impl Arena {
     /// Makes a block of at least `size` bytes aligned to `align`. `None` if the kernel gives no memory
     /// or the size is beyond all bounds. With `wait` false, also if the lock is held.
-    pub fn allocate_large<O: Os>(&self, os: &O, size: usize, align: usize, tick: u32, wait: bool) -> Option<LargeBlock> {
+    pub fn allocate_large<O: Os>(
+        &self,
+        os: &O,
+        size: usize,
+        align: usize,
+        tick: u32,
+        wait: bool,
+    ) -> Option<LargeBlock> {
         if size > REQUEST_MAX - GRANULE || align > REQUEST_MAX / 4 {
             return None;
         }
         let bytes = size.max(1).next_multiple_of(os.page_bytes());
         let granules = bytes.div_ceil(GRANULE);
-        let mut extents = if wait { self.lock(os) } else { self.try_lock(os)? };
+        let mut extents = if wait {
+            self.lock(os)
+        } else {
+            self.try_lock(os)?
+        };
         let head = extents.allocate(os, granules, align.div_ceil(GRANULE).max(1))?;
         self.publish(&extents);
         // SAFETY: the extent is ours alone.
@@ -39,7 +50,10 @@ impl Arena {
             extents.set_used(head, bytes, os.page_bytes(), tick);
             extents.large_bytes += bytes;
             extents.large_blocks += 1;
-            Some(LargeBlock { start: (*head).base, zero: (*head).fill == Fill::Clean })
+            Some(LargeBlock {
+                start: (*head).base,
+                zero: (*head).fill == Fill::Clean,
+            })
         }
     }
 
@@ -48,7 +62,14 @@ impl Arena {
     ///
     /// # Safety
     /// `head` is the descriptor of the granule that `address` lies in.
-    pub unsafe fn free_large<O: Os>(&self, os: &O, head: *mut Granule, address: usize, tick: u32, wait: bool) -> bool {
+    pub unsafe fn free_large<O: Os>(
+        &self,
+        os: &O,
+        head: *mut Granule,
+        address: usize,
+        tick: u32,
+        wait: bool,
+    ) -> bool {
         let mut extents = if wait {
             self.lock(os)
         } else {
@@ -91,7 +112,13 @@ impl Arena {
     ///
     /// # Safety
     /// `head` is the descriptor of a live large block.
-    pub unsafe fn resize_large<O: Os>(&self, os: &O, head: *mut Granule, size: usize, tick: u32) -> bool {
+    pub unsafe fn resize_large<O: Os>(
+        &self,
+        os: &O,
+        head: *mut Granule,
+        size: usize,
+        tick: u32,
+    ) -> bool {
         if size > REQUEST_MAX - GRANULE {
             return false;
         }
@@ -118,8 +145,14 @@ impl Arena {
                 (*head).fill = Fill::Dirty;
                 extents.mark_large(head, granules);
                 if granules < old_len {
-                    self.freed_bytes.fetch_add((old_len - granules) as usize * GRANULE, Ordering::Relaxed);
-                    extents.free(head.wrapping_add(granules as usize), old_len - granules, Fill::Dirty, tick);
+                    self.freed_bytes
+                        .fetch_add((old_len - granules) as usize * GRANULE, Ordering::Relaxed);
+                    extents.free(
+                        head.wrapping_add(granules as usize),
+                        old_len - granules,
+                        Fill::Dirty,
+                        tick,
+                    );
                 }
             }
             extents.large_bytes = extents.large_bytes + bytes - old_bytes;
@@ -133,7 +166,13 @@ impl Arena {
     ///
     /// # Safety
     /// `head` is the descriptor of a live large block, and `size` is at least its size.
-    pub unsafe fn move_large<O: Os>(&self, os: &O, head: *mut Granule, size: usize, tick: u32) -> Option<usize> {
+    pub unsafe fn move_large<O: Os>(
+        &self,
+        os: &O,
+        head: *mut Granule,
+        size: usize,
+        tick: u32,
+    ) -> Option<usize> {
         // SAFETY: the caller's promise.
         let (old_start, old_bytes) = unsafe { ((*head).base, (*head).bits as usize) };
         let new = self.allocate_large(os, size, 1, tick, true)?;
@@ -156,7 +195,12 @@ impl Arena {
                 // The tail behind the moved pages may be resident.
                 let tail = (*head).flags & (TAIL_LISTED | FROM_DIRTY) != 0;
                 extents.unlist_tail(head);
-                extents.free(head, (*head).len, if tail { Fill::Dirty } else { Fill::Clean }, tick);
+                extents.free(
+                    head,
+                    (*head).len,
+                    if tail { Fill::Dirty } else { Fill::Clean },
+                    tick,
+                );
             }
         }
         Some(new.start)
@@ -209,7 +253,9 @@ unsafe fn check_large<O: Os>(os: &O, head: *mut Granule, address: usize) {
             Kind::Large if pending => corruption(os, Corruption::DoubleFree, address),
             Kind::Large | Kind::LargeTail => corruption(os, Corruption::InteriorPointer, address),
             Kind::Free | Kind::Leaving => corruption(os, Corruption::DoubleFree, address),
-            Kind::Unused | Kind::Slab | Kind::SlabTail => corruption(os, Corruption::ForeignPointer, address),
+            Kind::Unused | Kind::Slab | Kind::SlabTail => {
+                corruption(os, Corruption::ForeignPointer, address)
+            }
         }
     }
 }

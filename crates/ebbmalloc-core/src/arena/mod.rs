@@ -61,6 +61,7 @@ impl Arena {
         }
     }
 
+    #[allow(clippy::declare_interior_mutable_const)] // Each use is a fresh copy, as wanted.
     const VIEWS: [View; REGIONS] = [const {
         View {
             base: AtomicUsize::new(0),
@@ -160,7 +161,8 @@ impl Arena {
             if view.top.load(Ordering::Relaxed) != region.top {
                 view.base.store(region.base, Ordering::Relaxed);
                 view.map.store(region.byte(0) as usize, Ordering::Relaxed);
-                view.descriptors.store(region.descriptor(0) as usize, Ordering::Relaxed);
+                view.descriptors
+                    .store(region.descriptor(0) as usize, Ordering::Relaxed);
                 view.top.store(region.top, Ordering::Release);
             }
         }
@@ -168,14 +170,24 @@ impl Arena {
 
     /// Takes granules for a slab of `class` and enters them into the byte map. The head's `fill`
     /// says whether its pages may be resident.
-    pub fn allocate_slab<O: Os>(&self, os: &O, extents: &mut Extents, class: u8, granules: u32) -> Option<*mut Granule> {
+    pub fn allocate_slab<O: Os>(
+        &self,
+        os: &O,
+        extents: &mut Extents,
+        class: u8,
+        granules: u32,
+    ) -> Option<*mut Granule> {
         let head = extents.allocate(os, granules as usize, 1)?;
         self.publish(extents);
         // SAFETY: the granules are ours alone until we hand them out.
         unsafe {
             for index in 0..granules as usize {
                 let granule = head.wrapping_add(index);
-                (*granule).kind = if index == 0 { Kind::Slab } else { Kind::SlabTail };
+                (*granule).kind = if index == 0 {
+                    Kind::Slab
+                } else {
+                    Kind::SlabTail
+                };
                 (*granule).head = head;
                 self.set_class((*granule).base, class);
             }
@@ -187,7 +199,14 @@ impl Arena {
     ///
     /// # Safety
     /// `head` is a slab from [`Arena::allocate_slab`] with no slot in use, on no list of its bin.
-    pub unsafe fn free_slab(&self, extents: &mut Extents, head: *mut Granule, granules: u32, fill: Fill, tick: u32) {
+    pub unsafe fn free_slab(
+        &self,
+        extents: &mut Extents,
+        head: *mut Granule,
+        granules: u32,
+        fill: Fill,
+        tick: u32,
+    ) {
         // SAFETY: the caller's promise.
         unsafe {
             for index in 0..granules as usize {

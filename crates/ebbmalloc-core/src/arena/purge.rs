@@ -57,7 +57,11 @@ impl Arena {
     pub fn purge<O: Os>(&self, os: &O, now: u32, force: bool) -> Purged {
         let mut total = Purged::default();
         loop {
-            let mut leaving = [Leaving { head: null_mut(), len: 0, tail: false }; BATCH];
+            let mut leaving = [Leaving {
+                head: null_mut(),
+                len: 0,
+                tail: false,
+            }; BATCH];
             let mut runs = [PageRun { start: 0, bytes: 0 }; BATCH];
             let (count, more) = self.lock(os).take_idle(now, force, &mut leaving, &mut runs);
             if count == 0 {
@@ -120,7 +124,11 @@ impl Extents {
                 if force || is_idle((*block).stamp, now) {
                     self.tails.remove(block);
                     (*block).flags = (*block).flags & !TAIL_LISTED | TAIL_LEAVING;
-                    leaving[count] = Leaving { head: block, len: (*block).len, tail: true };
+                    leaving[count] = Leaving {
+                        head: block,
+                        len: (*block).len,
+                        tail: true,
+                    };
                     count += 1;
                 } else {
                     more = true;
@@ -131,9 +139,16 @@ impl Extents {
         for (run, item) in runs.iter_mut().zip(&leaving[..count]) {
             // SAFETY: as above.
             unsafe {
-                let used = if item.tail { (*item.head).bits as usize } else { 0 };
+                let used = if item.tail {
+                    (*item.head).bits as usize
+                } else {
+                    0
+                };
                 let bytes = item.len as usize * GRANULE - used;
-                *run = PageRun { start: (*item.head).base + used, bytes };
+                *run = PageRun {
+                    start: (*item.head).base + used,
+                    bytes,
+                };
             }
         }
         (count, more)
@@ -177,7 +192,11 @@ impl Extents {
                     (*head).head = head;
                     (*head).len = end - start;
                     self.leaving_granules += (end - start) as usize;
-                    leaving[count] = Leaving { head, len: end - start, tail: false };
+                    leaving[count] = Leaving {
+                        head,
+                        len: end - start,
+                        tail: false,
+                    };
                     count += 1;
                 } else {
                     self.relink(head, end - start, oldest);

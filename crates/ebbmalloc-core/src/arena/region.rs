@@ -72,7 +72,12 @@ impl Region {
     /// Hands out `granules` fresh granules aligned to `align` granules; returns the index of the
     /// first. They are clean. Granules skipped for the alignment are returned as a second value: the
     /// index where they start.
-    pub fn grow<O: Os>(&mut self, os: &O, granules: usize, align: usize) -> Result<(usize, usize), OsError> {
+    pub fn grow<O: Os>(
+        &mut self,
+        os: &O,
+        granules: usize,
+        align: usize,
+    ) -> Result<(usize, usize), OsError> {
         let align_bytes = align * GRANULE;
         let first_address = (self.base + self.top * GRANULE).next_multiple_of(align_bytes);
         let first = (first_address - self.base) / GRANULE;
@@ -83,7 +88,10 @@ impl Region {
         self.commit_to(os, end)?;
         for index in self.top..end {
             // SAFETY: committed just above; nobody reads descriptors behind `top`.
-            unsafe { self.descriptor(index).write(Granule::new(self.base + index * GRANULE)) };
+            unsafe {
+                self.descriptor(index)
+                    .write(Granule::new(self.base + index * GRANULE))
+            };
         }
         let skipped = self.top;
         self.top = end;

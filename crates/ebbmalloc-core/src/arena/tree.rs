@@ -51,7 +51,11 @@ impl Tree {
             let (node_key, node_priority) = (key(node), priority((*node).base));
             let mut link: *mut *mut Granule = &raw mut self.root;
             while !(*link).is_null() && priority((**link).base) >= node_priority {
-                link = if node_key < key(*link) { &raw mut (**link).left } else { &raw mut (**link).right };
+                link = if node_key < key(*link) {
+                    &raw mut (**link).left
+                } else {
+                    &raw mut (**link).right
+                };
             }
             // Split the subtree at `link` by the key; the halves become the children.
             let mut rest = *link;
@@ -85,7 +89,11 @@ impl Tree {
             let mut link: *mut *mut Granule = &raw mut self.root;
             while *link != node {
                 debug_assert!(!(*link).is_null());
-                link = if node_key < key(*link) { &raw mut (**link).left } else { &raw mut (**link).right };
+                link = if node_key < key(*link) {
+                    &raw mut (**link).left
+                } else {
+                    &raw mut (**link).right
+                };
             }
             let (mut left, mut right) = ((*node).left, (*node).right);
             // Merge the children by priority.
@@ -134,7 +142,11 @@ impl Tree {
     /// The caller holds the arena's lock.
     #[cfg(test)]
     pub unsafe fn validate(&self, visit: &mut dyn FnMut(*mut Granule)) -> usize {
-        unsafe fn walk(at: *mut Granule, visit: &mut dyn FnMut(*mut Granule), previous: &mut (u32, usize)) -> usize {
+        unsafe fn walk(
+            at: *mut Granule,
+            visit: &mut dyn FnMut(*mut Granule),
+            previous: &mut (u32, usize),
+        ) -> usize {
             if at.is_null() {
                 return 0;
             }
@@ -161,12 +173,15 @@ mod tests {
 
     #[test]
     fn best_fit_agrees_with_a_sorted_set_at_every_step() {
-        let mut nodes: Vec<Box<Granule>> = (1..200).map(|i| Box::new(Granule::new(i << 16))).collect();
+        let mut nodes: Vec<Box<Granule>> =
+            (1..200).map(|i| Box::new(Granule::new(i << 16))).collect();
         let mut tree = Tree::new();
         let mut model = std::collections::BTreeSet::new();
         let mut seed = 1u64;
         for _ in 0..5000 {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            seed = seed
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
             let node: *mut Granule = &mut *nodes[(seed >> 33) as usize % 199];
             // SAFETY: the nodes are boxed and live; the test is alone.
             unsafe {

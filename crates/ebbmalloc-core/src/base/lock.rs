@@ -44,20 +44,32 @@ impl<T> Lock<T> {
     /// A free lock around `value`.
     #[cfg(not(loom))]
     pub const fn new(rank: Rank, value: T) -> Self {
-        Self { state: AtomicU32::new(FREE), rank, value: UnsafeCell::new(value) }
+        Self {
+            state: AtomicU32::new(FREE),
+            rank,
+            value: UnsafeCell::new(value),
+        }
     }
 
     /// A free lock around `value` (loom's cells are not const).
     #[cfg(loom)]
     pub fn new(rank: Rank, value: T) -> Self {
-        Self { state: AtomicU32::new(FREE), rank, value: UnsafeCell::new(value) }
+        Self {
+            state: AtomicU32::new(FREE),
+            rank,
+            value: UnsafeCell::new(value),
+        }
     }
 
     /// Takes the lock, sleeping if need be.
     #[inline]
     pub fn lock<'a, O: Os>(&'a self, os: &'a O) -> Guard<'a, T, O> {
         order::taking(self.rank);
-        if self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        if self
+            .state
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             self.lock_slow(os);
         }
         Guard { lock: self, os }
@@ -67,7 +79,9 @@ impl<T> Lock<T> {
     /// interrupted thread holds.
     #[inline]
     pub fn try_lock<'a, O: Os>(&'a self, os: &'a O) -> Option<Guard<'a, T, O>> {
-        self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        self.state
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .ok()?;
         order::taking_unordered(self.rank);
         Some(Guard { lock: self, os })
     }
@@ -76,7 +90,10 @@ impl<T> Lock<T> {
     fn lock_slow<O: Os>(&self, os: &O) {
         for _ in 0..SPINS {
             if self.state.load(Ordering::Relaxed) == FREE
-                && self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                && self
+                    .state
+                    .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
             {
                 return;
             }
@@ -174,7 +191,10 @@ mod order {
 
     pub fn taking(rank: Rank) {
         HELD.with_borrow_mut(|held| {
-            assert!(held.iter().all(|&h| h < rank), "lock order: {rank:?} while holding {held:?}");
+            assert!(
+                held.iter().all(|&h| h < rank),
+                "lock order: {rank:?} while holding {held:?}"
+            );
             held.push(rank);
         });
     }

@@ -36,7 +36,11 @@ struct Link {
 unsafe impl Send for Pool {}
 
 const fn list_of(bytes: usize) -> (usize, usize) {
-    let rounded = if bytes < 16 { 16 } else { bytes.next_power_of_two() };
+    let rounded = if bytes < 16 {
+        16
+    } else {
+        bytes.next_power_of_two()
+    };
     ((rounded.trailing_zeros() - SMALLEST_LOG2) as usize, rounded)
 }
 
@@ -61,13 +65,17 @@ impl Metadata {
     /// No memory yet.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        Self { pool: Lock::new(Rank::Metadata, Self::empty()) }
+        Self {
+            pool: Lock::new(Rank::Metadata, Self::empty()),
+        }
     }
 
     /// No memory yet.
     #[cfg(loom)]
     pub fn new() -> Self {
-        Self { pool: Lock::new(Rank::Metadata, Self::empty()) }
+        Self {
+            pool: Lock::new(Rank::Metadata, Self::empty()),
+        }
     }
 
     /// A piece of at least `bytes` bytes (at most 128 KiB), aligned to its rounded size up to a page;
@@ -76,7 +84,11 @@ impl Metadata {
     /// With `wait` false a lock that is held counts as no memory: for signal handlers.
     pub fn allocate<O: Os>(&self, os: &O, bytes: usize, wait: bool) -> Option<NonNull<u8>> {
         let (list, rounded) = list_of(bytes);
-        let mut pool = if wait { self.pool.lock(os) } else { self.pool.try_lock(os)? };
+        let mut pool = if wait {
+            self.pool.lock(os)
+        } else {
+            self.pool.try_lock(os)?
+        };
         let head = *pool.free.get(list)?;
         let piece = if let Some(piece) = NonNull::new(head) {
             // SAFETY: a piece in a list is free and holds a link that `free` wrote.
@@ -98,7 +110,11 @@ impl Metadata {
         let mut pool = self.pool.lock(os);
         let link = piece.as_ptr().cast::<Link>();
         // SAFETY: the piece is ours again, at least 16 bytes long and aligned for a pointer.
-        unsafe { link.write(Link { next: pool.free[list] }) };
+        unsafe {
+            link.write(Link {
+                next: pool.free[list],
+            })
+        };
         pool.free[list] = link;
         pool.used_bytes -= rounded;
     }

@@ -3,7 +3,8 @@
 
 #[cfg(not(loom))]
 pub use core::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence,
+    fence,
 };
 
 #[cfg(loom)]

@@ -43,7 +43,12 @@ pub struct Stack {
 }
 
 impl Stack {
-    const NONE: Self = Self { top: null_mut(), low: null_mut(), full: null_mut(), base: null_mut() };
+    const NONE: Self = Self {
+        top: null_mut(),
+        low: null_mut(),
+        full: null_mut(),
+        base: null_mut(),
+    };
 
     /// Entries on the stack.
     #[inline]
@@ -174,7 +179,10 @@ impl Cache {
     /// # Safety
     /// `memory` is good for [`Cache::STACK_WORDS`] pointers, and belongs to this cache alone.
     pub unsafe fn new(shard: u8, memory: *mut Entry) -> Self {
-        let cache = Self { shard, ..Self::none() };
+        let cache = Self {
+            shard,
+            ..Self::none()
+        };
         let mut at = memory;
         cache.stacks.with_mut(|stacks| {
             for class in 1..=CLASSES {
@@ -183,7 +191,14 @@ impl Cache {
                 let base = at.wrapping_add(1);
                 let full = base.wrapping_add(CLASS[class].cache_slots as usize);
                 // SAFETY: as above.
-                unsafe { (*stacks)[class] = Stack { top: base, low: base, full, base } };
+                unsafe {
+                    (*stacks)[class] = Stack {
+                        top: base,
+                        low: base,
+                        full,
+                        base,
+                    }
+                };
                 at = full;
             }
         });
@@ -295,7 +310,11 @@ impl Cache {
     ///
     /// # Safety
     /// The caller has entered or seized the cache.
-    pub unsafe fn with_stack<R>(&self, class: usize, work: impl FnOnce(&mut Stack, &mut u8) -> R) -> R {
+    pub unsafe fn with_stack<R>(
+        &self,
+        class: usize,
+        work: impl FnOnce(&mut Stack, &mut u8) -> R,
+    ) -> R {
         self.stacks.with_mut(|stacks| {
             self.batch.with_mut(|batch| {
                 // SAFETY: the caller has the cache to itself; `class` is a class number.

@@ -45,13 +45,20 @@ pub struct Drained {
 }
 
 impl Registry {
-    const EMPTY: Caches = Caches { first: null_mut(), count: 0, next_shard: 0, frozen: false };
+    const EMPTY: Caches = Caches {
+        first: null_mut(),
+        count: 0,
+        next_shard: 0,
+        frozen: false,
+    };
 
     /// No cache yet.
     #[cfg(not(loom))]
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
-        Self { list: Lock::new(Rank::Caches, Self::EMPTY) }
+        Self {
+            list: Lock::new(Rank::Caches, Self::EMPTY),
+        }
     }
 
     /// Makes a cache for the calling thread. `None` if there is no memory.
@@ -106,7 +113,13 @@ impl Registry {
     /// Claims all caches with one barrier and drains those whose owners are not inside: of what was
     /// cold since the last pass, or with `all` of everything. `own`, if any, is a cache that the
     /// caller has entered; it is drained without a claim.
-    pub fn drain<O: Os>(&self, supply: &Supply<O>, bins: &Bins, all: bool, own: Option<&Cache>) -> Drained {
+    pub fn drain<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        bins: &Bins,
+        all: bool,
+        own: Option<&Cache>,
+    ) -> Drained {
         let mut drained = Drained::default();
         self.for_each_seized(supply.os, own, |cache| {
             let Some(cache) = cache else {
@@ -139,7 +152,12 @@ impl Registry {
     }
 
     /// Calls `work` with each cache that could be taken, and with `None` for each that could not.
-    fn for_each_seized<O: Os>(&self, os: &O, own: Option<&Cache>, mut work: impl FnMut(Option<&Cache>)) {
+    fn for_each_seized<O: Os>(
+        &self,
+        os: &O,
+        own: Option<&Cache>,
+        mut work: impl FnMut(Option<&Cache>),
+    ) {
         let caches = self.list.lock(os);
         let is_own = |cache: &Cache| own.is_some_and(|own| core::ptr::eq(own, cache));
         caches.for_each(|cache| {

@@ -41,7 +41,14 @@ impl Bins {
     ///
     /// # Safety
     /// The byte map says `class` for each of them.
-    pub unsafe fn put<O: Os>(&self, supply: &Supply<O>, class: usize, slots: &[Entry], idle: bool, wait: bool) -> usize {
+    pub unsafe fn put<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        class: usize,
+        slots: &[Entry],
+        idle: bool,
+        wait: bool,
+    ) -> usize {
         let mut done = 0;
         for chunk in slots.chunks(BATCH) {
             let mut found = [(null_mut(), null_mut::<Granule>()); BATCH];
@@ -56,7 +63,10 @@ impl Bins {
                 let same = partition(rest, |&(_, slab)| unsafe { (*slab).shard } == shard);
                 let (now, later) = rest.split_at_mut(same);
                 // SAFETY: the byte map says `class`, the descriptors say `shard`.
-                if !unsafe { self.get(shard as usize % SHARDS, class).put(supply, class, now, idle, wait) } {
+                if !unsafe {
+                    self.get(shard as usize % SHARDS, class)
+                        .put(supply, class, now, idle, wait)
+                } {
                     return done;
                 }
                 done += same;
@@ -93,7 +103,12 @@ impl Cache {
     ///
     /// # Safety
     /// The caller has entered the cache.
-    pub unsafe fn pop_or_refill<O: Os>(&self, supply: &Supply<O>, bins: &Bins, class: usize) -> *mut u8 {
+    pub unsafe fn pop_or_refill<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        bins: &Bins,
+        class: usize,
+    ) -> *mut u8 {
         // SAFETY: the caller's promise.
         unsafe {
             self.with_stack(class, |stack, batch| {
@@ -124,7 +139,13 @@ impl Cache {
     ///
     /// # Safety
     /// The caller has entered the cache, and the byte map says `class` for `slot`.
-    pub unsafe fn push_or_flush<O: Os>(&self, supply: &Supply<O>, bins: &Bins, class: usize, slot: *mut u8) {
+    pub unsafe fn push_or_flush<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        bins: &Bins,
+        class: usize,
+        slot: *mut u8,
+    ) {
         // SAFETY: the caller's promise; the word before an empty stack's base is readable.
         unsafe {
             self.with_stack(class, |stack, _| {
@@ -147,7 +168,12 @@ impl Cache {
     ///
     /// # Safety
     /// The caller has entered or seized the cache.
-    pub unsafe fn drain<O: Os>(&self, supply: &Supply<O>, bins: &Bins, all: bool) -> (usize, usize) {
+    pub unsafe fn drain<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        bins: &Bins,
+        all: bool,
+    ) -> (usize, usize) {
         let (mut put_back, mut kept) = (0, 0);
         for class in 1..=CLASSES {
             let size = CLASS[class].size as usize;
@@ -175,6 +201,10 @@ impl Cache {
     /// The caller has entered or seized the cache.
     pub unsafe fn bytes(&self) -> usize {
         // SAFETY: the caller's promise.
-        (1..=CLASSES).map(|class| unsafe { self.with_stack(class, |stack, _| stack.len() * CLASS[class].size as usize) }).sum()
+        (1..=CLASSES)
+            .map(|class| unsafe {
+                self.with_stack(class, |stack, _| stack.len() * CLASS[class].size as usize)
+            })
+            .sum()
     }
 }

@@ -131,7 +131,8 @@ impl<O: Os> Heap<O> {
 
     /// Limits the shards to `shards`, before the first thread attaches.
     pub fn limit_shards(&self, shards: usize) {
-        self.shards.store(shards.clamp(1, SHARDS), Ordering::Relaxed);
+        self.shards
+            .store(shards.clamp(1, SHARDS), Ordering::Relaxed);
     }
 
     /// Class of the slab that `address` lies in, 0 for a large block; `None` outside the first region.
@@ -156,18 +157,27 @@ impl<O: Os> Heap<O> {
 
     /// Bytes freed since the last tick.
     pub fn freed_bytes(&self) -> usize {
-        self.arena.freed_bytes.load(crate::base::sync::Ordering::Relaxed)
+        self.arena
+            .freed_bytes
+            .load(crate::base::sync::Ordering::Relaxed)
     }
 
     /// The bins of the shards in use.
     fn used_bins(&self) -> impl Iterator<Item = &crate::slab::bin::Bin> {
-        self.bins.0[..self.shards()].iter().flatten().map(|bin| &bin.0)
+        self.bins.0[..self.shards()]
+            .iter()
+            .flatten()
+            .map(|bin| &bin.0)
     }
 
     /// Fork, before: after this no other thread is inside the heap, and all locks are held.
     pub fn freeze(&self, own: Option<&Cache>) {
         // No pass may be under way: what was leaving then would be lost to the child.
-        while self.purging.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        while self
+            .purging
+            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             self.os.yield_now();
         }
         self.caches.freeze(&self.os, own);

@@ -29,7 +29,14 @@ impl Outside {
     /// No block.
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
-        Self { places: [const { Place { start: AtomicUsize::new(FREE), bytes: AtomicUsize::new(0) } }; PLACES] }
+        Self {
+            places: [const {
+                Place {
+                    start: AtomicUsize::new(FREE),
+                    bytes: AtomicUsize::new(0),
+                }
+            }; PLACES],
+        }
     }
 
     /// A block of at least `size` bytes, zero, aligned to `align`. `None` if the kernel or the table
@@ -37,9 +44,15 @@ impl Outside {
     pub fn allocate<O: Os>(&self, os: &O, size: usize, align: usize) -> Option<usize> {
         let bytes = size.max(1).checked_next_multiple_of(GRANULE)?;
         let place = self.places.iter().find(|place| {
-            place.start.compare_exchange(FREE, FILLING, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            place
+                .start
+                .compare_exchange(FREE, FILLING, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
         })?;
-        let start = os.reserve(bytes, align.max(GRANULE)).ok().map_or(0, |start| start.as_ptr() as usize);
+        let start = os
+            .reserve(bytes, align.max(GRANULE))
+            .ok()
+            .map_or(0, |start| start.as_ptr() as usize);
         // SAFETY: reserved just above.
         if start == 0 || unsafe { os.commit(start, bytes) }.is_err() {
             if start != 0 {
@@ -56,14 +69,21 @@ impl Outside {
 
     /// Size of the block at `address`; `None` if there is none.
     pub fn size(&self, address: usize) -> Option<usize> {
-        self.place(address).map(|place| place.bytes.load(Ordering::Relaxed))
+        self.place(address)
+            .map(|place| place.bytes.load(Ordering::Relaxed))
     }
 
     /// Frees the block at `address`. False if there is none.
     pub fn free<O: Os>(&self, os: &O, address: usize) -> bool {
-        let Some(place) = self.place(address) else { return false };
+        let Some(place) = self.place(address) else {
+            return false;
+        };
         let bytes = place.bytes.load(Ordering::Relaxed);
-        if place.start.compare_exchange(address, FILLING, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        if place
+            .start
+            .compare_exchange(address, FILLING, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             return false;
         }
         // SAFETY: the entry was ours to take, so the block is, and its owner frees it.
@@ -75,13 +95,19 @@ impl Outside {
     /// Bytes in such blocks.
     pub fn bytes(&self) -> usize {
         let live = |place: &&Place| place.start.load(Ordering::Acquire) > FILLING;
-        self.places.iter().filter(live).map(|place| place.bytes.load(Ordering::Relaxed)).sum()
+        self.places
+            .iter()
+            .filter(live)
+            .map(|place| place.bytes.load(Ordering::Relaxed))
+            .sum()
     }
 
     fn place(&self, address: usize) -> Option<&Place> {
         if address <= FILLING {
             return None;
         }
-        self.places.iter().find(|place| place.start.load(Ordering::Acquire) == address)
+        self.places
+            .iter()
+            .find(|place| place.start.load(Ordering::Acquire) == address)
     }
 }

@@ -56,9 +56,13 @@ impl<O: Os> Heap<O> {
             }
             Access::Direct => {
                 let mut slot = [null_mut()];
-                self.bins.get(0, class).take(&supply, class, 0, &mut slot, true);
+                self.bins
+                    .get(0, class)
+                    .take(&supply, class, 0, &mut slot, true);
                 if slot[0].is_null() && self.relieve(None) {
-                    self.bins.get(0, class).take(&supply, class, 0, &mut slot, true);
+                    self.bins
+                        .get(0, class)
+                        .take(&supply, class, 0, &mut slot, true);
                 }
                 slot[0]
             }
@@ -73,13 +77,20 @@ impl<O: Os> Heap<O> {
         for class in class..=(class + 2).min(CLASSES) {
             for shard in 0..self.shards() {
                 let mut slot = [null_mut()];
-                if self.bins.get(shard, class).take(&supply, class, shard as u8, &mut slot, false) == 1 {
+                if self
+                    .bins
+                    .get(shard, class)
+                    .take(&supply, class, shard as u8, &mut slot, false)
+                    == 1
+                {
                     return slot[0];
                 }
             }
         }
         let size = crate::size::CLASS[class].size as usize;
-        self.outside.allocate(&self.os, size, 1).map_or(null_mut(), |start| start as *mut u8)
+        self.outside
+            .allocate(&self.os, size, 1)
+            .map_or(null_mut(), |start| start as *mut u8)
     }
 
     /// A large block, and whether it is known to read as zero.
@@ -87,18 +98,28 @@ impl<O: Os> Heap<O> {
         if size > REQUEST_MAX {
             return (null_mut(), false);
         }
-        let mut made = self.arena.allocate_large(&self.os, size, align, self.now(), access.may_wait());
+        let mut made =
+            self.arena
+                .allocate_large(&self.os, size, align, self.now(), access.may_wait());
         if made.is_none() {
-            let own = if let Access::Cached(cache) = access { Some(cache) } else { None };
+            let own = if let Access::Cached(cache) = access {
+                Some(cache)
+            } else {
+                None
+            };
             if !access.may_wait() {
                 let block = self.outside.allocate(&self.os, size, align);
                 return (block.map_or(null_mut(), |start| start as *mut u8), true);
             }
             if self.relieve(own) {
-                made = self.arena.allocate_large(&self.os, size, align, self.now(), true);
+                made = self
+                    .arena
+                    .allocate_large(&self.os, size, align, self.now(), true);
             }
         }
-        made.map_or((null_mut(), false), |block| (block.start as *mut u8, block.zero))
+        made.map_or((null_mut(), false), |block| {
+            (block.start as *mut u8, block.zero)
+        })
     }
 
     /// No memory: gives everything that is free back, so that one more try makes sense. False if

@@ -31,7 +31,10 @@ impl<O: Os> Heap<O> {
             Place::Large(granule) => {
                 let wait = access.may_wait();
                 // SAFETY: `granule` is the descriptor of the block's granule.
-                if !unsafe { self.arena.free_large(&self.os, granule, block as usize, self.now(), wait) } {
+                if !unsafe {
+                    self.arena
+                        .free_large(&self.os, granule, block as usize, self.now(), wait)
+                } {
                     // SAFETY: the block is the caller's and at least a pointer long.
                     unsafe { self.postpone(block) };
                 }
@@ -54,7 +57,11 @@ impl<O: Os> Heap<O> {
             }
             Access::Direct | Access::Nested => {
                 // SAFETY: the byte map says `class`.
-                if unsafe { self.bins.put(&supply, class, &[block], false, access.may_wait()) } == 0 {
+                if unsafe {
+                    self.bins
+                        .put(&supply, class, &[block], false, access.may_wait())
+                } == 0
+                {
                     // SAFETY: the block is the caller's and at least a pointer long.
                     unsafe { self.postpone(block) };
                 }
@@ -72,7 +79,12 @@ impl<O: Os> Heap<O> {
         loop {
             // SAFETY: the block is live until it is freed for good, and at least 16 bytes long.
             unsafe { pending.write(Pending { next: head }) };
-            match self.pending.compare_exchange_weak(head, pending, Ordering::Release, Ordering::Relaxed) {
+            match self.pending.compare_exchange_weak(
+                head,
+                pending,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -103,7 +115,9 @@ impl<O: Os> Heap<O> {
         match self.place(block as usize) {
             Place::Slot(class) => CLASS[class].size as usize,
             // SAFETY: `granule` is the descriptor of the block's granule.
-            Place::Large(granule) => unsafe { self.arena.large_size(&self.os, granule, block as usize) },
+            Place::Large(granule) => unsafe {
+                self.arena.large_size(&self.os, granule, block as usize)
+            },
             Place::Outside(bytes) => bytes,
         }
     }
@@ -127,7 +141,8 @@ impl<O: Os> Heap<O> {
                 }
                 if size > old && old >= MOVE_PAGES_FROM {
                     // Room to grow once more in place, as growth by steps is what buffers do.
-                    if let Some(moved) = self.arena.move_large(&self.os, granule, size, self.now()) {
+                    if let Some(moved) = self.arena.move_large(&self.os, granule, size, self.now())
+                    {
                         return moved as *mut u8;
                     }
                 }
@@ -160,9 +175,11 @@ impl<O: Os> Heap<O> {
         match self.arena.granule_of(address) {
             // SAFETY: every granule of a region has a descriptor.
             Some(granule) => match unsafe { (*granule).kind } {
-                Kind::Large if address % GRANULE == 0 => Place::Large(granule),
+                Kind::Large if address.is_multiple_of(GRANULE) => Place::Large(granule),
                 Kind::Free | Kind::Leaving => corruption(&self.os, Corruption::DoubleFree, address),
-                Kind::Large | Kind::LargeTail => corruption(&self.os, Corruption::InteriorPointer, address),
+                Kind::Large | Kind::LargeTail => {
+                    corruption(&self.os, Corruption::InteriorPointer, address)
+                }
                 _ => corruption(&self.os, Corruption::ForeignPointer, address),
             },
             None => match self.outside.size(address) {

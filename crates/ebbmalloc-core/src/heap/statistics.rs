@@ -55,7 +55,10 @@ impl<O: Os> Heap<O> {
         let (cached, threads) = if exact {
             self.caches.bytes(&self.os, own)
         } else {
-            (self.counters.cached_bytes.load(Ordering::Relaxed), self.caches.count(&self.os))
+            (
+                self.counters.cached_bytes.load(Ordering::Relaxed),
+                self.caches.count(&self.os),
+            )
         };
         for shard in 0..self.shards() {
             for class in 1..=CLASSES {

@@ -34,7 +34,9 @@ impl<O: Os> Heap<O> {
         let mut returned = 0;
         // Slots that were in flight during the first pass are caught by a second.
         for _ in 0..2 {
-            let Some(tick) = self.wait_for_pass(own) else { break };
+            let Some(tick) = self.wait_for_pass(own) else {
+                break;
+            };
             returned += tick.returned_bytes;
             if tick.returned_bytes == 0 {
                 break;
@@ -56,7 +58,11 @@ impl<O: Os> Heap<O> {
 
     fn pass(&self, force: bool, own: Option<&Cache>) -> Option<Tick> {
         // Acquire pairs with the release below: one pass at a time sees the other's work.
-        if self.purging.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        if self
+            .purging
+            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             return None;
         }
         if !force {
@@ -75,12 +81,24 @@ impl<O: Os> Heap<O> {
         }
         purged.add(self.arena.purge(&self.os, supply.tick, force));
         let counters = &self.counters;
-        counters.returned_bytes.fetch_add(purged.returned_bytes as u64, Ordering::Relaxed);
-        counters.refused_bytes.fetch_add(purged.refused_bytes as u64, Ordering::Relaxed);
-        counters.discard_calls.fetch_add(purged.calls as u64, Ordering::Relaxed);
-        counters.claims.fetch_add(drained.claimed as u64, Ordering::Relaxed);
-        counters.claims_refused.fetch_add(drained.busy as u64, Ordering::Relaxed);
-        counters.cached_bytes.store(drained.kept_bytes, Ordering::Relaxed);
+        counters
+            .returned_bytes
+            .fetch_add(purged.returned_bytes as u64, Ordering::Relaxed);
+        counters
+            .refused_bytes
+            .fetch_add(purged.refused_bytes as u64, Ordering::Relaxed);
+        counters
+            .discard_calls
+            .fetch_add(purged.calls as u64, Ordering::Relaxed);
+        counters
+            .claims
+            .fetch_add(drained.claimed as u64, Ordering::Relaxed);
+        counters
+            .claims_refused
+            .fetch_add(drained.busy as u64, Ordering::Relaxed);
+        counters
+            .cached_bytes
+            .store(drained.kept_bytes, Ordering::Relaxed);
         self.purging.store(false, Ordering::Release);
         Some(Tick {
             returned_bytes: purged.returned_bytes,

@@ -40,12 +40,12 @@ pub fn malloc_rest(size: usize) -> *mut u8 {
 
 /// A block of at least `size` bytes that reads as zero; null if there is no memory.
 pub fn malloc_zeroed(size: usize) -> *mut u8 {
-    if size <= SMALL_MAX {
-        if let Some(slot) = current().pop(class_of(size)) {
-            // SAFETY: the slot is ours and at least `size` bytes long.
-            unsafe { slot.write_bytes(0, size) };
-            return slot.as_ptr();
-        }
+    if size <= SMALL_MAX
+        && let Some(slot) = current().pop(class_of(size))
+    {
+        // SAFETY: the slot is ours and at least `size` bytes long.
+        unsafe { slot.write_bytes(0, size) };
+        return slot.as_ptr();
     }
     with_access(|access| HEAP.allocate_zeroed(access, size))
 }

@@ -55,7 +55,9 @@ unsafe extern "C" fn child() {
 fn after(in_child: bool) {
     let cache = FORKING.swap(core::ptr::null_mut(), Ordering::Relaxed);
     // SAFETY: `prepare` stored the forking thread's cache: a static one or its own.
-    let Some(cache) = (unsafe { cache.as_ref() }) else { return };
+    let Some(cache) = (unsafe { cache.as_ref() }) else {
+        return;
+    };
     // SAFETY: `prepare` froze the heap on this thread.
     unsafe { HEAP.thaw(in_child, is_own(cache).then_some(cache)) };
     end_fork(cache);

@@ -29,7 +29,10 @@ pub(super) fn hooks() -> &'static Hooks {
 /// Once in a process: reads the settings and marks the process. Called in a slow path without a
 /// lock, with the thread marked as busy, so that what libc allocates meanwhile is served.
 pub(super) fn boot() {
-    if STATE.compare_exchange(UNBOOTED, BOOTING, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+    if STATE
+        .compare_exchange(UNBOOTED, BOOTING, Ordering::Relaxed, Ordering::Relaxed)
+        .is_err()
+    {
         return;
     }
     HEAP.os.mark_alive();
@@ -45,7 +48,14 @@ mod test_hooks {
     /// Unit tests of this crate use no instance; the symbol is there for the linker.
     #[unsafe(no_mangle)]
     extern "Rust" fn __ebbmalloc_hooks() -> &'static Hooks {
-        &Hooks { register_fork: |_, _, _| false, on_thread_exit: |_, _| false, environment: |_| None, errno_location: || core::ptr::null_mut(), write_stream: |_, _| false, loaded_symbol: |_, _| core::ptr::null() }
+        &Hooks {
+            register_fork: |_, _, _| false,
+            on_thread_exit: |_, _| false,
+            environment: |_| None,
+            errno_location: || core::ptr::null_mut(),
+            write_stream: |_, _| false,
+            loaded_symbol: |_, _| core::ptr::null(),
+        }
     }
 }
 

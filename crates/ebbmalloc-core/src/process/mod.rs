@@ -13,8 +13,8 @@ mod thread;
 pub mod tls;
 
 pub use entry::{
-    free, free_sized, malloc, malloc_from_cache, malloc_rest, malloc_zeroed, memalign, realloc, trim,
-    usable_size,
+    free, free_sized, malloc, malloc_from_cache, malloc_rest, malloc_zeroed, memalign, realloc,
+    trim, usable_size,
 };
 pub use fork::without_purger;
 pub use instance::finish;
@@ -35,7 +35,8 @@ pub struct Hooks {
     ) -> bool,
     /// Asks libc to call `destructor(value)` when the calling thread ends (`pthread_key_create`
     /// once, `pthread_setspecific` each time). May allocate. False where threads cannot be had.
-    pub on_thread_exit: unsafe fn(destructor: unsafe extern "C" fn(*mut u8), value: *mut u8) -> bool,
+    pub on_thread_exit:
+        unsafe fn(destructor: unsafe extern "C" fn(*mut u8), value: *mut u8) -> bool,
     /// The value of an environment variable, as bytes without the final NUL; from `environ` once
     /// libc has set it, else from /proc/self/environ (read into static memory of the face). None
     /// in a set-uid program. `name` comes without `=`.

@@ -60,9 +60,18 @@ fn snapshot(statistics: &Statistics) -> Snapshot {
 pub(super) fn mechanisms() -> u64 {
     let mut bits = 0;
     for (works, bit) in [
-        (HEAP.os.membarrier_works() == Some(true), mechanism::MEMBARRIER),
-        (HEAP.os.process_madvise_works() == Some(true), mechanism::PROCESS_MADVISE),
-        (purger::has_thread() && purger::is_on(), mechanism::PURGER_THREAD),
+        (
+            HEAP.os.membarrier_works() == Some(true),
+            mechanism::MEMBARRIER,
+        ),
+        (
+            HEAP.os.process_madvise_works() == Some(true),
+            mechanism::PROCESS_MADVISE,
+        ),
+        (
+            purger::has_thread() && purger::is_on(),
+            mechanism::PURGER_THREAD,
+        ),
         (fork::is_registered(), mechanism::FORK_HANDLERS),
         (thread::hears_of_exits(), mechanism::THREAD_EXIT),
         (HEAP.os.has_fork_mark(), mechanism::FORK_MARK),
@@ -76,9 +85,13 @@ pub(super) fn mechanisms() -> u64 {
 
 /// At boot, and in a child: opens the file that `stats_file` names, under this process's id.
 pub(super) fn open_file() {
-    let Some(pattern) = settings::stats_file() else { return };
+    let Some(pattern) = settings::stats_file() else {
+        return;
+    };
     let mut room = [0; conf::PATH_BYTES];
-    let Some(path) = conf::expand_path(pattern, HEAP.os.process_id(), &mut room) else { return };
+    let Some(path) = conf::expand_path(pattern, HEAP.os.process_id(), &mut room) else {
+        return;
+    };
     match HEAP.os.map_new_file(path, size_of::<Page>()) {
         Some(file) => {
             let page = file.cast::<Page>();

@@ -45,7 +45,10 @@ pub(super) fn switch_off() {
 
 /// Settings: nothing stays idle for longer than `bound` milliseconds, two ticks.
 pub(super) fn bound_idle_time(bound: u64) {
-    INTERVAL.store((bound / 2).clamp(LEAST_INTERVAL_MS, INTERVAL_MS), Ordering::Relaxed);
+    INTERVAL.store(
+        (bound / 2).clamp(LEAST_INTERVAL_MS, INTERVAL_MS),
+        Ordering::Relaxed,
+    );
 }
 
 /// Settings: no thread; slow paths do its work.
@@ -84,7 +87,10 @@ fn nudge_slow() {
     if THREADLESS.load(Ordering::Relaxed) {
         return tick_inline();
     }
-    if STATE.compare_exchange(NONE, RUNS, Ordering::Acquire, Ordering::Relaxed).is_err() {
+    if STATE
+        .compare_exchange(NONE, RUNS, Ordering::Acquire, Ordering::Relaxed)
+        .is_err()
+    {
         return;
     }
     WANTED.store(false, Ordering::Relaxed);
@@ -104,7 +110,14 @@ fn tick_inline() {
     let now = HEAP.os.now_ms();
     let next = NEXT_TICK_MS.load(Ordering::Relaxed);
     if now >= next
-        && NEXT_TICK_MS.compare_exchange(next, now + INTERVAL.load(Ordering::Relaxed), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        && NEXT_TICK_MS
+            .compare_exchange(
+                next,
+                now + INTERVAL.load(Ordering::Relaxed),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            )
+            .is_ok()
     {
         HEAP.tick();
     }
@@ -131,12 +144,19 @@ unsafe extern "C" fn purger_main(_: *mut u8) {
         let tick = HEAP.tick();
         HEAP.follow_address_space_limit();
         publish::after_tick(HEAP.os.thread_cpu_ns() - before);
-        if tick.more || tick.returned_bytes > 0 || tick.drained_bytes > 0 || HEAP.freed_bytes() > 0 {
+        if tick.more || tick.returned_bytes > 0 || tick.drained_bytes > 0 || HEAP.freed_bytes() > 0
+        {
             quiet = 0;
             continue;
         }
         quiet += 1;
-        if quiet >= if tick.cached_bytes == 0 { QUIET_TICKS } else { QUIET_TICKS_CACHED } {
+        if quiet
+            >= if tick.cached_bytes == 0 {
+                QUIET_TICKS
+            } else {
+                QUIET_TICKS_CACHED
+            }
+        {
             STATE.store(NONE, Ordering::Release);
             return;
         }

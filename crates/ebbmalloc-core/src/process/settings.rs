@@ -36,7 +36,8 @@ pub(super) fn read() {
         HEAP.os.write_stderr(line.bytes());
     }
     if problems.untold() > 0 {
-        HEAP.os.write_stderr(b"ebbmalloc: and more settings that mean nothing here\n");
+        HEAP.os
+            .write_stderr(b"ebbmalloc: and more settings that mean nothing here\n");
     }
     apply(&config);
 }
@@ -96,7 +97,11 @@ pub(super) fn confirm() {
     line.push(b" narenas:");
     line.push_decimal(HEAP.shards() as u64);
     line.push(b" stats_print:");
-    line.push(if wants_stats_at_exit() { b"true" } else { b"false" });
+    line.push(if wants_stats_at_exit() {
+        b"true"
+    } else {
+        b"false"
+    });
     line.push(b" stats_file:");
     line.push(stats_file().unwrap_or(b"(none)"));
     line.push(b"\n");
@@ -106,7 +111,11 @@ pub(super) fn confirm() {
     for (bit, name) in ebb_stats::mechanism::ALL {
         line.push(b" ");
         line.push(name.as_bytes());
-        line.push(if publish::mechanisms() & bit != 0 { b":yes" } else { b":no" });
+        line.push(if publish::mechanisms() & bit != 0 {
+            b":yes"
+        } else {
+            b":no"
+        });
     }
     line.push(b" page:");
     line.push_decimal(HEAP.os.page_bytes() as u64);
@@ -118,12 +127,20 @@ pub(super) fn confirm() {
 fn try_discard() {
     let page = HEAP.os.page_bytes();
     let bytes = (3 * page).next_multiple_of(GRANULE);
-    let Ok(start) = HEAP.os.reserve(bytes, GRANULE) else { return };
+    let Ok(start) = HEAP.os.reserve(bytes, GRANULE) else {
+        return;
+    };
     let start = start.as_ptr() as usize;
     // SAFETY: the range was reserved just now for this alone.
     unsafe {
         if HEAP.os.commit(start, bytes).is_ok() {
-            let runs = [PageRun { start, bytes: page }, PageRun { start: start + 2 * page, bytes: page }];
+            let runs = [
+                PageRun { start, bytes: page },
+                PageRun {
+                    start: start + 2 * page,
+                    bytes: page,
+                },
+            ];
             HEAP.os.discard(&runs);
         }
         HEAP.os.release(start, bytes);

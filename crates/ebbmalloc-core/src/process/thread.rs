@@ -5,9 +5,9 @@
 //! still zero finds a cache that is always empty, and the fast path needs no branch for it. The three
 //! static caches are shared by all threads, never hold anything, and are told apart by address.
 
-use super::{fork, settings};
 use super::instance::{HEAP, boot, hooks, notice_fork, nudge};
 use super::tls::{thread_word_load, thread_word_store};
+use super::{fork, settings};
 use crate::cache::cache::{Cache, Entered};
 use crate::heap::Access;
 use core::ptr::NonNull;
@@ -107,7 +107,9 @@ static HEARS_OF_EXITS: AtomicBool = AtomicBool::new(true);
 
 /// libc calls this when a thread that has a cache ends.
 unsafe extern "C" fn thread_ends(value: *mut u8) {
-    let Some(cache) = NonNull::new(value.cast::<Cache>()) else { return };
+    let Some(cache) = NonNull::new(value.cast::<Cache>()) else {
+        return;
+    };
     set_current(&BUSY);
     // SAFETY: `value` is what `attach` passed, on this thread, which uses it no more: its word says
     // so since the line above.

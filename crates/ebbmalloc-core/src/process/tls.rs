@@ -10,6 +10,8 @@
 
 use core::arch::{asm, global_asm};
 
+use crate::base::sync::{AtomicU32, Ordering};
+
 global_asm!(
     ".pushsection .tbss.ebbmalloc_thread_word,\"awT\",@nobits",
     ".p2align 3",
@@ -106,9 +108,64 @@ pub unsafe fn thread_word_store(word: *mut u8) {
     }
 }
 
+/// A key of libc's thread-specific data, made by the first thread that needs it: how libc is asked
+/// to tell the end of a thread.
+#[derive(Debug)]
+pub struct ThreadKey {
+    /// The key plus 1; 0 until there is one. The exchange that publishes it releases what libc wrote
+    /// when it made the key; the load of every thread that uses it acquires that.
+    key: AtomicU32,
+}
+
+impl ThreadKey {
+    /// No key yet.
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Self {
+        Self {
+            key: AtomicU32::new(0),
+        }
+    }
+
+    /// The key, made by `create` if there is none; should another thread be first, `delete` takes
+    /// ours back.
+    pub fn get(
+        &self,
+        create: impl FnOnce() -> Option<u32>,
+        delete: impl FnOnce(u32),
+    ) -> Option<u32> {
+        let known = self.key.load(Ordering::Acquire);
+        if known != 0 {
+            return Some(known - 1);
+        }
+        let made = create()?;
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        match self.key.compare_exchange(0, made + 1, success, failure) {
+            Ok(_) => Some(made),
+            Err(theirs) => {
+                delete(made);
+                Some(theirs - 1)
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_is_made_once_and_a_lost_race_gives_its_own_back() {
+        let key = ThreadKey::new();
+        assert_eq!(key.get(|| None, |_| panic!()), None);
+        let racing = || {
+            assert_eq!(key.get(|| Some(0), |_| panic!()), Some(0));
+            Some(5)
+        };
+        let mut deleted = None;
+        assert_eq!(key.get(racing, |ours| deleted = Some(ours)), Some(0));
+        assert_eq!(deleted, Some(5));
+        assert_eq!(key.get(|| panic!(), |_| panic!()), Some(0));
+    }
 
     #[test]
     fn each_thread_has_its_own_word() {

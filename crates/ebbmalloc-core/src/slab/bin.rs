@@ -84,13 +84,17 @@ impl Bin {
     /// No slab yet.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        Self { slabs: Lock::new(Rank::Bin, Self::EMPTY) }
+        Self {
+            slabs: Lock::new(Rank::Bin, Self::EMPTY),
+        }
     }
 
     /// No slab yet.
     #[cfg(loom)]
     pub fn new() -> Self {
-        Self { slabs: Lock::new(Rank::Bin, Self::EMPTY) }
+        Self {
+            slabs: Lock::new(Rank::Bin, Self::EMPTY),
+        }
     }
 
     /// The slabs, locked.
@@ -105,7 +109,14 @@ impl Bin {
 
     /// Fills `out` with free slots as far as memory goes; returns how many. With `wait` false, none
     /// if a lock is held.
-    pub fn take<O: Os>(&self, supply: &Supply<O>, class: usize, shard: u8, out: &mut [*mut u8], wait: bool) -> usize {
+    pub fn take<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        class: usize,
+        shard: u8,
+        out: &mut [*mut u8],
+        wait: bool,
+    ) -> usize {
         let shape = Shape::new(class, supply.page_shift);
         let mut slabs = if wait {
             self.slabs.lock(supply.os)
@@ -145,7 +156,14 @@ impl Bin {
     ///
     /// # Safety
     /// Each pointer lies in a slab of `class` and this bin's shard, as the byte map says.
-    pub unsafe fn put<O: Os>(&self, supply: &Supply<O>, class: usize, pointers: &[(*mut u8, *mut Granule)], idle: bool, wait: bool) -> bool {
+    pub unsafe fn put<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        class: usize,
+        pointers: &[(*mut u8, *mut Granule)],
+        idle: bool,
+        wait: bool,
+    ) -> bool {
         let shape = Shape::new(class, supply.page_shift);
         let mut slabs = if wait {
             self.slabs.lock(supply.os)
@@ -169,14 +187,32 @@ impl Bin {
 impl Slabs {
     /// The slab with the fewest free slots, but at least one.
     fn fullest(&self) -> Option<Slab> {
-        self.buckets.iter().rev().map(|list| list.first).find(|first| !first.is_null()).map(Slab)
+        self.buckets
+            .iter()
+            .rev()
+            .map(|list| list.first)
+            .find(|first| !first.is_null())
+            .map(Slab)
     }
 
     #[cold]
-    fn add_slab<O: Os>(&mut self, supply: &Supply<O>, shape: Shape, class: usize, shard: u8, wait: bool) -> Option<Slab> {
+    fn add_slab<O: Os>(
+        &mut self,
+        supply: &Supply<O>,
+        shape: Shape,
+        class: usize,
+        shard: u8,
+        wait: bool,
+    ) -> Option<Slab> {
         let granules = shape.class.granules;
-        let mut extents = if wait { supply.arena.lock(supply.os) } else { supply.arena.try_lock(supply.os)? };
-        let head = supply.arena.allocate_slab(supply.os, &mut extents, class as u8, granules)?;
+        let mut extents = if wait {
+            supply.arena.lock(supply.os)
+        } else {
+            supply.arena.try_lock(supply.os)?
+        };
+        let head = supply
+            .arena
+            .allocate_slab(supply.os, &mut extents, class as u8, granules)?;
         let slab = Slab(head);
         // SAFETY: the granules are ours alone until we hand out a slot.
         unsafe {
@@ -185,7 +221,9 @@ impl Slabs {
             (*head).bucket = NO_BUCKET;
             let dirty = (*head).fill == Fill::Dirty;
             if !slab.create(supply.os, supply.metadata, shape, dirty, wait) {
-                supply.arena.free_slab(&mut extents, head, granules, (*head).fill, supply.tick);
+                supply
+                    .arena
+                    .free_slab(&mut extents, head, granules, (*head).fill, supply.tick);
                 return None;
             }
             drop(extents);
@@ -201,7 +239,14 @@ impl Slabs {
     }
 
     /// Makes one slot free.
-    unsafe fn put_one<O: Os>(&mut self, supply: &Supply<O>, shape: Shape, slab: Slab, address: usize, idle: bool) {
+    unsafe fn put_one<O: Os>(
+        &mut self,
+        supply: &Supply<O>,
+        shape: Shape,
+        slab: Slab,
+        address: usize,
+        idle: bool,
+    ) {
         // SAFETY: the caller of `put` promises that the slab is ours; a program that broke its
         // contract is found out by the checks here.
         unsafe {
@@ -236,13 +281,20 @@ impl Slabs {
     unsafe fn has_other_room(&self, slab: Slab) -> bool {
         self.buckets.iter().any(|list| {
             // SAFETY: the list holds slabs of this bin, and the lock is held.
-            !list.first.is_null() && unsafe { list.first != slab.0 || !(*list.first).next.is_null() }
+            !list.first.is_null()
+                && unsafe { list.first != slab.0 || !(*list.first).next.is_null() }
         })
     }
 
     /// Gives a whole slab back to the arena. With `idle`, pages of it that were all free at the last
     /// tick count as free since then.
-    pub(super) unsafe fn remove_slab<O: Os>(&mut self, supply: &Supply<O>, slab: Slab, shape: Shape, idle: bool) {
+    pub(super) unsafe fn remove_slab<O: Os>(
+        &mut self,
+        supply: &Supply<O>,
+        slab: Slab,
+        shape: Shape,
+        idle: bool,
+    ) {
         // SAFETY: all slots are free, and the bin's lock is held.
         unsafe {
             self.unbucket(slab);
@@ -253,11 +305,21 @@ impl Slabs {
             self.slabs -= 1;
             self.resident_pages -= resident;
             slab.destroy(supply.os, supply.metadata, shape);
-            let fill = if resident == 0 { Fill::Clean } else { Fill::Dirty };
+            let fill = if resident == 0 {
+                Fill::Clean
+            } else {
+                Fill::Dirty
+            };
             let all_seen = (*slab.0).resident & !(*slab.0).seen == 0;
-            let stamp = if idle && all_seen { supply.tick.wrapping_sub(IDLE_TICKS) } else { supply.tick };
+            let stamp = if idle && all_seen {
+                supply.tick.wrapping_sub(IDLE_TICKS)
+            } else {
+                supply.tick
+            };
             let mut extents = supply.arena.lock(supply.os);
-            supply.arena.free_slab(&mut extents, slab.0, shape.class.granules, fill, stamp);
+            supply
+                .arena
+                .free_slab(&mut extents, slab.0, shape.class.granules, fill, stamp);
         }
     }
 

@@ -29,7 +29,10 @@ pub struct Shape {
 impl Shape {
     /// The shape of a slab of `class` with pages of `1 << page_shift` bytes.
     pub fn new(class: usize, page_shift: u32) -> Self {
-        Self { class: &CLASS[class], page_shift }
+        Self {
+            class: &CLASS[class],
+            page_shift,
+        }
     }
 
     /// Pages of the slab.
@@ -69,7 +72,11 @@ impl Shape {
 
 /// `count` ones from bit `first` on.
 pub const fn mask(first: u32, count: u32) -> u64 {
-    let ones = if count >= 64 { u64::MAX } else { (1 << count) - 1 };
+    let ones = if count >= 64 {
+        u64::MAX
+    } else {
+        (1 << count) - 1
+    };
     if first >= 64 { 0 } else { ones << first }
 }
 
@@ -79,7 +86,14 @@ impl Slab {
     ///
     /// # Safety
     /// The granules belong to the caller alone, and its bin's lock is held.
-    pub unsafe fn create<O: Os>(self, os: &O, metadata: &Metadata, shape: Shape, dirty: bool, wait: bool) -> bool {
+    pub unsafe fn create<O: Os>(
+        self,
+        os: &O,
+        metadata: &Metadata,
+        shape: Shape,
+        dirty: bool,
+        wait: bool,
+    ) -> bool {
         let slots = shape.class.slots;
         // SAFETY: the caller's promise; an outside bitmap is as long as `words` says.
         unsafe {
@@ -95,7 +109,9 @@ impl Slab {
                 slab.bits = mask(0, slots);
                 return true;
             }
-            let Some(bitmap) = metadata.allocate(os, shape.words() * 8, wait) else { return false };
+            let Some(bitmap) = metadata.allocate(os, shape.words() * 8, wait) else {
+                return false;
+            };
             slab.bits = bitmap.as_ptr() as u64;
             for (index, word) in self.bitmap(shape).iter_mut().enumerate() {
                 *word = mask(0, slots - index as u32 * 64);
@@ -178,7 +194,9 @@ impl Slab {
         for (index, word) in bitmap.iter_mut().enumerate() {
             let mut candidates = *word;
             while candidates != 0 {
-                let Some(place) = out.get_mut(*taken) else { return };
+                let Some(place) = out.get_mut(*taken) else {
+                    return;
+                };
                 let bit = candidates.trailing_zeros();
                 candidates &= candidates - 1;
                 let slot = index * 64 + bit as usize;
@@ -207,7 +225,9 @@ impl Slab {
                 return false;
             }
             let bitmap = self.bitmap(shape);
-            let Some(word) = bitmap.get_mut(slot / 64) else { return false };
+            let Some(word) = bitmap.get_mut(slot / 64) else {
+                return false;
+            };
             let bit = 1 << (slot % 64);
             if *word & bit != 0 {
                 return false;
@@ -283,11 +303,17 @@ impl Slab {
             let slab = &*self.0;
             assert_eq!(slab.free, ones);
             assert!(ones <= shape.class.slots);
-            assert_eq!((slab.resident | slab.leaving | slab.seen) & !shape.all_pages(), 0);
+            assert_eq!(
+                (slab.resident | slab.leaving | slab.seen) & !shape.all_pages(),
+                0
+            );
             assert_eq!(slab.leaving & !slab.resident, 0);
             for slot in 0..shape.class.slots as usize {
                 let set = bitmap[slot / 64] >> (slot % 64) & 1 == 1;
-                assert!(!set || shape.pages_of_slot(slot) & slab.leaving == 0, "a leaving slot is free");
+                assert!(
+                    !set || shape.pages_of_slot(slot) & slab.leaving == 0,
+                    "a leaving slot is free"
+                );
             }
         }
     }
@@ -320,7 +346,11 @@ mod tests {
                     let (first, behind) = shape.slots_on_page(page);
                     for slot in 0..shape.class.slots as usize {
                         let touches = shape.pages_of_slot(slot) >> page & 1 == 1;
-                        assert_eq!(touches, (first..behind).contains(&slot), "class {class} page {page} slot {slot}");
+                        assert_eq!(
+                            touches,
+                            (first..behind).contains(&slot),
+                            "class {class} page {page} slot {slot}"
+                        );
                     }
                 }
             }

@@ -86,12 +86,22 @@ impl Bin {
 impl Slabs {
     /// Looks at one slab: marks what leaves, notes what is free for the next tick. True if something
     /// is left for it.
-    unsafe fn visit_slab(&mut self, slab: Slab, shape: Shape, force: bool, batch: &mut Batch) -> bool {
+    unsafe fn visit_slab(
+        &mut self,
+        slab: Slab,
+        shape: Shape,
+        force: bool,
+        batch: &mut Batch,
+    ) -> bool {
         // SAFETY: the caller holds the lock, and the slab is one of this bin's.
         unsafe {
             let candidates = (*slab.0).resident & !(*slab.0).leaving;
             let free = slab.free_pages(shape, candidates);
-            let mut going = if force { free } else { free & (*slab.0).seen & !(*slab.0).touched };
+            let mut going = if force {
+                free
+            } else {
+                free & (*slab.0).seen & !(*slab.0).touched
+            };
             if (*slab.0).locked && !force {
                 going = 0;
             }
@@ -126,7 +136,13 @@ impl Slabs {
     }
 
     /// Completes the return of a slab's pages.
-    unsafe fn returned<O: Os>(&mut self, supply: &Supply<O>, slab: Slab, shape: Shape, refused: bool) {
+    unsafe fn returned<O: Os>(
+        &mut self,
+        supply: &Supply<O>,
+        slab: Slab,
+        shape: Shape,
+        refused: bool,
+    ) {
         // SAFETY: the caller holds the lock; the slab has leaving pages, so it is still a slab.
         unsafe {
             let pages = (*slab.0).leaving;
