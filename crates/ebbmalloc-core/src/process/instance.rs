@@ -41,24 +41,6 @@ pub(super) fn boot() {
     STATE.store(BOOTED, Ordering::Release);
 }
 
-#[cfg(test)]
-mod test_hooks {
-    use crate::process::Hooks;
-
-    /// Unit tests of this crate use no instance; the symbol is there for the linker.
-    #[unsafe(no_mangle)]
-    extern "Rust" fn __ebbmalloc_hooks() -> &'static Hooks {
-        &Hooks {
-            register_fork: |_, _, _| false,
-            on_thread_exit: |_, _| false,
-            environment: |_| None,
-            errno_location: || core::ptr::null_mut(),
-            write_stream: |_, _| false,
-            loaded_symbol: |_, _| core::ptr::null(),
-        }
-    }
-}
-
 /// At the end of the process (the face's destructor): prints what was asked for.
 pub fn finish() {
     publish::at_exit();
@@ -75,5 +57,23 @@ pub(super) fn nudge() {
 pub(super) fn notice_fork() {
     if !HEAP.os.is_alive_here() {
         fork::adopt();
+    }
+}
+
+#[cfg(test)]
+mod test_hooks {
+    use crate::process::Hooks;
+
+    /// Unit tests of this crate use no instance; the symbol is there for the linker.
+    #[unsafe(no_mangle)]
+    extern "Rust" fn __ebbmalloc_hooks() -> &'static Hooks {
+        &Hooks {
+            register_fork: |_, _, _| false,
+            on_thread_exit: |_, _| false,
+            environment: |_| None,
+            errno_location: || core::ptr::null_mut(),
+            write_stream: |_, _| false,
+            loaded_symbol: |_, _| core::ptr::null(),
+        }
     }
 }

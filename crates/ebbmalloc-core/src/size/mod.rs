@@ -55,8 +55,9 @@ pub struct Class {
     pub slots: u32,
     /// Granules in a slab.
     pub granules: u32,
-    /// `ceil(2^32 / size)`: turns the division of an offset by the size into a multiplication.
-    pub inverse: u32,
+    /// `ceil(2^40 / size)`: turns the division of an offset by the size into a multiplication, exact
+    /// for every offset of a slab (below 2^18) since 2^18 * size < 2^40.
+    pub inverse: u64,
     /// Most slots that a thread cache keeps.
     pub cache_slots: u32,
 }
@@ -65,7 +66,7 @@ impl Class {
     /// Number of the slot that `offset` bytes into a slab lie in.
     #[inline(always)]
     pub const fn slot_of(&self, offset: usize) -> usize {
-        ((offset as u64 * self.inverse as u64) >> 32) as usize
+        ((offset as u64 * self.inverse) >> 40) as usize
     }
 }
 
@@ -110,7 +111,7 @@ const fn class(number: usize) -> Class {
         size: size as u32,
         slots: (granules * GRANULE / size) as u32,
         granules: granules as u32,
-        inverse: ((1u64 << 32).div_ceil(size as u64)) as u32,
+        inverse: (1u64 << 40).div_ceil(size as u64),
         cache_slots: cache_slots_of(size) as u32,
     }
 }

@@ -50,7 +50,7 @@ fn aligned_classes_are_aligned_and_large_alignments_are_refused() {
             match class_aligned(size, align) {
                 Some(class) => {
                     let slot = CLASS[class].size as usize;
-                    assert!(slot >= size && slot % align == 0);
+                    assert!(slot >= size && slot.is_multiple_of(align));
                 }
                 None => assert!(align > SMALL_MAX),
             }
