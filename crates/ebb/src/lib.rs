@@ -9,5 +9,6 @@
 //! - [`proc`]: reads processes and programs from outside.
 //! - [`exit`]: exit codes and failures.
 
+pub mod allocators;
 pub mod exit;
 pub mod proc;

@@ -1,0 +1,16 @@
+//! The allocators that `ebb` knows: their libraries, the packages that have them, and the environment
+//! that puts one of them in charge of a program.
+//!
+//! [`resolve`] turns what a user wrote and the program to be run into a [`Choice`]; [`Environment::of`]
+//! turns that into variables. Used by `ebb run` and by trials. A library that the loader would refuse
+//! or ignore for that program is an error here, because the loader's own answer is a line on stderr
+//! and a program that runs on without it.
+
+mod environment;
+mod known;
+mod library;
+mod packages;
+
+pub use environment::{Environment, SettingError};
+pub use known::{Allocator, KNOWN, by_name};
+pub use library::{Choice, Library, Unresolved, resolve};
