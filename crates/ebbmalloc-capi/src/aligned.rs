@@ -15,7 +15,7 @@ use ebbmalloc_core::process;
 /// `out` is valid to write to; the block as for `malloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, size: usize) -> c_int {
-    if !align.is_power_of_two() || align % size_of::<*mut c_void>() != 0 {
+    if !align.is_power_of_two() || !align.is_multiple_of(size_of::<*mut c_void>()) {
         return EINVAL;
     }
     let block = process::memalign(align, size);

@@ -8,6 +8,16 @@ use core::ffi::c_void;
 use crate::cxx_throw::{out_of_memory, out_of_memory_nothrow};
 use ebbmalloc_core::process;
 
+/// What the thread's cache cannot serve; apart, so that `operator new` itself needs no stack frame.
+#[inline(never)]
+fn new_rest(size: usize) -> *mut c_void {
+    let block = process::malloc_rest(size);
+    if block.is_null() {
+        return out_of_memory(size, None);
+    }
+    block.cast()
+}
+
 macro_rules! operators_new {
     ($($name:ident, $nothrow:ident, $aligned:ident, $aligned_nothrow:ident;)+) => {$(
         /// `operator new(std::size_t)` or its form for arrays.
@@ -18,11 +28,10 @@ macro_rules! operators_new {
         #[inline(never)]
         #[allow(non_snake_case)]
         pub unsafe extern "C" fn $name(size: usize) -> *mut c_void {
-            let block = process::malloc(size);
-            if block.is_null() {
-                return out_of_memory(size, None);
+            match process::malloc_from_cache(size) {
+                Some(block) => block.as_ptr().cast(),
+                None => new_rest(size),
             }
-            block.cast()
         }
 
         /// `operator new(std::size_t, const std::nothrow_t &)` or its form for arrays.

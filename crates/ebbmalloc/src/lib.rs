@@ -1,1 +1,43 @@
-//! To come.
+//! ebbmalloc as a Rust program's allocator: resident memory follows the live heap by itself.
+//!
+//! ```
+//! use ebbmalloc::Ebbmalloc;
+//!
+//! #[global_allocator]
+//! static GLOBAL: Ebbmalloc = Ebbmalloc;
+//!
+//! fn main() {}
+//! ```
+//!
+//! With the feature `override-c`, C and C++ dependencies of the program allocate here too. On systems
+//! other than Linux all requests go to [`std::alloc::System`].
+
+pub use ebb_stats::{Snapshot, mechanism};
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(not(target_os = "linux"))]
+mod other;
+
+/// The allocator, for `#[global_allocator]`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ebbmalloc;
+
+impl Ebbmalloc {
+    /// The figures of the whole heap; `None` on systems where ebbmalloc passes requests through.
+    pub fn stats(&self) -> Option<Snapshot> {
+        #[cfg(target_os = "linux")]
+        return Some(ebbmalloc_core::process::stats());
+        #[cfg(not(target_os = "linux"))]
+        None
+    }
+
+    /// Returns all that is free to the system, other threads' caches included. True if any memory
+    /// went back. Not needed for that to happen: it is done within about a second anyway.
+    pub fn trim(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return ebbmalloc_core::process::trim();
+        #[cfg(not(target_os = "linux"))]
+        false
+    }
+}

@@ -1,0 +1,127 @@
+//! Linux: [`GlobalAlloc`] over [`ebbmalloc_core::process`].
+
+use std::alloc::{GlobalAlloc, Layout};
+
+use ebbmalloc_core::process;
+
+use crate::Ebbmalloc;
+
+/// An unconditional jump, for names that the assembler defines.
+#[cfg(target_arch = "x86_64")]
+macro_rules! jump {
+    ($to:literal) => {
+        concat!("jmp ", $to)
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! jump {
+    ($to:literal) => {
+        concat!("b ", $to)
+    };
+}
+
+mod hooks;
+
+// Linked for the names it defines.
+#[cfg(feature = "override-c")]
+extern crate ebbmalloc_capi as _;
+
+/// Every block is aligned to this.
+const PLAIN_ALIGN: usize = 16;
+
+// SAFETY: blocks are as large and as aligned as asked for, and nobody else's until they are freed;
+// no method unwinds.
+unsafe impl GlobalAlloc for Ebbmalloc {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.align() > PLAIN_ALIGN {
+            return aligned(layout);
+        }
+        match process::malloc_from_cache(layout.size()) {
+            Some(block) => block.as_ptr(),
+            None => plain(layout.size()),
+        }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if layout.align() > PLAIN_ALIGN {
+            return aligned_zeroed(layout);
+        }
+        zeroed(layout.size())
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        if layout.align() > PLAIN_ALIGN {
+            // SAFETY: as demanded of our caller.
+            return unsafe { process::free(block) };
+        }
+        // SAFETY: as demanded of our caller; a block of plain alignment has its size's class.
+        unsafe { process::free_sized(block, layout.size()) };
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if layout.align() > PLAIN_ALIGN {
+            // SAFETY: as demanded of our caller.
+            return unsafe { resize_aligned(block, layout, size) };
+        }
+        // SAFETY: as demanded of our caller, and neither block nor size is null.
+        unsafe { process::realloc(block, size) }
+    }
+}
+
+// The following are not inlined into other crates: with them come the hooks that the core needs,
+// whichever linker resolves the names.
+
+#[inline(never)]
+fn plain(size: usize) -> *mut u8 {
+    hooks::keep();
+    process::malloc_rest(size)
+}
+
+#[inline(never)]
+fn zeroed(size: usize) -> *mut u8 {
+    hooks::keep();
+    process::malloc_zeroed(size)
+}
+
+#[inline(never)]
+fn aligned(layout: Layout) -> *mut u8 {
+    hooks::keep();
+    process::memalign(layout.align(), layout.size())
+}
+
+#[inline(never)]
+fn aligned_zeroed(layout: Layout) -> *mut u8 {
+    let block = aligned(layout);
+    if !block.is_null() {
+        // SAFETY: the block is new and has as many bytes.
+        unsafe { block.write_bytes(0, layout.size()) };
+    }
+    block
+}
+
+/// A block with an alignment of its own stays where it is as long as it fits and is at least half
+/// used; else it moves.
+///
+/// # Safety
+/// As for [`GlobalAlloc::realloc`].
+#[inline(never)]
+unsafe fn resize_aligned(block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+    // SAFETY: as demanded of our caller.
+    let usable = unsafe { process::usable_size(block) };
+    if size <= usable && size >= usable / 2 {
+        return block;
+    }
+    let moved = process::memalign(layout.align(), size);
+    if !moved.is_null() {
+        // SAFETY: both blocks have as many bytes, and are apart; the old one is not used any more.
+        unsafe {
+            moved.copy_from_nonoverlapping(block, layout.size().min(size));
+            process::free(block);
+        }
+    }
+    moved
+}
