@@ -101,19 +101,18 @@ impl Extents {
         unsafe {
             self.unlink(extent);
             let (total, fill, oldest) = ((*extent).len, (*extent).fill, (*extent).oldest);
-            let aligned = (*extent).base.next_multiple_of(align * GRANULE);
-            let skip = ((aligned - (*extent).base) / GRANULE) as u32;
+            let base = (*extent).base;
+            let aligned = base.next_multiple_of(align * GRANULE);
+            let skip = ((aligned - base) / GRANULE) as u32;
             let head = extent.wrapping_add(skip as usize);
+            (*head).base = aligned;
             if skip > 0 {
                 self.link(extent, skip, fill, oldest);
             }
             if skip + len < total {
-                self.link(
-                    head.wrapping_add(len as usize),
-                    total - skip - len,
-                    fill,
-                    oldest,
-                );
+                let rest = head.wrapping_add(len as usize);
+                (*rest).base = aligned + len as usize * GRANULE;
+                self.link(rest, total - skip - len, fill, oldest);
             }
             (*head).len = len;
             (*head).fill = fill;
@@ -187,8 +186,8 @@ impl Extents {
     /// Takes back the `len` granules from `head` on. Dirty ones get `tick` as their stamp.
     ///
     /// # Safety
-    /// They came from [`Extents::allocate`] (a part is allowed), nobody uses them any more, and if
-    /// `fill` is clean they all read as zero and are not resident.
+    /// They came from [`Extents::allocate`] (a part is allowed, with its `base` set), nobody uses them
+    /// any more, and if `fill` is clean they all read as zero and are not resident.
     pub unsafe fn free(&mut self, mut head: *mut Granule, mut len: u32, fill: Fill, tick: u32) {
         // SAFETY: the caller's promise; the neighbours are inside the region as checked, where every
         // first and last granule of a unit has a true kind and head.

@@ -1,7 +1,9 @@
 //! The descriptor of a granule: what its 64 KiB of address space hold. One for each granule of a
 //! region, in metadata memory; never on the heap's own pages.
 //!
-//! Who may touch which field: `base` never changes; `kind`, `head`, `class` and `shard` change only
+//! The descriptors inside a free extent that has been returned read as zero, like its pages.
+//!
+//! Who may touch which field: `base`, `kind`, `head`, `class` and `shard` change only
 //! while the granule belongs to nobody else (free, under the arena's lock) and may be read by
 //! whoever holds a pointer into a live block; the fields of a slab belong to its bin's lock, the
 //! fields of an extent or a large block to the arena's lock.
@@ -51,7 +53,7 @@ pub const FROM_DIRTY: u8 = 8;
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Granule {
-    /// Address of the granule.
+    /// Address of the granule; true in every granule of a slab and in the first of everything else.
     pub base: usize,
     /// Head of the slab, large block or free extent that this granule is the first or last of; for
     /// every granule of a slab.

@@ -147,8 +147,10 @@ impl Arena {
                 if granules < old_len {
                     self.freed_bytes
                         .fetch_add((old_len - granules) as usize * GRANULE, Ordering::Relaxed);
+                    let rest = head.wrapping_add(granules as usize);
+                    (*rest).base = (*head).base + granules as usize * GRANULE;
                     extents.free(
-                        head.wrapping_add(granules as usize),
+                        rest,
                         old_len - granules,
                         Fill::Dirty,
                         tick,

@@ -189,6 +189,7 @@ impl Arena {
                     Kind::SlabTail
                 };
                 (*granule).head = head;
+                (*granule).base = (*head).base + index * GRANULE;
                 self.set_class((*granule).base, class);
             }
         }

@@ -62,14 +62,16 @@ impl Arena {
                 len: 0,
                 tail: false,
             }; BATCH];
-            let mut runs = [PageRun { start: 0, bytes: 0 }; BATCH];
-            let (count, more) = self.lock(os).take_idle(now, force, &mut leaving, &mut runs);
+            let mut runs = [PageRun { start: 0, bytes: 0 }; 2 * BATCH];
+            let (count, more) = self.lock(os).take_idle(now, force, &mut leaving);
             if count == 0 {
                 total.more |= more;
                 return total;
             }
+            // SAFETY: marked as leaving under the lock, so only we read these descriptors' ends.
+            let run_count = unsafe { runs_of(&leaving[..count], os.page_bytes(), &mut runs) };
             // SAFETY: the runs were taken out of every list under the lock: nobody else uses them.
-            let discarded = unsafe { os.discard(&runs[..count]) };
+            let discarded = unsafe { os.discard(&runs[..run_count]) };
             total.returned_bytes += discarded.returned_bytes;
             total.refused_bytes += discarded.refused_bytes;
             total.calls += 1;
@@ -99,7 +101,6 @@ impl Extents {
         now: u32,
         force: bool,
         leaving: &mut [Leaving; BATCH],
-        runs: &mut [PageRun; BATCH],
     ) -> (usize, bool) {
         let mut count = 0;
         let mut more = false;
@@ -136,21 +137,6 @@ impl Extents {
                 block = next;
             }
         }
-        for (run, item) in runs.iter_mut().zip(&leaving[..count]) {
-            // SAFETY: as above.
-            unsafe {
-                let used = if item.tail {
-                    (*item.head).bits as usize
-                } else {
-                    0
-                };
-                let bytes = item.len as usize * GRANULE - used;
-                *run = PageRun {
-                    start: (*item.head).base + used,
-                    bytes,
-                };
-            }
-        }
         (count, more)
     }
 
@@ -168,11 +154,12 @@ impl Extents {
     ) -> usize {
         // SAFETY: the caller's promise; all pieces lie inside the extent.
         unsafe {
-            let len = (*extent).len;
+            let (len, base) = ((*extent).len, (*extent).base);
             self.unlink(extent);
             let mut start = 0;
             while start < len {
                 let head = extent.wrapping_add(start as usize);
+                (*head).base = base + start as usize * GRANULE;
                 let room = count < BATCH;
                 let idle = |granule: u32| {
                     room && (force || is_idle((*extent.wrapping_add(granule as usize)).stamp, now))
@@ -226,4 +213,34 @@ impl Extents {
             }
         }
     }
+}
+
+/// The pages of what leaves: of the memory itself, and of the descriptors inside a long extent, of
+/// which only the first and the last say anything while it is free. Returns how many runs.
+///
+/// # Safety
+/// The items are leaving, so their first and last descriptors do not change.
+unsafe fn runs_of(leaving: &[Leaving], page_bytes: usize, runs: &mut [PageRun; 2 * BATCH]) -> usize {
+    let mut count = 0;
+    for item in leaving {
+        // SAFETY: the caller's promise.
+        let (base, bits) = unsafe { ((*item.head).base, (*item.head).bits as usize) };
+        let used = if item.tail { bits } else { 0 };
+        runs[count] = PageRun {
+            start: base + used,
+            bytes: item.len as usize * GRANULE - used,
+        };
+        count += 1;
+        let inner = (item.head as usize + size_of::<Granule>()).next_multiple_of(page_bytes);
+        let last = item.head.wrapping_add(item.len as usize - 1) as usize;
+        let behind = last - last % page_bytes;
+        if !item.tail && inner < behind {
+            runs[count] = PageRun {
+                start: inner,
+                bytes: behind - inner,
+            };
+            count += 1;
+        }
+    }
+    count
 }
