@@ -70,6 +70,6 @@ int main(int argc, char **argv)
                 "\"operations\": %llu, \"wall_s\": %.6f, \"cpu_s\": %.6f, \"ns_per_operation\": %.3f, "
                 "\"peak_rss_bytes\": %ld}\n",
                 provider, static_cast<unsigned long long>(operations), wall_s, cpu_s,
-                wall_s * 1e9 / static_cast<double>(operations), peak_rss_kib() * 1024);
+                wall_s * 1e9 / static_cast<double>(operations), peak_rss_bytes());
     return 0;
 }

@@ -4,8 +4,12 @@
 #define BENCH_REPORT_H
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 static inline double clock_seconds(void)
 {
@@ -23,11 +27,18 @@ static inline double cpu_seconds(void)
         + (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) * 1e-6;
 }
 
-static inline long peak_rss_kib(void)
+/* The most that was resident since exec. Not ru_maxrss, which starts at what the
+ * parent had resident when it forked. */
+static inline long peak_rss_bytes(void)
 {
-    struct rusage use;
-    getrusage(RUSAGE_SELF, &use);
-    return use.ru_maxrss;
+    char text[4096];
+    int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1);
+    if (file >= 0)
+        close(file);
+    text[length > 0 ? length : 0] = '\0';
+    const char *field = strstr(text, "\nVmHWM:");
+    return field ? strtol(field + 7, NULL, 10) * 1024 : -1;
 }
 
 /* The path of the object that defines the malloc in force: the driver discards a

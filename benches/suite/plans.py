@@ -40,7 +40,7 @@ def return_jobs(quick: bool) -> list[Job]:
 
 
 def speed_jobs(quick: bool, cpus: int) -> list[Job]:
-    percent = "50" if quick else "200"
+    percent = "100" if quick else "200"
     cases = ["pair", "batch", "mixed", "larson"] if quick else SPEED_SINGLE
     jobs = [Job("speed", case, ("speed", case, "--rounds-percent", percent)) for case in cases]
     jobs.append(Job("speed", "cross, 2 threads", ("speed", "cross", "--threads", "2", "--rounds-percent", percent)))

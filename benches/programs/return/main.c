@@ -257,7 +257,7 @@ int main(int argc, char **argv)
     printf(" \"requests\": %zu, \"requested_bytes\": %zu, \"survivors\": %zu, \"wrong_bytes\": %zu,\n", requests, requested,
            survivors, wrong);
     printf(" \"burst_s\": %.3f, \"burst_cpu_s\": %.3f, \"rest_cpu_s\": %.3f, \"peak_rss_bytes\": %ld,\n", burst_s,
-           burst_cpu_s, rest_cpu_s, peak_rss_kib() * 1024);
+           burst_cpu_s, rest_cpu_s, peak_rss_bytes());
     printf(" \"live_bytes\": %zu, \"own_bytes\": %zu, \"survivor_pages\": %zu, \"bound_above_live_bytes\": %lld,\n ", live,
            own, pages, (long long)(pages * page) - (long long)live);
     print_reading("base", &base);

@@ -44,24 +44,32 @@ static long call_number(const char *name, size_t length)
 
 void refuse_calls(const char *list)
 {
-    struct sock_filter program[2 + 2 * 16];
-    unsigned short length = 0;
+    enum { REFUSED_MOST = 16 };
+    struct {
+        long number;
+        int answer;
+    } refused[REFUSED_MOST];
+    struct sock_filter program[2 + 2 * REFUSED_MOST];
+    unsigned short length = 0, count = 0;
     program[length++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
     for (const char *at = list; *at;) {
         size_t item = strcspn(at, ",");
         size_t name = strcspn(at, ":,");
-        unsigned answer = EPERM;
+        int answer = EPERM;
         if (name < item) {
             if (item - name == 7 && memcmp(at + name, ":ENOSYS", 7) == 0)
                 answer = ENOSYS;
             else if (item - name != 6 || memcmp(at + name, ":EPERM", 6) != 0)
                 fail("the errno must be EPERM or ENOSYS:", at);
         }
-        if (length + 3u > sizeof program / sizeof *program)
+        if (count == REFUSED_MOST)
             fail("too many calls to refuse:", list);
+        refused[count].number = call_number(at, name);
+        refused[count].answer = answer;
         program[length++] = (struct sock_filter)BPF_JUMP(
-            BPF_JMP | BPF_JEQ | BPF_K, (unsigned)call_number(at, name), 0, 1);
-        program[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | answer);
+            BPF_JMP | BPF_JEQ | BPF_K, (unsigned)refused[count].number, 0, 1);
+        program[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)answer);
+        count++;
         at += item + (at[item] == ',');
     }
     program[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
@@ -70,4 +78,8 @@ void refuse_calls(const char *list)
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
         || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter) != 0)
         fail("cannot install the seccomp filter:", strerror(errno));
+    /* With these arguments the kernel itself would answer EINVAL or EBADF. */
+    for (unsigned short i = 0; i < count; i++)
+        if (syscall(refused[i].number, -1, -1, -1, -1, -1, -1) != -1 || errno != refused[i].answer)
+            fail("the filter does not refuse:", list);
 }

@@ -1,0 +1,70 @@
+"""The measurement measured: allocators with a known result, and one with a known fault."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+BENCHES = Path(__file__).resolve().parent.parent
+MIB = 2**20
+
+
+class ReturnProgram(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        subprocess.run(["make", "-C", BENCHES, "-s"], check=True)
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+
+    def preload(self, name: str) -> str:
+        library = f"{self.folder.name}/{name}.so"
+        source = str(BENCHES / "tests" / f"{name}.c")
+        subprocess.run(["cc", "-O1", "-fno-builtin", "-shared", "-fPIC", "-o", library, source], check=True)
+        return library
+
+    def run_return(self, *arguments: str, preload: str | None = None) -> tuple[int, dict]:
+        environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+        if preload:
+            environment["LD_PRELOAD"] = preload
+        command = [BENCHES / "build/return", *arguments, "--rest", "0.5"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        return done.returncode, json.loads(done.stdout)
+
+    def test_page_exact_allocator_measures_the_bound(self):
+        for pattern in ("survivors", "mid", "idle", "handoff", "subscribers"):
+            with self.subTest(pattern):
+                status, run = self.run_return(pattern, "--mib", "48", preload=self.preload("exact"))
+                self.assertEqual(status, 0)
+                self.assertTrue(run["malloc_provider"].endswith("exact.so"))
+                above = run["samples"][-1]["above_live_bytes"] - run["bound_above_live_bytes"]
+                # Stacks of the threads and first touches of the program's own pages.
+                self.assertLess(abs(above), 0.3 * MIB)
+
+    def test_a_block_given_out_twice_is_seen(self):
+        status, run = self.run_return("survivors", "--mib", "16", preload=self.preload("broken"))
+        self.assertEqual(status, 4)
+        self.assertGreater(run["wrong_bytes"], 0)
+
+    def test_glibc_keeps_the_burst(self):
+        _, run = self.run_return("survivors", "--mib", "64")
+        self.assertGreater(run["samples"][-1]["above_live_bytes"], 48 * MIB)
+
+    def test_requests_and_survivors_are_the_same_for_every_allocator(self):
+        _, one = self.run_return("tiny", "--mib", "8")
+        _, other = self.run_return("tiny", "--mib", "8", preload=self.preload("broken"))
+        for key in ("requests", "requested_bytes", "survivors", "live_bytes"):
+            self.assertEqual(one[key], other[key], key)
+
+    def test_refused_call_is_refused(self):
+        done = subprocess.run([BENCHES / "build/return", "--refuse", "read", "idle"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 64)
+        # The program itself tries each call and ends if it is not answered as asked.
+        every = "process_madvise:ENOSYS,membarrier,madvise,mremap:ENOSYS"
+        status, run = self.run_return("idle", "--mib", "8", "--refuse", every)
+        self.assertEqual((status, run["refused"]), (0, every))
+
+
+if __name__ == "__main__":
+    unittest.main()
