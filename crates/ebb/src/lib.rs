@@ -10,5 +10,7 @@
 //! - [`exit`]: exit codes and failures.
 
 pub mod allocators;
+pub mod cli;
+pub mod commands;
 pub mod exit;
 pub mod proc;

@@ -2,14 +2,19 @@
 //!
 //! - [`elf`]: what kind of program or library a file is.
 //! - [`tree`]: a process and its descendants, and what they use.
+//! - [`program`]: what a command comes to, and what would keep a library from being preloaded.
+//! - [`inherited`]: what a program that we start must find as our parent left it.
 //! - [`charge`]: which file a process takes its `malloc` from.
 //!
 //! What cannot be read is `None` or an error with its reason, never 0.
 
 pub mod charge;
 pub mod elf;
+pub mod inherited;
+pub mod program;
 pub mod tree;
 
 pub use charge::{MallocSource, Unreadable, malloc_source, maps_contain};
 pub use elf::{Elf, Libc, libc_of};
-pub use tree::{Sample, Tree};
+pub use program::Program;
+pub use tree::{Sample, Tree, identity};

@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io;
+use std::path::PathBuf;
 
 use procfs::process::Process;
 use procfs::{ProcError, ProcResult};
@@ -83,6 +84,14 @@ impl Tree {
     pub fn sample(&self) -> Sample {
         sum(self.pids.iter().filter_map(|&pid| read(pid).ok()))
     }
+}
+
+/// What tells one program in one process from the next: when the process started (clock ticks since
+/// boot) and the file it executes. Nothing where it is gone, a zombie, or not ours to look at.
+pub fn identity(pid: i32) -> Option<(u64, PathBuf)> {
+    let process = Process::new(pid).ok()?;
+    let started = process.stat().ok()?.starttime;
+    Some((started, process.exe().ok()?))
 }
 
 /// The children of every process, by the parent that each names.

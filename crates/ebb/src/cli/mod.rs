@@ -1,0 +1,81 @@
+//! The command line: parses it, runs the command, prints a failure as one line.
+//!
+//! Data goes to stdout (through [`print`]), everything else to stderr. Nothing here or below panics
+//! because a reader went away: the runtime ignores SIGPIPE, so a write fails with an error that ends
+//! the program quietly.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands;
+use crate::exit::{Exit, Failure};
+
+/// Does a Linux service keep memory it no longer needs? Try another allocator, prove what it gains.
+#[derive(Debug, Parser)]
+#[command(name = "ebb", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a program on an allocator.
+    Run(commands::run::Args),
+}
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(report_usage(&error)),
+    };
+    let result = match cli.command {
+        Command::Run(args) => commands::run::execute(args),
+    };
+    match result {
+        Ok(code) => code,
+        Err(failure) => {
+            if failure.exit() != Exit::BrokenPipe {
+                warn(&failure.to_string());
+            }
+            failure.exit().into()
+        }
+    }
+}
+
+/// Writes to stdout; a reader that went away is [`Exit::BrokenPipe`].
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes one line for the user to stderr. Where stderr is closed there is nobody to tell.
+pub fn warn(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "ebb: {line}");
+}
+
+/// Help and version go to stdout and are no error; a wrong command line is shown by clap, whose own
+/// code 2 would be taken for the service's.
+fn report_usage(error: &clap::Error) -> Exit {
+    let printed = error.print();
+    match (error.use_stderr(), printed) {
+        (false, Ok(())) => Exit::Ok,
+        (false, Err(_)) => Exit::BrokenPipe,
+        (true, _) => Exit::Usage,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

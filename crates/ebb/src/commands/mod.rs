@@ -1,0 +1,3 @@
+//! One verb a file. A command joins the pieces; it holds no rule and reads no process itself.
+
+pub mod run;

@@ -1,0 +1,227 @@
+//! `ebb run`: becomes a program that runs on the allocator asked for, or refuses with one line what
+//! cannot work. The loader itself would only print a line and run the program without it.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use nix::errno::Errno;
+
+use crate::allocators::{self, Choice, Environment};
+use crate::cli;
+use crate::exit::{Exit, Failure};
+use crate::proc::inherited;
+use crate::proc::program::{Program, ProgramError, privilege_gained};
+
+mod report;
+mod verify;
+
+/// The arguments of `ebb run`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// ebbmalloc, jemalloc, mimalloc, tcmalloc, glibc (no preload), or the path of a shared object
+    #[arg(long, short, value_name = "NAME|PATH", default_value = "ebbmalloc")]
+    allocator: String,
+
+    /// Settings of the allocator, in its own words
+    #[arg(long, value_name = "KEY:VALUE,...")]
+    conf: Vec<String>,
+
+    /// A variable for the program
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_variable)]
+    env: Vec<(String, String)>,
+
+    /// Stay, look at every process of the program, and say on stderr whether the allocator is in charge
+    #[arg(long)]
+    verify: bool,
+
+    /// How long to look
+    #[arg(long, value_name = "SECONDS", default_value = "2", requires = "verify", value_parser = parse_seconds)]
+    verify_for: f64,
+
+    /// Say it as one line of JSON
+    #[arg(long, requires = "verify")]
+    json: bool,
+
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
+    command: Vec<OsString>,
+}
+
+/// A program that is ready to be started.
+struct Start {
+    /// The file to execute.
+    file: PathBuf,
+    /// Its arguments, its own name in front.
+    arguments: Vec<OsString>,
+    /// Its whole environment.
+    environment: BTreeMap<OsString, OsString>,
+    /// What it is to run on.
+    choice: Choice,
+}
+
+/// Runs the command. Returns only where it refuses, fails, or was asked to verify.
+pub fn execute(args: Args) -> Result<ExitCode, Failure> {
+    let start = prepare(&args)?;
+    if args.verify {
+        let style = if args.json {
+            report::Style::Json
+        } else {
+            report::Style::Text
+        };
+        return verify::run(&start, &args.allocator, args.verify_for, style);
+    }
+    Err(become_program(&start))
+}
+
+fn prepare(args: &Args) -> Result<Start, Failure> {
+    let (command, rest) = args
+        .command
+        .split_first()
+        .ok_or_else(|| Failure::new(Exit::Usage, "no command to run"))?;
+    let mut environment: BTreeMap<OsString, OsString> = env::vars_os().collect();
+    for (name, value) in &args.env {
+        environment.insert(name.into(), value.into());
+    }
+    let search_path = environment
+        .get(OsStr::new("PATH"))
+        .cloned()
+        // What execvp searches where there is no PATH.
+        .unwrap_or_else(|| "/bin:/usr/bin".into());
+
+    let program = Program::find(command, &search_path)?;
+    let choice = allocators::resolve(&args.allocator, &program.elf).or_else(|error| {
+        // That the program takes no library at all says more than that this one is not there.
+        refuse(&program)?;
+        Err(Failure::from(error))
+    })?;
+    if choice.library().is_some() {
+        refuse(&program)?;
+    }
+    let change = Environment::of(&choice, &args.conf, |name| {
+        environment.get(OsStr::new(name)).cloned()
+    })?;
+    for other in &change.replaced {
+        cli::warn(&format!("note: {other} is taken out of LD_PRELOAD"));
+    }
+    for (name, value) in change.changes {
+        match value {
+            Some(value) => environment.insert(name, value),
+            None => environment.remove(&name),
+        };
+    }
+    let mut arguments = vec![command.clone()];
+    let file = if program.by_shell {
+        arguments = vec!["sh".into(), program.path.into_os_string()];
+        PathBuf::from("/bin/sh")
+    } else {
+        program.path
+    };
+    arguments.extend(rest.iter().cloned());
+    Ok(Start {
+        file,
+        arguments,
+        environment,
+        choice,
+    })
+}
+
+/// Refuses a program for which the loader ignores `LD_PRELOAD`.
+fn refuse(program: &Program) -> Result<(), Failure> {
+    let image = program.image.display();
+    if program.elf.is_static() {
+        return Err(Failure::new(
+            Exit::Unsupported,
+            format!("{image} is statically linked: no library can be preloaded into it"),
+        )
+        .remedy("link the allocator into the program instead"));
+    }
+    if let Some(privilege) = privilege_gained(&program.image) {
+        return Err(Failure::new(
+            Exit::Unsupported,
+            format!("{image} is {privilege}: the loader ignores LD_PRELOAD for it"),
+        )
+        .remedy("run it as the user it becomes, or with the rights given by the service manager"));
+    }
+    Ok(())
+}
+
+/// Replaces this process; the failure of that is all that can come back.
+fn become_program(start: &Start) -> Failure {
+    let text = |text: &OsStr| {
+        CString::new(text.as_bytes())
+            .map_err(|_| Failure::new(Exit::Usage, "an argument has a zero byte inside"))
+    };
+    let strings = || -> Result<_, Failure> {
+        let file = text(start.file.as_os_str())?;
+        let arguments: Result<Vec<_>, _> = start.arguments.iter().map(|it| text(it)).collect();
+        let environment: Result<Vec<_>, _> = start
+            .environment
+            .iter()
+            .map(|(name, value)| {
+                let mut entry = name.clone();
+                entry.push("=");
+                entry.push(value);
+                text(&entry)
+            })
+            .collect();
+        Ok((file, arguments?, environment?))
+    };
+    let (file, arguments, environment) = match strings() {
+        Ok(strings) => strings,
+        Err(failure) => return failure,
+    };
+    if let Err(errno) = inherited::restore() {
+        return Failure::new(
+            Exit::Internal,
+            format!("SIGPIPE cannot be restored: {errno}"),
+        );
+    }
+    // Not the standard library's way: it would empty the mask of blocked signals, too.
+    match nix::unistd::execve(&file, &arguments, &environment) {
+        Ok(never) => match never {},
+        Err(errno) => not_started(start, errno),
+    }
+}
+
+/// The failure that stands for an `execve` that did not work.
+fn not_started(start: &Start, errno: Errno) -> Failure {
+    let exit = match errno {
+        Errno::ENOENT => Exit::CommandNotFound,
+        _ => Exit::NotExecutable,
+    };
+    Failure::new(exit, format!("{}: {}", start.file.display(), errno.desc()))
+}
+
+impl From<ProgramError> for Failure {
+    fn from(error: ProgramError) -> Self {
+        let exit = match error {
+            ProgramError::NotFound(..) => Exit::CommandNotFound,
+            ProgramError::NotExecutable(..) => Exit::NotExecutable,
+        };
+        Failure::new(exit, error.to_string())
+    }
+}
+
+fn parse_variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("not KEY=VALUE".to_owned()),
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    const DAY: f64 = 86_400.0;
+    text.parse::<f64>()
+        .ok()
+        .filter(|seconds| (0.0..=DAY).contains(seconds))
+        .ok_or_else(|| "not a number of seconds".to_owned())
+}
