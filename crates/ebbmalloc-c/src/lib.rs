@@ -7,7 +7,6 @@
 #![no_std]
 #![cfg(target_os = "linux")]
 
-use ebbmalloc_core::os::Os;
 use ebbmalloc_core::os::linux::Linux;
 use ebbmalloc_core::process::Hooks;
 
@@ -91,6 +90,7 @@ static AT_EXIT: extern "C" fn() = {
 #[cfg(not(test))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    use ebbmalloc_core::os::Os;
     KERNEL.write_stderr(b"ebbmalloc: internal error\n");
     KERNEL.abort()
 }

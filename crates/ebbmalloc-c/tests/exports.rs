@@ -1,0 +1,156 @@
+//! What the preload object defines and wants, name by name, and that the header says the same.
+//!
+//! A name too many replaces something of the program's; a strong name that is undefined makes the
+//! loader of the other libc refuse the object.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+#[allow(dead_code)]
+#[path = "preload/harness/library.rs"]
+mod library;
+
+const C_NAMES: [&str; 22] = [
+    "aligned_alloc",
+    "calloc",
+    "cfree",
+    "free",
+    "free_aligned_sized",
+    "free_sized",
+    "mallinfo",
+    "mallinfo2",
+    "malloc",
+    "malloc_info",
+    "malloc_stats",
+    "malloc_trim",
+    "malloc_usable_size",
+    "mallopt",
+    "memalign",
+    "posix_memalign",
+    "pvalloc",
+    "realloc",
+    "reallocarray",
+    "setns",
+    "unshare",
+    "valloc",
+];
+
+const CXX_NAMES: [&str; 20] = [
+    "_ZdaPv",
+    "_ZdaPvRKSt9nothrow_t",
+    "_ZdaPvSt11align_val_t",
+    "_ZdaPvSt11align_val_tRKSt9nothrow_t",
+    "_ZdaPvm",
+    "_ZdaPvmSt11align_val_t",
+    "_ZdlPv",
+    "_ZdlPvRKSt9nothrow_t",
+    "_ZdlPvSt11align_val_t",
+    "_ZdlPvSt11align_val_tRKSt9nothrow_t",
+    "_ZdlPvm",
+    "_ZdlPvmSt11align_val_t",
+    "_Znam",
+    "_ZnamRKSt9nothrow_t",
+    "_ZnamSt11align_val_t",
+    "_ZnamSt11align_val_tRKSt9nothrow_t",
+    "_Znwm",
+    "_ZnwmRKSt9nothrow_t",
+    "_ZnwmSt11align_val_t",
+    "_ZnwmSt11align_val_tRKSt9nothrow_t",
+];
+
+/// What the object uses of a program where it is there; all weak.
+const WANTED_NAMES: [&str; 12] = [
+    "_ZSt15get_new_handlerv",
+    "_ZSt17__throw_bad_allocv",
+    "__errno_location",
+    "__register_atfork",
+    "dlopen",
+    "dlsym",
+    "environ",
+    "fwrite",
+    "pthread_atfork",
+    "pthread_key_create",
+    "pthread_key_delete",
+    "pthread_setspecific",
+];
+
+fn output(program: &str, arguments: &[&str], file: &Path) -> String {
+    let output = Command::new(program).args(arguments).arg(file).output();
+    let output = output.unwrap_or_else(|error| panic!("{program} (package binutils): {error}"));
+    assert!(output.status.success(), "{program} of {}", file.display());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The dynamic symbols, each with the letter that nm gives it.
+fn symbols(arguments: &[&str]) -> BTreeSet<(char, String)> {
+    let text = output("nm", arguments, library::library());
+    let symbol = |line: &str| {
+        let mut words = line.split_whitespace().rev();
+        let name = words.next().unwrap().to_owned();
+        (words.next().unwrap().chars().next().unwrap(), name)
+    };
+    text.lines().map(symbol).collect()
+}
+
+fn with_letter(letter: char, names: &[&str]) -> BTreeSet<(char, String)> {
+    names
+        .iter()
+        .map(|name| (letter, (*name).to_owned()))
+        .collect()
+}
+
+#[test]
+fn only_the_listed_names_are_defined() {
+    let mut expected = with_letter('T', &C_NAMES);
+    expected.extend(with_letter('T', &CXX_NAMES));
+    assert_eq!(symbols(&["-D", "--defined-only"]), expected);
+}
+
+#[test]
+fn only_weak_names_are_undefined() {
+    let expected = with_letter('w', &WANTED_NAMES);
+    assert_eq!(symbols(&["-D", "--undefined-only"]), expected);
+}
+
+#[test]
+fn it_needs_no_other_object_and_stays_loaded() {
+    let dynamic = output("readelf", &["-dW"], library::library());
+    assert!(!dynamic.contains("(NEEDED)"), "{dynamic}");
+    assert!(!dynamic.contains("(TEXTREL)"), "{dynamic}");
+    for flag in ["BIND_NOW", "STATIC_TLS", "NODELETE", "[libebbmalloc.so]"] {
+        assert!(dynamic.contains(flag), "{flag} in\n{dynamic}");
+    }
+}
+
+#[test]
+fn its_thread_local_storage_is_one_word() {
+    let segments = output("readelf", &["-lW"], library::library());
+    let line = segments
+        .lines()
+        .find(|line| line.trim_start().starts_with("TLS"));
+    let words: Vec<_> = line.expect("a TLS segment").split_whitespace().collect();
+    assert_eq!((words[4], words[5]), ("0x000000", "0x000008"), "{segments}");
+}
+
+#[test]
+fn the_header_goes_with_either_language_and_libc() {
+    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/ebbmalloc.h");
+    let strict = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only"];
+    for (compiler, language, standard) in [
+        ("gcc", "c", "-std=c99"),
+        ("gcc", "c", "-std=gnu17"),
+        ("g++", "c++", "-std=c++11"),
+        ("g++", "c++", "-std=gnu++20"),
+        ("musl-gcc", "c", "-std=c11"),
+    ] {
+        let mut command = Command::new(compiler);
+        command
+            .args(strict)
+            .args([standard, "-x", language])
+            .arg(&header);
+        let status = command.status();
+        let status = status.unwrap_or_else(|error| panic!("{compiler} is not there: {error}"));
+        assert!(status.success(), "{compiler} {standard}");
+    }
+}
