@@ -5,7 +5,7 @@
 //! word: metadata is the allocator's own, nobody else can write there.
 
 use super::lock::{Lock, Rank};
-use crate::os::Os;
+use crate::os::{Os, PageRun};
 use core::ptr::{NonNull, null_mut};
 
 const CHUNK: usize = 8 << 20;
@@ -30,6 +30,8 @@ struct Pool {
 
 struct Link {
     next: *mut Link,
+    /// The pages behind the first were returned since the piece was freed.
+    returned: bool,
 }
 
 // SAFETY: the links point to free pieces that only the holder of the lock touches.
@@ -113,10 +115,48 @@ impl Metadata {
         unsafe {
             link.write(Link {
                 next: pool.free[list],
+                returned: false,
             })
         };
         pool.free[list] = link;
         pool.used_bytes -= rounded;
+    }
+
+    /// Returns the pages of free pieces to the kernel, but for the first of each, which has the link.
+    /// Only pieces of several pages have any: the caches of threads that ended.
+    pub fn purge<O: Os>(&self, os: &O) {
+        let page_bytes = os.page_bytes();
+        for list in 0..LISTS {
+            let bytes = 1usize << (SMALLEST_LOG2 as usize + list);
+            if bytes <= page_bytes {
+                continue;
+            }
+            // The list is ours while the kernel is called without the lock.
+            let mut pieces = core::mem::replace(&mut self.pool.lock(os).free[list], null_mut());
+            let first = pieces;
+            let mut last = null_mut::<Link>();
+            while !pieces.is_null() {
+                // SAFETY: the pieces are free and in no list that anybody else can reach.
+                unsafe {
+                    if !(*pieces).returned {
+                        (*pieces).returned = true;
+                        let start = pieces as usize + page_bytes;
+                        os.discard(&[PageRun {
+                            start,
+                            bytes: bytes - page_bytes,
+                        }]);
+                    }
+                    last = pieces;
+                    pieces = (*pieces).next;
+                }
+            }
+            if !last.is_null() {
+                let mut pool = self.pool.lock(os);
+                // SAFETY: as above; the lock is held for the list's head.
+                unsafe { (*last).next = pool.free[list] };
+                pool.free[list] = first;
+            }
+        }
     }
 
     /// Bytes in use and bytes committed.

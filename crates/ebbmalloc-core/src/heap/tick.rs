@@ -80,6 +80,7 @@ impl<O: Os> Heap<O> {
             }
         }
         purged.add(self.arena.purge(&self.os, supply.tick, force));
+        self.metadata.purge(&self.os);
         let counters = &self.counters;
         counters
             .returned_bytes
