@@ -11,6 +11,12 @@ class Settings(BaseSettings):
 
     redis_url: RedisDsn = Field(default=RedisDsn("redis://127.0.0.1:6379/0"))
     redis_connections: int = Field(default=64, ge=1, le=1024)
+    redis_timeout_s: float = Field(
+        default=60.0,
+        gt=0.0,
+        description="For one whole answer, so it must allow for the longest stream, and for "
+        "tail_block_ms: redis-py's own 5 s break off long replays on a busy machine.",
+    )
     tail_block_ms: int = Field(
         default=15_000,
         ge=100,
