@@ -41,6 +41,7 @@ pub unsafe fn discard(vectors: &AtomicU8, runs: &[PageRun]) -> Discarded {
     let mut rest = runs;
     while !rest.is_empty() {
         let mut taken = 0;
+        let mut suspicious = false;
         if rest.len() > 1 && vectors.load(Ordering::Relaxed) != REFUSED {
             // SAFETY: as demanded of our caller.
             match unsafe { discard_vector(&rest[..rest.len().min(VECTOR_RUNS)]) } {
@@ -48,8 +49,8 @@ pub unsafe fn discard(vectors: &AtomicU8, runs: &[PageRun]) -> Discarded {
                     vectors.store(WORKS, Ordering::Relaxed);
                     taken = whole;
                 }
-                // EINVAL may be a locked run, or a kernel that does not know the request.
-                Err(Errno::INVAL) if vectors.load(Ordering::Relaxed) == WORKS => {}
+                // A locked run, or a kernel that does not know the request.
+                Err(Errno::INVAL) => suspicious = vectors.load(Ordering::Relaxed) == UNKNOWN,
                 Err(Errno::AGAIN | Errno::INTR | Errno::NOMEM) => {}
                 Err(_) => vectors.store(REFUSED, Ordering::Relaxed),
             }
@@ -63,7 +64,12 @@ pub unsafe fn discard(vectors: &AtomicU8, runs: &[PageRun]) -> Discarded {
         {
             // SAFETY: as demanded of our caller.
             match unsafe { call(nr::MADVISE, [first.start, first.bytes, MADV_DONTNEED]) } {
-                Ok(_) => done.returned_bytes += first.bytes,
+                Ok(_) => {
+                    done.returned_bytes += first.bytes;
+                    if suspicious {
+                        vectors.store(REFUSED, Ordering::Relaxed);
+                    }
+                }
                 Err(_) => done.refused_bytes += first.bytes,
             }
             rest = after;

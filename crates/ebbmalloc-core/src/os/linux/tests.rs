@@ -123,6 +123,86 @@ fn locked_runs_are_counted_as_refused_and_the_others_still_go() {
     assert_eq!(resident(start, 10 * page), expected);
 }
 
+/// Runs `test` on a thread of its own, in which the kernel answers one system call with an error.
+fn with_refused(number: usize, errno: u16, test: impl FnOnce() + Send + 'static) {
+    /// Load the call's number; if it is this one, return the error; else allow.
+    fn install(number: usize, errno: u16) {
+        #[repr(C)]
+        struct Instruction(u16, u8, u8, u32);
+        #[repr(C)]
+        struct Program(u16, *const Instruction);
+        let code = [
+            Instruction(0x20, 0, 0, 0),
+            Instruction(0x15, 0, 1, number as u32),
+            Instruction(0x06, 0, 0, 0x0005_0000 | u32::from(errno)),
+            Instruction(0x06, 0, 0, 0x7fff_0000),
+        ];
+        let program = Program(code.len() as u16, code.as_ptr());
+        const PR_SET_SECCOMP: usize = 22;
+        const PR_SET_NO_NEW_PRIVS: usize = 38;
+        // SAFETY: a filter on this thread alone; the program outlives the call.
+        unsafe {
+            call(arch::nr::PRCTL, [PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0]).unwrap();
+            call(
+                arch::nr::PRCTL,
+                [PR_SET_SECCOMP, 2, &raw const program as usize],
+            )
+            .unwrap();
+        }
+    }
+    let thread = std::thread::spawn(move || {
+        install(number, errno);
+        test();
+    });
+    thread.join().unwrap();
+}
+
+#[test]
+fn refused_vectors_go_run_by_run_from_then_on() {
+    for errno in [Errno::PERM, Errno::NOSYS, Errno::INVAL, Errno::BADF] {
+        with_refused(arch::nr::PROCESS_MADVISE, errno.0, || {
+            let os = Linux::new();
+            let page = os.page_bytes();
+            let start = committed(&os, 64 * page);
+            // SAFETY: the range was committed just now.
+            unsafe { start.write_bytes(7, 64 * page) };
+            let run = |n: usize| PageRun {
+                start: start as usize + 2 * n * page,
+                bytes: page,
+            };
+            let runs: Vec<_> = (0..32).map(run).collect();
+            // SAFETY: the runs lie in the committed range, which is ours.
+            let done = unsafe { os.discard(&runs) };
+            assert_eq!(done.returned_bytes, 32 * page);
+            assert_eq!(os.process_madvise_works(), Some(false));
+            let expected: Vec<bool> = (0..64).map(|n| n % 2 == 1).collect();
+            assert_eq!(resident(start, 64 * page), expected);
+        });
+    }
+}
+
+#[test]
+fn refused_barriers_are_no_barriers() {
+    for errno in [Errno::PERM, Errno::NOSYS] {
+        with_refused(arch::nr::MEMBARRIER, errno.0, || {
+            let os = Linux::new();
+            assert!(!os.membarrier());
+            assert_eq!(os.membarrier_works(), Some(false));
+        });
+    }
+}
+
+#[test]
+fn a_refused_clone_is_no_thread_and_leaves_no_trace() {
+    with_refused(arch::nr::CLONE, Errno::PERM.0, || {
+        static OS: Linux = Linux::new();
+        // SAFETY: the thread is never started.
+        assert!(!unsafe { OS.spawn(count_when_woken, core::ptr::null_mut()) });
+        assert!(!OS.purger_lives());
+        OS.join_purger();
+    });
+}
+
 #[test]
 fn moved_pages_leave_zeros_behind() {
     let os = Linux::new();
