@@ -72,6 +72,8 @@ def main() -> int:
         sections.append(sections_of[kind](rows, competitors, trial))
         troubles += trial.troubles
 
+    if [a.describe().get("sha256") for a in competitors] != [d.get("sha256") for d in described]:
+        troubles.append("a library was replaced during the run: its figures mix two versions")
     if troubles:
         sections.append("## What did not run\n\n" + "\n".join(f"- {t}" for t in troubles) + "\n")
     (output / "machine.json").write_text(json.dumps({"machine": here, "allocators": described}, indent=1) + "\n")

@@ -64,8 +64,8 @@ def return_section(jobs: list, allocators: list, trial) -> str:
 def speed_section(jobs: list, allocators: list, trial) -> str:
     parts = ["### Nanoseconds an operation (wall time over the operations of all threads)\n"]
     parts.append(table(jobs, allocators, trial, lambda run: run["ns_per_operation"], 1) + "\n")
-    parts.append("### CPU seconds\n")
-    parts.append(table(jobs, allocators, trial, lambda run: run["cpu_s"], 2) + "\n")
+    parts.append("### CPU nanoseconds an operation, all threads together\n")
+    parts.append(table(jobs, allocators, trial, lambda run: run["cpu_s"] * 1e9 / run["operations"], 1) + "\n")
     parts.append("### Peak of resident memory, MiB\n")
     parts.append(table(jobs, allocators, trial, lambda run: run["peak_rss_bytes"] / MIB, 1) + "\n")
     return "\n".join(parts)
