@@ -6,11 +6,17 @@
 //! - [`cli`]: the command line; starts a command and turns its failure into one line.
 //! - [`commands`]: one verb a file; joins the pieces below.
 //! - [`allocators`]: the allocators that are known, where their libraries lie, what they need.
+//! - [`trial`]: does a controlled trial of a service on several allocators.
+//! - [`report`]: shows a trial as text, Markdown and a page.
 //! - [`proc`]: reads processes and programs from outside.
+//! - [`facts`]: the plain data that these hand to each other.
 //! - [`exit`]: exit codes and failures.
 
 pub mod allocators;
 pub mod cli;
 pub mod commands;
 pub mod exit;
+pub mod facts;
 pub mod proc;
+pub mod report;
+pub mod trial;

@@ -24,6 +24,8 @@ struct Cli {
 enum Command {
     /// Run a program on an allocator.
     Run(commands::run::Args),
+    /// Compare allocators under a service's own load.
+    Compare(commands::compare::Args),
 }
 
 /// The whole program.
@@ -34,6 +36,7 @@ pub fn main() -> ExitCode {
     };
     let result = match cli.command {
         Command::Run(args) => commands::run::execute(args),
+        Command::Compare(args) => commands::compare::execute(&args).map(ExitCode::from),
     };
     match result {
         Ok(code) => code,

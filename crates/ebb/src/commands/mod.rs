@@ -1,3 +1,4 @@
 //! One verb a file. A command joins the pieces; it holds no rule and reads no process itself.
 
+pub mod compare;
 pub mod run;

@@ -125,7 +125,9 @@ pub struct Variant {
 impl Variant {
     /// The runs that count.
     pub fn complete(&self) -> impl Iterator<Item = &Run> {
-        self.runs.iter().filter(|run| run.outcome == Outcome::Complete)
+        self.runs
+            .iter()
+            .filter(|run| run.outcome == Outcome::Complete)
     }
 }
 

@@ -16,7 +16,12 @@ const LOOK_LIMIT: Duration = Duration::from_secs(2);
 const ASK_LIMIT: Duration = Duration::from_secs(60);
 
 /// Waits until `process` is ready; the message says why it is not.
-pub fn until_ready(scene: &Scene, ready: &Ready, process: &mut Process, limit: Duration) -> Result<(), String> {
+pub fn until_ready(
+    scene: &Scene,
+    ready: &Ready,
+    process: &mut Process,
+    limit: Duration,
+) -> Result<(), String> {
     let pattern = match ready {
         Ready::Line(pattern) => {
             Some(regex::Regex::new(pattern).map_err(|error| format!("ready: line: {error}"))?)
@@ -27,41 +32,68 @@ pub fn until_ready(scene: &Scene, ready: &Ready, process: &mut Process, limit: D
     let mut last = String::new();
     while Instant::now() < deadline {
         if let Some(status) = process.ended() {
-            return Err(format!("{} {} before it was ready", process.name, launch::describe(status)));
+            return Err(format!(
+                "{} {} before it was ready",
+                process.name,
+                launch::describe(status)
+            ));
         }
         let look = match (&pattern, ready) {
-            (Some(pattern), _) => match process.all_output().lines().any(|line| pattern.is_match(line)) {
+            (Some(pattern), _) => match process
+                .all_output()
+                .lines()
+                .any(|line| pattern.is_match(line))
+            {
                 true => Ok(()),
                 false => Err("no line of its output matches".to_owned()),
             },
             (None, Ready::Http(url)) => http(&scene.fill(url)?, "GET", LOOK_LIMIT).map(|_| ()),
             (None, Ready::Tcp(address)) => connect(&scene.fill(address)?),
-            (None, Ready::Command(command)) => scene.run_to_end("the readiness check", command, LOOK_LIMIT).map(|_| ()),
+            (None, Ready::Command(command)) => scene
+                .run_to_end("the readiness check", command, LOOK_LIMIT)
+                .map(|_| ()),
             (None, Ready::Line(_)) => unreachable!("a line has a pattern"),
         };
         match look {
             Ok(()) => return Ok(()),
             Err(reason) => last = reason,
         }
-        if scene.interrupt.wait_for(READY_STEP, || None::<()>).is_none() && scene.interrupt.is_set() {
+        if scene
+            .interrupt
+            .wait_for(READY_STEP, || None::<()>)
+            .is_none()
+            && scene.interrupt.is_set()
+        {
             return Err("interrupted".into());
         }
     }
-    Err(format!("{} was not ready after {} s: {last}", process.name, limit.as_secs_f64()))
+    Err(format!(
+        "{} was not ready after {} s: {last}",
+        process.name,
+        limit.as_secs_f64()
+    ))
 }
 
 fn connect(address: &str) -> Result<(), String> {
-    let mut addresses = address.to_socket_addrs().map_err(|error| format!("{address}: {error}"))?;
-    let address = addresses.next().ok_or_else(|| format!("{address}: no address"))?;
-    TcpStream::connect_timeout(&address, LOOK_LIMIT).map(|_| ()).map_err(|error| format!("{address}: {error}"))
+    let mut addresses = address
+        .to_socket_addrs()
+        .map_err(|error| format!("{address}: {error}"))?;
+    let address = addresses
+        .next()
+        .ok_or_else(|| format!("{address}: no address"))?;
+    TcpStream::connect_timeout(&address, LOOK_LIMIT)
+        .map(|_| ())
+        .map_err(|error| format!("{address}: {error}"))
 }
 
 /// Asks, and gives the answer's text.
 pub fn ask(scene: &Scene, ask: &Ask, default_method: &str) -> Result<String, String> {
     match (&ask.http, &ask.command) {
-        (Some(url), _) => {
-            http(&scene.fill(url)?, ask.method.as_deref().unwrap_or(default_method), ASK_LIMIT)
-        }
+        (Some(url), _) => http(
+            &scene.fill(url)?,
+            ask.method.as_deref().unwrap_or(default_method),
+            ASK_LIMIT,
+        ),
         (None, Some(command)) => scene.run_to_end("the command", command, ASK_LIMIT),
         (None, None) => Err("neither http nor command is given".into()),
     }
@@ -73,7 +105,11 @@ pub fn live_bytes(answer: &str) -> Result<u64, String> {
     struct Answer {
         live_bytes: u64,
     }
-    let line = answer.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let line = answer
+        .lines()
+        .rev()
+        .find(|line| !line.trim().is_empty())
+        .unwrap_or_default();
     serde_json::from_str::<Answer>(line)
         .map(|answer| answer.live_bytes)
         .map_err(|error| format!("it did not answer {{\"live_bytes\": N}}: {error}"))
@@ -81,7 +117,10 @@ pub fn live_bytes(answer: &str) -> Result<u64, String> {
 
 fn http(url: &str, method: &str, limit: Duration) -> Result<String, String> {
     let agent = ureq::Agent::new_with_config(
-        ureq::Agent::config_builder().timeout_global(Some(limit)).proxy(None).build(),
+        ureq::Agent::config_builder()
+            .timeout_global(Some(limit))
+            .proxy(None)
+            .build(),
     );
     let request = ureq::http::Request::builder()
         .method(method)
@@ -89,7 +128,12 @@ fn http(url: &str, method: &str, limit: Duration) -> Result<String, String> {
         .body(())
         .map_err(|error| format!("{method} {url}: {error}"))?;
     let failed = |error: ureq::Error| format!("{method} {url}: {error}");
-    agent.run(request).map_err(failed)?.body_mut().read_to_string().map_err(failed)
+    agent
+        .run(request)
+        .map_err(failed)?
+        .body_mut()
+        .read_to_string()
+        .map_err(failed)
 }
 
 impl From<template::TemplateError> for String {
@@ -111,14 +155,21 @@ mod tests {
             let (mut stream, _) = listener.accept().unwrap();
             let _ = stream.read(&mut [0; 4096]);
             let length = body.len();
-            write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}").unwrap();
+            write!(
+                stream,
+                "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+            )
+            .unwrap();
         });
         url
     }
 
     #[test]
     fn a_good_answer_is_read_and_a_bad_one_is_an_error() {
-        assert_eq!(http(&serve_once("200 OK", "hello"), "POST", LOOK_LIMIT).unwrap(), "hello");
+        assert_eq!(
+            http(&serve_once("200 OK", "hello"), "POST", LOOK_LIMIT).unwrap(),
+            "hello"
+        );
         let error = http(&serve_once("503 Busy", "no"), "GET", LOOK_LIMIT).unwrap_err();
         assert!(error.contains("503"), "{error}");
     }

@@ -44,12 +44,21 @@ pub enum Event<'a> {
 }
 
 /// Does all runs and fills in the summaries.
-pub fn conduct(stage: &Stage, variants: Vec<Prepared>, repetitions: u32, tell: &mut dyn FnMut(Event)) -> Vec<Variant> {
+pub fn conduct(
+    stage: &Stage,
+    variants: Vec<Prepared>,
+    repetitions: u32,
+    tell: &mut dyn FnMut(Event),
+) -> Vec<Variant> {
     let mut results: Vec<Variant> = variants.iter().map(empty).collect();
     let mut durations = Durations::default();
     let values = stage.workload.vars();
-    let known: Vec<Option<f64>> =
-        stage.workload.phases.iter().map(|phase| phase.idle_seconds(&values).ok().flatten()).collect();
+    let known: Vec<Option<f64>> = stage
+        .workload
+        .phases
+        .iter()
+        .map(|phase| phase.idle_seconds(&values).ok().flatten())
+        .collect();
     let mut plan = schedule::interleave(variants.len(), repetitions);
     plan.retain(|(variant, _)| variants[*variant].unavailable.is_none());
     let mut done = 0;
@@ -57,13 +66,19 @@ pub fn conduct(stage: &Stage, variants: Vec<Prepared>, repetitions: u32, tell: &
         let (index, repetition) = plan[done];
         let variant = &variants[index];
         let name = variant.spec.name.as_str();
-        tell(Event::RunBegins { variant: name, repetition, number: done + 1, total: plan.len() });
+        tell(Event::RunBegins {
+            variant: name,
+            repetition,
+            number: done + 1,
+            total: plan.len(),
+        });
         let runs_left = plan.len() - done - 1;
         let (started, mut in_phases) = (Instant::now(), 0.0);
         let mut on_step = |event: StepEvent| match event {
             StepEvent::Begins(at) => {
                 let step = stage.steps[at];
-                let (left_s, left_is_whole) = durations.left(&stage.steps[at..], stage.steps, runs_left, &known);
+                let (left_s, left_is_whole) =
+                    durations.left(&stage.steps[at..], stage.steps, runs_left, &known);
                 tell(Event::PhaseBegins {
                     phase: &stage.workload.phases[step.phase].name,
                     round: step.round,
@@ -77,7 +92,10 @@ pub fn conduct(stage: &Stage, variants: Vec<Prepared>, repetitions: u32, tell: &
             }
         };
         let run = run::run(stage, variant, repetition, &mut on_step);
-        tell(Event::RunEnds { variant: name, run: &run });
+        tell(Event::RunEnds {
+            variant: name,
+            run: &run,
+        });
         match run.outcome {
             Outcome::Complete => durations.saw_run(started.elapsed().as_secs_f64() - in_phases),
             Outcome::Failed { .. } => {

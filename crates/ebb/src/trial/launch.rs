@@ -70,8 +70,12 @@ impl Launch<'_> {
     /// Starts it.
     pub fn start(self, groups: &Groups) -> Result<Process, String> {
         let name = self.name;
-        let problem = |what: &str, error: &dyn std::fmt::Display| format!("{name}: {what}: {error}");
-        let (program, arguments) = self.command.split_first().ok_or(format!("{name}: the command is empty"))?;
+        let problem =
+            |what: &str, error: &dyn std::fmt::Display| format!("{name}: {what}: {error}");
+        let (program, arguments) = self
+            .command
+            .split_first()
+            .ok_or(format!("{name}: the command is empty"))?;
         let program = located(program, self.cwd);
         let stdout = File::create(&self.stdout).map_err(|error| problem("its log", &error))?;
         let stderr = if self.stderr == self.stdout {
@@ -94,9 +98,18 @@ impl Launch<'_> {
         }
         command.envs(self.env).env(RUN_MARK, self.run_mark);
         die_with_parent(&mut command);
-        let child = command.spawn().map_err(|error| problem(&program.display().to_string(), &error))?;
+        let child = command
+            .spawn()
+            .map_err(|error| problem(&program.display().to_string(), &error))?;
         groups.add(child.id());
-        Ok(Process { child, groups: groups.clone(), stdout: self.stdout, stderr: self.stderr, name, ended: None })
+        Ok(Process {
+            child,
+            groups: groups.clone(),
+            stdout: self.stdout,
+            stderr: self.stderr,
+            name,
+            ended: None,
+        })
     }
 }
 
@@ -105,20 +118,28 @@ fn die_with_parent(command: &mut Command) {
     // SAFETY: the closure runs between fork and exec and makes one system call; it neither allocates
     // nor takes a lock.
     unsafe {
-        command.pre_exec(|| nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(std::io::Error::from));
+        command.pre_exec(|| {
+            nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(std::io::Error::from)
+        });
     }
 }
 
 fn is_allocator_setting(key: &str) -> bool {
-    ALLOCATOR_SETTINGS.iter().any(|setting| match setting.strip_suffix('_') {
-        Some(_) => key.starts_with(setting),
-        None => key == *setting,
-    })
+    ALLOCATOR_SETTINGS
+        .iter()
+        .any(|setting| match setting.strip_suffix('_') {
+            Some(_) => key.starts_with(setting),
+            None => key == *setting,
+        })
 }
 
 /// A program with a `/` is taken from the folder it runs in, one without from PATH.
 fn located(program: &str, cwd: &Path) -> PathBuf {
-    if program.contains('/') { cwd.join(program) } else { PathBuf::from(program) }
+    if program.contains('/') {
+        cwd.join(program)
+    } else {
+        PathBuf::from(program)
+    }
 }
 
 impl Process {
@@ -141,20 +162,28 @@ impl Process {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(format!("{} {}", self.name, describe(status))),
             None if interrupt.is_set() => Err(format!("{} was interrupted", self.name)),
-            None => Err(format!("{} was not done after {} s", self.name, limit.as_secs_f64())),
+            None => Err(format!(
+                "{} was not done after {} s",
+                self.name,
+                limit.as_secs_f64()
+            )),
         }
     }
 
     /// What it wrote to stdout.
     pub fn output(&self) -> String {
-        std::fs::read(&self.stdout).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+        std::fs::read(&self.stdout)
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default()
     }
 
     /// The text of all its output so far.
     pub fn all_output(&self) -> String {
         let mut text = self.output();
         if self.stderr != self.stdout {
-            text.push_str(&String::from_utf8_lossy(&std::fs::read(&self.stderr).unwrap_or_default()));
+            text.push_str(&String::from_utf8_lossy(
+                &std::fs::read(&self.stderr).unwrap_or_default(),
+            ));
         }
         text
     }
@@ -162,7 +191,11 @@ impl Process {
     /// The last lines of its errors, or of its output where it wrote no errors.
     pub fn last_lines(&self) -> Vec<String> {
         let lines = last_lines_of(&self.stderr);
-        if lines.is_empty() { last_lines_of(&self.stdout) } else { lines }
+        if lines.is_empty() {
+            last_lines_of(&self.stdout)
+        } else {
+            lines
+        }
     }
 
     /// SIGTERM to the group, SIGKILL to what is left of it after `grace`.
@@ -215,7 +248,11 @@ pub fn last_lines_of(path: &Path) -> Vec<String> {
         Ok(bytes)
     };
     let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
-    let lines: Vec<String> = text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect();
+    let lines: Vec<String> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(str::to_owned)
+        .collect();
     lines[lines.len().saturating_sub(TAIL_LINES)..].to_vec()
 }
 
@@ -225,7 +262,10 @@ pub fn kill_strays(run_mark: &str) {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
         let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        if environ.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes()) {
+        if environ
+            .split(|byte| *byte == 0)
+            .any(|entry| entry == wanted.as_bytes())
+        {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
     }

@@ -34,7 +34,10 @@ pub fn latency(loads: &[&LoadResult]) -> Option<Quantiles> {
     if loads.is_empty() {
         return None;
     }
-    let histograms: Option<Vec<_>> = loads.iter().map(|load| load.histogram_ms.as_ref()).collect();
+    let histograms: Option<Vec<_>> = loads
+        .iter()
+        .map(|load| load.histogram_ms.as_ref())
+        .collect();
     if let Some(histograms) = histograms {
         let cells: Vec<(f64, u64)> = merge(histograms.into_iter().flatten());
         return Some(Quantiles {
@@ -42,13 +45,21 @@ pub fn latency(loads: &[&LoadResult]) -> Option<Quantiles> {
             p99: statistics::histogram_quantile(&cells, 0.99)?,
         });
     }
-    let quantiles: Vec<(Quantiles, u64)> =
-        loads.iter().filter_map(|load| Some((load.latency_ms?, load.requests))).collect();
+    let quantiles: Vec<(Quantiles, u64)> = loads
+        .iter()
+        .filter_map(|load| Some((load.latency_ms?, load.requests)))
+        .collect();
     let weighted = |pick: fn(&Quantiles) -> f64| {
-        let pairs: Vec<_> = quantiles.iter().map(|(quantiles, weight)| (pick(quantiles), *weight)).collect();
+        let pairs: Vec<_> = quantiles
+            .iter()
+            .map(|(quantiles, weight)| (pick(quantiles), *weight))
+            .collect();
         statistics::weighted_median(&pairs)
     };
-    Some(Quantiles { p50: weighted(|q| q.p50)?, p99: weighted(|q| q.p99)? })
+    Some(Quantiles {
+        p50: weighted(|q| q.p50)?,
+        p99: weighted(|q| q.p99)?,
+    })
 }
 
 /// Adds the counts of cells with the same bound.
@@ -81,15 +92,27 @@ mod tests {
     fn what_is_no_summary_is_told() {
         assert!(parse("").unwrap_err().contains("printed nothing"));
         assert!(parse("done\n").unwrap_err().contains("done"));
-        assert!(parse(r#"{"requests": 1, "seconds": 0}"#).unwrap_err().contains("seconds = 0"));
+        assert!(
+            parse(r#"{"requests": 1, "seconds": 0}"#)
+                .unwrap_err()
+                .contains("seconds = 0")
+        );
     }
 
-    fn load(requests: u64, seconds: f64, p50: f64, histogram: Option<Vec<(f64, u64)>>) -> LoadResult {
+    fn load(
+        requests: u64,
+        seconds: f64,
+        p50: f64,
+        histogram: Option<Vec<(f64, u64)>>,
+    ) -> LoadResult {
         LoadResult {
             requests,
             errors: 0,
             seconds,
-            latency_ms: Some(Quantiles { p50, p99: p50 * 2.0 }),
+            latency_ms: Some(Quantiles {
+                p50,
+                p99: p50 * 2.0,
+            }),
             histogram_ms: histogram,
         }
     }
@@ -100,7 +123,10 @@ mod tests {
         let right = load(2, 3.0, 0.0, Some(vec![(10.0, 1), (20.0, 1)]));
         assert_eq!(throughput(&[&left, &right]), Some(1.0));
         let quantiles = latency(&[&left, &right]).unwrap();
-        assert!(quantiles.p50 < 10.0 && quantiles.p99 > 19.0, "{quantiles:?}");
+        assert!(
+            quantiles.p50 < 10.0 && quantiles.p99 > 19.0,
+            "{quantiles:?}"
+        );
     }
 
     #[test]

@@ -12,7 +12,9 @@ use super::template::{self, Values};
 use super::variant::VariantSpec;
 use super::workload::{Companion, Job, Phase, Workload};
 use super::{load, summary};
-use crate::facts::trial::{LoadResult, Live, Mark, Measures, Metric, Outcome, PhaseKind, PhaseSpan, Run, Trim};
+use crate::facts::trial::{
+    Live, LoadResult, Mark, Measures, Metric, Outcome, PhaseKind, PhaseSpan, Run, Trim,
+};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -58,14 +60,20 @@ pub struct Stage<'a> {
 
 /// Why a run did not come to its end.
 enum End {
-    Failed { reason: String, last_lines: Vec<String> },
+    Failed {
+        reason: String,
+        last_lines: Vec<String>,
+    },
     Discarded(String),
     Interrupted,
 }
 
 impl From<String> for End {
     fn from(reason: String) -> End {
-        End::Failed { reason, last_lines: Vec::new() }
+        End::Failed {
+            reason,
+            last_lines: Vec::new(),
+        }
     }
 }
 
@@ -83,7 +91,12 @@ pub struct Scene<'a> {
 
 /// Runs one variant once. `on_step` hears of every phase that begins and of the seconds of the one
 /// that ended.
-pub fn run(stage: &Stage, variant: &Prepared, repetition: u32, on_step: &mut dyn FnMut(StepEvent)) -> Run {
+pub fn run(
+    stage: &Stage,
+    variant: &Prepared,
+    repetition: u32,
+    on_step: &mut dyn FnMut(StepEvent),
+) -> Run {
     let mut record = Run {
         repetition,
         outcome: Outcome::Complete,
@@ -103,7 +116,9 @@ pub fn run(stage: &Stage, variant: &Prepared, repetition: u32, on_step: &mut dyn
     record.outcome = match ended {
         Ok(()) => Outcome::Complete,
         // What failed because it was being stopped did not fail.
-        Err(End::Interrupted | End::Failed { .. }) if stage.interrupt.is_set() => Outcome::Interrupted,
+        Err(End::Interrupted | End::Failed { .. }) if stage.interrupt.is_set() => {
+            Outcome::Interrupted
+        }
         Err(End::Interrupted) => Outcome::Interrupted,
         Err(End::Discarded(reason)) => Outcome::Discarded { reason },
         Err(End::Failed { reason, last_lines }) => Outcome::Failed { reason, last_lines },
@@ -130,14 +145,22 @@ impl<'a> Scene<'a> {
     ) -> Result<(Scene<'a>, tempfile::TempDir), End> {
         let workload = stage.workload;
         let system = |error: std::io::Error| End::from(format!("the folder of the run: {error}"));
-        let dir = tempfile::Builder::new().prefix("ebb-").tempdir().map_err(system)?;
-        let logs = stage.logs.join(format!("{}-{repetition}", file_name(&variant.spec.name)));
+        let dir = tempfile::Builder::new()
+            .prefix("ebb-")
+            .tempdir()
+            .map_err(system)?;
+        let logs = stage
+            .logs
+            .join(format!("{}-{repetition}", file_name(&variant.spec.name)));
         std::fs::create_dir_all(&logs).map_err(system)?;
         let mut values = workload.vars();
         values.insert("dir".into(), dir.path().display().to_string());
         values.insert("workload".into(), workload.dir.display().to_string());
         values.insert("variant".into(), variant.spec.name.clone());
-        let names = workload.companions.iter().map(|companion| format!("port.{}", companion.name));
+        let names = workload
+            .companions
+            .iter()
+            .map(|companion| format!("port.{}", companion.name));
         let names: Vec<String> = std::iter::once("port".to_owned()).chain(names).collect();
         for (name, port) in names.iter().zip(free_ports(names.len()).map_err(system)?) {
             values.insert(name.clone(), port.to_string());
@@ -151,7 +174,11 @@ impl<'a> Scene<'a> {
             interrupt: stage.interrupt.clone(),
             logs,
         };
-        for name in names.iter().map(String::as_str).chain(["dir", "workload", "variant"]) {
+        for name in names
+            .iter()
+            .map(String::as_str)
+            .chain(["dir", "workload", "variant"])
+        {
             scene.export(name);
         }
         Ok((scene, dir))
@@ -174,7 +201,9 @@ impl<'a> Scene<'a> {
     }
 
     fn fill_map(&self, map: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
-        map.iter().map(|(key, value)| Ok((key.clone(), self.fill(value)?))).collect()
+        map.iter()
+            .map(|(key, value)| Ok((key.clone(), self.fill(value)?)))
+            .collect()
     }
 
     fn launch(&self, name: &str, command: &[String], file: &str) -> Result<Process, String> {
@@ -191,7 +220,12 @@ impl<'a> Scene<'a> {
     }
 
     /// Runs a command of the workload to its end and gives what it wrote.
-    pub fn run_to_end(&self, name: &str, command: &[String], limit: Duration) -> Result<String, String> {
+    pub fn run_to_end(
+        &self,
+        name: &str,
+        command: &[String],
+        limit: Duration,
+    ) -> Result<String, String> {
         let mut process = self.launch(name, command, "command")?;
         process.finish(limit, &self.interrupt)?;
         Ok(process.output())
@@ -207,12 +241,16 @@ impl<'a> Scene<'a> {
         // Stopped in reverse order of their start, also when something on the way fails.
         let mut companions = Companions(Vec::new());
         for companion in &self.workload.companions {
-            companions.0.push((self.start_companion(companion)?, companion.stop_timeout_s));
+            companions
+                .0
+                .push((self.start_companion(companion)?, companion.stop_timeout_s));
         }
         let started = Instant::now();
         let mut service = self.start_service(variant)?;
         let played = self.play_service(stage, variant, &mut service, started, record, on_step);
-        service.stop(Duration::from_secs_f64(self.workload.service.stop_timeout_s));
+        service.stop(Duration::from_secs_f64(
+            self.workload.service.stop_timeout_s,
+        ));
         played
     }
 
@@ -220,7 +258,9 @@ impl<'a> Scene<'a> {
         let name = format!("companion {}", companion.name);
         let mut env = self.env.clone();
         env.extend(self.fill_map(&companion.env)?);
-        let log = self.logs.join(format!("companion-{}.log", file_name(&companion.name)));
+        let log = self
+            .logs
+            .join(format!("companion-{}.log", file_name(&companion.name)));
         let mut process = Launch {
             name,
             command: template::fill_all(&companion.command, &self.values).map_err(String::from)?,
@@ -233,7 +273,8 @@ impl<'a> Scene<'a> {
         .start(&self.groups)?;
         if let Some(ready) = &companion.ready {
             let limit = Duration::from_secs_f64(companion.ready_timeout_s);
-            until_ready(self, ready, &mut process, limit).map_err(|reason| failed(reason, &process))?;
+            until_ready(self, ready, &mut process, limit)
+                .map_err(|reason| failed(reason, &process))?;
         }
         Ok(process)
     }
@@ -245,7 +286,9 @@ impl<'a> Scene<'a> {
         env.extend(variant.spec.env.clone());
         if let Some(library) = &variant.library {
             let ours = library.display().to_string();
-            let preload = env.get("LD_PRELOAD").map(|theirs| format!("{ours}:{theirs}"));
+            let preload = env
+                .get("LD_PRELOAD")
+                .map(|theirs| format!("{ours}:{theirs}"));
             env.insert("LD_PRELOAD".into(), preload.unwrap_or(ours));
         }
         let cwd = match &service.cwd {
@@ -276,13 +319,19 @@ impl<'a> Scene<'a> {
         on_step: &mut dyn FnMut(StepEvent),
     ) -> Result<(), End> {
         let limit = Duration::from_secs_f64(self.workload.service.ready_timeout_s);
-        until_ready(self, &self.workload.service.ready, service, limit).map_err(|reason| failed(reason, service))?;
+        until_ready(self, &self.workload.service.ready, service, limit)
+            .map_err(|reason| failed(reason, service))?;
         let pid = service.pid();
         self.define("pid", pid.to_string());
         let zero = Instant::now();
         record.ready_after_s = Some((zero - started).as_secs_f64());
         let library = variant.library.as_deref();
-        let in_charge = || stage.observer.in_charge(pid, library).map_err(End::Discarded);
+        let in_charge = || {
+            stage
+                .observer
+                .in_charge(pid, library)
+                .map_err(End::Discarded)
+        };
         in_charge()?;
         if let Some(prepare) = &self.workload.prepare {
             self.prepare(prepare, service)?;
@@ -294,7 +343,8 @@ impl<'a> Scene<'a> {
             for (index, step) in stage.steps.iter().enumerate() {
                 on_step(StepEvent::Begins(index));
                 let phase = &self.workload.phases[step.phase];
-                let seconds = self.step(stage, phase, step.round, service, zero, &sampler, record)?;
+                let seconds =
+                    self.step(stage, phase, step.round, service, zero, &sampler, record)?;
                 on_step(StepEvent::Took(index, seconds));
                 in_charge()?;
             }
@@ -315,23 +365,44 @@ impl<'a> Scene<'a> {
     }
 
     /// Waits for a command; the service's end is noticed at once and is what failed then.
-    fn finish_beside(&self, process: &mut Process, service: &mut Process, limit: Duration) -> Result<(), End> {
+    fn finish_beside(
+        &self,
+        process: &mut Process,
+        service: &mut Process,
+        limit: Duration,
+    ) -> Result<(), End> {
         let ended = self.interrupt.wait_for(limit, || match service.ended() {
-            Some(status) => Some(Err(format!("{} {} during {}", service.name, launch::describe(status), process.name))),
+            Some(status) => Some(Err(format!(
+                "{} {} during {}",
+                service.name,
+                launch::describe(status),
+                process.name
+            ))),
             None => process.ended().map(Ok),
         });
         match ended {
             Some(Err(reason)) => Err(failed(reason, service)),
             Some(Ok(status)) if status.success() => Ok(()),
-            Some(Ok(status)) => Err(failed(format!("{} {}", process.name, launch::describe(status)), process)),
+            Some(Ok(status)) => Err(failed(
+                format!("{} {}", process.name, launch::describe(status)),
+                process,
+            )),
             None if self.interrupt.is_set() => Err(End::Interrupted),
-            None => {
-                Err(failed(format!("{} was not done after {} s", process.name, limit.as_secs_f64()), process))
-            }
+            None => Err(failed(
+                format!(
+                    "{} was not done after {} s",
+                    process.name,
+                    limit.as_secs_f64()
+                ),
+                process,
+            )),
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one step needs the whole run around it")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one step needs the whole run around it"
+    )]
     fn step(
         &mut self,
         stage: &Stage,
@@ -361,12 +432,20 @@ impl<'a> Scene<'a> {
         ended?;
         if let Some(name) = &phase.mark {
             let bytes = summary::memory_at_end(&sampler.so_far(), stage.metric, from_s, to_s);
-            record.marks.push(Mark { name: name.clone(), round, at_s: to_s, bytes: bytes.map(|bytes| bytes as u64) });
+            record.marks.push(Mark {
+                name: name.clone(),
+                round,
+                at_s: to_s,
+                bytes: bytes.map(|bytes| bytes as u64),
+            });
         }
         if let (PhaseKind::Idle, Some(live)) = (phase.kind, &self.workload.live) {
             let answer = ask::ask(self, live, "GET").and_then(|answer| ask::live_bytes(&answer));
             match answer {
-                Ok(bytes) => record.live.push(Live { at_s: zero.elapsed().as_secs_f64(), bytes }),
+                Ok(bytes) => record.live.push(Live {
+                    at_s: zero.elapsed().as_secs_f64(),
+                    bytes,
+                }),
                 Err(reason) => note(record, format!("live heap not told: {reason}")),
             }
         }
@@ -375,10 +454,17 @@ impl<'a> Scene<'a> {
 
     fn idle(&self, phase: &Phase, service: &mut Process) -> Result<(), End> {
         let seconds = phase.idle_seconds(&self.values)?.unwrap_or(0.0);
-        let died = self.interrupt.wait_for(Duration::from_secs_f64(seconds), || service.ended());
+        let died = self
+            .interrupt
+            .wait_for(Duration::from_secs_f64(seconds), || service.ended());
         match died {
             Some(status) => {
-                let reason = format!("{} {} during {}", service.name, launch::describe(status), phase.name);
+                let reason = format!(
+                    "{} {} during {}",
+                    service.name,
+                    launch::describe(status),
+                    phase.name
+                );
                 Err(failed(reason, service))
             }
             None if self.interrupt.is_set() => Err(End::Interrupted),
@@ -386,7 +472,12 @@ impl<'a> Scene<'a> {
         }
     }
 
-    fn load(&self, phase: &Phase, round: u32, service: &mut Process) -> Result<Option<LoadResult>, End> {
+    fn load(
+        &self,
+        phase: &Phase,
+        round: u32,
+        service: &mut Process,
+    ) -> Result<Option<LoadResult>, End> {
         let command = phase.command.as_deref().unwrap_or_default();
         let file = format!("{}-{round}", file_name(&phase.name));
         let name = format!("the load of phase \"{}\"", phase.name);
@@ -402,15 +493,30 @@ impl<'a> Scene<'a> {
 
     /// Memory before and after a malloc_trim(0) in the service, read from outside.
     fn trim(&self, stage: &Stage, pid: u32, record: &mut Run) {
-        let Some(trim) = &self.workload.trim else { return };
-        let memory = || stage.observer.sample(pid).and_then(|sample| stage.metric.of(&sample));
+        let Some(trim) = &self.workload.trim else {
+            return;
+        };
+        let memory = || {
+            stage
+                .observer
+                .sample(pid)
+                .and_then(|sample| stage.metric.of(&sample))
+        };
         let before = memory();
         let asked = ask::ask(self, trim, "POST");
         std::thread::sleep(AFTER_TRIM);
         match (asked, before, memory()) {
-            (Ok(_), Some(before_bytes), Some(after_bytes)) => record.trim = Some(Trim { before_bytes, after_bytes }),
+            (Ok(_), Some(before_bytes), Some(after_bytes)) => {
+                record.trim = Some(Trim {
+                    before_bytes,
+                    after_bytes,
+                })
+            }
             (Err(reason), _, _) => note(record, format!("malloc_trim not measured: {reason}")),
-            _ => note(record, "malloc_trim not measured: the memory could not be read".into()),
+            _ => note(
+                record,
+                "malloc_trim not measured: the memory could not be read".into(),
+            ),
         }
     }
 }
@@ -422,7 +528,10 @@ fn note(record: &mut Run, text: String) {
 }
 
 fn failed(reason: String, process: &Process) -> End {
-    End::Failed { reason, last_lines: process.last_lines() }
+    End::Failed {
+        reason,
+        last_lines: process.last_lines(),
+    }
 }
 
 /// The companions of a run with their grace; stopped last first when dropped.
@@ -438,12 +547,24 @@ impl Drop for Companions {
 
 /// Ports that were free a moment ago, all different: the listeners are held until all are known.
 fn free_ports(count: usize) -> std::io::Result<Vec<u16>> {
-    let listeners: Vec<TcpListener> =
-        (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
-    listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
+    let listeners: Vec<TcpListener> = (0..count)
+        .map(|_| TcpListener::bind("127.0.0.1:0"))
+        .collect::<Result<_, _>>()?;
+    listeners
+        .iter()
+        .map(|listener| Ok(listener.local_addr()?.port()))
+        .collect()
 }
 
 /// A name that is safe as a file's.
 fn file_name(name: &str) -> String {
-    name.chars().map(|letter| if letter.is_ascii_alphanumeric() || "-_.".contains(letter) { letter } else { '_' }).collect()
+    name.chars()
+        .map(|letter| {
+            if letter.is_ascii_alphanumeric() || "-_.".contains(letter) {
+                letter
+            } else {
+                '_'
+            }
+        })
+        .collect()
 }

@@ -27,7 +27,12 @@ pub struct Sampler {
 
 impl Sampler {
     /// Begins; `zero` is the moment that times count from.
-    pub fn start(observer: Arc<dyn Observer>, pid: u32, zero: Instant, interval: Duration) -> Sampler {
+    pub fn start(
+        observer: Arc<dyn Observer>,
+        pid: u32,
+        zero: Instant,
+        interval: Duration,
+    ) -> Sampler {
         let samples = Arc::new(Mutex::new(Vec::new()));
         let stop = Arc::new(AtomicBool::new(false));
         let (taken, ends) = (samples.clone(), stop.clone());
@@ -46,7 +51,11 @@ impl Sampler {
                 std::thread::sleep(next.saturating_duration_since(Instant::now()));
             }
         });
-        Sampler { samples, stop, thread: Some(thread) }
+        Sampler {
+            samples,
+            stop,
+            thread: Some(thread),
+        }
     }
 
     /// The samples so far.
@@ -87,7 +96,10 @@ mod tests {
     impl Observer for Slow {
         fn sample(&self, _pid: u32) -> Option<Sample> {
             std::thread::sleep(Duration::from_millis(15));
-            Some(Sample { rss_bytes: Some(1), ..Sample::default() })
+            Some(Sample {
+                rss_bytes: Some(1),
+                ..Sample::default()
+            })
         }
         fn in_charge(&self, _pid: u32, _library: Option<&std::path::Path>) -> Result<(), String> {
             Ok(())

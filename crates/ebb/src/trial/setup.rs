@@ -11,8 +11,15 @@ use std::time::Duration;
 const SETUP_LIMIT_S: f64 = 900.0;
 
 /// Runs it, where there is one. The error has the last lines of what it wrote.
-pub fn run(workload: &Workload, logs: &Path, groups: &Groups, interrupt: &Interrupt) -> Result<(), (String, Vec<String>)> {
-    let Some(setup) = &workload.setup else { return Ok(()) };
+pub fn run(
+    workload: &Workload,
+    logs: &Path,
+    groups: &Groups,
+    interrupt: &Interrupt,
+) -> Result<(), (String, Vec<String>)> {
+    let Some(setup) = &workload.setup else {
+        return Ok(());
+    };
     let plain = |reason: String| (reason, Vec::new());
     let mut values = workload.vars();
     values.insert("workload".into(), workload.dir.display().to_string());
@@ -20,7 +27,8 @@ pub fn run(workload: &Workload, logs: &Path, groups: &Groups, interrupt: &Interr
     let log = logs.join("setup.log");
     let mut process = Launch {
         name: "the workload's setup".into(),
-        command: template::fill_all(&setup.command, &values).map_err(|error| plain(error.to_string()))?,
+        command: template::fill_all(&setup.command, &values)
+            .map_err(|error| plain(error.to_string()))?,
         cwd: &workload.dir,
         env: &env,
         run_mark: &format!("{}-setup", std::process::id()),
@@ -30,5 +38,7 @@ pub fn run(workload: &Workload, logs: &Path, groups: &Groups, interrupt: &Interr
     .start(groups)
     .map_err(plain)?;
     let limit = Duration::from_secs_f64(setup.timeout_s.unwrap_or(SETUP_LIMIT_S));
-    process.finish(limit, interrupt).map_err(|reason| (reason, process.last_lines()))
+    process
+        .finish(limit, interrupt)
+        .map_err(|reason| (reason, process.last_lines()))
 }

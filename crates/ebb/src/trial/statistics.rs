@@ -64,12 +64,15 @@ pub fn difference_interval(of: &[f64], against: &[f64]) -> Option<(f64, f64)> {
     }
     let mut random = fastrand::Rng::with_seed(0x0ebb);
     let mut resample = |values: &[f64]| {
-        let mut drawn: Vec<f64> = (0..values.len()).map(|_| values[random.usize(..values.len())]).collect();
+        let mut drawn: Vec<f64> = (0..values.len())
+            .map(|_| values[random.usize(..values.len())])
+            .collect();
         drawn.sort_by(f64::total_cmp);
         median_sorted(&drawn)
     };
-    let mut differences: Vec<f64> =
-        (0..RESAMPLES).filter_map(|_| Some(resample(of)? - resample(against)?)).collect();
+    let mut differences: Vec<f64> = (0..RESAMPLES)
+        .filter_map(|_| Some(resample(of)? - resample(against)?))
+        .collect();
     differences.sort_by(f64::total_cmp);
     let at = |share: f64| differences[((RESAMPLES - 1) as f64 * share).round() as usize];
     Some((at(0.025), at(0.975)))
@@ -108,7 +111,10 @@ mod tests {
         let high = [400.0, 404.0, 398.0, 410.0, 402.0];
         let (from, to) = difference_interval(&low, &high).unwrap();
         assert!(from <= -320.0 && -320.0 <= to, "{from} .. {to}");
-        assert!(from >= -330.0 && to <= -314.0, "as wide as the data allow: {from} .. {to}");
+        assert!(
+            from >= -330.0 && to <= -314.0,
+            "as wide as the data allow: {from} .. {to}"
+        );
         assert_eq!(difference_interval(&low, &high), Some((from, to)));
     }
 
@@ -131,7 +137,9 @@ mod tests {
     fn coverage_with_five_runs_is_near_its_promise() {
         let mut random = fastrand::Rng::with_seed(7);
         let mut draw = |mean: f64| -> Vec<f64> {
-            (0..5).map(|_| mean + (0..12).map(|_| random.f64()).sum::<f64>() - 6.0).collect()
+            (0..5)
+                .map(|_| mean + (0..12).map(|_| random.f64()).sum::<f64>() - 6.0)
+                .collect()
         };
         let held = (0..200)
             .filter(|_| {

@@ -4,7 +4,8 @@
 
 use super::{load, statistics};
 use crate::facts::trial::{
-    Column, Difference, Figure, Mark, Measures, Metric, Outcome, PhaseKind, PhaseSpan, Run, Sample, Summary, Variant,
+    Column, Difference, Figure, Mark, Measures, Metric, Outcome, PhaseKind, PhaseSpan, Run, Sample,
+    Summary, Variant,
 };
 use std::collections::BTreeMap;
 
@@ -18,8 +19,12 @@ pub const AFTER_REST: &str = "after_rest";
 pub fn memory_at_end(samples: &[Sample], metric: Metric, from_s: f64, to_s: f64) -> Option<f64> {
     let from_s = from_s.max(to_s - 1.0);
     let inside = |sample: &&Sample| sample.at_s >= from_s && sample.at_s <= to_s;
-    let values: Vec<f64> =
-        samples.iter().filter(inside).filter_map(|sample| metric.of(sample)).map(|bytes| bytes as f64).collect();
+    let values: Vec<f64> = samples
+        .iter()
+        .filter(inside)
+        .filter_map(|sample| metric.of(sample))
+        .map(|bytes| bytes as f64)
+        .collect();
     // A span shorter than the sampling interval: the last sample before its end.
     statistics::median(&values).or_else(|| {
         let before = samples.iter().rev().find(|sample| sample.at_s <= to_s)?;
@@ -30,14 +35,19 @@ pub fn memory_at_end(samples: &[Sample], metric: Metric, from_s: f64, to_s: f64)
 /// The figures of a run from what was recorded.
 pub fn measure(run: &Run, metric: Metric) -> Measures {
     let at_end = |span: &PhaseSpan| memory_at_end(&run.samples, metric, span.from_s, span.to_s);
-    let marked = |name: &str| -> Option<&Mark> { run.marks.iter().rev().find(|mark| mark.name == name) };
+    let marked =
+        |name: &str| -> Option<&Mark> { run.marks.iter().rev().find(|mark| mark.name == name) };
     let last = |kind: PhaseKind| run.phases.iter().rev().find(|span| span.kind == kind);
 
     let baseline = match marked(BASELINE) {
         Some(mark) => mark.bytes.map(|bytes| bytes as f64),
         None => match last(PhaseKind::Warmup) {
             Some(warmup) => at_end(warmup),
-            None => run.samples.first().and_then(|sample| metric.of(sample)).map(|bytes| bytes as f64),
+            None => run
+                .samples
+                .first()
+                .and_then(|sample| metric.of(sample))
+                .map(|bytes| bytes as f64),
         },
     };
     let rest = last(PhaseKind::Idle);
@@ -45,16 +55,27 @@ pub fn measure(run: &Run, metric: Metric) -> Measures {
         Some(mark) => mark.bytes.map(|bytes| bytes as f64),
         None => rest.and_then(at_end),
     };
-    let peak = run.samples.iter().filter_map(|sample| metric.of(sample)).max().map(|bytes| bytes as f64);
-    let loads: Vec<_> =
-        run.phases.iter().filter(|span| span.kind.counts()).filter_map(|span| span.load.as_ref()).collect();
+    let peak = run
+        .samples
+        .iter()
+        .filter_map(|sample| metric.of(sample))
+        .max()
+        .map(|bytes| bytes as f64);
+    let loads: Vec<_> = run
+        .phases
+        .iter()
+        .filter(|span| span.kind.counts())
+        .filter_map(|span| span.load.as_ref())
+        .collect();
     let latency = load::latency(&loads);
     Measures {
         baseline_bytes: baseline,
         peak_bytes: peak,
         after_rest_bytes: after_rest,
         growth_bytes: Option::zip(after_rest, baseline).map(|(after, before)| after - before),
-        reclaimable_bytes: run.trim.map(|trim| trim.before_bytes as f64 - trim.after_bytes as f64),
+        reclaimable_bytes: run
+            .trim
+            .map(|trim| trim.before_bytes as f64 - trim.after_bytes as f64),
         live_bytes: rest.and_then(|rest| live_at(run, rest)),
         cpu_s: cpu(run),
         throughput_per_s: load::throughput(&loads),
@@ -69,7 +90,12 @@ fn live_at(run: &Run, rest: &PhaseSpan) -> Option<f64> {
     let told = run.live.iter().rev().find(|live| live.at_s >= rest.from_s);
     told.map(|live| live.bytes as f64).or_else(|| {
         let inside = |sample: &&Sample| sample.at_s >= rest.from_s && sample.at_s <= rest.to_s;
-        let last = run.samples.iter().rev().filter(inside).find_map(|sample| sample.live_bytes)?;
+        let last = run
+            .samples
+            .iter()
+            .rev()
+            .filter(inside)
+            .find_map(|sample| sample.live_bytes)?;
         Some(last as f64)
     })
 }
@@ -78,14 +104,22 @@ fn live_at(run: &Run, rest: &PhaseSpan) -> Option<f64> {
 fn cpu(run: &Run) -> Option<f64> {
     let end = run.phases.last()?.to_s;
     let first = run.samples.iter().find_map(|sample| sample.cpu_s)?;
-    let last = run.samples.iter().rev().filter(|sample| sample.at_s <= end).find_map(|sample| sample.cpu_s)?;
+    let last = run
+        .samples
+        .iter()
+        .rev()
+        .filter(|sample| sample.at_s <= end)
+        .find_map(|sample| sample.cpu_s)?;
     Some(last - first)
 }
 
 /// Fills in the summaries of all variants; the first is what the others are compared to.
 pub fn summarise(variants: &mut [Variant]) {
     let first: BTreeMap<Column, Vec<f64>> = match variants.first() {
-        Some(variant) => Column::ALL.iter().map(|column| (*column, values(variant, *column))).collect(),
+        Some(variant) => Column::ALL
+            .iter()
+            .map(|column| (*column, values(variant, *column)))
+            .collect(),
         None => return,
     };
     for (index, variant) in variants.iter_mut().enumerate() {
@@ -94,20 +128,38 @@ pub fn summarise(variants: &mut [Variant]) {
 }
 
 fn values(variant: &Variant, column: Column) -> Vec<f64> {
-    variant.complete().filter_map(|run| column.of(&run.measures)).collect()
+    variant
+        .complete()
+        .filter_map(|run| column.of(&run.measures))
+        .collect()
 }
 
 fn summary_of(variant: &Variant, first: Option<&BTreeMap<Column, Vec<f64>>>) -> Option<Summary> {
-    let runs = variant.runs.iter().filter(|run| run.outcome == Outcome::Complete).count() as u32;
+    let runs = variant
+        .runs
+        .iter()
+        .filter(|run| run.outcome == Outcome::Complete)
+        .count() as u32;
     if runs == 0 {
         return None;
     }
-    let errors = variant.complete().flat_map(|run| &run.phases).filter_map(|span| span.load.as_ref());
-    let mut summary = Summary { runs, errors: errors.map(|load| load.errors).sum(), figures: BTreeMap::new() };
+    let errors = variant
+        .complete()
+        .flat_map(|run| &run.phases)
+        .filter_map(|span| span.load.as_ref());
+    let mut summary = Summary {
+        runs,
+        errors: errors.map(|load| load.errors).sum(),
+        figures: BTreeMap::new(),
+    };
     for column in Column::ALL {
         let values = values(variant, column);
-        let Some(median) = statistics::median(&values) else { continue };
-        let against = first.and_then(|first| first.get(&column)).filter(|against| !against.is_empty());
+        let Some(median) = statistics::median(&values) else {
+            continue;
+        };
+        let against = first
+            .and_then(|first| first.get(&column))
+            .filter(|against| !against.is_empty());
         let versus_first = against.and_then(|against| {
             Some(Difference {
                 value: median - statistics::median(against)?,

@@ -32,17 +32,27 @@ pub const LIBC: &str = "glibc";
 const KNOWN: [(&str, &str, Option<(&str, &str)>); 9] = [
     ("glibc", LIBC, None),
     ("glibc-arena2", LIBC, Some(("MALLOC_ARENA_MAX", "2"))),
-    ("glibc-trim64k", LIBC, Some(("MALLOC_TRIM_THRESHOLD_", "65536"))),
+    (
+        "glibc-trim64k",
+        LIBC,
+        Some(("MALLOC_TRIM_THRESHOLD_", "65536")),
+    ),
     ("jemalloc", "jemalloc", None),
     (
         "jemalloc-1000",
         "jemalloc",
-        Some(("MALLOC_CONF", "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000")),
+        Some((
+            "MALLOC_CONF",
+            "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000",
+        )),
     ),
     (
         "jemalloc-5000",
         "jemalloc",
-        Some(("MALLOC_CONF", "background_thread:true,dirty_decay_ms:5000,muzzy_decay_ms:5000")),
+        Some((
+            "MALLOC_CONF",
+            "background_thread:true,dirty_decay_ms:5000,muzzy_decay_ms:5000",
+        )),
     ),
     ("mimalloc", "mimalloc", None),
     ("tcmalloc", "tcmalloc", None),
@@ -85,7 +95,10 @@ pub enum VariantError {
 }
 
 /// Reads the items of a trial, in order; `own` are the definitions of the workload.
-pub fn parse(items: &[String], own: &BTreeMap<String, VariantTable>) -> Result<Vec<VariantSpec>, VariantError> {
+pub fn parse(
+    items: &[String],
+    own: &BTreeMap<String, VariantTable>,
+) -> Result<Vec<VariantSpec>, VariantError> {
     let mut specs: Vec<VariantSpec> = Vec::new();
     for text in items {
         for item in split(text, ',')? {
@@ -96,10 +109,17 @@ pub fn parse(items: &[String], own: &BTreeMap<String, VariantTable>) -> Result<V
             specs.push(spec);
         }
     }
-    if specs.is_empty() { Err(VariantError::None) } else { Ok(specs) }
+    if specs.is_empty() {
+        Err(VariantError::None)
+    } else {
+        Ok(specs)
+    }
 }
 
-fn parse_item(item: &str, own: &BTreeMap<String, VariantTable>) -> Result<VariantSpec, VariantError> {
+fn parse_item(
+    item: &str,
+    own: &BTreeMap<String, VariantTable>,
+) -> Result<VariantSpec, VariantError> {
     let mut parts = split(item, '+')?.into_iter();
     let head = unquote(&parts.next().unwrap_or_default());
     let (new_name, base) = match head.split_once('=') {
@@ -112,7 +132,10 @@ fn parse_item(item: &str, own: &BTreeMap<String, VariantTable>) -> Result<Varian
         let (key, value) = setting
             .split_once('=')
             .filter(|(key, _)| !key.is_empty())
-            .ok_or_else(|| VariantError::Setting { item: item.to_owned(), setting: setting.clone() })?;
+            .ok_or_else(|| VariantError::Setting {
+                item: item.to_owned(),
+                setting: setting.clone(),
+            })?;
         let value = unquote(value);
         plain_name.push_str(&format!("+{key}={value}"));
         spec.env.insert(key.to_owned(), value);
@@ -130,15 +153,33 @@ fn lookup(base: &str, own: &BTreeMap<String, VariantTable>) -> Result<VariantSpe
         });
     }
     if let Some((name, allocator, setting)) = KNOWN.iter().find(|(name, _, _)| *name == base) {
-        let env = setting.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
-        return Ok(VariantSpec { name: (*name).into(), allocator: (*allocator).into(), env });
+        let env = setting
+            .iter()
+            .map(|(key, value)| ((*key).into(), (*value).into()))
+            .collect();
+        return Ok(VariantSpec {
+            name: (*name).into(),
+            allocator: (*allocator).into(),
+            env,
+        });
     }
     if base.contains('/') {
         let name = base.rsplit('/').next().unwrap_or(base).to_owned();
-        return Ok(VariantSpec { name, allocator: base.to_owned(), env: BTreeMap::new() });
+        return Ok(VariantSpec {
+            name,
+            allocator: base.to_owned(),
+            env: BTreeMap::new(),
+        });
     }
-    let known: Vec<String> = own.keys().cloned().chain(known_names().map(str::to_owned)).collect();
-    Err(VariantError::Unknown { name: base.to_owned(), known: known.join(", ") })
+    let known: Vec<String> = own
+        .keys()
+        .cloned()
+        .chain(known_names().map(str::to_owned))
+        .collect();
+    Err(VariantError::Unknown {
+        name: base.to_owned(),
+        known: known.join(", "),
+    })
 }
 
 /// Cuts at a separator outside of double quotes; the quotes stay.
@@ -198,7 +239,8 @@ mod tests {
 
     #[test]
     fn quotes_hold_commas_and_a_name_can_be_given() {
-        let specs = parse_one(r#"x=jemalloc+MALLOC_CONF="a:1,b:2"+PYTHONMALLOC=malloc,mine"#).unwrap();
+        let specs =
+            parse_one(r#"x=jemalloc+MALLOC_CONF="a:1,b:2"+PYTHONMALLOC=malloc,mine"#).unwrap();
         assert_eq!(specs[0].name, "x");
         assert_eq!(specs[0].env["MALLOC_CONF"], "a:1,b:2");
         assert_eq!(specs[0].env["PYTHONMALLOC"], "malloc");

@@ -25,10 +25,17 @@ pub fn judge(variants: &[Variant], metric: Metric) -> Verdict {
         return not_enough("no variant was run".into());
     };
     let Some(before) = first.summary.as_ref() else {
-        return not_enough(format!("{} gave no complete run, so there is nothing to compare with", first.name));
+        return not_enough(format!(
+            "{} gave no complete run, so there is nothing to compare with",
+            first.name
+        ));
     };
     let Some(held) = before.median(Column::AfterRest) else {
-        return not_enough(format!("the {} of {} could not be read", metric.label(), first.name));
+        return not_enough(format!(
+            "the {} of {} could not be read",
+            metric.label(),
+            first.name
+        ));
     };
     let others: Vec<Candidate> = variants[1..].iter().filter_map(Candidate::of).collect();
     if others.is_empty() {
@@ -38,7 +45,12 @@ pub fn judge(variants: &[Variant], metric: Metric) -> Verdict {
             mb(held)
         ));
     }
-    let runs = others.iter().map(|other| other.summary.runs).chain([before.runs]).min().unwrap_or(0);
+    let runs = others
+        .iter()
+        .map(|other| other.summary.runs)
+        .chain([before.runs])
+        .min()
+        .unwrap_or(0);
     let mut verdict = compare(first, before, held, &others);
     if runs == 1 {
         verdict.sentence.push_str(" One run, direction only.");
@@ -56,20 +68,29 @@ struct Candidate<'a> {
 impl Candidate<'_> {
     fn of(variant: &Variant) -> Option<Candidate<'_>> {
         let summary = variant.summary.as_ref()?;
-        Some(Candidate { variant, summary, after_rest: summary.median(Column::AfterRest)? })
+        Some(Candidate {
+            variant,
+            summary,
+            after_rest: summary.median(Column::AfterRest)?,
+        })
     }
 
     /// Whether the difference to the first variant is more than noise and more than nothing.
     fn gains(&self, held: f64) -> bool {
         let gain = held - self.after_rest;
         let figure = &self.summary.figures[&Column::AfterRest];
-        let interval = figure.versus_first.and_then(|difference| difference.interval);
+        let interval = figure
+            .versus_first
+            .and_then(|difference| difference.interval);
         gain >= WORTH_BYTES.max(held * WORTH_SHARE) && interval.is_none_or(|(_, high)| high < 0.0)
     }
 
     /// What it costs: CPU time first, then the number of its settings.
     fn cost(&self) -> (f64, usize) {
-        (self.summary.median(Column::Cpu).unwrap_or(f64::INFINITY), self.variant.env.len())
+        (
+            self.summary.median(Column::Cpu).unwrap_or(f64::INFINITY),
+            self.variant.env.len(),
+        )
     }
 }
 
@@ -79,12 +100,18 @@ fn compare(first: &Variant, before: &Summary, held: f64, others: &[Candidate]) -
     if gaining.is_empty() {
         return nobody_is_lower(first, before, held, growth);
     }
-    let lowest = gaining.iter().map(|other| other.after_rest).fold(f64::INFINITY, f64::min);
+    let lowest = gaining
+        .iter()
+        .map(|other| other.after_rest)
+        .fold(f64::INFINITY, f64::min);
     let as_low = lowest + AS_LOW_BYTES.max(lowest * AS_LOW_SHARE);
-    let best = gaining.iter().filter(|other| other.after_rest <= as_low).min_by(|left, right| {
-        let (left, right) = (left.cost(), right.cost());
-        left.0.total_cmp(&right.0).then(left.1.cmp(&right.1))
-    });
+    let best = gaining
+        .iter()
+        .filter(|other| other.after_rest <= as_low)
+        .min_by(|left, right| {
+            let (left, right) = (left.cost(), right.cost());
+            left.0.total_cmp(&right.0).then(left.1.cmp(&right.1))
+        });
     let Some(best) = best else {
         return nobody_is_lower(first, before, held, growth);
     };
@@ -105,7 +132,11 @@ fn compare(first: &Variant, before: &Summary, held: f64, others: &[Candidate]) -
         sentence.push_str(&format!("; as low, at a higher cost: {}", tied.join(", ")));
     }
     sentence.push('.');
-    Verdict { kind: VerdictKind::Recommend, variant: Some(name.clone()), sentence }
+    Verdict {
+        kind: VerdictKind::Recommend,
+        variant: Some(name.clone()),
+        sentence,
+    }
 }
 
 /// Why nobody is lower: nothing was kept, the program itself holds it, or it cannot be told.
@@ -118,16 +149,27 @@ fn nobody_is_lower(first: &Variant, before: &Summary, held: f64, growth: Option<
             mb(held),
             mb(growth.unwrap_or(0.0).max(0.0))
         );
-        return Verdict { kind: VerdictKind::NothingToGain, variant: None, sentence };
+        return Verdict {
+            kind: VerdictKind::NothingToGain,
+            variant: None,
+            sentence,
+        };
     }
-    if let Some(live) = before.median(Column::Live).filter(|live| *live >= held * LIVE_SHARE) {
+    if let Some(live) = before
+        .median(Column::Live)
+        .filter(|live| *live >= held * LIVE_SHARE)
+    {
         let sentence = format!(
             "No allocator helps, the live heap grows: of the {} that {} holds after the rest the program uses {}.",
             mb(held),
             first.name,
             mb(live)
         );
-        return Verdict { kind: VerdictKind::LiveHeapGrows, variant: None, sentence };
+        return Verdict {
+            kind: VerdictKind::LiveHeapGrows,
+            variant: None,
+            sentence,
+        };
     }
     let trim = before.median(Column::Reclaimable);
     let reason = match trim {
@@ -145,7 +187,11 @@ fn nobody_is_lower(first: &Variant, before: &Summary, held: f64, growth: Option<
         first.name,
         mb(held)
     );
-    Verdict { kind: VerdictKind::NoneHelps, variant: None, sentence }
+    Verdict {
+        kind: VerdictKind::NoneHelps,
+        variant: None,
+        sentence,
+    }
 }
 
 /// CPU time and throughput against the first variant, where the difference is more than noise.
@@ -161,18 +207,22 @@ fn cost_in_words(summary: &Summary) -> String {
         let share = difference.value / before;
         (clear && before > 0.0 && share.abs() >= COST_SHARE).then_some(share)
     };
-    let words: Vec<String> = [(Column::Cpu, "CPU time"), (Column::Throughput, "throughput"), (Column::P99, "p99")]
-        .into_iter()
-        .filter_map(|(column, name)| {
-            let share = share(column)?;
-            let more = if share > 0.0 { "more" } else { "less" };
-            let (more, name) = match column {
-                Column::P99 => (if share > 0.0 { "higher" } else { "lower" }, name),
-                _ => (more, name),
-            };
-            Some(format!("{:.0} % {more} {name}", share.abs() * 100.0))
-        })
-        .collect();
+    let words: Vec<String> = [
+        (Column::Cpu, "CPU time"),
+        (Column::Throughput, "throughput"),
+        (Column::P99, "p99"),
+    ]
+    .into_iter()
+    .filter_map(|(column, name)| {
+        let share = share(column)?;
+        let more = if share > 0.0 { "more" } else { "less" };
+        let (more, name) = match column {
+            Column::P99 => (if share > 0.0 { "higher" } else { "lower" }, name),
+            _ => (more, name),
+        };
+        Some(format!("{:.0} % {more} {name}", share.abs() * 100.0))
+    })
+    .collect();
     match words.as_slice() {
         [] if summary.figures.contains_key(&Column::Cpu) => ", at no measurable cost".into(),
         [] => String::new(),
@@ -181,7 +231,11 @@ fn cost_in_words(summary: &Summary) -> String {
 }
 
 fn not_enough(reason: String) -> Verdict {
-    Verdict { kind: VerdictKind::NotEnough, variant: None, sentence: format!("Not enough evidence: {reason}.") }
+    Verdict {
+        kind: VerdictKind::NotEnough,
+        variant: None,
+        sentence: format!("Not enough evidence: {reason}."),
+    }
 }
 
 fn mb(bytes: f64) -> String {

@@ -261,21 +261,39 @@ pub enum WorkloadError {
 impl Workload {
     /// Reads, applies a profile, checks. `at` is the folder or the file itself.
     pub fn load(at: &Path, profile: Option<&str>) -> Result<Workload, WorkloadError> {
-        let path = if at.is_dir() { at.join("workload.toml") } else { at.to_owned() };
-        let read = |source| WorkloadError::Read { path: path.clone(), source };
+        let path = if at.is_dir() {
+            at.join("workload.toml")
+        } else {
+            at.to_owned()
+        };
+        let read = |source| WorkloadError::Read {
+            path: path.clone(),
+            source,
+        };
         let text = std::fs::read_to_string(&path).map_err(read)?;
         let dir = std::fs::canonicalize(path.parent().unwrap_or(Path::new("."))).map_err(read)?;
         Workload::parse(&text, &path, dir, profile)
     }
 
-    fn parse(text: &str, path: &Path, dir: PathBuf, profile: Option<&str>) -> Result<Workload, WorkloadError> {
-        let mut workload: Workload = toml::from_str(text)
-            .map_err(|source| WorkloadError::Parse { path: path.to_owned(), source: Box::new(source) })?;
+    fn parse(
+        text: &str,
+        path: &Path,
+        dir: PathBuf,
+        profile: Option<&str>,
+    ) -> Result<Workload, WorkloadError> {
+        let mut workload: Workload =
+            toml::from_str(text).map_err(|source| WorkloadError::Parse {
+                path: path.to_owned(),
+                source: Box::new(source),
+            })?;
         workload.dir = dir;
         workload
             .apply(profile)
             .and_then(|()| workload.check())
-            .map_err(|message| WorkloadError::Invalid { path: path.to_owned(), message })?;
+            .map_err(|message| WorkloadError::Invalid {
+                path: path.to_owned(),
+                message,
+            })?;
         Ok(workload)
     }
 
@@ -283,7 +301,11 @@ impl Workload {
         let Some(name) = profile else { return Ok(()) };
         let Some(chosen) = self.profiles.get(name).cloned() else {
             let known: Vec<_> = self.profiles.keys().map(String::as_str).collect();
-            let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+            let known = if known.is_empty() {
+                "none".into()
+            } else {
+                known.join(", ")
+            };
             return Err(format!("there is no profile \"{name}\"; it has: {known}"));
         };
         self.vars.extend(chosen.vars);
@@ -296,22 +318,38 @@ impl Workload {
 
     /// The variables as text.
     pub fn vars(&self) -> Values {
-        self.vars.iter().map(|(name, value)| (name.clone(), value.to_string())).collect()
+        self.vars
+            .iter()
+            .map(|(name, value)| (name.clone(), value.to_string()))
+            .collect()
     }
 
     fn check(&self) -> Result<(), String> {
         if self.format != FORMAT {
-            return Err(format!("format = {} is not known to this ebb; it reads {FORMAT}", self.format));
+            return Err(format!(
+                "format = {} is not known to this ebb; it reads {FORMAT}",
+                self.format
+            ));
         }
         for phase in &self.phases {
-            phase.check(&self.cycles).map_err(|message| format!("phase \"{}\": {message}", phase.name))?;
+            phase
+                .check(&self.cycles)
+                .map_err(|message| format!("phase \"{}\": {message}", phase.name))?;
         }
-        let loaded = self.phases.iter().position(|phase| phase.kind != PhaseKind::Idle);
-        let rest = self.phases.iter().rposition(|phase| phase.kind == PhaseKind::Idle);
+        let loaded = self
+            .phases
+            .iter()
+            .position(|phase| phase.kind != PhaseKind::Idle);
+        let rest = self
+            .phases
+            .iter()
+            .rposition(|phase| phase.kind == PhaseKind::Idle);
         if !matches!((loaded, rest), (Some(load), Some(rest)) if load < rest) {
-            return Err("there is no idle phase after a load: without a rest a trial says nothing \
+            return Err(
+                "there is no idle phase after a load: without a rest a trial says nothing \
                         about memory that is kept"
-                .into());
+                    .into(),
+            );
         }
         for ask in [("trim", &self.trim), ("live", &self.live)] {
             if let (name, Some(ask)) = ask
@@ -326,7 +364,12 @@ impl Workload {
     fn check_templates(&self) -> Result<(), String> {
         let values = self.example_values();
         let mut texts: Vec<&String> = Vec::new();
-        texts.extend(self.setup.iter().chain(&self.prepare).flat_map(|job| &job.command));
+        texts.extend(
+            self.setup
+                .iter()
+                .chain(&self.prepare)
+                .flat_map(|job| &job.command),
+        );
         for companion in &self.companions {
             texts.extend(companion.command.iter().chain(companion.env.values()));
             texts.extend(companion.ready.iter().flat_map(Ready::texts));
@@ -343,12 +386,18 @@ impl Workload {
             template::fill(text, &values).map_err(|error| error.to_string())?;
         }
         for phase in &self.phases {
-            phase.idle_seconds(&values).map_err(|message| format!("phase \"{}\": {message}", phase.name))?;
+            phase
+                .idle_seconds(&values)
+                .map_err(|message| format!("phase \"{}\": {message}", phase.name))?;
         }
         let commands = [&self.service.command]
             .into_iter()
             .chain(self.companions.iter().map(|companion| &companion.command))
-            .chain(self.phases.iter().filter_map(|phase| phase.command.as_ref()));
+            .chain(
+                self.phases
+                    .iter()
+                    .filter_map(|phase| phase.command.as_ref()),
+            );
         for command in commands {
             if command.is_empty() {
                 return Err("a command is empty".into());
@@ -385,23 +434,28 @@ impl Phase {
     fn check(&self, cycles: &BTreeMap<String, u32>) -> Result<(), String> {
         match (self.kind, &self.command, &self.seconds) {
             (PhaseKind::Idle, None, Some(_)) => {}
-            (PhaseKind::Idle, _, _) => return Err("an idle phase has `seconds` and no `command`".into()),
+            (PhaseKind::Idle, _, _) => {
+                return Err("an idle phase has `seconds` and no `command`".into());
+            }
             (_, Some(_), None) => {}
             _ => return Err("a loaded phase has a `command` and no `seconds`".into()),
         }
         match (&self.cycle, self.repeat) {
             (Some(_), Some(_)) => Err("`cycle` and `repeat` exclude each other".into()),
-            (Some(name), None) if !cycles.contains_key(name) => {
-                Err(format!("[cycles] does not say how often \"{name}\" goes round"))
-            }
+            (Some(name), None) if !cycles.contains_key(name) => Err(format!(
+                "[cycles] does not say how often \"{name}\" goes round"
+            )),
             _ => Ok(()),
         }
     }
 
     /// The length of an idle phase; `None` for the others.
     pub fn idle_seconds(&self, values: &Values) -> Result<Option<f64>, String> {
-        let Some(seconds) = &self.seconds else { return Ok(None) };
-        let text = template::fill(&seconds.to_string(), values).map_err(|error| error.to_string())?;
+        let Some(seconds) = &self.seconds else {
+            return Ok(None);
+        };
+        let text =
+            template::fill(&seconds.to_string(), values).map_err(|error| error.to_string())?;
         match text.parse::<f64>() {
             Ok(seconds) if seconds.is_finite() && seconds > 0.0 => Ok(Some(seconds)),
             _ => Err(format!("seconds = \"{text}\" is not a length of time")),

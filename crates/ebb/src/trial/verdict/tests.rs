@@ -48,10 +48,26 @@ fn judge_cases(cases: Vec<Case>) -> Verdict {
             let figures = case.figures.into_iter().map(|(column, median)| {
                 let versus_first = first.get(&column).filter(|_| index > 0).map(|first| {
                     let value = median - first;
-                    let width = if column == Column::Cpu { 0.1 } else { case.noise };
-                    Difference { value, interval: (case.runs > 1).then_some((value - width, value + width)) }
+                    let width = if column == Column::Cpu {
+                        0.1
+                    } else {
+                        case.noise
+                    };
+                    Difference {
+                        value,
+                        interval: (case.runs > 1).then_some((value - width, value + width)),
+                    }
                 });
-                (column, Figure { n: case.runs, median, min: median, max: median, versus_first })
+                (
+                    column,
+                    Figure {
+                        n: case.runs,
+                        median,
+                        min: median,
+                        max: median,
+                        versus_first,
+                    },
+                )
             });
             Variant {
                 name: case.name.into(),
@@ -73,8 +89,11 @@ fn judge_cases(cases: Vec<Case>) -> Verdict {
 
 #[test]
 fn the_lowest_is_recommended_with_its_cost() {
-    let verdict =
-        judge_cases(vec![case("glibc", 400.0, 20.0), case("jemalloc-1000", 84.0, 24.0), case("mimalloc", 290.0, 19.0)]);
+    let verdict = judge_cases(vec![
+        case("glibc", 400.0, 20.0),
+        case("jemalloc-1000", 84.0, 24.0),
+        case("mimalloc", 290.0, 19.0),
+    ]);
     assert_eq!(verdict.kind, VerdictKind::Recommend);
     assert_eq!(verdict.variant.as_deref(), Some("jemalloc-1000"));
     assert_eq!(
@@ -85,25 +104,48 @@ fn the_lowest_is_recommended_with_its_cost() {
 
 #[test]
 fn a_competitor_wins_over_our_own_where_the_data_say_so() {
-    let verdict =
-        judge_cases(vec![case("glibc", 400.0, 20.0), case("ebbmalloc", 120.0, 19.0), case("jemalloc-1000", 84.0, 20.0)]);
+    let verdict = judge_cases(vec![
+        case("glibc", 400.0, 20.0),
+        case("ebbmalloc", 120.0, 19.0),
+        case("jemalloc-1000", 84.0, 20.0),
+    ]);
     assert_eq!(verdict.variant.as_deref(), Some("jemalloc-1000"));
 }
 
 #[test]
 fn among_equally_low_ones_the_cheapest_is_named_and_the_others_with_it() {
-    let verdict =
-        judge_cases(vec![case("glibc", 400.0, 20.0), case("jemalloc-1000", 81.0, 26.0), case("ebbmalloc", 83.0, 20.0)]);
+    let verdict = judge_cases(vec![
+        case("glibc", 400.0, 20.0),
+        case("jemalloc-1000", 81.0, 26.0),
+        case("ebbmalloc", 83.0, 20.0),
+    ]);
     assert_eq!(verdict.variant.as_deref(), Some("ebbmalloc"));
-    assert!(verdict.sentence.contains("as low, at a higher cost: jemalloc-1000"), "{}", verdict.sentence);
-    assert!(verdict.sentence.contains("at no measurable cost"), "{}", verdict.sentence);
+    assert!(
+        verdict
+            .sentence
+            .contains("as low, at a higher cost: jemalloc-1000"),
+        "{}",
+        verdict.sentence
+    );
+    assert!(
+        verdict.sentence.contains("at no measurable cost"),
+        "{}",
+        verdict.sentence
+    );
 }
 
 #[test]
 fn nothing_to_gain_where_the_first_is_back_at_its_baseline() {
-    let verdict = judge_cases(vec![case("glibc", 54.0, 20.0), case("ebbmalloc", 52.0, 20.0)]);
+    let verdict = judge_cases(vec![
+        case("glibc", 54.0, 20.0),
+        case("ebbmalloc", 52.0, 20.0),
+    ]);
     assert_eq!(verdict.kind, VerdictKind::NothingToGain);
-    assert!(verdict.sentence.contains("4 MB above its baseline"), "{}", verdict.sentence);
+    assert!(
+        verdict.sentence.contains("4 MB above its baseline"),
+        "{}",
+        verdict.sentence
+    );
 }
 
 #[test]
@@ -114,39 +156,71 @@ fn a_growing_live_heap_is_told_as_such() {
         case("jemalloc", 402.0, 20.0),
     ]);
     assert_eq!(verdict.kind, VerdictKind::LiveHeapGrows);
-    assert!(verdict.sentence.contains("No allocator helps, the live heap grows"), "{}", verdict.sentence);
-    assert!(verdict.sentence.contains("the program uses 380 MB"), "{}", verdict.sentence);
+    assert!(
+        verdict
+            .sentence
+            .contains("No allocator helps, the live heap grows"),
+        "{}",
+        verdict.sentence
+    );
+    assert!(
+        verdict.sentence.contains("the program uses 380 MB"),
+        "{}",
+        verdict.sentence
+    );
 }
 
 #[test]
 fn no_allocator_helps_without_a_claim_about_the_live_heap() {
-    let verdict = judge_cases(vec![case("glibc", 400.0, 20.0), case("ebbmalloc", 398.0, 20.0)]);
+    let verdict = judge_cases(vec![
+        case("glibc", 400.0, 20.0),
+        case("ebbmalloc", 398.0, 20.0),
+    ]);
     assert_eq!(verdict.kind, VerdictKind::NoneHelps);
     assert!(!verdict.sentence.contains("grows"), "{}", verdict.sentence);
 }
 
 #[test]
 fn what_malloc_trim_would_give_is_said_where_no_allocator_helps() {
-    let verdict =
-        judge_cases(vec![case("glibc", 400.0, 20.0).with(Column::Reclaimable, 300e6), case("tcmalloc", 410.0, 20.0)]);
+    let verdict = judge_cases(vec![
+        case("glibc", 400.0, 20.0).with(Column::Reclaimable, 300e6),
+        case("tcmalloc", 410.0, 20.0),
+    ]);
     assert_eq!(verdict.kind, VerdictKind::NoneHelps);
-    assert!(verdict.sentence.contains("malloc_trim gives 300 MB back"), "{}", verdict.sentence);
+    assert!(
+        verdict.sentence.contains("malloc_trim gives 300 MB back"),
+        "{}",
+        verdict.sentence
+    );
 }
 
 #[test]
 fn a_difference_whose_interval_holds_zero_is_no_gain() {
-    let noisy = |noise| Case { noise, ..case("ebbmalloc", 300.0, 20.0) };
+    let noisy = |noise| Case {
+        noise,
+        ..case("ebbmalloc", 300.0, 20.0)
+    };
     let clear = judge_cases(vec![case("glibc", 400.0, 20.0), noisy(50e6)]);
     assert_eq!(clear.kind, VerdictKind::Recommend);
     let unclear = judge_cases(vec![case("glibc", 400.0, 20.0), noisy(150e6)]);
-    assert_eq!((unclear.kind, unclear.variant), (VerdictKind::NoneHelps, None));
+    assert_eq!(
+        (unclear.kind, unclear.variant),
+        (VerdictKind::NoneHelps, None)
+    );
 }
 
 #[test]
 fn one_run_is_a_direction_only() {
-    let verdict = judge_cases(vec![case("glibc", 400.0, 20.0).once(), case("ebbmalloc", 61.0, 20.0).once()]);
+    let verdict = judge_cases(vec![
+        case("glibc", 400.0, 20.0).once(),
+        case("ebbmalloc", 61.0, 20.0).once(),
+    ]);
     assert_eq!(verdict.kind, VerdictKind::Recommend);
-    assert!(verdict.sentence.ends_with("One run, direction only."), "{}", verdict.sentence);
+    assert!(
+        verdict.sentence.ends_with("One run, direction only."),
+        "{}",
+        verdict.sentence
+    );
 }
 
 #[test]
@@ -156,6 +230,9 @@ fn silent_without_a_first_or_without_others() {
     let verdict = judge_cases(vec![absent, case("ebbmalloc", 61.0, 20.0)]);
     assert_eq!(verdict.kind, VerdictKind::NotEnough);
     assert!(verdict.sentence.contains("glibc gave no complete run"));
-    assert_eq!(judge_cases(vec![case("glibc", 400.0, 20.0)]).kind, VerdictKind::NotEnough);
+    assert_eq!(
+        judge_cases(vec![case("glibc", 400.0, 20.0)]).kind,
+        VerdictKind::NotEnough
+    );
     assert_eq!(judge(&[], Metric::Rss).kind, VerdictKind::NotEnough);
 }

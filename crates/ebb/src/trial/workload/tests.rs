@@ -32,16 +32,28 @@ cycles = { rounds = 1 }
 "#;
 
 fn parse(text: &str, profile: Option<&str>) -> Result<Workload, String> {
-    Workload::parse(text, Path::new("workload.toml"), PathBuf::from("/w"), profile).map_err(|error| error.to_string())
+    Workload::parse(
+        text,
+        Path::new("workload.toml"),
+        PathBuf::from("/w"),
+        profile,
+    )
+    .map_err(|error| error.to_string())
 }
 
 #[test]
 fn a_profile_overrides_what_it_names_and_nothing_else() {
     let full = parse(MINIMAL, None).unwrap();
-    assert_eq!((full.cycles["rounds"], full.vars()["rest"].as_str()), (4, "0.5"));
+    assert_eq!(
+        (full.cycles["rounds"], full.vars()["rest"].as_str()),
+        (4, "0.5")
+    );
     assert_eq!(full.repetitions, None);
     let quick = parse(MINIMAL, Some("quick")).unwrap();
-    assert_eq!((quick.cycles["rounds"], quick.vars()["rest"].as_str()), (1, "0.1"));
+    assert_eq!(
+        (quick.cycles["rounds"], quick.vars()["rest"].as_str()),
+        (1, "0.1")
+    );
     assert_eq!(quick.vars()["size"], "10");
     assert_eq!(quick.repetitions, Some(2));
     assert_eq!(quick.chosen_variants.unwrap(), ["glibc", "jemalloc"]);
@@ -49,7 +61,11 @@ fn a_profile_overrides_what_it_names_and_nothing_else() {
 
 #[test]
 fn an_unknown_profile_is_told_with_the_known_ones() {
-    assert!(parse(MINIMAL, Some("demo")).unwrap_err().contains("it has: quick"));
+    assert!(
+        parse(MINIMAL, Some("demo"))
+            .unwrap_err()
+            .contains("it has: quick")
+    );
 }
 
 #[test]
@@ -57,12 +73,32 @@ fn what_cannot_be_run_is_refused_with_a_reason() {
     let cases = [
         ("format = 1", "format = 9", "format = 9 is not known"),
         ("\"{size}\"", "\"{sise}\"", "{sise} is not known here"),
-        ("kind = \"idle\"", "kind = \"load\"", "a loaded phase has a `command`"),
-        ("seconds = \"{rest}\"", "seconds = \"{rest}x\"", "is not a length of time"),
-        ("cycle = \"rounds\"", "cycle = \"sounds\"", "does not say how often \"sounds\""),
+        (
+            "kind = \"idle\"",
+            "kind = \"load\"",
+            "a loaded phase has a `command`",
+        ),
+        (
+            "seconds = \"{rest}\"",
+            "seconds = \"{rest}x\"",
+            "is not a length of time",
+        ),
+        (
+            "cycle = \"rounds\"",
+            "cycle = \"sounds\"",
+            "does not say how often \"sounds\"",
+        ),
         ("name = \"tiny\"", "nome = \"tiny\"", "unknown field `nome`"),
-        ("command = [\"./load\"]", "command = []", "a command is empty"),
-        ("[profile.quick]", "[trim]\n[profile.quick]", "[trim] needs one of http and command"),
+        (
+            "command = [\"./load\"]",
+            "command = []",
+            "a command is empty",
+        ),
+        (
+            "[profile.quick]",
+            "[trim]\n[profile.quick]",
+            "[trim] needs one of http and command",
+        ),
     ];
     for (from, to, expected) in cases {
         let message = parse(&MINIMAL.replacen(from, to, 1), None).unwrap_err();
@@ -85,6 +121,10 @@ fn each_kind_of_readiness_is_read() {
         "{ command = [\"true\"] }",
         "{ line = \"listening on [0-9]{4}\" }",
     ] {
-        parse(&MINIMAL.replace("{ http = \"http://127.0.0.1:{port}/health\" }", ready), None).unwrap();
+        parse(
+            &MINIMAL.replace("{ http = \"http://127.0.0.1:{port}/health\" }", ready),
+            None,
+        )
+        .unwrap();
     }
 }

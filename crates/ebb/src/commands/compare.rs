@@ -1,0 +1,231 @@
+//! `ebb compare WORKLOAD`: a controlled trial of allocators under a service's own load.
+//!
+//! Joins the pieces: the workload and its variants, the libraries of the allocators, the look at the
+//! processes, the trial, the report. `docs/compare.md` is its manual.
+
+mod machine;
+mod observer;
+mod outputs;
+mod progress;
+
+use crate::cli;
+use crate::exit::{Exit, Failure};
+use crate::facts::trial::{FORMAT, Metric, Trial, VerdictKind, Workload as WorkloadFacts};
+use crate::report;
+use crate::trial::engine;
+use crate::trial::interrupt::{Groups, Interrupt};
+use crate::trial::run::Stage;
+use crate::trial::schedule::{self, Repetition};
+use crate::trial::workload::Workload;
+use crate::trial::{setup, variant, verdict};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Runs of a variant where neither the command line nor the profile says how many.
+const REPETITIONS: u32 = 3;
+
+/// Run a service on one allocator after another under its own load, and tell what each keeps.
+///
+/// WORKLOAD is a folder with a workload.toml (docs/workload.md). Nothing is changed on this machine;
+/// what is started is stopped. Ctrl-C ends the trial and keeps what was measured.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Folder with a workload.toml, or the file itself.
+    workload: PathBuf,
+
+    /// Variants, a comma between two: NAME, NAME+KEY=VALUE, NEW=NAME+KEY=VALUE; the first is what the
+    /// others are compared to. Default: the profile's, else all that are known.
+    #[arg(long, value_name = "LIST")]
+    variants: Vec<String>,
+
+    /// Profile of the workload, for example a short one.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+
+    /// Runs of each variant, interleaved. Default: the profile's, else 3.
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    repetitions: Option<u32>,
+
+    /// The memory that the table shows.
+    #[arg(long, value_enum, default_value = "rss")]
+    memory: MemoryArg,
+
+    /// Milliseconds between two samples.
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(10..=10_000))]
+    interval: u64,
+
+    /// Write results.json, report.md, report.html and the logs into this folder.
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+
+    /// Print the results as JSON instead of the tables.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum MemoryArg {
+    /// Resident set, summed over the processes.
+    Rss,
+    /// Proportional set: shared pages divided among their users.
+    Pss,
+    /// Anonymous resident memory.
+    Anon,
+}
+
+impl From<MemoryArg> for Metric {
+    fn from(arg: MemoryArg) -> Metric {
+        match arg {
+            MemoryArg::Rss => Metric::Rss,
+            MemoryArg::Pss => Metric::Pss,
+            MemoryArg::Anon => Metric::Anon,
+        }
+    }
+}
+
+/// Does the trial and tells its outcome.
+pub fn execute(args: &Args) -> Result<Exit, Failure> {
+    let usage = |error: &dyn std::fmt::Display| Failure::new(Exit::Usage, error.to_string());
+    let workload =
+        Workload::load(&args.workload, args.profile.as_deref()).map_err(|error| usage(&error))?;
+    let specs = variant::parse(&chosen(args, &workload), &workload.variants)
+        .map_err(|error| usage(&error))?;
+    let repetitions = args
+        .repetitions
+        .or(workload.repetitions)
+        .unwrap_or(REPETITIONS);
+    let output = args
+        .output
+        .as_deref()
+        .map(outputs::Folder::create)
+        .transpose()?;
+    let scratch = tempfile::tempdir()?;
+    let logs = output
+        .as_ref()
+        .map_or(scratch.path().to_owned(), outputs::Folder::logs);
+
+    let (interrupt, groups) = (Interrupt::default(), Groups::default());
+    outputs::on_signals(interrupt.clone(), groups.clone())?;
+    let progress = progress::Progress::new();
+    prepare(&workload, &logs, &groups, &interrupt, &progress)?;
+    // After the setup: it may be what installs the service's program.
+    let variants = observer::resolve_all(specs, &workload)?;
+
+    let (started, clock) = (SystemTime::now(), Instant::now());
+    let steps = steps(&workload);
+    let stage = Stage {
+        workload: &workload,
+        steps: &steps,
+        observer: Arc::new(observer::Processes),
+        interrupt: interrupt.clone(),
+        groups,
+        metric: args.memory.into(),
+        interval: Duration::from_millis(args.interval),
+        logs: &logs,
+    };
+    let variants = engine::conduct(&stage, variants, repetitions, &mut |event| {
+        progress.tell(&event)
+    });
+    progress.finish();
+    let trial = Trial {
+        format: FORMAT,
+        ebb_version: env!("CARGO_PKG_VERSION").to_owned(),
+        started: humantime::format_rfc3339_seconds(started).to_string(),
+        seconds: clock.elapsed().as_secs_f64(),
+        workload: about(&workload),
+        machine: machine::read(),
+        repetitions,
+        interval_ms: args.interval,
+        metric: stage.metric,
+        interrupted: interrupt.is_set(),
+        verdict: verdict::judge(&variants, stage.metric),
+        variants,
+    };
+    tell(&trial, args.json, output.as_ref())
+}
+
+/// The items of `--variants`, or those of the profile, or all: what the workload defines and the tool
+/// knows.
+fn chosen(args: &Args, workload: &Workload) -> Vec<String> {
+    if !args.variants.is_empty() {
+        return args.variants.clone();
+    }
+    workload.chosen_variants.clone().unwrap_or_else(|| {
+        variant::known_names()
+            .map(str::to_owned)
+            .chain(workload.variants.keys().cloned())
+            .collect()
+    })
+}
+
+fn prepare(
+    workload: &Workload,
+    logs: &Path,
+    groups: &Groups,
+    interrupt: &Interrupt,
+    progress: &progress::Progress,
+) -> Result<(), Failure> {
+    progress.setup(workload.setup.is_some());
+    setup::run(workload, logs, groups, interrupt).map_err(|(reason, last_lines)| {
+        progress.finish();
+        if interrupt.is_set() {
+            return Failure::new(
+                Exit::Interrupted,
+                "interrupted during the workload's setup: nothing was measured",
+            );
+        }
+        for line in last_lines {
+            cli::warn(&format!("| {line}"));
+        }
+        Failure::new(Exit::Missing, reason).remedy("the lines above are its last ones")
+    })
+}
+
+fn steps(workload: &Workload) -> Vec<schedule::Step> {
+    let phases: Vec<Repetition> = workload
+        .phases
+        .iter()
+        .map(|phase| Repetition {
+            cycle: phase.cycle.clone(),
+            repeat: phase.repeat.unwrap_or(1),
+        })
+        .collect();
+    schedule::steps(&phases, &workload.cycles)
+}
+
+fn about(workload: &Workload) -> WorkloadFacts {
+    WorkloadFacts {
+        name: workload.workload.name.clone(),
+        description: workload.workload.description.clone(),
+        profile: workload.profile.clone(),
+        vars: workload.vars(),
+        cycles: workload.cycles.clone(),
+    }
+}
+
+/// Data to stdout, files to the folder, their paths to stderr.
+fn tell(trial: &Trial, json: bool, output: Option<&outputs::Folder>) -> Result<Exit, Failure> {
+    // The files first: a reader of stdout that went away must not cost the results.
+    if let Some(output) = output {
+        output.write(trial)?;
+    }
+    if json {
+        cli::print(&format!("{}\n", outputs::json(trial)?))?;
+    } else {
+        cli::print(&report::text::render(trial, outputs::terminal_width()))?;
+    }
+    if let Some(output) = output {
+        cli::warn(&format!("the page is {}", output.page().display()));
+    }
+    Ok(exit_of(trial))
+}
+
+fn exit_of(trial: &Trial) -> Exit {
+    let only_one_asked = trial.variants.len() == 1 && trial.variants[0].summary.is_some();
+    match trial.verdict.kind {
+        _ if trial.interrupted => Exit::Interrupted,
+        VerdictKind::NotEnough if !only_one_asked => Exit::NotEnoughEvidence,
+        _ => Exit::Ok,
+    }
+}

@@ -1,0 +1,149 @@
+//! How a trial looks at the processes of a service, and which library each variant gets.
+//!
+//! The bridge from `proc` and `allocators` to `trial`, which knows neither.
+
+use crate::allocators;
+use crate::exit::{Exit, Failure};
+use crate::facts::trial::Sample;
+use crate::proc::{self, MallocSource, Program, Tree, Unreadable};
+use crate::trial::run::Prepared;
+use crate::trial::sampler::Observer;
+use crate::trial::template;
+use crate::trial::variant::VariantSpec;
+use crate::trial::workload::Workload;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A process that has just been started has no libraries yet: it is asked again for this long.
+const STARTING_LIMIT: Duration = Duration::from_secs(2);
+
+/// Reads process trees through `/proc`.
+#[derive(Debug)]
+pub struct Processes;
+
+impl Observer for Processes {
+    fn sample(&self, pid: u32) -> Option<Sample> {
+        let tree = Tree::of(i32::try_from(pid).ok()?).ok()?;
+        let seen = tree.sample();
+        // All of them ended while they were read: that is no tree that uses nothing.
+        (seen.processes > 0).then(|| Sample {
+            at_s: 0.0,
+            rss_bytes: seen.rss,
+            pss_bytes: seen.pss,
+            anon_bytes: seen.anon,
+            live_bytes: None,
+            cpu_s: Option::zip(seen.cpu_user, seen.cpu_sys).map(|(user, system)| user + system),
+            processes: u32::try_from(seen.processes).unwrap_or(u32::MAX),
+        })
+    }
+
+    fn in_charge(&self, pid: u32, library: Option<&Path>) -> Result<(), String> {
+        let pid = i32::try_from(pid).map_err(|error| error.to_string())?;
+        let tree = Tree::of(pid).map_err(|error| error.to_string())?;
+        tree.pids()
+            .iter()
+            .try_for_each(|pid| in_charge_of(*pid, library))
+    }
+}
+
+fn in_charge_of(pid: i32, library: Option<&Path>) -> Result<(), String> {
+    let deadline = Instant::now() + STARTING_LIMIT;
+    let source = loop {
+        match proc::malloc_source(pid) {
+            // What ended in the meantime held no memory at the end.
+            Err(Unreadable::Gone) => return Ok(()),
+            Err(Unreadable::Starting) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(20))
+            }
+            Err(error) => {
+                return Err(format!(
+                    "it cannot be told which allocator {} uses: {error}",
+                    name(pid)
+                ));
+            }
+            Ok(source) => break source,
+        }
+    };
+    let expected = match library {
+        Some(library) => source.is(library),
+        None => source.is_libc(),
+    };
+    if expected {
+        return Ok(());
+    }
+    let wanted = library.map_or("the C library".into(), |library| {
+        library.display().to_string()
+    });
+    let found = match source {
+        MallocSource::File(path) => format!("takes malloc from {}", path.display()),
+        MallocSource::Static => "is statically linked, so nothing can be preloaded".into(),
+        MallocSource::Nobody => "has no malloc".into(),
+    };
+    Err(format!("{} {found}, not from {wanted}", name(pid)))
+}
+
+fn name(pid: i32) -> String {
+    let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    format!("process {pid} ({})", comm.trim())
+}
+
+/// Finds the library of each variant for the service's program; one that cannot be had keeps its place,
+/// with the reason.
+pub fn resolve_all(specs: Vec<VariantSpec>, workload: &Workload) -> Result<Vec<Prepared>, Failure> {
+    let program = service_program(workload)?;
+    Ok(specs
+        .into_iter()
+        .map(|spec| resolve(spec, &program))
+        .collect())
+}
+
+/// What the service's command comes to, scripts followed to their interpreter.
+fn service_program(workload: &Workload) -> Result<Program, Failure> {
+    let usage = |error: &dyn std::fmt::Display| {
+        Failure::new(
+            Exit::Usage,
+            format!("the service of {}: {error}", workload.workload.name),
+        )
+    };
+    let mut values = workload.vars();
+    values.insert("workload".into(), workload.dir.display().to_string());
+    let command = workload.service.command.first().map_or("", String::as_str);
+    let command = template::fill(command, &values).map_err(|error| usage(&error))?;
+    let cwd = workload
+        .service
+        .cwd
+        .as_ref()
+        .map_or(workload.dir.clone(), |cwd| workload.dir.join(cwd));
+    let command = if command.contains('/') {
+        cwd.join(command).into_os_string()
+    } else {
+        command.into()
+    };
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    Program::find(&command, &path).map_err(|error| usage(&error))
+}
+
+fn resolve(spec: VariantSpec, program: &Program) -> Prepared {
+    match allocators::resolve(&spec.allocator, &program.elf) {
+        Ok(choice) => {
+            let library = choice.library().map(|library| library.path.clone());
+            let is_static = library.is_some() && program.elf.is_static();
+            let unavailable = is_static.then(|| {
+                format!(
+                    "{} is statically linked, so nothing can be preloaded",
+                    program.image.display()
+                )
+            });
+            Prepared {
+                spec,
+                library,
+                unavailable,
+            }
+        }
+        Err(error) => Prepared {
+            spec,
+            library: None,
+            unavailable: Some(error.to_string()),
+        },
+    }
+}

@@ -1,0 +1,368 @@
+//! Memory over time as SVG: phases shaded, a line a variant with its band, the live heap dotted below.
+//!
+//! Drawn twice, for a desktop and for a phone, because a drawing that is only scaled down cannot be
+//! read. Lines differ by colour, by dashes, and by a label at their end. Colours are CSS variables of
+//! the page, so the drawing follows its light and dark mode. Pure.
+
+use super::timeline::{Line, Shade, Timeline};
+use std::fmt::Write;
+
+/// Patterns of the lines, in the order of the variants; the first is solid.
+pub const DASHES: [&str; 5] = ["", "7 3", "2 3", "10 3 2 3", "5 2 1 2 1 2"];
+
+/// Number of colours that the page defines as `--line-0` and so on.
+pub const COLOURS: usize = 9;
+
+/// A size of the drawing, in its own units, which are CSS pixels where it is not scaled.
+#[derive(Debug, Clone, Copy)]
+pub struct Size {
+    width: f64,
+    height: f64,
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+    /// The class that the page shows or hides it by.
+    class: &'static str,
+}
+
+/// For a desktop: labels at the ends of the lines.
+pub const WIDE: Size = Size {
+    width: 1040.0,
+    height: 440.0,
+    left: 56.0,
+    right: 178.0,
+    top: 34.0,
+    bottom: 44.0,
+    class: "wide",
+};
+/// For a phone: short labels at the ends, the legend has the names.
+pub const NARROW: Size = Size {
+    width: 358.0,
+    height: 330.0,
+    left: 40.0,
+    right: 22.0,
+    top: 26.0,
+    bottom: 40.0,
+    class: "narrow",
+};
+
+struct Axes {
+    size: Size,
+    end_s: f64,
+    top_mb: f64,
+}
+
+impl Axes {
+    fn x(&self, at_s: f64) -> f64 {
+        self.size.left + at_s / self.end_s * (self.size.width - self.size.left - self.size.right)
+    }
+
+    fn y(&self, mb: f64) -> f64 {
+        let height = self.size.height - self.size.top - self.size.bottom;
+        self.size.top + height * (1.0 - mb / self.top_mb)
+    }
+
+    fn bottom(&self) -> f64 {
+        self.size.height - self.size.bottom
+    }
+}
+
+/// Draws it; empty without a line.
+pub fn draw(timeline: &Timeline, size: Size) -> String {
+    if timeline.lines.is_empty() || timeline.end_s <= 0.0 {
+        return String::new();
+    }
+    let step = nice_step(timeline.highest_mb / 4.0);
+    let axes = Axes {
+        size,
+        end_s: timeline.end_s,
+        top_mb: (timeline.highest_mb * 1.04 / step).ceil() * step,
+    };
+    let mut svg = format!(
+        "<svg class=\"plot {}\" viewBox=\"0 0 {} {}\" role=\"img\" aria-labelledby=\"plot-title-{0}\" data-left=\"{}\" data-right=\"{}\">\
+         <title id=\"plot-title-{0}\">Memory over time, one line a variant; the tables below have the figures</title>",
+        size.class, size.width, size.height, size.left, size.right
+    );
+    draw_shades(&mut svg, &axes, &timeline.shades);
+    draw_grid(&mut svg, &axes, step);
+    for line in &timeline.lines {
+        draw_live(&mut svg, &axes, line);
+    }
+    for line in &timeline.lines {
+        draw_line(&mut svg, &axes, line);
+    }
+    draw_labels(&mut svg, &axes, &timeline.lines);
+    let _ = write!(
+        svg,
+        "<line class=\"cross\" y1=\"{}\" y2=\"{}\" x1=\"0\" x2=\"0\" hidden=\"\"/></svg>",
+        size.top,
+        axes.bottom()
+    );
+    svg
+}
+
+/// 1, 2 or 5 times a power of ten, not below `rough`.
+fn nice_step(rough: f64) -> f64 {
+    let power = 10_f64.powf(rough.max(1e-3).log10().floor());
+    [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|step| *step >= rough)
+        .unwrap_or(power * 10.0)
+}
+
+fn draw_shades(svg: &mut String, axes: &Axes, shades: &[Shade]) {
+    let mut label_free_from = 0.0;
+    for shade in shades {
+        let (from, to) = (axes.x(shade.from_s), axes.x(shade.to_s));
+        let _ = write!(
+            svg,
+            "<rect class=\"phase {}\" x=\"{from:.1}\" y=\"{}\" width=\"{:.1}\" height=\"{:.1}\"/>",
+            shade.kind.label(),
+            axes.size.top,
+            to - from,
+            axes.bottom() - axes.size.top
+        );
+        // About 6 units a letter; a name that does not fit above its phase is left to the legend.
+        let width = 6.2 * shade.name.chars().count() as f64;
+        if to - from >= width && from >= label_free_from {
+            let middle = f64::midpoint(from, to);
+            let _ = write!(
+                svg,
+                "<text class=\"phase-name\" x=\"{middle:.1}\" y=\"{}\">{}</text>",
+                axes.size.top - 9.0,
+                escape(&shade.name)
+            );
+            label_free_from = middle + width / 2.0;
+        }
+    }
+}
+
+fn draw_grid(svg: &mut String, axes: &Axes, step: f64) {
+    let size = axes.size;
+    let mut mb = 0.0;
+    while mb <= axes.top_mb + step / 2.0 {
+        let y = axes.y(mb);
+        let _ = write!(
+            svg,
+            "<line class=\"grid\" x1=\"{}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
+             <text class=\"tick-y\" x=\"{}\" y=\"{:.1}\">{mb}</text>",
+            size.left,
+            size.width - size.right,
+            size.left - 7.0,
+            y + 4.0
+        );
+        mb += step;
+    }
+    let step_s = nice_step(axes.end_s / if size.width < 500.0 { 4.0 } else { 8.0 });
+    let mut at_s = 0.0;
+    while at_s <= axes.end_s {
+        let _ = write!(
+            svg,
+            "<text class=\"tick-x\" x=\"{:.1}\" y=\"{:.1}\">{at_s}</text>",
+            axes.x(at_s),
+            axes.bottom() + 17.0
+        );
+        at_s += step_s;
+    }
+    let _ = write!(
+        svg,
+        "<text class=\"unit\" x=\"{}\" y=\"{}\">MB</text><text class=\"unit end\" x=\"{}\" y=\"{}\">seconds after readiness</text>",
+        4.0,
+        size.top - 9.0,
+        size.width - size.right,
+        size.height - 8.0
+    );
+}
+
+fn path(axes: &Axes, points: impl Iterator<Item = (f64, f64)>) -> String {
+    let mut data = String::new();
+    for (index, (at_s, mb)) in points.enumerate() {
+        let command = if index == 0 { 'M' } else { 'L' };
+        let _ = write!(data, "{command}{:.1} {:.1}", axes.x(at_s), axes.y(mb));
+    }
+    data
+}
+
+fn style(line: &Line) -> String {
+    let dashes = DASHES[line.variant % DASHES.len()];
+    format!(
+        "style=\"--c:var(--line-{})\" stroke-dasharray=\"{dashes}\"",
+        line.variant % COLOURS
+    )
+}
+
+fn draw_line(svg: &mut String, axes: &Axes, line: &Line) {
+    let upper = line.band.iter().map(|(at_s, _, high)| (*at_s, *high));
+    let lower = line.band.iter().rev().map(|(at_s, low, _)| (*at_s, *low));
+    if !line.band.is_empty() {
+        let data = path(axes, upper.chain(lower));
+        let _ = write!(
+            svg,
+            "<path class=\"band\" data-v=\"{}\" {} d=\"{data}Z\"/>",
+            line.variant,
+            style(line)
+        );
+    }
+    let data = path(axes, line.median.iter().copied());
+    let _ = write!(
+        svg,
+        "<path class=\"line\" data-v=\"{}\" {} d=\"{data}\"/>",
+        line.variant,
+        style(line)
+    );
+}
+
+fn draw_live(svg: &mut String, axes: &Axes, line: &Line) {
+    let colour = format!("style=\"--c:var(--line-{})\"", line.variant % COLOURS);
+    if line.live.len() > 1 {
+        let data = path(axes, line.live.iter().copied());
+        let _ = write!(
+            svg,
+            "<path class=\"live\" data-v=\"{}\" {colour} d=\"{data}\"/>",
+            line.variant
+        );
+    }
+    // What is told only at the ends of the rests is shown where it was told.
+    if line.live.len() < 60 {
+        for (at_s, mb) in &line.live {
+            let (x, y) = (axes.x(*at_s), axes.y(*mb));
+            let _ = write!(
+                svg,
+                "<circle class=\"live-dot\" data-v=\"{}\" {colour} cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.6\"/>",
+                line.variant
+            );
+        }
+    }
+}
+
+/// A label at the end of each line, pushed apart where lines end at the same height.
+fn draw_labels(svg: &mut String, axes: &Axes, lines: &[Line]) {
+    let narrow = axes.size.width < 500.0;
+    let gap = if narrow { 12.0 } else { 16.0 };
+    let mut labels: Vec<(f64, f64, &Line)> = lines
+        .iter()
+        .filter_map(|line| {
+            line.median
+                .last()
+                .map(|(_, mb)| (axes.y(*mb), axes.y(*mb), line))
+        })
+        .collect();
+    labels.sort_by(|left, right| left.0.total_cmp(&right.0));
+    let lowest = axes.bottom();
+    for index in 0..labels.len() {
+        let above = if index == 0 {
+            axes.size.top
+        } else {
+            labels[index - 1].1 + gap
+        };
+        labels[index].1 = labels[index].1.max(above);
+    }
+    let mut below = lowest;
+    for label in labels.iter_mut().rev() {
+        label.1 = label.1.min(below);
+        below = label.1 - gap;
+    }
+    let x = axes.size.width - axes.size.right;
+    for (end, at, line) in labels {
+        let text = if narrow {
+            (line.variant + 1).to_string()
+        } else {
+            let mb = line.median.last().map_or(0.0, |(_, mb)| *mb);
+            format!("{} {mb:.0}", short(&line.name))
+        };
+        let _ = write!(
+            svg,
+            "<path class=\"leader\" {} d=\"M{x} {end:.1}L{:.1} {at:.1}\"/>\
+             <text class=\"end-label\" data-v=\"{}\" {0} x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            style(line),
+            x + 8.0,
+            line.variant,
+            x + 11.0,
+            at + 4.0,
+            escape(&text)
+        );
+    }
+}
+
+/// A name that fits beside the plot.
+fn short(name: &str) -> String {
+    const LETTERS: usize = 19;
+    if name.chars().count() <= LETTERS {
+        return name.to_owned();
+    }
+    name.chars().take(LETTERS - 1).chain(['…']).collect()
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::example;
+
+    #[test]
+    fn steps_are_round_numbers() {
+        assert_eq!(
+            (nice_step(103.0), nice_step(0.7), nice_step(20.0)),
+            (200.0, 1.0, 20.0)
+        );
+    }
+
+    #[test]
+    fn each_variant_has_a_line_a_band_a_live_heap_and_a_label() {
+        let timeline = Timeline::of(&example::trial());
+        for size in [WIDE, NARROW] {
+            let svg = draw(&timeline, size);
+            assert_eq!(svg.matches("class=\"line\"").count(), 2);
+            assert_eq!(svg.matches("class=\"band\"").count(), 2);
+            assert_eq!(svg.matches("class=\"live\"").count(), 2);
+            assert_eq!(svg.matches("class=\"end-label\"").count(), 2);
+            assert_eq!(svg.matches("class=\"phase ").count(), 3);
+            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        }
+    }
+
+    #[test]
+    fn labels_that_would_overlap_are_pushed_apart_and_stay_inside() {
+        let mut timeline = Timeline::of(&example::trial());
+        let line = timeline.lines[0].clone();
+        timeline.lines = (0..9)
+            .map(|variant| Line {
+                variant,
+                ..line.clone()
+            })
+            .collect();
+        let svg = draw(&timeline, WIDE);
+        let mut heights: Vec<f64> = svg
+            .split("class=\"end-label\"")
+            .skip(1)
+            .filter_map(|rest| rest.split(" y=\"").nth(1)?.split('"').next()?.parse().ok())
+            .collect();
+        heights.sort_by(f64::total_cmp);
+        assert_eq!(heights.len(), 9);
+        assert!(
+            heights.windows(2).all(|pair| pair[1] - pair[0] >= 15.9),
+            "{heights:?}"
+        );
+        assert!(
+            heights.iter().all(|y| *y > 0.0 && *y < WIDE.height),
+            "{heights:?}"
+        );
+    }
+
+    #[test]
+    fn nothing_measured_draws_nothing_and_names_are_escaped() {
+        assert_eq!(draw(&Timeline::default(), WIDE), "");
+        let mut trial = example::trial();
+        trial.variants[0].name = "<b>".into();
+        let svg = draw(&Timeline::of(&trial), WIDE);
+        assert!(svg.contains("&lt;b&gt;") && !svg.contains("<b>"));
+    }
+}

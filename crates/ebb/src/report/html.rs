@@ -1,0 +1,248 @@
+//! `report.html`: one page that needs nothing from the network.
+//!
+//! The template, its style and its script lie beside this file and are built in. The page works
+//! without the script; the script adds the values under the pointer.
+
+use super::chart::{self, COLOURS, DASHES};
+use super::figures;
+use super::notes::{self, Note};
+use super::tables::{self, Table};
+use super::timeline::Timeline;
+use crate::facts::trial::{Column, Trial, Unit, Variant, Verdict};
+use minijinja::Environment;
+use minijinja::value::Serde;
+use serde::Serialize;
+use std::path::Path;
+
+/// The whole page.
+pub fn render(trial: &Trial) -> Result<String, String> {
+    let timeline = Timeline::of(trial);
+    let mut environment = Environment::new();
+    // The name's ending switches escaping of HTML on.
+    environment
+        .add_template("page.html", include_str!("page/page.html"))
+        .map_err(|error| error.to_string())?;
+    let page = environment
+        .get_template("page.html")
+        .map_err(|error| error.to_string())?;
+    let contents = Contents {
+        style: include_str!("page/page.css"),
+        script: include_str!("page/page.js"),
+        title: &trial.workload.name,
+        description: &trial.workload.description,
+        verdict: &trial.verdict,
+        bars: bars(trial),
+        wide: chart::draw(&timeline, chart::WIDE),
+        narrow: chart::draw(&timeline, chart::NARROW),
+        legend: legend(&timeline),
+        lines: data(&timeline)?,
+        has_band: timeline.lines.iter().any(|line| !line.band.is_empty()),
+        has_live: timeline.lines.iter().any(|line| !line.live.is_empty()),
+        tables: tables::of(trial),
+        notes: notes::of(trial),
+        method: notes::method(trial),
+        variants: trial.variants.iter().map(Ground::of).collect(),
+        metric: trial.metric.label(),
+    };
+    page.render(Serde(&contents))
+        .map_err(|error| error.to_string())
+}
+
+/// What the template shows.
+#[derive(Debug, Serialize)]
+struct Contents<'a> {
+    style: &'static str,
+    script: &'static str,
+    title: &'a str,
+    description: &'a str,
+    verdict: &'a Verdict,
+    bars: Vec<Bar>,
+    wide: String,
+    narrow: String,
+    legend: Vec<Entry>,
+    lines: String,
+    has_band: bool,
+    has_live: bool,
+    tables: Vec<Table>,
+    notes: Vec<Note>,
+    method: Vec<String>,
+    variants: Vec<Ground<'a>>,
+    metric: &'static str,
+}
+
+/// What a variant ran on.
+#[derive(Debug, Serialize)]
+struct Ground<'a> {
+    name: &'a str,
+    library: Option<&'a Path>,
+    env: Vec<String>,
+}
+
+impl Ground<'_> {
+    fn of(variant: &Variant) -> Ground<'_> {
+        Ground {
+            name: &variant.name,
+            library: variant.library.as_deref(),
+            env: variant
+                .env
+                .iter()
+                .map(|(key, value)| format!("{key}={value}"))
+                .collect(),
+        }
+    }
+}
+
+/// A bar of the first picture: what a variant holds after the rest, beside its peak.
+#[derive(Debug, Serialize)]
+struct Bar {
+    name: String,
+    recommended: bool,
+    colour: usize,
+    after_rest: String,
+    after_rest_percent: f64,
+    peak: Option<String>,
+    peak_percent: Option<f64>,
+    live_percent: Option<f64>,
+    range_percent: Option<(f64, f64)>,
+    missing: Option<String>,
+}
+
+fn bars(trial: &Trial) -> Vec<Bar> {
+    let highest = trial
+        .variants
+        .iter()
+        .filter_map(|variant| variant.summary.as_ref())
+        .flat_map(|summary| {
+            [Column::Peak, Column::AfterRest].map(|column| summary.figures.get(&column))
+        })
+        .flatten()
+        .map(|figure| figure.max)
+        .fold(1.0, f64::max);
+    let percent = |bytes: f64| (bytes / highest * 1000.0).round() / 10.0;
+    let bar = |(index, variant): (usize, &Variant)| {
+        let figure = |column: Column| {
+            variant
+                .summary
+                .as_ref()
+                .and_then(|summary| summary.figures.get(&column))
+        };
+        let (after, peak) = (figure(Column::AfterRest), figure(Column::Peak));
+        Bar {
+            name: variant.name.clone(),
+            recommended: trial.verdict.variant.as_deref() == Some(variant.name.as_str()),
+            colour: index % COLOURS,
+            after_rest: after.map_or(String::new(), |figure| {
+                figures::plain(figure.median, Unit::Bytes)
+            }),
+            after_rest_percent: after.map_or(0.0, |figure| percent(figure.median)),
+            peak: peak.map(|figure| figures::plain(figure.median, Unit::Bytes)),
+            peak_percent: peak.map(|figure| percent(figure.median)),
+            live_percent: figure(Column::Live).map(|figure| percent(figure.median)),
+            range_percent: after
+                .filter(|figure| figure.n > 1)
+                .map(|figure| (percent(figure.min), percent(figure.max))),
+            missing: after.is_none().then(|| match &variant.unavailable {
+                Some(reason) => format!("not run: {reason}"),
+                None => "no complete run".into(),
+            }),
+        }
+    };
+    trial.variants.iter().enumerate().map(bar).collect()
+}
+
+/// A line of the legend, with the pattern of its line.
+#[derive(Debug, Serialize)]
+struct Entry {
+    variant: usize,
+    name: String,
+    colour: usize,
+    dashes: &'static str,
+}
+
+fn legend(timeline: &Timeline) -> Vec<Entry> {
+    timeline
+        .lines
+        .iter()
+        .map(|line| Entry {
+            variant: line.variant,
+            name: line.name.clone(),
+            colour: line.variant % COLOURS,
+            dashes: DASHES[line.variant % DASHES.len()],
+        })
+        .collect()
+}
+
+/// The lines for the script: what stands under the pointer.
+fn data(timeline: &Timeline) -> Result<String, String> {
+    #[derive(Serialize)]
+    struct Data<'a> {
+        end_s: f64,
+        lines: Vec<DataLine<'a>>,
+    }
+    #[derive(Serialize)]
+    struct DataLine<'a> {
+        variant: usize,
+        name: &'a str,
+        mb: Vec<f64>,
+    }
+    let lines = timeline.lines.iter().map(|line| DataLine {
+        variant: line.variant,
+        name: &line.name,
+        mb: line
+            .median
+            .iter()
+            .map(|(_, mb)| (mb * 10.0).round() / 10.0)
+            .collect(),
+    });
+    let text = serde_json::to_string(&Data {
+        end_s: timeline.end_s,
+        lines: lines.collect(),
+    })
+    .map_err(|error| error.to_string())?;
+    // Inside a script element only a closing tag could end it.
+    Ok(text.replace('<', "\\u003c"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::example;
+
+    #[test]
+    fn the_page_is_whole_and_needs_no_network() {
+        let page = render(&example::trial()).unwrap();
+        for expected in [
+            "<!doctype html>",
+            "ebbmalloc holds 61 MB",
+            "class=\"plot wide\"",
+            "class=\"plot narrow\"",
+            "tcmalloc",
+            "</html>",
+        ] {
+            assert!(page.contains(expected), "{expected}");
+        }
+        for network in ["http://", "https://", "src=", "@import", "url("] {
+            assert!(!page.contains(network), "{network} in the page");
+        }
+    }
+
+    #[test]
+    fn what_a_program_printed_cannot_become_markup() {
+        let page = render(&example::trial()).unwrap();
+        assert!(page.contains("&lt;segfault&gt; &amp; nothing") && !page.contains("<segfault>"));
+        let mut trial = example::trial();
+        trial.variants[0].name = "</script><script>alert(1)".into();
+        assert!(!render(&trial).unwrap().contains("<script>alert(1)"));
+    }
+
+    #[test]
+    fn a_trial_without_a_complete_run_still_has_a_page() {
+        let mut trial = example::trial();
+        for variant in &mut trial.variants {
+            variant.summary = None;
+            variant.runs.clear();
+        }
+        let page = render(&trial).unwrap();
+        assert!(page.contains("no complete run") && !page.contains("NaN"));
+    }
+}

@@ -1,0 +1,126 @@
+//! `report.md`: the report for a pull request or a ticket.
+
+use super::{notes, tables};
+use crate::facts::trial::Trial;
+use std::fmt::Write;
+
+/// The whole file.
+pub fn render(trial: &Trial) -> String {
+    let mut out = format!(
+        "# {}: what each allocator keeps\n\n",
+        escape(&trial.workload.name)
+    );
+    let _ = writeln!(out, "**{}**\n", escape(&trial.verdict.sentence));
+    for table in tables::of(trial) {
+        let _ = writeln!(out, "## {}\n\n{}.\n", table.title, capital(&table.caption));
+        let _ = writeln!(out, "| variant | {} |", table.columns.join(" | "));
+        let _ = writeln!(out, "|---|{}", "---:|".repeat(table.columns.len()));
+        for row in &table.rows {
+            let name = escape(&row.name);
+            let name = if row.recommended {
+                format!("**{name}**")
+            } else {
+                name
+            };
+            let cells: Vec<String> = row
+                .cells
+                .iter()
+                .map(|cell| match &cell.detail {
+                    Some(detail) => format!("{} ({detail})", cell.main),
+                    None => cell.main.clone(),
+                })
+                .collect();
+            let _ = writeln!(out, "| {name} | {} |", cells.join(" | "));
+        }
+        out.push('\n');
+    }
+    let notes = notes::of(trial);
+    if !notes.is_empty() {
+        out.push_str("## What did not go as asked\n\n");
+        for note in notes {
+            let about = if note.about.is_empty() {
+                String::new()
+            } else {
+                format!("{}: ", escape(&note.about))
+            };
+            let _ = writeln!(out, "- {about}{}", escape(&note.text));
+            if !note.lines.is_empty() {
+                let _ = writeln!(out, "\n  ```text\n  {}\n  ```", note.lines.join("\n  "));
+            }
+        }
+        out.push('\n');
+    }
+    out.push_str("## How it was measured\n\n");
+    for line in notes::method(trial) {
+        let _ = writeln!(out, "- {}", escape(&line));
+    }
+    out.push_str("\n| variant | preloaded | environment |\n|---|---|---|\n");
+    for variant in &trial.variants {
+        let library = variant
+            .library
+            .as_ref()
+            .map_or("nothing".into(), |path| path.display().to_string());
+        let env: Vec<String> = variant
+            .env
+            .iter()
+            .map(|(key, value)| format!("`{key}={value}`"))
+            .collect();
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} |",
+            escape(&variant.name),
+            escape(&library),
+            env.join("<br>")
+        );
+    }
+    out
+}
+
+/// What would be read as markup.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if matches!(letter, '|' | '*' | '_' | '`' | '<' | '[' | '\\') {
+            out.push('\\');
+        }
+        out.push(letter);
+    }
+    out
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::example;
+
+    #[test]
+    fn the_file_says_what_the_terminal_says() {
+        let text = render(&example::trial());
+        assert!(
+            text.starts_with("# sse: what each allocator keeps\n\n**ebbmalloc holds 61 MB"),
+            "{text}"
+        );
+        for expected in [
+            "| **ebbmalloc** | 61.0 (60.0–62.0) |",
+            "- tcmalloc: not run: not installed",
+            "<segfault> & nothing",
+            "Workload: sse, profile demo. Streams & subscribers",
+        ] {
+            assert!(text.contains(expected), "{expected} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn names_cannot_break_the_table() {
+        let mut trial = example::trial();
+        trial.variants[0].name = "a|b".into();
+        assert!(render(&trial).contains("| a\\|b |"));
+    }
+}

@@ -1,0 +1,16 @@
+//! A trial as people read it: one model of tables and notes, rendered for the terminal, as Markdown
+//! and as a page.
+//!
+//! [`figures`] writes numbers, [`tables`] decides what stands where, [`notes`] what has to be said
+//! beside it; [`text`], [`markdown`] and [`html`] render. [`timeline`] makes one time axis of many runs,
+//! [`chart`] draws it. Everything is a pure function of [`crate::facts::trial::Trial`]; nothing here
+//! reads a process or writes a file.
+
+pub mod chart;
+pub mod figures;
+pub mod html;
+pub mod markdown;
+pub mod notes;
+pub mod tables;
+pub mod text;
+pub mod timeline;

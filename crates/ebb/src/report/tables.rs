@@ -1,0 +1,212 @@
+//! What stands where: the three tables of a trial, independent of how they are drawn.
+//!
+//! Memory, cost, and the differences to the first variant. Used by all three renderings, so that the
+//! terminal, the Markdown and the page never say different things.
+
+use super::figures;
+use crate::facts::trial::{Column, Figure, Trial, Unit, Variant};
+
+/// A table.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Table {
+    /// Its heading.
+    pub title: String,
+    /// What the figures are.
+    pub caption: String,
+    /// The headings of the columns after the variant's name.
+    pub columns: Vec<String>,
+    /// A row a variant.
+    pub rows: Vec<Row>,
+}
+
+/// A row.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Row {
+    /// The variant.
+    pub name: String,
+    /// Recommended by the verdict.
+    pub recommended: bool,
+    /// One a column.
+    pub cells: Vec<Cell>,
+}
+
+/// A cell: a figure and what belongs to it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Cell {
+    /// The figure, or why there is none.
+    pub main: String,
+    /// Spread or interval, where there is one.
+    pub detail: Option<String>,
+    /// Whether `main` is a figure.
+    pub is_figure: bool,
+}
+
+const MEMORY: [Column; 6] = [
+    Column::Baseline,
+    Column::Peak,
+    Column::AfterRest,
+    Column::Growth,
+    Column::Reclaimable,
+    Column::Live,
+];
+const COST: [Column; 4] = [Column::Cpu, Column::Throughput, Column::P50, Column::P99];
+const DIFFERENCE: [Column; 5] = [
+    Column::Peak,
+    Column::AfterRest,
+    Column::Cpu,
+    Column::Throughput,
+    Column::P99,
+];
+
+/// All tables of a trial.
+pub fn of(trial: &Trial) -> Vec<Table> {
+    let mut tables = vec![
+        table(
+            trial,
+            "Memory",
+            &format!(
+                "{} of the process tree in MB; {}",
+                trial.metric.label(),
+                spread(trial)
+            ),
+            &MEMORY,
+            absolute,
+        ),
+        table(
+            trial,
+            "Cost",
+            &format!(
+                "CPU time from readiness to the end of the last phase; {}",
+                spread(trial)
+            ),
+            &COST,
+            absolute,
+        ),
+    ];
+    if let Some(first) = trial.variants.first().filter(|_| trial.variants.len() > 1) {
+        let title = format!("Difference to {}", first.name);
+        let mut difference = table(trial, &title, &interval_caption(trial), &DIFFERENCE, versus);
+        difference.rows.remove(0);
+        tables.push(difference);
+    }
+    tables
+}
+
+fn most_runs(trial: &Trial) -> u32 {
+    trial
+        .variants
+        .iter()
+        .filter_map(|variant| variant.summary.as_ref())
+        .map(|summary| summary.runs)
+        .max()
+        .unwrap_or(0)
+}
+
+fn spread(trial: &Trial) -> &'static str {
+    if most_runs(trial) > 1 {
+        "median, below it lowest and highest run"
+    } else {
+        "one run, direction only"
+    }
+}
+
+fn interval_caption(trial: &Trial) -> String {
+    match most_runs(trial) {
+        0 | 1 => "one run, direction only".into(),
+        2..=4 => "difference of medians, below it the 95 % bootstrap interval (rough with fewer than five runs)".into(),
+        _ => "difference of medians, below it the 95 % bootstrap interval".into(),
+    }
+}
+
+fn table(
+    trial: &Trial,
+    title: &str,
+    caption: &str,
+    columns: &[Column],
+    cell: fn(&Figure, Unit) -> Cell,
+) -> Table {
+    // A column that no variant has is left out, except reclaimable: that it was not measured is news.
+    let has = |column: &&Column| {
+        **column == Column::Reclaimable
+            || trial
+                .variants
+                .iter()
+                .any(|variant| figure(variant, **column).is_some())
+    };
+    let columns: Vec<Column> = columns.iter().filter(has).copied().collect();
+    let rows = trial.variants.iter().map(|variant| Row {
+        name: variant.name.clone(),
+        recommended: trial.verdict.variant.as_deref() == Some(variant.name.as_str()),
+        cells: columns
+            .iter()
+            .map(|column| match figure(variant, *column) {
+                Some(figure) => cell(figure, column.unit()),
+                None => missing(variant, *column),
+            })
+            .collect(),
+    });
+    Table {
+        title: title.to_owned(),
+        caption: caption.to_owned(),
+        rows: rows.collect(),
+        columns: columns
+            .iter()
+            .map(|column| column.label().to_owned())
+            .collect(),
+    }
+}
+
+fn figure(variant: &Variant, column: Column) -> Option<&Figure> {
+    variant.summary.as_ref()?.figures.get(&column)
+}
+
+fn absolute(figure: &Figure, unit: Unit) -> Cell {
+    let spread = || {
+        format!(
+            "{}–{}",
+            figures::plain(figure.min, unit),
+            figures::plain(figure.max, unit)
+        )
+    };
+    Cell {
+        main: figures::plain(figure.median, unit),
+        detail: (figure.n > 1).then(spread),
+        is_figure: true,
+    }
+}
+
+fn versus(figure: &Figure, unit: Unit) -> Cell {
+    let Some(difference) = figure.versus_first else {
+        return no_figure("–");
+    };
+    let interval = difference.interval.map(|(low, high)| {
+        format!(
+            "{} … {}",
+            figures::signed(low, unit),
+            figures::signed(high, unit)
+        )
+    });
+    Cell {
+        main: figures::signed(difference.value, unit),
+        detail: interval,
+        is_figure: true,
+    }
+}
+
+fn missing(variant: &Variant, column: Column) -> Cell {
+    let text = match (&variant.summary, column) {
+        (None, _) => "–",
+        // malloc_trim belongs to glibc: the question does not arise for the others.
+        (Some(_), Column::Reclaimable) if variant.allocator != "glibc" => "n/a",
+        (Some(_), _) => "not measured",
+    };
+    no_figure(text)
+}
+
+fn no_figure(text: &str) -> Cell {
+    Cell {
+        main: text.to_owned(),
+        detail: None,
+        is_figure: false,
+    }
+}

@@ -1,0 +1,127 @@
+//! The report in a terminal: tables, notes, and the verdict last, where the eye ends.
+
+use super::tables::{Cell, Table};
+use super::{notes, tables};
+use crate::facts::trial::Trial;
+use comfy_table::{CellAlignment, ContentArrangement, presets};
+use std::fmt::Write;
+
+/// The whole report. `width` is the terminal's.
+pub fn render(trial: &Trial, width: u16) -> String {
+    let mut out = String::new();
+    for table in tables::of(trial) {
+        let _ = writeln!(
+            out,
+            "{} ({})\n{}\n",
+            table.title,
+            table.caption,
+            draw(&table, width)
+        );
+    }
+    let notes = notes::of(trial);
+    for note in &notes {
+        let about = if note.about.is_empty() {
+            String::new()
+        } else {
+            format!("{}: ", note.about)
+        };
+        let _ = writeln!(out, "! {about}{}", note.text);
+        for line in &note.lines {
+            let _ = writeln!(out, "    | {line}");
+        }
+    }
+    if !notes.is_empty() {
+        out.push('\n');
+    }
+    let _ = writeln!(out, "Verdict: {}", trial.verdict.sentence);
+    out
+}
+
+fn draw(table: &Table, width: u16) -> String {
+    let mut drawn = comfy_table::Table::new();
+    drawn
+        .load_style(presets::UTF8_HORIZONTAL_ONLY)
+        .set_content_arrangement(ContentArrangement::Dynamic);
+    drawn.set_width(width);
+    drawn.set_header(std::iter::once("variant".to_owned()).chain(table.columns.clone()));
+    for row in &table.rows {
+        let mark = if row.recommended { " *" } else { "" };
+        let cells = row.cells.iter().map(lines);
+        drawn.add_row(std::iter::once(format!("{}{mark}", row.name)).chain(cells));
+    }
+    for column in drawn.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    drawn.to_string()
+}
+
+fn lines(cell: &Cell) -> String {
+    match &cell.detail {
+        Some(detail) => format!("{}\n{detail}", cell.main),
+        None => cell.main.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::example;
+
+    #[test]
+    fn a_terminal_sees_figures_notes_and_the_verdict_last() {
+        let text = render(&example::trial(), 100);
+        for expected in [
+            "Memory (RSS of the process tree in MB",
+            "ebbmalloc *",
+            "340.0–345.0",
+            "not measured",
+            "Difference to glibc",
+            "\u{2212}282.0",
+            "\u{2212}283.0 … \u{2212}281.0",
+            "! tcmalloc: not run: not installed (Debian package libtcmalloc-minimal4)",
+            "! jemalloc: run 1 failed: the service was ended by SIGSEGV during burst",
+            "    | <segfault> & nothing",
+            "! mimalloc: run 1 discarded: python3 (7) takes malloc from libc",
+        ] {
+            assert!(text.contains(expected), "{expected} is not in\n{text}");
+        }
+        assert!(
+            text.trim_end()
+                .lines()
+                .last()
+                .unwrap()
+                .starts_with("Verdict: ebbmalloc holds 61 MB")
+        );
+    }
+
+    #[test]
+    fn one_run_has_no_spread_and_says_so() {
+        let mut trial = example::trial();
+        for variant in &mut trial.variants {
+            if let Some(summary) = &mut variant.summary {
+                summary.runs = 1;
+                for figure in summary.figures.values_mut() {
+                    figure.n = 1;
+                    figure.versus_first = figure.versus_first.map(|mut difference| {
+                        difference.interval = None;
+                        difference
+                    });
+                }
+            }
+        }
+        let text = render(&trial, 100);
+        assert!(
+            text.contains("one run, direction only") && !text.contains("340.0–345.0"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn an_interrupted_trial_says_so() {
+        let mut trial = example::trial();
+        trial.interrupted = true;
+        assert!(
+            render(&trial, 100).contains("! interrupted: what was measured until then is kept")
+        );
+    }
+}
