@@ -2,8 +2,8 @@
 //!
 //! The preload object brings all it needs: system calls, thread-local storage, memory functions. It
 //! has no NEEDED entry, so the same file loads into glibc and musl programs, and what it wants of
-//! their libc it references weakly (`weak_hooks`). In the archive (feature `archive`) the references
-//! are strong (`strong_hooks`): a static program has only what somebody asks for.
+//! their libc it references weakly (`weak_libc`). In the archive (feature `archive`) the references
+//! are strong (`strong_libc`): a static program has only what somebody asks for.
 #![no_std]
 #![cfg(target_os = "linux")]
 
@@ -13,20 +13,8 @@ use ebbmalloc_core::process::Hooks;
 // Linked for the names it defines.
 extern crate ebbmalloc_capi as _;
 
-/// An unconditional jump, for names that the assembler defines.
-#[cfg(target_arch = "x86_64")]
-macro_rules! jump {
-    ($to:literal) => {
-        concat!("jmp ", $to)
-    };
-}
-#[cfg(target_arch = "aarch64")]
-macro_rules! jump {
-    ($to:literal) => {
-        concat!("b ", $to)
-    };
-}
-
+#[macro_use]
+mod hidden_names;
 #[cfg(not(feature = "archive"))]
 mod memory_functions;
 #[cfg(feature = "archive")]
@@ -63,18 +51,7 @@ extern "Rust" fn hooks() -> &'static Hooks {
     &HOOKS
 }
 
-// By the assembler, because what Rust leaves unmangled would be exported.
-core::arch::global_asm!(
-    ".pushsection .text.__ebbmalloc_hooks,\"ax\",@progbits",
-    ".hidden __ebbmalloc_hooks",
-    ".globl __ebbmalloc_hooks",
-    ".type __ebbmalloc_hooks, @function",
-    "__ebbmalloc_hooks:",
-    jump!("{hooks}"),
-    ".size __ebbmalloc_hooks, . - __ebbmalloc_hooks",
-    ".popsection",
-    hooks = sym hooks,
-);
+hidden_names! { "__ebbmalloc_hooks" is hooks, }
 
 /// Runs when the process exits, after the program's own destructors.
 #[used]
@@ -85,6 +62,16 @@ static AT_EXIT: extern "C" fn() = {
     }
     at_exit
 };
+
+#[cfg(not(feature = "archive"))]
+hidden_names! { "rust_eh_personality" is personality, }
+
+/// Named by the unwinding tables of unoptimised code; nothing unwinds into it.
+#[cfg(not(feature = "archive"))]
+extern "C" fn personality() -> ! {
+    use ebbmalloc_core::os::Os;
+    KERNEL.abort()
+}
 
 // `cargo clippy --all-targets` also checks this crate as a test program, which has std's.
 #[cfg(not(test))]

@@ -1,9 +1,9 @@
-//! memcpy, memmove, memset, memcmp, bcmp and strlen of the preload object's own, which the compiler calls.
+//! The preload object's own memcpy, memmove, memset, memcmp, bcmp and strlen, for compiled code.
 //!
 //! Undefined they would be libc's, which may not be relocated yet; exported they would replace the
-//! program's. So the assembler defines the names, hidden, as jumps to the functions below. Those
-//! must not be turned into calls of themselves: each loop holds an empty `asm!`, so that the
-//! compiler does not recognise it as a copy or a fill.
+//! program's. So the names are hidden ones of the functions below. Those must not be turned into
+//! calls of themselves: each loop holds an empty `asm!`, so that the compiler does not recognise it
+//! as a copy or a fill.
 
 use core::arch::asm;
 use core::ffi::c_int;
@@ -16,22 +16,6 @@ const CHUNK: usize = size_of::<Chunk>();
 #[cfg(target_arch = "x86_64")]
 const STRING_BYTES: usize = 512;
 
-macro_rules! hidden_names {
-    ($($name:literal is $function:ident,)+) => {$(
-        core::arch::global_asm!(
-            concat!(".pushsection .text.", $name, ",\"ax\",@progbits"),
-            concat!(".hidden ", $name),
-            concat!(".globl ", $name),
-            concat!(".type ", $name, ", @function"),
-            concat!($name, ":"),
-            jump!("{function}"),
-            concat!(".size ", $name, ", . - ", $name),
-            ".popsection",
-            function = sym $function,
-        );
-    )+};
-}
-
 hidden_names! {
     "memcpy" is copy,
     "memmove" is copy_overlapping,
@@ -39,7 +23,6 @@ hidden_names! {
     "memcmp" is compare,
     "bcmp" is compare,
     "strlen" is length,
-    "rust_eh_personality" is personality,
 }
 
 /// Keeps the compiler from seeing through a loop.
@@ -93,7 +76,7 @@ unsafe fn copy_few(to: *mut u8, from: *const u8, bytes: usize) {
 ///
 /// # Safety
 /// `from` is readable and `to` writable for `bytes`.
-unsafe extern "C" fn copy(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8 {
+pub unsafe extern "C" fn copy(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8 {
     if bytes < CHUNK {
         // SAFETY: as demanded of our caller.
         unsafe { copy_few(to, from, bytes) };
@@ -133,7 +116,7 @@ unsafe extern "C" fn copy(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8
 ///
 /// # Safety
 /// `from` is readable and `to` writable for `bytes`.
-unsafe extern "C" fn copy_overlapping(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8 {
+pub unsafe extern "C" fn copy_overlapping(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8 {
     if bytes < CHUNK || (to as usize).wrapping_sub(from as usize) >= bytes {
         // SAFETY: as demanded of our caller.
         return unsafe { copy(to, from, bytes) };
@@ -157,7 +140,7 @@ unsafe extern "C" fn copy_overlapping(to: *mut u8, from: *const u8, bytes: usize
 ///
 /// # Safety
 /// `to` is writable for `bytes`.
-unsafe extern "C" fn fill(to: *mut u8, value: c_int, bytes: usize) -> *mut u8 {
+pub unsafe extern "C" fn fill(to: *mut u8, value: c_int, bytes: usize) -> *mut u8 {
     let value = value as u8;
     #[cfg(target_arch = "x86_64")]
     if bytes >= STRING_BYTES {
@@ -194,7 +177,7 @@ unsafe extern "C" fn fill(to: *mut u8, value: c_int, bytes: usize) -> *mut u8 {
 ///
 /// # Safety
 /// Both are readable for `bytes`.
-unsafe extern "C" fn compare(left: *const u8, right: *const u8, bytes: usize) -> c_int {
+pub unsafe extern "C" fn compare(left: *const u8, right: *const u8, bytes: usize) -> c_int {
     let mut at = 0;
     while at < bytes {
         // SAFETY: the byte lies within the bytes.
@@ -212,7 +195,7 @@ unsafe extern "C" fn compare(left: *const u8, right: *const u8, bytes: usize) ->
 ///
 /// # Safety
 /// `text` is a C string.
-unsafe extern "C" fn length(text: *const u8) -> usize {
+pub unsafe extern "C" fn length(text: *const u8) -> usize {
     let mut bytes = 0;
     // SAFETY: the string's end is not passed.
     while unsafe { text.add(bytes).read() } != 0 {
@@ -220,10 +203,4 @@ unsafe extern "C" fn length(text: *const u8) -> usize {
         opaque();
     }
     bytes
-}
-
-/// Named by unwinding tables of unoptimised builds; nothing unwinds here.
-extern "C" fn personality() -> ! {
-    use ebbmalloc_core::os::Os;
-    crate::KERNEL.abort()
 }
