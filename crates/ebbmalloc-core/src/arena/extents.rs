@@ -7,7 +7,7 @@
 //! neighbour does not make old memory young.
 
 use super::granule::{FROM_DIRTY, Fill, Granule, Kind, List};
-use super::region::Region;
+use super::region::{NoGrowth, Region};
 use super::tree::Tree;
 use crate::os::{Os, OsError};
 use crate::size::GRANULE;
@@ -127,8 +127,10 @@ impl Extents {
         for _ in 0..2 {
             for index in (0..self.count).rev() {
                 let region = &mut self.regions[index];
-                let Ok((first, skipped)) = region.grow(os, len, align) else {
-                    continue;
+                let (first, skipped) = match region.grow(os, len, align) {
+                    Ok(grown) => grown,
+                    Err(NoGrowth::Full) => continue,
+                    Err(NoGrowth::Refused(_)) => return None,
                 };
                 let (head, skip_head) = (region.descriptor(first), region.descriptor(skipped));
                 // SAFETY: `grow` wrote these descriptors; nobody else knows them yet.

@@ -92,6 +92,9 @@ pub struct Granule {
     pub right: *mut Granule,
     /// Slab: pages that are resident, or were when last seen.
     pub resident: u64,
+    /// Slab: pages that were resident at some time; a page of these that is not resident now was
+    /// returned, and faults again when it is touched.
+    pub used: u64,
     /// Slab: pages on which no slot was live at the last tick.
     pub seen: u64,
     /// Slab: pages of which a slot was taken since the last tick.
@@ -129,6 +132,7 @@ impl Granule {
             left: null_mut(),
             right: null_mut(),
             resident: 0,
+            used: 0,
             seen: 0,
             touched: 0,
             leaving: 0,

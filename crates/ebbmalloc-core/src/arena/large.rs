@@ -149,12 +149,7 @@ impl Arena {
                         .fetch_add((old_len - granules) as usize * GRANULE, Ordering::Relaxed);
                     let rest = head.wrapping_add(granules as usize);
                     (*rest).base = (*head).base + granules as usize * GRANULE;
-                    extents.free(
-                        rest,
-                        old_len - granules,
-                        Fill::Dirty,
-                        tick,
-                    );
+                    extents.free(rest, old_len - granules, Fill::Dirty, tick);
                 }
             }
             extents.large_bytes = extents.large_bytes + bytes - old_bytes;

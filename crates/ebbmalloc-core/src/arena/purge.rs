@@ -220,7 +220,11 @@ impl Extents {
 ///
 /// # Safety
 /// The items are leaving, so their first and last descriptors do not change.
-unsafe fn runs_of(leaving: &[Leaving], page_bytes: usize, runs: &mut [PageRun; 2 * BATCH]) -> usize {
+unsafe fn runs_of(
+    leaving: &[Leaving],
+    page_bytes: usize,
+    runs: &mut [PageRun; 2 * BATCH],
+) -> usize {
     let mut count = 0;
     for item in leaving {
         // SAFETY: the caller's promise.

@@ -27,6 +27,17 @@ pub struct Region {
     descriptors: usize,
     map_committed: usize,
     descriptors_committed: usize,
+    metadata_end: usize,
+    gave_up: bool,
+}
+
+/// Why a region has nothing to hand out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoGrowth {
+    /// Its address space is used up: another region may have more.
+    Full,
+    /// The kernel gives no memory for it: neither would it for another.
+    Refused(OsError),
 }
 
 impl Region {
@@ -40,6 +51,8 @@ impl Region {
         descriptors: 0,
         map_committed: 0,
         descriptors_committed: 0,
+        metadata_end: 0,
+        gave_up: false,
     };
 
     /// Reserves a region of `granules` granules and room for its map and descriptors.
@@ -60,32 +73,37 @@ impl Region {
             granules,
             map,
             descriptors: map + map_bytes,
+            metadata_end: map + map_bytes + descriptor_bytes,
             ..Self::NONE
         })
     }
 
-    /// Bytes of address space that the region occupies, its metadata included.
-    pub const fn reserved_bytes(granules: usize) -> usize {
-        granules * (GRANULE + size_of::<Granule>() + 1)
-    }
-
     /// Hands out `granules` fresh granules aligned to `align` granules; returns the index of the
-    /// first. They are clean. Granules skipped for the alignment are returned as a second value: the
-    /// index where they start.
+    /// first. They are clean. The second value is where the granules start that were skipped for the
+    /// alignment.
     pub fn grow<O: Os>(
         &mut self,
         os: &O,
         granules: usize,
         align: usize,
-    ) -> Result<(usize, usize), OsError> {
+    ) -> Result<(usize, usize), NoGrowth> {
         let align_bytes = align * GRANULE;
-        let first_address = (self.base + self.top * GRANULE).next_multiple_of(align_bytes);
+        let top_address = self.base + self.top * GRANULE;
+        let first_address = top_address
+            .checked_next_multiple_of(align_bytes)
+            .ok_or(NoGrowth::Full)?;
         let first = (first_address - self.base) / GRANULE;
-        let end = first.checked_add(granules).ok_or(OsError::OutOfMemory)?;
+        let end = first.checked_add(granules).ok_or(NoGrowth::Full)?;
         if end > self.granules {
-            return Err(OsError::OutOfMemory);
+            return Err(NoGrowth::Full);
         }
-        self.commit_to(os, end)?;
+        if end > self.committed {
+            let goal = end.next_multiple_of(STEP).min(self.granules);
+            // A whole step may be more than the kernel has left.
+            self.commit_to(os, goal)
+                .or_else(|_| self.commit_to(os, end))
+                .map_err(NoGrowth::Refused)?;
+        }
         for index in self.top..end {
             // SAFETY: committed just above; nobody reads descriptors behind `top`.
             unsafe {
@@ -98,11 +116,7 @@ impl Region {
         Ok((first, skipped))
     }
 
-    fn commit_to<O: Os>(&mut self, os: &O, end: usize) -> Result<(), OsError> {
-        if end <= self.committed {
-            return Ok(());
-        }
-        let goal = end.next_multiple_of(STEP).min(self.granules);
+    fn commit_to<O: Os>(&mut self, os: &O, goal: usize) -> Result<(), OsError> {
         let map_goal = goal.next_multiple_of(GRANULE);
         if map_goal > self.map_committed {
             // SAFETY: inside the reservation of the map.
@@ -124,15 +138,32 @@ impl Region {
     }
 
     /// Gives the address space that was never used back to the kernel, when a limit on address space
-    /// was lowered after the start. Returns how many bytes.
+    /// was set after the start. Returns how many bytes.
     pub fn give_up_unused<O: Os>(&mut self, os: &O) -> usize {
-        let bytes = (self.granules - self.committed) * GRANULE;
-        if bytes > 0 {
-            // SAFETY: behind `committed` nothing was ever handed out.
-            unsafe { os.release(self.base + self.committed * GRANULE, bytes) };
-            self.granules = self.committed;
+        let mut given = 0;
+        let mut give = |start: usize, end: usize| {
+            if start < end {
+                // SAFETY: behind what is committed nothing was ever handed out.
+                unsafe { os.release(start, end - start) };
+                given += end - start;
+            }
+        };
+        let (map_end, descriptors_end) = (self.descriptors, self.metadata_end);
+        give(
+            self.base + self.committed * GRANULE,
+            self.base + self.granules * GRANULE,
+        );
+        if !self.gave_up {
+            give(self.map + self.map_committed, map_end);
         }
-        bytes
+        give(
+            self.descriptors + self.descriptors_committed,
+            descriptors_end,
+        );
+        self.gave_up = true;
+        self.granules = self.committed;
+        self.metadata_end = self.descriptors + self.descriptors_committed;
+        given
     }
 
     /// The descriptor of granule `index`.

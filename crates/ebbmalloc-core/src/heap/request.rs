@@ -36,8 +36,8 @@ impl<O: Os> Heap<O> {
     /// A block aligned to `align`, a power of two.
     pub fn allocate_aligned(&self, access: Access, size: usize, align: usize) -> *mut u8 {
         match class_aligned(size, align) {
-            Some(class) if align <= self.os.page_bytes() => self.allocate_slot(access, class),
-            _ => self.allocate_large(access, size, align).0,
+            Some(class) => self.allocate_slot(access, class),
+            None => self.allocate_large(access, size, align).0,
         }
     }
 

@@ -29,8 +29,8 @@ pub struct Statistics {
     pub metadata: usize,
     /// Given back to the kernel so far.
     pub returned: u64,
-    /// Taken again after it was given back, or for the first time: pages of slabs.
-    pub faulted: u64,
+    /// Taken again after it was given back: pages of slabs.
+    pub refaulted: u64,
     /// Refused by the kernel when given back (locked pages), so far.
     pub refused: u64,
     /// Calls that gave memory back (a number).
@@ -51,7 +51,7 @@ impl<O: Os> Heap<O> {
     /// tick is used.
     pub fn statistics(&self, own: Option<&Cache>, exact: bool) -> Statistics {
         let page = self.os.page_bytes();
-        let (mut out, mut resident_pages, mut faulted) = (0, 0, 0);
+        let (mut out, mut resident_pages, mut refaulted) = (0, 0, 0);
         let (cached, threads) = if exact {
             self.caches.bytes(&self.os, own)
         } else {
@@ -65,7 +65,7 @@ impl<O: Os> Heap<O> {
                 let slabs = self.bins.get(shard, class).lock(&self.os);
                 out += slabs.slots_out * CLASS[class].size as usize;
                 resident_pages += slabs.resident_pages;
-                faulted += slabs.faulted_pages;
+                refaulted += slabs.refaulted_pages;
             }
         }
         let slabs = resident_pages * page;
@@ -92,7 +92,7 @@ impl<O: Os> Heap<O> {
             retained: clean,
             metadata: self.metadata.bytes(&self.os).1 + self.arena.lock(&self.os).metadata_bytes(),
             returned: counters.returned_bytes.load(Ordering::Relaxed),
-            faulted: faulted * page as u64,
+            refaulted: refaulted * page as u64,
             refused: counters.refused_bytes.load(Ordering::Relaxed),
             discard_calls: counters.discard_calls.load(Ordering::Relaxed),
             ticks: counters.ticks.load(Ordering::Relaxed),

@@ -5,7 +5,7 @@ use super::instance::HEAP;
 use super::thread::{current, with_access, with_own_cache};
 use core::ptr::NonNull;
 
-use crate::size::{CLASS, QUANTUM, QUICK, QUICK_MAX, SMALL_MAX, class_of};
+use crate::size::{CLASS, QUANTUM, QUICK, QUICK_MAX, SMALL_MAX, class_aligned, class_of};
 
 /// A block of at least `size` bytes, aligned to 16; null if there is no memory.
 #[inline(always)]
@@ -54,6 +54,11 @@ pub fn malloc_zeroed(size: usize) -> *mut u8 {
 pub fn memalign(align: usize, size: usize) -> *mut u8 {
     if align <= QUANTUM {
         return malloc(size);
+    }
+    if let Some(class) = class_aligned(size, align)
+        && let Some(slot) = current().pop(class)
+    {
+        return slot.as_ptr();
     }
     with_access(|access| HEAP.allocate_aligned(access, size, align))
 }

@@ -39,7 +39,7 @@ fn snapshot(statistics: &Statistics) -> Snapshot {
         mapped_bytes: statistics.mapped as u64,
         metadata_bytes: statistics.metadata as u64,
         returned_bytes: statistics.returned,
-        refaulted_bytes: statistics.faulted,
+        refaulted_bytes: statistics.refaulted,
         purges: statistics.ticks,
         purge_cpu_ns: PURGE_CPU_NS.load(Ordering::Relaxed),
         discard_calls: statistics.discard_calls,

@@ -55,8 +55,8 @@ pub struct Slabs {
     pub refills: u64,
     /// Times a batch of slots came back.
     pub flushes: u64,
-    /// Pages taken that had been returned or never used.
-    pub faulted_pages: u64,
+    /// Pages taken again after they had been returned.
+    pub refaulted_pages: u64,
 }
 
 // SAFETY: the descriptors behind the pointers belong to whoever holds the bin's lock.
@@ -78,7 +78,7 @@ impl Bin {
         resident_pages: 0,
         refills: 0,
         flushes: 0,
-        faulted_pages: 0,
+        refaulted_pages: 0,
     };
 
     /// No slab yet.
@@ -138,11 +138,11 @@ impl Bin {
             };
             // SAFETY: the lock is held, and the slab is one of ours.
             unsafe {
-                let before = (*slab.0).resident.count_ones();
+                let (before, used) = ((*slab.0).resident, (*slab.0).used);
                 taken += slab.take(shape, &mut out[taken..]);
-                let faulted = (*slab.0).resident.count_ones() - before;
-                slabs.resident_pages += faulted as usize;
-                slabs.faulted_pages += u64::from(faulted);
+                let new = (*slab.0).resident & !before;
+                slabs.resident_pages += new.count_ones() as usize;
+                slabs.refaulted_pages += u64::from((new & used).count_ones());
                 slabs.rebucket(slab, shape);
             }
         }
