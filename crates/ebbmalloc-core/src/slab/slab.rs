@@ -100,6 +100,7 @@ impl Slab {
             let slab = &mut *self.0;
             slab.free = slots;
             slab.resident = if dirty { shape.all_pages() } else { 0 };
+            slab.used = slab.resident;
             slab.seen = 0;
             slab.touched = 0;
             slab.leaving = 0;
@@ -174,6 +175,7 @@ impl Slab {
             slab.touched |= pages;
             slab.seen &= !pages;
             slab.resident |= pages;
+            slab.used |= pages;
         }
         taken
     }
@@ -279,6 +281,9 @@ impl Slab {
                     changed += 1;
                 }
             }
+        }
+        if cfg!(ebb_mutation = "leaving_count") {
+            return;
         }
         // SAFETY: the lock is held.
         unsafe {
