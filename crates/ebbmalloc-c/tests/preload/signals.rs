@@ -14,11 +14,11 @@ fn handler_allocates_at_every_instruction() {
         .passed();
 }
 
-/// Asynchronous deliveries from a sibling, each sent when the last was handled.
+/// Asynchronous deliveries from a sibling, with the purger at work.
 #[test]
 fn handler_allocates_in_a_storm_of_signals() {
     Run::preloaded(program("signal_storm", Flavour::Plain))
-        .arg(if long() { "5000000" } else { "1000000" })
+        .arg(if long() { "1000000" } else { "100000" })
         .run()
         .passed();
 }

@@ -107,7 +107,7 @@ impl Run {
             preload: Vec::new(),
             witness: None,
             folder: None,
-            limit: Duration::from_secs(if long() { 1800 } else { 120 }),
+            limit: Duration::from_secs(if long() { 1800 } else { 300 }),
         }
     }
 
