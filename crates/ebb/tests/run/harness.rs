@@ -1,0 +1,162 @@
+//! Builds and starts what the tests need. A tool that is missing fails the test with its package.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+/// The program under test with a quiet environment.
+pub fn ebb() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
+    for name in ["LD_PRELOAD", "MALLOC_CONF", "EBB_CONF", "EBB_LIB"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// `ebb run` with these arguments, run to its end.
+pub fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Output {
+    output(ebb().arg("run").args(arguments))
+}
+
+pub fn output(command: &mut Command) -> Output {
+    command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"))
+}
+
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).trim().to_owned()
+}
+
+/// Asserts the exit code and that the only thing said is one line with `words` in it.
+#[track_caller]
+pub fn assert_refused(output: &Output, code: i32, words: &[&str]) {
+    let text = stderr(output);
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.starts_with("ebb: "), "{text}");
+    for word in words {
+        assert!(text.contains(word), "\"{word}\" is not in: {text}");
+    }
+    assert_eq!(stdout(output), "");
+}
+
+/// Where Debian's package has the allocator's library; the tool's own search must find the same.
+pub fn peer(soname: &str, package: &str) -> PathBuf {
+    let folders = [
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+        "/usr/lib64",
+        "/usr/lib",
+    ];
+    folders
+        .iter()
+        .map(|folder| Path::new(folder).join(soname))
+        .find(|path| path.exists())
+        .unwrap_or_else(|| panic!("{soname} is missing: apt-get install {package}"))
+}
+
+pub fn jemalloc() -> PathBuf {
+    peer("libjemalloc.so.2", "libjemalloc2")
+}
+
+/// ebbmalloc's preload object, built into the target folder of this test run unless EBB_LIB names one.
+pub fn ebbmalloc() -> PathBuf {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY
+        .get_or_init(|| {
+            if let Some(path) = std::env::var_os("EBB_LIB") {
+                return PathBuf::from(path);
+            }
+            let target = Path::new(env!("CARGO_BIN_EXE_ebb"))
+                .ancestors()
+                .nth(2)
+                .expect("target/debug/ebb");
+            let status = Command::new(env!("CARGO"))
+                .args([
+                    "build",
+                    "--release",
+                    "--quiet",
+                    "-p",
+                    "ebbmalloc-c",
+                    "--target-dir",
+                ])
+                .arg(target)
+                .current_dir(env!("CARGO_MANIFEST_DIR"))
+                .status()
+                .expect("cargo");
+            assert!(status.success(), "ebbmalloc-c does not build");
+            let library = target.join("release/libebbmalloc.so");
+            assert!(library.exists(), "{} was not built", library.display());
+            library
+        })
+        .clone()
+}
+
+/// A folder that all users may enter.
+pub fn folder() -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("its mode");
+    folder
+}
+
+/// An executable file with this content.
+pub fn script(folder: &TempDir, name: &str, text: &str) -> PathBuf {
+    let path = folder.path().join(name);
+    fs::write(&path, text).expect("a script");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("its mode");
+    path
+}
+
+/// Compiles C source.
+pub fn compile(
+    folder: &TempDir,
+    compiler: &str,
+    name: &str,
+    source: &str,
+    flags: &[&str],
+) -> PathBuf {
+    let file = folder.path().join(format!("{name}.c"));
+    fs::write(&file, source).expect("the source");
+    let program = folder.path().join(name);
+    let package = if compiler == "musl-gcc" {
+        "musl-tools"
+    } else {
+        "gcc libc6-dev"
+    };
+    let built = Command::new(compiler)
+        .arg(&file)
+        .arg("-o")
+        .arg(&program)
+        .args(flags)
+        .output()
+        .unwrap_or_else(|error| panic!("{compiler}: {error}: apt-get install {package}"));
+    assert!(built.status.success(), "{}", stderr(&built));
+    program
+}
+
+/// A program that allocates, says so, and sleeps for as many milliseconds as it is told.
+pub const ALLOCATING: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    char *block = malloc(100000);
+    memset(block, 1, 100000);
+    puts(block[99999] == 1 ? "allocated" : "broken");
+    fflush(stdout);
+    usleep(1000 * (argc > 1 ? atoi(argv[1]) : 0));
+    free(block);
+    return 5;
+}
+"#;

@@ -1,0 +1,8 @@
+//! `ebb run` with real programs: what it starts, what it refuses, what `--verify` says, and the
+//! reading of process trees that it shares with trials.
+
+mod harness;
+mod refuse;
+mod start;
+mod tree;
+mod verify;

@@ -1,0 +1,223 @@
+//! What `ebb run` starts: the program itself, in its place, with the right environment.
+
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+
+use crate::harness::*;
+
+/// Prints the allocator that python3 has mapped.
+const MAPPED: &str = "print('mapped' if LIBRARY in open('/proc/self/maps').read() else 'missing')";
+
+#[track_caller]
+fn assert_mapped(allocator: &str, library: &Path) {
+    // /proc shows the file behind a link.
+    let file = library.canonicalize().expect("the library");
+    let code = MAPPED.replace("LIBRARY", &format!("{:?}", file.display().to_string()));
+    let output = run(&["--allocator", allocator, "--", "python3", "-c", &code]);
+    assert_eq!(
+        stdout(&output),
+        "mapped",
+        "{allocator}: {}",
+        stderr(&output)
+    );
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn peers_are_found_and_loaded() {
+    assert_mapped("jemalloc", &jemalloc());
+    assert_mapped("mimalloc", &peer("libmimalloc.so.2", "libmimalloc2.0"));
+    assert_mapped(
+        "tcmalloc",
+        &peer("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
+    );
+}
+
+#[test]
+fn a_path_is_taken_as_it_is() {
+    let library = jemalloc();
+    assert_mapped(library.to_str().unwrap(), &library);
+}
+
+#[test]
+fn ebbmalloc_is_the_default() {
+    let library = ebbmalloc();
+    let output = output(ebb().env("EBB_LIB", &library).args([
+        "run",
+        "--conf",
+        "purge:off",
+        "sh",
+        "-c",
+        "echo $LD_PRELOAD $EBB_CONF",
+    ]));
+    let expected = format!("{} purge:off", library.display());
+    assert_eq!(stdout(&output), expected, "{}", stderr(&output));
+    assert_mapped(library.to_str().unwrap(), &library);
+}
+
+#[test]
+fn the_program_takes_our_place() {
+    let child = ebb()
+        .args(["run", "-a", "jemalloc", "--", "sh", "-c", "echo $$; exit 7"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("ebb");
+    let pid = child.id();
+    let output = child.wait_with_output().expect("its end");
+    assert_eq!(stdout(&output), pid.to_string());
+    assert_eq!(output.status.code(), Some(7));
+
+    let killed = run(&["-a", "jemalloc", "sh", "-c", "kill -TERM $$"]);
+    assert_eq!(killed.status.signal(), Some(15));
+}
+
+#[test]
+fn arguments_arrive_as_they_are() {
+    let output = run(&[
+        "-a", "glibc", "printf", "%s|", "--", "-a", "", "a b", "--verify",
+    ]);
+    assert_eq!(stdout(&output), "--|-a||a b|--verify|");
+}
+
+#[test]
+fn what_was_preloaded_stays_behind_ours() {
+    let folder = folder();
+    let other = compile(
+        &folder,
+        "cc",
+        "other.so",
+        "int other;",
+        &["-shared", "-fPIC"],
+    );
+    let jemalloc = jemalloc();
+    let echo = ["sh", "-c", "echo $LD_PRELOAD"];
+    let before = format!("{} libmimalloc.so.2", other.display());
+
+    let ours = output(
+        ebb()
+            .env("LD_PRELOAD", &before)
+            .args(["run", "-a", "jemalloc"])
+            .args(echo),
+    );
+    assert_eq!(
+        stdout(&ours),
+        format!("{}:{}", jemalloc.display(), other.display())
+    );
+    assert!(
+        stderr(&ours).contains("note: libmimalloc.so.2 is taken out"),
+        "{}",
+        stderr(&ours)
+    );
+
+    let system = output(
+        ebb()
+            .env("LD_PRELOAD", &before)
+            .args(["run", "-a", "glibc"])
+            .args(echo),
+    );
+    assert_eq!(stdout(&system), other.display().to_string());
+}
+
+#[test]
+fn settings_go_into_the_allocators_own_variable() {
+    let conf = ["--conf", "dirty_decay_ms:1000,narenas:1", "--env", "A=b=c"];
+    let echo = ["sh", "-c", "echo $MALLOC_CONF $A"];
+    let output = output(
+        ebb()
+            .env("MALLOC_CONF", "background_thread:true")
+            .args(["run", "-a", "jemalloc"])
+            .args(conf)
+            .args(echo),
+    );
+    assert_eq!(
+        stdout(&output),
+        "background_thread:true,dirty_decay_ms:1000,narenas:1 b=c"
+    );
+}
+
+#[test]
+fn settings_reach_the_allocator() {
+    let output = run(&[
+        "-a",
+        "jemalloc",
+        "--conf",
+        "confirm_conf:true,narenas:3",
+        "/bin/true",
+    ]);
+    assert!(stderr(&output).contains("narenas:3"), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn scripts_are_started_through_their_interpreters() {
+    let folder = folder();
+    let maps = "grep -q jemalloc /proc/self/maps && echo mapped";
+    for (name, first_line) in [
+        ("plain", "#!/bin/sh\n"),
+        ("by-env", "#!/usr/bin/env sh\n"),
+        ("split", "#!/usr/bin/env -S sh -e\n"),
+        ("none", ""),
+    ] {
+        let script = script(&folder, name, &format!("{first_line}{maps}\n"));
+        let output = run(&["-a", "jemalloc", script.to_str().unwrap()]);
+        assert_eq!(stdout(&output), "mapped", "{name}: {}", stderr(&output));
+    }
+    let chained = format!("#!{}\n", folder.path().join("plain").display());
+    let chained = script(&folder, "chained", &chained);
+    let output = run(&["-a", "jemalloc", chained.to_str().unwrap()]);
+    assert_eq!(stdout(&output), "mapped", "{}", stderr(&output));
+}
+
+#[test]
+fn a_wrapper_is_as_good_as_the_program() {
+    let grep = "grep -c jemalloc /proc/self/maps >/dev/null && echo mapped";
+    let output = run(&["-a", "jemalloc", "env", "X=1", "nice", "sh", "-c", grep]);
+    assert_eq!(stdout(&output), "mapped", "{}", stderr(&output));
+}
+
+#[test]
+fn a_musl_program_runs_on_ebbmalloc() {
+    let folder = folder();
+    let program = compile(&folder, "musl-gcc", "program", ALLOCATING, &[]);
+    let library = ebbmalloc();
+    let output = run(&["-a", library.to_str().unwrap(), program.to_str().unwrap()]);
+    assert_eq!(stdout(&output), "allocated", "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(5));
+}
+
+/// The masks of ignored and blocked signals that the program finds.
+fn masks(ebb: &mut std::process::Command) -> (u64, u64) {
+    let output = output(ebb.args(["run", "-a", "glibc", "cat", "/proc/self/status"]));
+    let text = stdout(&output);
+    let mask = |name: &str| {
+        let value = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .expect(name);
+        u64::from_str_radix(value.trim(), 16).expect("a mask")
+    };
+    (mask("SigIgn:"), mask("SigBlk:"))
+}
+
+#[test]
+fn signals_are_ignored_and_blocked_as_our_parent_had_them() {
+    let bit = |signal: i32| 1_u64 << (signal - 1);
+    let (ignored, blocked) = masks(&mut ebb());
+    assert_eq!(ignored & bit(libc::SIGPIPE), 0);
+    assert_eq!(blocked, 0);
+
+    let mut changed = ebb();
+    // SAFETY: two calls that only change the signal state of the new process.
+    unsafe {
+        changed.pre_exec(|| {
+            libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            let mut set = std::mem::zeroed();
+            libc::sigaddset(&mut set, libc::SIGUSR1);
+            libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+            Ok(())
+        });
+    }
+    let (ignored, blocked) = masks(&mut changed);
+    assert_eq!(ignored & bit(libc::SIGPIPE), bit(libc::SIGPIPE));
+    assert_eq!(blocked, bit(libc::SIGUSR1));
+}

@@ -1,0 +1,189 @@
+//! What `ebb run --verify` says, and that the program does not notice it.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::harness::*;
+
+/// Runs a command to its end under `--verify --json` and returns what was said.
+fn verify(allocator: &str, command: &[&str]) -> (Value, Output) {
+    let output = run(&[&["-a", allocator, "--verify", "--json", "--"], command].concat());
+    let line = stderr(&output);
+    let said = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    (said, output)
+}
+
+/// The entry of the first process whose program ends in `name`.
+fn process<'a>(said: &'a Value, name: &str) -> &'a Value {
+    said["processes"]
+        .as_array()
+        .and_then(|all| {
+            all.iter()
+                .find(|it| it["program"].as_str().is_some_and(|it| it.ends_with(name)))
+        })
+        .unwrap_or_else(|| panic!("no {name} in {said}"))
+}
+
+#[test]
+fn an_allocator_in_charge_of_the_whole_tree() {
+    for library in [jemalloc(), ebbmalloc()] {
+        let code = "import subprocess as s; s.run(['sleep', '0.3']); exit(6)";
+        let (said, output) = verify(library.to_str().unwrap(), &["python3", "-c", code]);
+        assert_eq!(said["in_charge"], true, "{said}");
+        assert_eq!(said["library"], library.display().to_string());
+        assert_eq!(process(&said, "/sleep")["in_charge"], true);
+        assert_eq!(output.status.code(), Some(6));
+    }
+}
+
+#[test]
+fn the_systems_own_allocator() {
+    let (said, _) = verify("glibc", &["sleep", "0.2"]);
+    assert_eq!(said["in_charge"], true, "{said}");
+    assert_eq!(said["library"], Value::Null);
+}
+
+#[test]
+fn a_child_that_lost_its_environment() {
+    let (said, output) = verify("jemalloc", &["sh", "-c", "env -i /bin/sleep 0.3; exit 4"]);
+    assert_eq!(said["in_charge"], false, "{said}");
+    let sleep = process(&said, "/sleep");
+    assert_eq!(sleep["in_charge"], false);
+    assert!(
+        sleep["malloc"].as_str().unwrap().contains("libc"),
+        "{sleep}"
+    );
+    assert_eq!(output.status.code(), Some(4));
+}
+
+#[test]
+fn a_static_child() {
+    let folder = folder();
+    let program = compile(&folder, "musl-gcc", "fixed", ALLOCATING, &["-static"]);
+    let wrapped = format!("{} 300; exit 0", program.display());
+    let (said, _) = verify("jemalloc", &["sh", "-c", &wrapped]);
+    assert_eq!(said["in_charge"], false, "{said}");
+    assert!(
+        process(&said, "/fixed")["why"]
+            .as_str()
+            .unwrap()
+            .contains("statically")
+    );
+}
+
+/// Mapped is not in charge: the program's own malloc comes before every library.
+#[test]
+fn a_program_that_brings_its_own_malloc() {
+    let folder = folder();
+    let source = r#"
+        #include <stddef.h>
+        #include <unistd.h>
+        static char memory[1 << 20]; static size_t used;
+        void *malloc(size_t n) { void *p = memory + used; used += (n + 15) & ~15ul; return p; }
+        void free(void *p) {}
+        int main(void) { usleep(300000); return malloc(1) == NULL; }
+    "#;
+    let program = compile(&folder, "cc", "selfish", source, &["-rdynamic"]);
+    let (said, _) = verify("jemalloc", &[program.to_str().unwrap()]);
+    let selfish = process(&said, "/selfish");
+    assert_eq!(selfish["in_charge"], false, "{said}");
+    assert!(
+        selfish["malloc"].as_str().unwrap().ends_with("/selfish"),
+        "{said}"
+    );
+}
+
+/// Mapped is not in charge: another allocator stands before ours.
+#[test]
+fn a_wrapper_that_preloads_another_allocator_first() {
+    let mimalloc = peer("libmimalloc.so.2", "libmimalloc2.0");
+    let preload = format!("LD_PRELOAD={}:{}", mimalloc.display(), jemalloc().display());
+    let (said, _) = verify("jemalloc", &["env", &preload, "sleep", "0.3"]);
+    let sleep = process(&said, "/sleep");
+    assert_eq!(sleep["in_charge"], false, "{said}");
+    assert!(
+        sleep["malloc"].as_str().unwrap().contains("mimalloc"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_musl_program() {
+    let folder = folder();
+    let program = compile(&folder, "musl-gcc", "program", ALLOCATING, &[]);
+    let program = program.to_str().unwrap();
+    let (said, output) = verify(ebbmalloc().to_str().unwrap(), &[program, "300"]);
+    assert_eq!(said["in_charge"], true, "{said}");
+    assert_eq!(output.status.code(), Some(5));
+    let (said, _) = verify("glibc", &[program, "300"]);
+    assert_eq!(said["in_charge"], true, "its own libc: {said}");
+}
+
+#[test]
+fn the_text_is_one_line_where_all_is_well() {
+    let output = run(&[
+        "-a",
+        "jemalloc",
+        "--verify",
+        "sh",
+        "-c",
+        "echo out; sleep 0.2",
+    ]);
+    let text = stderr(&output);
+    assert!(text.starts_with("ebb: jemalloc (/"), "{text}");
+    assert!(text.contains("is in charge of"), "{text}");
+    assert_eq!(stdout(&output), "out");
+}
+
+#[test]
+fn a_program_that_ends_at_once_keeps_its_status() {
+    for status in [0, 1, 255] {
+        let command = format!("exit {status}");
+        let output = run(&["-a", "jemalloc", "--verify", "sh", "-c", &command]);
+        assert_eq!(output.status.code(), Some(status), "{}", stderr(&output));
+    }
+    let killed = run(&["-a", "jemalloc", "--verify", "sh", "-c", "kill -SEGV $$"]);
+    assert_eq!(killed.status.signal(), Some(11));
+    let missing = run(&["-a", "jemalloc", "--verify", "no-such-command"]);
+    assert_refused(&missing, 127, &["no-such-command"]);
+}
+
+/// Starts a shell under `--verify`, waits until it says that it is ready, sends `signal` to ebb.
+fn signalled(command: &str, signal: Signal, before: &str) -> std::process::ExitStatus {
+    let shell = format!(
+        "{before} exec {} run -a jemalloc --verify --verify-for 0.1 -- sh -c '{command}'",
+        env!("CARGO_BIN_EXE_ebb")
+    );
+    let mut child = std::process::Command::new("sh")
+        .args(["-c", &shell])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("sh");
+    let mut line = String::new();
+    let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+    out.read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n");
+    kill(Pid::from_raw(child.id() as i32), signal).expect("kill");
+    child.wait().expect("its end")
+}
+
+#[test]
+fn signals_are_passed_on() {
+    let wait = "echo ready; while :; do sleep 0.02; done";
+    let caught = format!("trap \"exit 9\" USR1; {wait}");
+    assert_eq!(signalled(&caught, Signal::SIGUSR1, "").code(), Some(9));
+    assert_eq!(signalled(wait, Signal::SIGTERM, "").signal(), Some(15));
+}
+
+#[test]
+fn an_ignored_signal_stays_ignored() {
+    let command = "echo ready; sleep 0.5; exit 3";
+    let status = signalled(command, Signal::SIGHUP, "trap \"\" HUP;");
+    assert_eq!(status.code(), Some(3));
+}
