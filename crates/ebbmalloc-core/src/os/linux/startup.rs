@@ -17,11 +17,8 @@ pub const PROCESS_PATH_BYTES: usize = 512;
 const AT_FDCWD: usize = -100isize as usize;
 const O_RDWR: usize = 0o2;
 const O_CREAT: usize = 0o100;
+const O_EXCL: usize = 0o200;
 const O_CLOEXEC: usize = 0o2000000;
-#[cfg(target_arch = "x86_64")]
-const O_NOFOLLOW: usize = 0o400000;
-#[cfg(target_arch = "aarch64")]
-const O_NOFOLLOW: usize = 0o100000;
 
 impl Linux {
     /// Finds the page size by asking for advice of no effect at addresses of ever higher alignment:
@@ -55,13 +52,15 @@ impl Linux {
     }
 
     /// Whether the program runs with more rights than its user (AT_SECURE), so that it must not
-    /// trust its environment. True where the kernel does not tell.
+    /// trust its environment. Without /proc, whether it runs as somebody else.
     pub fn is_privileged(&self) -> bool {
         const AT_SECURE: usize = 23;
         const WORD: usize = size_of::<usize>();
         let mut vector = [0u8; 128 * WORD];
         let Some(bytes) = self.read_file(c"/proc/self/auxv", &mut vector) else {
-            return true;
+            // SAFETY: no arguments, no effects.
+            let id = |number| unsafe { call(number, []) };
+            return id(nr::GETUID) != id(nr::GETEUID) || id(nr::GETGID) != id(nr::GETEGID);
         };
         let word = |entry: &[u8]| entry.try_into().map_or(0, usize::from_ne_bytes);
         let mut entries = vector[..bytes]
@@ -72,11 +71,11 @@ impl Linux {
             .is_none_or(|(_, value)| word(value) != 0)
     }
 
-    /// Creates (or truncates) the file at `path`, which may be read by all, and maps its first
-    /// `bytes` bytes, shared. Never through a symbolic link, which another user could have left.
+    /// Creates the file at `path` anew, readable by all, and maps its first `bytes` bytes, shared.
+    /// Never one that was there before, which may be another user's or a link of theirs.
     pub fn map_new_file(&self, path: &CStr, bytes: usize) -> Option<NonNull<u8>> {
         const AT_REMOVE_FILE: usize = 0;
-        // A file left by an earlier process of the same id may be another reader's mapping.
+        // One left by an earlier process of the same id.
         // SAFETY: `path` ends with a NUL.
         let _ = unsafe {
             call(
@@ -84,7 +83,7 @@ impl Linux {
                 [AT_FDCWD, path.as_ptr() as usize, AT_REMOVE_FILE],
             )
         };
-        let file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o644).ok()?;
+        let file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o644).ok()?;
         // SAFETY: the file is ours.
         let sized = unsafe { call(nr::FTRUNCATE, [file, bytes]) };
         let mapped = sized.and_then(|_| memory::map_shared(file, bytes));

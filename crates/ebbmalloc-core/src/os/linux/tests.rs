@@ -251,6 +251,28 @@ fn facts_about_the_machine_are_plausible() {
     assert!(buffer[..read].starts_with(std::process::id().to_string().as_bytes()));
 }
 
+#[test]
+fn a_mapped_file_is_new_and_holds_what_is_written() {
+    let os = Linux::new();
+    let folder = std::env::temp_dir().join(format!("ebbmalloc-os-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let (file, victim) = (folder.join("counters"), folder.join("victim"));
+    std::fs::write(&victim, "kept").unwrap();
+    std::os::unix::fs::symlink(&victim, &file).unwrap();
+    let path = std::ffi::CString::new(file.to_str().unwrap()).unwrap();
+    let mapped = os.map_new_file(&path, 4096).unwrap();
+    // SAFETY: mapped just now, and never unmapped.
+    unsafe { mapped.write_bytes(b'e', 4) };
+    let contents = std::fs::read(&file).unwrap();
+    assert_eq!(
+        (&contents[..5], contents.len()),
+        (b"eeee\0".as_slice(), 4096)
+    );
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "kept");
+    assert!(os.map_new_file(c"/nonexistent/counters", 4096).is_none());
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 /// What a purger does: sleeps until it is woken, counts, ends.
 unsafe extern "C" fn count_when_woken(gate: *mut u8) {
     static OS: Linux = Linux::new();

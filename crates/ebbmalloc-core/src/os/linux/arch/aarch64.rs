@@ -23,6 +23,10 @@ pub mod nr {
     pub const RT_SIGPROCMASK: usize = 135;
     pub const PRCTL: usize = 167;
     pub const GETPID: usize = 172;
+    pub const GETUID: usize = 174;
+    pub const GETEUID: usize = 175;
+    pub const GETGID: usize = 176;
+    pub const GETEGID: usize = 177;
     pub const GETTID: usize = 178;
     pub const MUNMAP: usize = 215;
     pub const MREMAP: usize = 216;

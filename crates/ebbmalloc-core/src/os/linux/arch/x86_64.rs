@@ -20,6 +20,10 @@ pub mod nr {
     pub const CLONE: usize = 56;
     pub const EXIT: usize = 60;
     pub const FTRUNCATE: usize = 77;
+    pub const GETUID: usize = 102;
+    pub const GETGID: usize = 104;
+    pub const GETEUID: usize = 107;
+    pub const GETEGID: usize = 108;
     pub const PRCTL: usize = 157;
     pub const GETTID: usize = 186;
     pub const FUTEX: usize = 202;
