@@ -87,11 +87,17 @@ impl Tree {
 }
 
 /// What tells one program in one process from the next: when the process started (clock ticks since
-/// boot) and the file it executes. Nothing where it is gone, a zombie, or not ours to look at.
+/// boot) and the file it executes, or its name in brackets where the file is closed to us. Nothing
+/// where the process is gone or a zombie.
 pub fn identity(pid: i32) -> Option<(u64, PathBuf)> {
     let process = Process::new(pid).ok()?;
-    let started = process.stat().ok()?.starttime;
-    Some((started, process.exe().ok()?))
+    let stat = process.stat().ok()?;
+    let program = match process.exe() {
+        Ok(program) => program,
+        Err(ProcError::PermissionDenied(_)) => PathBuf::from(format!("[{}]", stat.comm)),
+        Err(_) => return None,
+    };
+    Some((stat.starttime, program))
 }
 
 /// The children of every process, by the parent that each names.

@@ -18,6 +18,23 @@ pub fn ebb() -> Command {
     command
 }
 
+/// The program under test as a user without rights: a copy in `folder`, since the build's own folder may
+/// be closed to that user.
+pub fn unprivileged_ebb(folder: &TempDir) -> Command {
+    if !nix::unistd::Uid::effective().is_root() {
+        return ebb();
+    }
+    let copy = folder.path().join("ebb");
+    fs::copy(env!("CARGO_BIN_EXE_ebb"), &copy).expect("a copy of ebb");
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        .arg(copy)
+        .env("PATH", "/usr/bin:/bin")
+        .env_remove("LD_PRELOAD");
+    command
+}
+
 /// `ebb run` with these arguments, run to its end.
 pub fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Output {
     output(ebb().arg("run").args(arguments))

@@ -99,12 +99,8 @@ fn a_program_with_capabilities() {
         .status()
         .unwrap_or_else(|error| panic!("setcap: {error}: apt-get install libcap2-bin"));
     assert!(set.success());
-    let own = folder.path().join("ebb");
-    fs::copy(env!("CARGO_BIN_EXE_ebb"), &own).unwrap();
     let output = output(
-        Command::new("setpriv")
-            .args(["--reuid", "65534", "--clear-groups"])
-            .arg(&own)
+        unprivileged_ebb(&folder)
             .args(["run", "-a", "jemalloc"])
             .arg(&copy),
     );

@@ -124,6 +124,33 @@ fn a_musl_program() {
     assert_eq!(said["in_charge"], true, "its own libc: {said}");
 }
 
+/// A process that closed itself, as one that changed its user has, is never counted as a yes.
+#[test]
+fn a_process_that_is_closed_to_us() {
+    let folder = folder();
+    let source = r#"
+        #include <sys/prctl.h>
+        #include <unistd.h>
+        int main(void) { prctl(PR_SET_DUMPABLE, 0); usleep(300000); return 2; }
+    "#;
+    let program = compile(&folder, "cc", "closed", source, &[]);
+    let wrapped = format!("{}; exit 8", program.display());
+    let output = output(
+        unprivileged_ebb(&folder)
+            .args(["run", "-a", "jemalloc", "--verify", "--json", "sh", "-c"])
+            .arg(wrapped),
+    );
+    let said: Value = serde_json::from_str(&stderr(&output)).expect("JSON");
+    let closed = process(&said, "closed]");
+    assert_eq!(closed["in_charge"], Value::Null, "{said}");
+    assert!(
+        closed["why"].as_str().unwrap().contains("no right"),
+        "{said}"
+    );
+    assert_eq!(said["in_charge"], Value::Null, "{said}");
+    assert_eq!(output.status.code(), Some(8));
+}
+
 #[test]
 fn the_text_is_one_line_where_all_is_well() {
     let output = run(&[
