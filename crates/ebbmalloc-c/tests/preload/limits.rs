@@ -5,39 +5,49 @@
 
 use crate::harness::{Flavour, Run, program};
 
-fn limited_before(resource: &str) {
+fn limited_before(resource: &str, use_of_it: &str) {
     Run::preloaded(program("address_limit", Flavour::Plain))
         .through(["prlimit", &format!("--{resource}=536870912")])
-        .args(["before", resource])
+        .args(["before", resource, use_of_it])
         .run()
         .passed();
 }
 
-fn limited_after(resource: &str) {
+fn limited_after(resource: &str, use_of_it: &str) {
     Run::preloaded(program("address_limit", Flavour::Plain))
-        .args(["after", resource])
+        .args(["after", resource, use_of_it])
         .run()
         .passed();
 }
 
 #[test]
 fn address_space_limited_before_the_start() {
-    limited_before("as");
+    limited_before("as", "within");
 }
 
 #[test]
 fn address_space_limited_after_the_start() {
-    limited_after("as");
+    limited_after("as", "within");
+}
+
+#[test]
+fn address_space_exhausted_and_freed() {
+    limited_before("as", "exhausted");
 }
 
 #[test]
 fn data_limited_before_the_start() {
-    limited_before("data");
+    limited_before("data", "within");
 }
 
 #[test]
 fn data_limited_after_the_start() {
-    limited_after("data");
+    limited_after("data", "within");
+}
+
+#[test]
+fn data_exhausted_and_freed() {
+    limited_before("data", "exhausted");
 }
 
 fn locked(how: &str) {

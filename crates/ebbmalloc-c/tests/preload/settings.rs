@@ -32,7 +32,6 @@ fn confirm_conf_prints_version_settings_and_mechanisms() {
     for part in [
         "ebbmalloc",
         env!("CARGO_PKG_VERSION"),
-        "confirm_conf",
         "purge",
         "membarrier",
     ] {

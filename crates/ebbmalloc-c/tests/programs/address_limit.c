@@ -1,7 +1,8 @@
 /* RLIMIT_AS or RLIMIT_DATA of 512 MiB, set before the start (by the harness) or by the program
  * itself. Memory must be usable up to near the limit; beyond it malloc fails with ENOMEM, and the
  * program's own mappings and threads keep working. RLIMIT_DATA fails the step that makes reserved
- * memory writable, as overcommit_memory=2 does. Arguments: before or after, as or data. */
+ * memory writable, as overcommit_memory=2 does. Arguments: before or after; as or data; within, or
+ * exhausted: the heap fills the limit, is freed, and then leaves room for others again. */
 #include "check.h"
 #include <sys/resource.h>
 
@@ -50,7 +51,7 @@ static size_t allocate_until_refused(size_t chunk) {
 
 int main(int count, char **arguments) {
     require_preload();
-    CHECK(count == 3);
+    CHECK(count == 4);
     int after = strcmp(arguments[1], "after") == 0;
     int resource = strcmp(arguments[2], "as") == 0 ? RLIMIT_AS : RLIMIT_DATA;
     struct churn set;
@@ -76,6 +77,12 @@ int main(int count, char **arguments) {
 
     errno = 0;
     CHECK(malloc(600 * MIB) == NULL && errno == ENOMEM);
+    for (int i = 0; i < 20000; i++) churn_step(&set);
+    own_mappings_work();
+    if (strcmp(arguments[3], "within") == 0) {
+        churn_end(&set);
+        return passed();
+    }
     CHECK(allocate_until_refused(CHUNK) >= 256);
     CHECK(allocate_until_refused(4000) >= 256 * MIB / 4096);
     for (int i = 0; i < 20000; i++) churn_step(&set);
