@@ -56,6 +56,37 @@ fn ebbmalloc_is_the_default() {
 }
 
 #[test]
+fn ebbmalloc_is_found_where_an_installation_keeps_it() {
+    for (program, library) in [
+        ("bin/ebb", "lib/libebbmalloc.so"),
+        ("ebb", "libebbmalloc.so"),
+        ("debug/ebb", "release/libebbmalloc.so"),
+    ] {
+        let folder = folder();
+        let at = |path: &str, from: &Path| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("created");
+            std::fs::copy(from, &path).expect("a copy");
+            path
+        };
+        let ebb = at(program, Path::new(env!("CARGO_BIN_EXE_ebb")));
+        let library = at(library, &ebbmalloc());
+        let output = output(
+            std::process::Command::new(ebb)
+                .args(["run", "sh", "-c", "echo $LD_PRELOAD"])
+                .env_remove("EBB_LIB")
+                .env_remove("LD_PRELOAD"),
+        );
+        assert_eq!(
+            stdout(&output),
+            library.display().to_string(),
+            "{}",
+            stderr(&output)
+        );
+    }
+}
+
+#[test]
 fn the_program_takes_our_place() {
     let child = ebb()
         .args(["run", "-a", "jemalloc", "--", "sh", "-c", "echo $$; exit 7"])
