@@ -2,6 +2,7 @@
 //! that the kernel wipes in every child with a memory of its own (MADV_WIPEONFORK, Linux 4.14).
 //!
 //! A child that shares the memory (vfork, CLONE_VM) sees the mark, as it should: it is the same heap.
+//! It is told apart by its process id, for one purpose: threads it starts end with it.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -16,6 +17,7 @@ impl Linux {
     /// Marks this process as the one that the allocator's state belongs to. False if the kernel
     /// cannot wipe the mark in children, so that [`Linux::is_alive_here`] always says true.
     pub fn mark_alive(&self) -> bool {
+        self.owner.store(self.process_id(), Ordering::Relaxed);
         if self.fork_mark.load(Ordering::Acquire) == 0 {
             let made = self.make_mark().unwrap_or(UNSUPPORTED);
             let raced =
@@ -46,6 +48,23 @@ impl Linux {
     /// Whether the kernel wipes the mark in children: forks without handlers are noticed.
     pub fn has_fork_mark(&self) -> bool {
         self.mark().is_some()
+    }
+
+    /// Whether this process only borrows its memory from its parent, which called
+    /// [`Linux::mark_alive`]: a child of vfork before its exec. A thread started here would be
+    /// killed in the middle of whatever it does to the owner's heap.
+    pub fn is_borrower(&self) -> bool {
+        let (owner, this) = (self.owner.load(Ordering::Relaxed), self.process_id());
+        if owner == this {
+            return false;
+        }
+        // SAFETY: no arguments, no effects.
+        if unsafe { call(nr::GETPPID, []) } == Ok(owner as usize) {
+            return owner != 0;
+        }
+        // A child of vfork was the first to mark, and is gone.
+        self.owner.store(this, Ordering::Relaxed);
+        false
     }
 
     #[inline]

@@ -43,6 +43,8 @@ pub struct Linux {
     barrier: AtomicU8,
     /// Address of the page that forks wipe; see `fork_mark`.
     fork_mark: AtomicUsize,
+    /// Id of the process that the allocator's state belongs to, 0 until it is marked; see `fork_mark`.
+    owner: AtomicU32,
     /// Thread id of the purger, cleared by the kernel when it has ended; see `thread`.
     purger_tid: AtomicU32,
     /// Base of the purger's stack and TLS block, mapped once and used by one purger after the other.
@@ -57,6 +59,7 @@ impl Linux {
             vectors: AtomicU8::new(discard::UNKNOWN),
             barrier: AtomicU8::new(barrier::UNKNOWN),
             fork_mark: AtomicUsize::new(0),
+            owner: AtomicU32::new(0),
             purger_tid: AtomicU32::new(0),
             purger_block: AtomicUsize::new(0),
         }

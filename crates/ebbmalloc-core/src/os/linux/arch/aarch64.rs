@@ -23,6 +23,7 @@ pub mod nr {
     pub const RT_SIGPROCMASK: usize = 135;
     pub const PRCTL: usize = 167;
     pub const GETPID: usize = 172;
+    pub const GETPPID: usize = 173;
     pub const GETUID: usize = 174;
     pub const GETEUID: usize = 175;
     pub const GETGID: usize = 176;

@@ -24,6 +24,7 @@ pub mod nr {
     pub const GETGID: usize = 104;
     pub const GETEUID: usize = 107;
     pub const GETEGID: usize = 108;
+    pub const GETPPID: usize = 110;
     pub const PRCTL: usize = 157;
     pub const GETTID: usize = 186;
     pub const FUTEX: usize = 202;
