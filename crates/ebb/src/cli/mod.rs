@@ -1,6 +1,6 @@
 //! The command line: parses it, runs the command, prints a failure as one line.
 //!
-//! Data goes to stdout (through [`print`]), everything else to stderr. Nothing here or below panics
+//! Data goes to stdout (through [`print()`]), everything else to stderr. Nothing here or below panics
 //! because a reader went away: the runtime ignores SIGPIPE, so a write fails with an error that ends
 //! the program quietly.
 
