@@ -6,6 +6,7 @@
 use super::instance::HEAP;
 use super::publish;
 use crate::os::Os;
+use crate::os::linux::Spawned;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Freed memory that is worth a thread.
@@ -20,7 +21,8 @@ const QUIET_TICKS: u32 = 2;
 const QUIET_TICKS_CACHED: u32 = 10;
 
 const NONE: u8 = 0;
-const RUNS: u8 = 1;
+const STARTING: u8 = 1;
+const RUNS: u8 = 2;
 
 /// Whether the thread runs. Set by compare-and-swap before it is started, cleared by itself.
 static STATE: AtomicU8 = AtomicU8::new(NONE);
@@ -81,14 +83,17 @@ pub(super) fn nudge() {
 
 #[cold]
 fn nudge_slow() {
-    if STATE.load(Ordering::Relaxed) == RUNS || !is_on() || HELD.load(Ordering::Relaxed) != 0 {
+    forget_if_killed();
+    let known = STATE.load(Ordering::Relaxed);
+    // A child of vfork starts none: it would be killed there in the middle of its owner's heap.
+    if known != NONE || !is_on() || HELD.load(Ordering::Relaxed) != 0 || HEAP.os.is_borrower() {
         return;
     }
     if THREADLESS.load(Ordering::Relaxed) {
         return tick_inline();
     }
     if STATE
-        .compare_exchange(NONE, RUNS, Ordering::Acquire, Ordering::Relaxed)
+        .compare_exchange(NONE, STARTING, Ordering::Acquire, Ordering::Relaxed)
         .is_err()
     {
         return;
@@ -96,12 +101,24 @@ fn nudge_slow() {
     WANTED.store(false, Ordering::Relaxed);
     STOP.store(0, Ordering::Release);
     // SAFETY: `purger_main` calls no libc and reads no thread-local of it.
-    if !unsafe { HEAP.os.spawn(purger_main, core::ptr::null_mut()) } {
-        // The last thread may not have ended yet; else none can be had.
-        if !HEAP.os.purger_lives() {
-            THREADLESS.store(true, Ordering::Relaxed);
-        }
-        STATE.store(NONE, Ordering::Release);
+    let spawned = unsafe { HEAP.os.spawn(purger_main, core::ptr::null_mut()) };
+    if spawned == Spawned::Refused {
+        THREADLESS.store(true, Ordering::Relaxed);
+    }
+    // It may have ended by now, and then it is not we who say so.
+    let started = spawned == Spawned::Running;
+    let _ = STATE.compare_exchange(
+        STARTING,
+        if started { RUNS } else { NONE },
+        Ordering::Release,
+        Ordering::Relaxed,
+    );
+}
+
+/// A filter may kill the thread by itself: what it has not said, its absence says.
+fn forget_if_killed() {
+    if STATE.load(Ordering::Relaxed) == RUNS && !HEAP.os.purger_lives() {
+        let _ = STATE.compare_exchange(RUNS, NONE, Ordering::Acquire, Ordering::Relaxed);
     }
 }
 
@@ -172,6 +189,7 @@ pub(super) fn hold() {
         STOP.store(1, Ordering::Release);
         HEAP.os.wake(&STOP, 1);
         HEAP.os.join_purger();
+        forget_if_killed();
         if STATE.load(Ordering::Acquire) == NONE {
             return;
         }

@@ -32,6 +32,7 @@ mod wait;
 
 pub use call::Errno;
 pub use startup::PROCESS_PATH_BYTES;
+pub use thread::Spawned;
 
 /// The running kernel. All state is interior, so that one `static` serves every thread.
 pub struct Linux {

@@ -197,7 +197,8 @@ fn a_refused_clone_is_no_thread_and_leaves_no_trace() {
     with_refused(arch::nr::CLONE, Errno::PERM.0, || {
         static OS: Linux = Linux::new();
         // SAFETY: the thread is never started.
-        assert!(!unsafe { OS.spawn(count_when_woken, core::ptr::null_mut()) });
+        let spawned = unsafe { OS.spawn(count_when_woken, core::ptr::null_mut()) };
+        assert_eq!(spawned, Spawned::Refused);
         assert!(!OS.purger_lives());
         OS.join_purger();
     });
@@ -292,10 +293,11 @@ fn one_purger_after_the_other_runs_and_is_joined() {
     for round in 1..=20 {
         GATE[0].store(0, Ordering::Relaxed);
         // SAFETY: `count_when_woken` calls no libc, and its argument is static.
-        assert!(unsafe { OS.spawn(count_when_woken, argument) });
+        let first = unsafe { OS.spawn(count_when_woken, argument) };
+        assert_eq!(first, Spawned::Running);
         // SAFETY: as above.
         let second = unsafe { OS.spawn(count_when_woken, argument) };
-        assert!(!second, "only one at a time");
+        assert_eq!(second, Spawned::Busy, "only one at a time");
         assert!(OS.purger_lives());
         GATE[0].store(1, Ordering::Release);
         OS.wake(&GATE[0], 1);

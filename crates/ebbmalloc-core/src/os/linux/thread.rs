@@ -24,6 +24,17 @@ const STARTING: u32 = u32::MAX;
 const CLONE_FLAGS: usize =
     0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000 | 0x8_0000 | 0x10_0000 | 0x20_0000;
 
+/// What became of [`Linux::spawn`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spawned {
+    /// The thread runs.
+    Running,
+    /// An earlier one has not ended yet.
+    Busy,
+    /// The kernel gives no thread, or no memory for one.
+    Refused,
+}
+
 /// What the new thread runs, kept in its thread block.
 #[repr(C)]
 struct Launch {
@@ -32,8 +43,7 @@ struct Launch {
 }
 
 impl Linux {
-    /// Starts a thread that runs `entry(argument)` and ends when it returns. False if the kernel
-    /// refuses, or while an earlier one has not ended yet.
+    /// Starts a thread that runs `entry(argument)` and ends when it returns.
     ///
     /// # Safety
     /// `entry` never calls into libc, needs no more than 48 KiB of stack, and may run with
@@ -42,30 +52,31 @@ impl Linux {
         &'static self,
         entry: unsafe extern "C" fn(*mut u8),
         argument: *mut u8,
-    ) -> bool {
+    ) -> Spawned {
         let tid = &self.purger_tid;
         // Acquire: the earlier thread's last use of the block is before ours.
         if tid
             .compare_exchange(0, STARTING, Ordering::Acquire, Ordering::Relaxed)
             .is_err()
         {
-            return false;
+            return Spawned::Busy;
         }
         // SAFETY: `STARTING` in the word makes the block ours alone.
         let started = self.purger_block().is_some_and(|block| unsafe {
             let tls = block + BLOCK_BYTES - TLS_BYTES;
             let launch = write_thread_block(tls, Launch { entry, argument });
             let tls_base = tls + arch::tls_base_offset(TLS_BYTES);
+            let (tid, launch) = (tid.as_ptr(), launch.cast());
             let mask = signal::set_mask(u64::MAX);
-            let cloned =
-                arch::clone_thread(CLONE_FLAGS, tls, tid.as_ptr(), tls_base, run, launch.cast());
+            let cloned = arch::clone_thread(CLONE_FLAGS, tls, tid, tls_base, run, launch);
             signal::set_mask(mask);
             cloned > 0
         });
-        if !started {
-            tid.store(0, Ordering::Release);
+        if started {
+            return Spawned::Running;
         }
-        started
+        tid.store(0, Ordering::Release);
+        Spawned::Refused
     }
 
     /// Whether a started thread has not ended yet.
