@@ -34,7 +34,7 @@ lint:
 
 unit:
 	ci/python-env.sh workloads/sse
-	$(CARGO) test --workspace --exclude ebbmalloc-c
+	$(CARGO) test --workspace --exclude ebbmalloc-c --features ebbmalloc/override-c
 
 loom:
 	ci/loom.sh
