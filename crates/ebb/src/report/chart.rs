@@ -73,7 +73,7 @@ pub fn draw(timeline: &Timeline, size: Size) -> String {
     if timeline.lines.is_empty() || timeline.end_s <= 0.0 {
         return String::new();
     }
-    let step = nice_step(timeline.highest_mb / 4.0);
+    let step = nice_step(timeline.highest_mb / 5.0);
     let axes = Axes {
         size,
         end_s: timeline.end_s,
@@ -269,8 +269,7 @@ fn draw_labels(svg: &mut String, axes: &Axes, lines: &[Line]) {
         let text = if narrow {
             (line.variant + 1).to_string()
         } else {
-            let mb = line.median.last().map_or(0.0, |(_, mb)| *mb);
-            format!("{} {mb:.0}", short(&line.name))
+            short(&line.name)
         };
         let _ = write!(
             svg,
@@ -288,7 +287,7 @@ fn draw_labels(svg: &mut String, axes: &Axes, lines: &[Line]) {
 
 /// A name that fits beside the plot.
 fn short(name: &str) -> String {
-    const LETTERS: usize = 19;
+    const LETTERS: usize = 22;
     if name.chars().count() <= LETTERS {
         return name.to_owned();
     }

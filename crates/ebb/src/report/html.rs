@@ -245,4 +245,64 @@ mod tests {
         let page = render(&trial).unwrap();
         assert!(page.contains("no complete run") && !page.contains("NaN"));
     }
+
+    /// The colours of one mode, by their names.
+    fn colours(css: &str) -> std::collections::BTreeMap<String, [f64; 3]> {
+        let declared = css
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("--")?.strip_suffix(';'));
+        declared
+            .filter_map(|line| {
+                let (name, value) = line.split_once(": #")?;
+                let channel = |at: usize| {
+                    u8::from_str_radix(value.get(at..at + 2)?, 16)
+                        .ok()
+                        .map(f64::from)
+                };
+                Some((name.to_owned(), [channel(0)?, channel(2)?, channel(4)?]))
+            })
+            .collect()
+    }
+
+    /// WCAG 2: relative luminance and contrast.
+    fn contrast(one: [f64; 3], other: [f64; 3]) -> f64 {
+        let linear = |value: f64| {
+            let share = value / 255.0;
+            if share <= 0.04045 {
+                share / 12.92
+            } else {
+                ((share + 0.055) / 1.055).powf(2.4)
+            }
+        };
+        let luminance = |[red, green, blue]: [f64; 3]| {
+            0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue)
+        };
+        let (one, other) = (luminance(one), luminance(other));
+        (one.max(other) + 0.05) / (one.min(other) + 0.05)
+    }
+
+    #[test]
+    fn text_and_lines_can_be_read_in_both_modes() {
+        let css = include_str!("page/page.css");
+        let (light, dark) = css
+            .split_once("@media (prefers-color-scheme: dark)")
+            .unwrap();
+        for (mode, text) in [("light", light), ("dark", dark)] {
+            let colours = colours(text);
+            let lines: Vec<String> = (0..COLOURS).map(|line| format!("line-{line}")).collect();
+            for name in lines
+                .iter()
+                .map(String::as_str)
+                .chain(["ink", "soft", "accent"])
+            {
+                for ground in ["panel", "paper"] {
+                    let ratio = contrast(colours[name], colours[ground]);
+                    assert!(
+                        ratio >= 4.5,
+                        "{mode}: {name} on {ground} has a contrast of {ratio:.2}"
+                    );
+                }
+            }
+        }
+    }
 }

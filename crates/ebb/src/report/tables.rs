@@ -113,7 +113,7 @@ fn spread(trial: &Trial) -> &'static str {
 fn interval_caption(trial: &Trial) -> String {
     match most_runs(trial) {
         0 | 1 => "one run, direction only".into(),
-        2..=4 => "difference of medians, below it the 95 % bootstrap interval (rough with fewer than five runs)".into(),
+        2..=4 => "difference of medians, below it the 95 % bootstrap interval, rough with fewer than five runs".into(),
         _ => "difference of medians, below it the 95 % bootstrap interval".into(),
     }
 }

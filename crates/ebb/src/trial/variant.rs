@@ -27,9 +27,16 @@ impl VariantSpec {
 /// The allocator that needs no preload.
 pub const LIBC: &str = "glibc";
 
+/// A known variant: its name, its allocator, and the setting that makes it this variant.
+type Known = (
+    &'static str,
+    &'static str,
+    Option<(&'static str, &'static str)>,
+);
+
 /// Name, allocator, environment of each variant that needs no definition; the first are the default
 /// of a trial, all of them.
-const KNOWN: [(&str, &str, Option<(&str, &str)>); 9] = [
+const KNOWN: [Known; 9] = [
     ("glibc", LIBC, None),
     ("glibc-arena2", LIBC, Some(("MALLOC_ARENA_MAX", "2"))),
     (

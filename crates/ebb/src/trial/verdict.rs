@@ -215,12 +215,7 @@ fn cost_in_words(summary: &Summary) -> String {
     .into_iter()
     .filter_map(|(column, name)| {
         let share = share(column)?;
-        let more = if share > 0.0 { "more" } else { "less" };
-        let (more, name) = match column {
-            Column::P99 => (if share > 0.0 { "higher" } else { "lower" }, name),
-            _ => (more, name),
-        };
-        Some(format!("{:.0} % {more} {name}", share.abs() * 100.0))
+        Some(change_in_words(column, name, share))
     })
     .collect();
     match words.as_slice() {
@@ -228,6 +223,23 @@ fn cost_in_words(summary: &Summary) -> String {
         [] => String::new(),
         words => format!(", with {}", words.join(", ")),
     }
+}
+
+/// "20 % more CPU time", "3.5 times the CPU time", "12 % higher p99".
+fn change_in_words(column: Column, name: &str, share: f64) -> String {
+    if share >= 1.0 {
+        return format!("{:.1} times the {name}", share + 1.0);
+    }
+    let (up, down) = if column == Column::P99 {
+        ("higher", "lower")
+    } else {
+        ("more", "less")
+    };
+    format!(
+        "{:.0} % {} {name}",
+        share.abs() * 100.0,
+        if share > 0.0 { up } else { down }
+    )
 }
 
 fn not_enough(reason: String) -> Verdict {

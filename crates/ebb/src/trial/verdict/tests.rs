@@ -135,6 +135,24 @@ fn among_equally_low_ones_the_cheapest_is_named_and_the_others_with_it() {
 }
 
 #[test]
+fn a_cost_of_more_than_double_is_told_as_a_factor() {
+    let verdict = judge_cases(vec![
+        case("glibc", 400.0, 20.0),
+        case("jemalloc", 84.0, 70.0).with(Column::P99, 1.0),
+    ]);
+    assert!(
+        verdict.sentence.contains("with 3.5 times the CPU time"),
+        "{}",
+        verdict.sentence
+    );
+    assert!(
+        !verdict.sentence.contains("p99"),
+        "glibc has none to compare with: {}",
+        verdict.sentence
+    );
+}
+
+#[test]
 fn nothing_to_gain_where_the_first_is_back_at_its_baseline() {
     let verdict = judge_cases(vec![
         case("glibc", 54.0, 20.0),

@@ -1,0 +1,268 @@
+//! The page of `ebb compare` in a real browser: headless Chromium at a desktop's and a phone's width.
+//!
+//! The page lies in a frame of that width, so that its media queries see it; the document around it
+//! collects errors, uses the page as a person would, and writes down what it saw. Skipped, with a
+//! message, only where no Chromium is installed.
+
+#[path = "compare/bench.rs"]
+#[allow(dead_code, reason = "shared with the tests of the command")]
+mod bench;
+
+use ebb::facts::trial::Trial;
+use ebb::report::html;
+use serde::Deserialize;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::LazyLock;
+
+/// What the document around the page saw.
+#[derive(Debug, Deserialize)]
+struct Seen {
+    errors: Vec<String>,
+    client_width: f64,
+    scroll_width: f64,
+    /// What sticks out to the right without lying in something that scrolls.
+    sticking_out: Vec<String>,
+    plots: Vec<String>,
+    lines: usize,
+    labels: Vec<String>,
+    dash_patterns: usize,
+    bars: usize,
+    tables: usize,
+    smallest_text_px: f64,
+    chosen_after_click: bool,
+    dimmed_after_click: usize,
+    readout: String,
+    readout_after_leave: bool,
+    requests: usize,
+}
+
+/// Runs in the document around the page, once the page is there.
+const LOOK: &str = r##"
+const look = (frame, errors) => {
+  const page = frame.contentDocument, view = frame.contentWindow, root = page.documentElement;
+  const all = (selector) => [...page.querySelectorAll(selector)];
+  const shown = (element) => view.getComputedStyle(element).display !== "none" && element.getClientRects().length > 0;
+  const plots = all("svg.plot").filter(shown);
+  const plot = plots[0];
+  const scrolls = (element) => element.closest(".scroll, pre, svg, .sr");
+  const sticking = all("body *").filter((element) => shown(element) && !scrolls(element) && element.getBoundingClientRect().right > root.clientWidth + 0.5);
+  const scale = (text) => { const svg = text.closest("svg"); return svg ? svg.getBoundingClientRect().width / svg.viewBox.baseVal.width : 1; };
+  const texts = all("body *").filter((element) => shown(element) && !element.closest(".sr") && [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim()));
+  const box = plot.getBoundingClientRect();
+  plot.dispatchEvent(new view.PointerEvent("pointermove", { clientX: box.left + box.width * 0.4, clientY: box.top + 50, bubbles: true }));
+  const readout = page.getElementById("readout");
+  const text = readout.hidden ? "" : readout.textContent;
+  const inside = readout.getBoundingClientRect().right <= root.clientWidth && readout.getBoundingClientRect().left >= 0;
+  if (!inside) errors.push("the readout sticks out");
+  plot.dispatchEvent(new view.PointerEvent("pointerleave", {}));
+  const hidden = readout.hidden && !shown(plot.querySelector(".cross"));
+  page.querySelector(".legend button").click();
+  const figure = page.getElementById("plot");
+  return {
+    errors, client_width: root.clientWidth, scroll_width: root.scrollWidth,
+    sticking_out: sticking.map((element) => element.tagName + "." + element.className),
+    plots: plots.map((element) => element.getAttribute("class")),
+    lines: plot.querySelectorAll("path.line").length,
+    labels: [...plot.querySelectorAll(".end-label")].map((label) => label.textContent),
+    dash_patterns: new Set([...plot.querySelectorAll("path.line")].map((line) => line.getAttribute("stroke-dasharray"))).size,
+    bars: all(".bars li").length, tables: all("table").length,
+    smallest_text_px: Math.min(...texts.map((element) => parseFloat(view.getComputedStyle(element).fontSize) * scale(element))),
+    chosen_after_click: figure.classList.contains("chosen"),
+    dimmed_after_click: [...plot.querySelectorAll("path.line")].filter((line) => parseFloat(view.getComputedStyle(line).opacity) < 0.5).length,
+    readout: text, readout_after_leave: hidden,
+    requests: view.performance.getEntriesByType("resource").filter((entry) => !entry.name.startsWith("data:")).length,
+  };
+};
+"##;
+
+/// Put in front of the page, before its own script.
+const CATCH: &str = r#"<script>
+addEventListener("error", (event) => parent.errors.push(String(event.message)));
+addEventListener("unhandledrejection", (event) => parent.errors.push(String(event.reason)));
+for (const level of ["error", "warn"]) console[level] = (...words) => parent.errors.push(words.join(" "));
+</script>"#;
+
+fn browser() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    names
+        .iter()
+        .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
+        .find(|file| file.exists())
+}
+
+/// Shows the page at a width and gives what was seen; `None` without a browser.
+fn look_at(page: &str, width: u32) -> Option<Seen> {
+    let Some(browser) = browser() else {
+        eprintln!("skipped: no Chromium is installed (Debian package chromium)");
+        return None;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let framed = page.replacen("<head>", &format!("<head>{CATCH}"), 1);
+    let attribute = framed.replace('&', "&amp;").replace('"', "&quot;");
+    let document = format!(
+        "<!doctype html><meta charset=utf-8><body style=margin:0><script>window.errors=[];{LOOK}</script>\
+         <iframe id=f style=border:0 width={width} height=900 srcdoc=\"{attribute}\"></iframe>\
+         <script>f.onload=()=>{{let seen;try{{seen=look(f,errors)}}catch(error){{errors.push(String(error.stack));seen={{errors}}}}\
+         document.body.innerHTML='<pre id=seen></pre>';document.getElementById('seen').textContent=JSON.stringify(seen)}}</script>"
+    );
+    let file = dir.path().join("frame.html");
+    std::fs::write(&file, document).unwrap();
+    let output = Command::new(browser)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+        ])
+        .args([
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--hide-scrollbars",
+        ])
+        .args([
+            "--virtual-time-budget=5000",
+            "--window-size=1400,1000",
+            "--dump-dom",
+        ])
+        .arg(format!(
+            "--user-data-dir={}",
+            dir.path().join("profile").display()
+        ))
+        .arg(format!("file://{}", file.display()))
+        .output()
+        .unwrap();
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let seen = dom
+        .split("<pre id=\"seen\">")
+        .nth(1)
+        .and_then(|rest| rest.split("</pre>").next());
+    let seen = seen.unwrap_or_else(|| {
+        panic!(
+            "the page did not load: {}",
+            String::from_utf8_lossy(&output.stderr)
+        )
+    });
+    let seen = seen
+        .replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&amp;", "&");
+    Some(serde_json::from_str(&seen).unwrap_or_else(|error| panic!("{error}: {seen}")))
+}
+
+/// A real trial, once for all tests of this file.
+static TRIAL: LazyLock<Trial> = LazyLock::new(|| {
+    let finished = bench::run(
+        &bench::fixture(),
+        &[
+            "--variants",
+            "glibc,jemalloc-now,missing",
+            "-n",
+            "2",
+            "--json",
+        ],
+    );
+    finished.expect(0, &[], &[]);
+    serde_json::from_str(&finished.stdout).unwrap()
+});
+
+/// The same with as many variants as the tool knows, under names as long as people write them.
+fn crowded() -> Trial {
+    let mut trial = TRIAL.clone();
+    let measured = trial.variants[1].clone();
+    for index in 0..7 {
+        let mut more = measured.clone();
+        more.name = format!("jemalloc-{index}000+PYTHONMALLOC=malloc+MALLOC_CONF=narenas:1");
+        trial.variants.push(more);
+    }
+    trial
+}
+
+fn check(trial: &Trial, width: u32, class: &str) {
+    let Some(seen) = look_at(&html::render(trial).unwrap(), width) else {
+        return;
+    };
+    let lines = trial
+        .variants
+        .iter()
+        .filter(|variant| variant.summary.is_some())
+        .count();
+    assert_eq!(seen.errors, Vec::<String>::new());
+    assert_eq!(seen.client_width, f64::from(width));
+    assert!(
+        seen.scroll_width <= seen.client_width,
+        "{} px wide: {:?}",
+        seen.scroll_width,
+        seen.sticking_out
+    );
+    assert_eq!(seen.sticking_out, Vec::<String>::new());
+    assert_eq!(
+        seen.plots,
+        [format!("plot {class}")],
+        "one drawing, the one for this width"
+    );
+    assert_eq!((seen.lines, seen.labels.len()), (lines, lines));
+    assert!(
+        seen.dash_patterns >= lines.min(5),
+        "lines differ without their colour"
+    );
+    assert_eq!((seen.bars, seen.tables), (trial.variants.len(), 3));
+    assert!(
+        seen.smallest_text_px >= 10.5,
+        "{} px",
+        seen.smallest_text_px
+    );
+    assert!(
+        seen.chosen_after_click && seen.dimmed_after_click == lines - 1,
+        "{seen:?}"
+    );
+    assert!(seen.readout.contains(" MB  glibc"), "{}", seen.readout);
+    assert!(seen.readout_after_leave);
+    assert_eq!(seen.requests, 0, "nothing is fetched");
+}
+
+#[test]
+fn on_a_desktop() {
+    check(&TRIAL, 1280, "wide");
+}
+
+#[test]
+fn on_a_phone() {
+    check(&TRIAL, 390, "narrow");
+}
+
+#[test]
+fn with_many_variants_on_a_desktop_and_a_phone() {
+    check(&crowded(), 1280, "wide");
+    check(&crowded(), 390, "narrow");
+}
+
+#[test]
+fn a_page_that_is_too_wide_or_broken_would_be_noticed() {
+    let page = html::render(&TRIAL).unwrap();
+    let broken = page.replacen(
+        "</main>",
+        "<p style=\"width:900px\">wide</p><script>null.x</script></main>",
+        1,
+    );
+    let Some(seen) = look_at(&broken, 390) else {
+        return;
+    };
+    assert!(seen.scroll_width > 390.0);
+    assert!(
+        seen.errors.iter().any(|error| error.contains("null")),
+        "{:?}",
+        seen.errors
+    );
+    assert!(
+        seen.sticking_out
+            .iter()
+            .any(|element| element.starts_with('P')),
+        "{:?}",
+        seen.sticking_out
+    );
+}
