@@ -46,57 +46,62 @@ def main() -> int:
     # Standard output is for the tables.
     if subprocess.run(["make", "-C", HERE, "-s"], stdout=sys.stderr).returncode != 0:
         return 1
-
-    here = machine.describe()
-    kind = "quick-" if given.quick else ""
-    output = given.output or HERE / "results" / f"{kind}{time.strftime('%Y-%m-%d')}-{machine.short_name(here)}"
+    quick = "quick-" if given.quick else ""
+    folder = f"{quick}{time.strftime('%Y-%m-%d')}-{machine.short_name(machine.describe())}"
+    output = given.output or HERE / "results" / folder
     output.mkdir(parents=True, exist_ok=True)
+    failed = False
+    for kind in given.kinds:
+        failed |= measure(kind, competitors, given, output)
+    print(f"tables and raw data: {output}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def measure(kind: str, competitors: list, given: argparse.Namespace, output: Path) -> bool:
+    """One kind of benchmark: KIND.md with the tables, KIND.json or .jsonl with the raw data
+    and KIND-machine.json with what it was taken on. Returns whether something failed."""
+    here = machine.describe()
     described = [a.describe() for a in competitors]
     present = [a for a in competitors if a.available()]
-    sections = [heading(here, described, given)]
-    troubles = [f"{a.name} is not installed: {a.install}" for a in competitors if not a.available()]
-
-    jobs = {"return": plans.return_jobs(given.quick), "speed": plans.speed_jobs(given.quick, here["cpus_usable"])}
-    sections_of = {"return": summary.return_section, "speed": summary.speed_section}
-    for kind in given.kinds:
-        sections.append(f"## {kind.capitalize()}\n")
-        if kind == "instructions":
-            print("counting instructions", file=sys.stderr)
-            rows = [instructions.count(PROGRAMS, a) for a in competitors]
-            (output / "instructions.json").write_text(json.dumps(rows, indent=1) + "\n")
-            sections.append(summary.instructions_section(rows))
-            troubles += [f"instructions of {r['allocator']}: {r['trouble']}" for r in rows if "trouble" in r]
-            continue
-        rows = [j for j in jobs[kind] if not given.rows or j.label.startswith(tuple(given.rows.split(",")))]
-        trial = trials.run_all(PROGRAMS, rows, present, given.repetitions, output / f"{kind}.jsonl")
-        sections.append(sections_of[kind](rows, competitors, trial))
-        troubles += trial.troubles
-
+    absent = [f"{a.name} is not installed: {a.install}" for a in competitors if not a.available()]
+    if kind == "instructions":
+        print("counting instructions", file=sys.stderr)
+        rows = [instructions.count(PROGRAMS, a) for a in competitors]
+        (output / "instructions.json").write_text(json.dumps(rows, indent=1) + "\n")
+        section = summary.instructions_section(rows)
+        available = {a.name for a in present}
+        troubles = [f"{r['allocator']}: {r['trouble']}" for r in rows if "trouble" in r and r["allocator"] in available]
+    else:
+        jobs = plans.return_jobs(given.quick) if kind == "return" else plans.speed_jobs(given.quick, here["cpus_usable"])
+        jobs = [j for j in jobs if not given.rows or j.label.startswith(tuple(given.rows.split(",")))]
+        trial = trials.run_all(PROGRAMS, jobs, present, given.repetitions, output / f"{kind}.jsonl")
+        section = (summary.return_section if kind == "return" else summary.speed_section)(jobs, competitors, trial)
+        troubles = trial.troubles
     if [a.describe().get("sha256") for a in competitors] != [d.get("sha256") for d in described]:
         troubles.append("a library was replaced during the run: its figures mix two versions")
-    if troubles:
-        sections.append("## What did not run\n\n" + "\n".join(f"- {t}" for t in troubles) + "\n")
-    (output / "machine.json").write_text(json.dumps({"machine": here, "allocators": described}, indent=1) + "\n")
-    text = "\n".join(sections)
-    (output / "tables.md").write_text(text)
+
+    text = "\n".join([heading(kind, here, described, given), section])
+    if absent or troubles:
+        text += "\n### What did not run\n\n" + "\n".join(f"- {t}" for t in absent + troubles) + "\n"
+    (output / f"{kind}.md").write_text(text)
+    record = {"machine": here, "allocators": described, "repetitions": given.repetitions}
+    (output / f"{kind}-machine.json").write_text(json.dumps(record, indent=1) + "\n")
     print(text)
-    print(f"raw data: {output}", file=sys.stderr)
-    return 1 if _failed(troubles) else 0
+    return bool(troubles)
 
 
-def _failed(troubles: list[str]) -> bool:
-    """A peer that is not installed is told, and no failure; all else is."""
-    return any("is not installed" not in t and "not installed (" not in t for t in troubles)
-
-
-def heading(here: dict, described: list[dict], given: argparse.Namespace) -> str:
-    lines = ["# Results\n", f"Taken on {time.strftime('%Y-%m-%d')}, {given.repetitions} interleaved repetitions"]
-    lines[-1] += " (directions only)." if given.repetitions < 5 else ", median (least-most)."
-    lines.append(
-        f"{here['cpu']}, {here['cpus_usable']} usable CPUs, {here['memory_gib']} GiB, {here['system']}, "
-        f"kernel {here['kernel']}, transparent huge pages {here['transparent_huge_pages']}, "
-        f"load average at start {here['load_average_at_start']:.2f}.\n"
-    )
+def heading(kind: str, here: dict, described: list[dict], given: argparse.Namespace) -> str:
+    how = f"{given.repetitions} interleaved repetitions, median (least-most)"
+    if kind == "instructions":
+        how = "instructions a call, counted by callgrind"
+    elif given.repetitions < 5:
+        how += "; too few to be more than a direction"
+    lines = [
+        f"## {kind.capitalize()}\n",
+        f"Taken on {time.strftime('%Y-%m-%d')}: {how}. {here['cpu']}, {here['cpus_usable']} usable CPUs, "
+        f"{here['memory_gib']} GiB, {here['system']}, kernel {here['kernel']}, transparent huge pages "
+        f"{here['transparent_huge_pages']}, load average at start {here['load_average_at_start']:.2f}.\n",
+    ]
     for entry in described:
         version = entry.get("version") or f"not installed ({entry['missing']})"
         lines.append(f"- {entry['name']}: {entry['what']}; {version}")

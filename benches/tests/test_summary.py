@@ -6,6 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import publish  # noqa: E402
 from suite import allocators, summary, trials  # noqa: E402
 from suite.plans import Job  # noqa: E402
 
@@ -36,6 +37,19 @@ class Summary(unittest.TestCase):
         away = allocators.Allocator("other", "", "/nowhere/*.so", "apt-get install other")
         text = summary.table([job], [here, away], trials.Trial(), summary.cpu_s, 1)
         self.assertEqual(text.splitlines()[-1], "| idle | failed | not installed |")
+
+
+class Publish(unittest.TestCase):
+    def test_tables_replace_tables_and_nothing_else(self):
+        begin, end = publish.MARKERS
+        page = "before\n" + begin + "old\n" + end + "after\n"
+        once = publish.with_tables(page, "day", ["## Return\n\n| new |\n"])
+        self.assertEqual(publish.with_tables(once, "day", ["## Return\n\n| new |\n"]), once)
+        self.assertTrue(once.startswith("before\n") and once.endswith("after\n"))
+        self.assertIn("| new |", once)
+        self.assertNotIn("old", once)
+        with self.assertRaises(ValueError):
+            publish.with_tables("no markers", "day", [])
 
 
 class Provider(unittest.TestCase):
