@@ -17,8 +17,10 @@
 pub mod arena;
 pub mod base;
 pub mod cache;
+#[cfg(not(loom))]
 pub mod heap;
 pub mod os;
+#[cfg(not(loom))]
 pub mod process;
 pub mod size;
 pub mod slab;

@@ -342,9 +342,10 @@ impl Extents {
             .sum()
     }
 
-    /// Walks all regions unit by unit and checks every invariant of this file.
+    /// Walks all regions unit by unit and checks every invariant of this file; returns how many units
+    /// are not free.
     #[cfg(test)]
-    pub fn validate(&self) {
+    pub fn validate(&self) -> usize {
         let mut listed = std::collections::BTreeSet::new();
         for (tree, fill) in [(&self.dirty, Fill::Dirty), (&self.clean, Fill::Clean)] {
             // SAFETY: `&self` is reached through the lock.
@@ -355,7 +356,7 @@ impl Extents {
                 });
             }
         }
-        let (mut dirty, mut clean) = (0, 0);
+        let (mut dirty, mut clean, mut used) = (0, 0, 0);
         for region in &self.regions[..self.count] {
             let mut index = 0;
             let mut previous = None;
@@ -384,6 +385,7 @@ impl Extents {
                         }
                     } else {
                         previous = None;
+                        used += 1;
                         if len > 1 {
                             assert!(matches!(
                                 (*last).kind,
@@ -397,5 +399,6 @@ impl Extents {
         }
         assert!(listed.is_empty());
         assert_eq!((dirty, clean), (self.dirty_granules, self.clean_granules));
+        used
     }
 }

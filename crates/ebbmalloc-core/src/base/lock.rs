@@ -26,7 +26,8 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
 /// Tries before sleeping: a critical section here is shorter than a futex call (about 1 µs).
-const SPINS: u32 = 100;
+/// To loom a spin is a schedule more that shows nothing new.
+const SPINS: u32 = if cfg!(loom) { 0 } else { 100 };
 
 /// A value behind a lock.
 pub struct Lock<T> {
@@ -143,7 +144,12 @@ impl<T> Lock<T> {
     }
 
     fn unlock<O: Os>(&self, os: &O) {
-        if self.state.swap(FREE, Ordering::Release) == CONTENDED {
+        let order = if cfg!(ebb_mutation = "lock_release") {
+            Ordering::Relaxed
+        } else {
+            Ordering::Release
+        };
+        if self.state.swap(FREE, order) == CONTENDED {
             #[cfg(not(loom))]
             os.wake(&self.state, 1);
             #[cfg(loom)]
@@ -179,6 +185,9 @@ impl<T, O: Os> Drop for Guard<'_, T, O> {
         self.lock.unlock(self.os);
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests;
 
 /// The ranks that this thread holds, checked in unit tests: a violated order is a deadlock that
 /// has not happened yet.

@@ -298,7 +298,12 @@ impl Cache {
 
     /// Purger, after the barrier: whether the cache is now its own.
     pub fn seize(&self) -> bool {
-        self.in_use.load(Ordering::Acquire) == 0
+        let order = if cfg!(ebb_mutation = "seize_acquire") {
+            Ordering::Relaxed
+        } else {
+            Ordering::Acquire
+        };
+        self.in_use.load(order) == 0 || cfg!(ebb_mutation = "seize_check")
     }
 
     /// Purger: gives the cache back, whether it had it or not.

@@ -61,6 +61,15 @@ impl Registry {
         }
     }
 
+    /// No cache yet (loom's cells are not const).
+    #[cfg(loom)]
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Self {
+            list: Lock::new(Rank::Caches, Self::EMPTY),
+        }
+    }
+
     /// Makes a cache for the calling thread. `None` if there is no memory.
     pub fn attach<O: Os>(&self, supply: &Supply<O>, shards: usize) -> Option<NonNull<Cache>> {
         let piece = supply.metadata.allocate(supply.os, CACHE_BYTES, true)?;
@@ -85,6 +94,10 @@ impl Registry {
     /// `cache` came from [`Registry::attach`], and its owner, the calling thread, does not use it
     /// again.
     pub unsafe fn detach<O: Os>(&self, supply: &Supply<O>, bins: &Bins, cache: NonNull<Cache>) {
+        if cfg!(ebb_mutation = "exit_lock") {
+            // SAFETY: none: a purger may be at work on the cache. That is the mutation.
+            unsafe { cache.as_ref().drain(supply, bins, true) };
+        }
         let mut caches = self.list.lock(supply.os);
         // SAFETY: with the registry's lock held no purger is at work on a cache, and the owner is
         // here; the links are under the lock.
@@ -187,7 +200,10 @@ impl Registry {
                 caches.for_each(|cache| cache.announce());
                 let barrier = os.membarrier();
                 caches.for_each(|cache| {
-                    if own.is_some_and(|own| core::ptr::eq(own, cache)) || !barrier {
+                    if own.is_some_and(|own| core::ptr::eq(own, cache))
+                        || !barrier
+                        || cfg!(ebb_mutation = "fork_wait")
+                    {
                         return;
                     }
                     for turn in 0..FORK_PATIENCE {
@@ -280,3 +296,6 @@ impl Caches {
         }
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests;

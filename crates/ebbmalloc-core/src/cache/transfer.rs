@@ -9,7 +9,7 @@ use crate::slab::bin::{Bin, Supply};
 use core::ptr::null_mut;
 
 /// Shards at most: copies of every bin, so that threads on different processors do not meet.
-pub const SHARDS: usize = 8;
+pub const SHARDS: usize = if cfg!(loom) { 1 } else { 8 };
 /// Slots that are put back with one look-up of their slabs.
 const BATCH: usize = 64;
 
@@ -27,6 +27,15 @@ impl Bins {
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
         Self([const { [const { PaddedBin(Bin::new()) }; CLASSES + 1] }; SHARDS])
+    }
+
+    /// No slab anywhere (loom's cells are not const).
+    #[cfg(loom)]
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Self(core::array::from_fn(|_| {
+            core::array::from_fn(|_| PaddedBin(Bin::new()))
+        }))
     }
 
     /// The bin of a class in a shard.

@@ -227,3 +227,6 @@ impl<O: Os> Heap<O> {
         self.purging.store(false, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests;

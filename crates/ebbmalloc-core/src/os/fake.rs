@@ -70,7 +70,14 @@ struct State {
 pub struct Fake {
     page_bytes: usize,
     state: Mutex<State>,
+    /// Loom: pages by their number modulo the length; see [`Fake::use_bytes`].
+    #[cfg(loom)]
+    watched: [loom::cell::UnsafeCell<()>; 32],
 }
+
+#[cfg(loom)]
+// SAFETY: loom's cells are there to be reached by several threads: loom reports a race.
+unsafe impl Sync for Fake {}
 
 impl Fake {
     /// A kernel with pages of `page_bytes`: 4, 16 or 64 KiB.
@@ -83,6 +90,8 @@ impl Fake {
         Self {
             page_bytes,
             state: Mutex::new(state),
+            #[cfg(loom)]
+            watched: core::array::from_fn(|_| loom::cell::UnsafeCell::new(())),
         }
     }
 
@@ -133,6 +142,22 @@ impl Fake {
     /// The runs discarded since the last call of this function.
     pub fn take_discarded(&self) -> Vec<PageRun> {
         core::mem::take(&mut self.state().record.discarded)
+    }
+
+    /// Loom: the caller uses these bytes. A discard of their page that is not ordered before or after
+    /// this is reported as a data race, whatever the schedule.
+    #[cfg(loom)]
+    pub fn use_bytes(&self, start: usize, bytes: usize) {
+        for page in start / self.page_bytes..(start + bytes).div_ceil(self.page_bytes) {
+            self.watched[page % self.watched.len()].with(|_| ());
+        }
+    }
+
+    #[cfg(loom)]
+    fn empty_bytes(&self, start: usize, bytes: usize) {
+        for page in start / self.page_bytes..(start + bytes).div_ceil(self.page_bytes) {
+            self.watched[page % self.watched.len()].with_mut(|_| ());
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -223,6 +248,8 @@ unsafe impl Os for Fake {
                 done.refused_bytes += run.bytes;
                 continue;
             }
+            #[cfg(loom)]
+            self.empty_bytes(run.start, run.bytes);
             // SAFETY: the run is committed memory whose contents nobody reads again.
             unsafe { (run.start as *mut u8).write_bytes(0, run.bytes) };
             done.returned_bytes += run.bytes;
@@ -258,8 +285,10 @@ unsafe impl Os for Fake {
         let works = state.call(Call::Membarrier).is_ok();
         state.record.membarriers += usize::from(works);
         drop(state);
-        // Models order what a barrier orders by their own fences; threads of a test by this one.
-        core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+        // A barrier of the caller alone: loom's owners have a fence of their own (see `cache`), and a
+        // test with real threads needs the real kernel.
+        #[cfg(loom)]
+        loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
         works
     }
 

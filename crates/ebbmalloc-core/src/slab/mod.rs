@@ -4,3 +4,6 @@
 pub mod bin;
 pub mod slab;
 pub mod sweep;
+
+#[cfg(all(test, loom))]
+pub(crate) mod loom_tests;

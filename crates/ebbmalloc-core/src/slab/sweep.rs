@@ -121,7 +121,9 @@ impl Slabs {
             going &= !left;
             (*slab.0).seen = free & !going;
             if going != 0 {
-                slab.set_slots_on_pages(shape, going, false);
+                if !cfg!(ebb_mutation = "leaving_slots") {
+                    slab.set_slots_on_pages(shape, going, false);
+                }
                 (*slab.0).leaving = going;
                 self.rebucket(slab, shape);
                 batch.slabs[batch.slab_count] = slab.0;

@@ -1,0 +1,180 @@
+//! Loom: a thread's use of its cache, its exit, and a fork, each against the purger that claims all
+//! caches.
+//!
+//! The shipped functions run over a kernel whose membarrier is a fence, with another fence in the
+//! owner (see `cache`). Loom watches the cells of each cache: two threads at work on one is a data
+//! race that it reports by itself. The assertions add that no slot is lost or given out twice.
+
+use super::super::cache::{Cache, Entered};
+use super::super::transfer::Bins;
+use super::{Drained, Registry};
+use crate::slab::loom_tests::{CLASS_NUMBER, Ground, Slot, model, spawn};
+use core::ptr::NonNull;
+use loom::sync::Arc;
+
+struct World {
+    ground: Ground,
+    bins: Bins,
+    registry: Registry,
+}
+
+/// A cache, as it is handed to the thread that owns it.
+#[derive(Clone, Copy)]
+struct Own(NonNull<Cache>);
+
+// SAFETY: a cache may be handed to the thread that owns it from then on.
+unsafe impl Send for Own {}
+
+impl Own {
+    fn cache(&self) -> &Cache {
+        // SAFETY: the models unmake a cache only as their last use of it.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl World {
+    /// A world with `threads` caches, each of which holds `held` slots.
+    fn new(threads: usize, held: usize) -> (Arc<Self>, Vec<Own>) {
+        let world = Self {
+            ground: Ground::new(),
+            bins: Bins::new(),
+            registry: Registry::new(),
+        };
+        let caches = (0..threads).map(|_| {
+            let own = Own(world
+                .registry
+                .attach(&world.ground.supply(), 1)
+                .expect("memory"));
+            world
+                .take(held)
+                .into_iter()
+                .for_each(|slot| assert!(own.cache().push(CLASS_NUMBER, slot.0)));
+            own
+        });
+        let caches = caches.collect();
+        (Arc::new(world), caches)
+    }
+
+    fn take(&self, count: usize) -> Vec<Slot> {
+        self.ground.take(self.bins.get(0, CLASS_NUMBER), count)
+    }
+
+    fn put(&self, slot: Slot) {
+        self.ground.check(slot);
+        // SAFETY: the slot came from these bins.
+        let done = unsafe {
+            self.bins
+                .put(&self.ground.supply(), CLASS_NUMBER, &[slot.0], false, true)
+        };
+        assert_eq!(done, 1);
+    }
+
+    /// What the owner of a cache does in malloc and free, around a claim too.
+    fn use_one(&self, own: Own) {
+        let slot = match own.cache().pop(CLASS_NUMBER) {
+            Some(slot) => self.ground.write(Slot(slot.as_ptr())),
+            None => self.slow_pop(own.cache()),
+        };
+        self.ground.check(slot);
+        if !own.cache().push(CLASS_NUMBER, slot.0) {
+            self.put(slot);
+        }
+    }
+
+    fn slow_pop(&self, cache: &Cache) -> Slot {
+        if cache.enter() != Entered::Mine {
+            return self.take(1)[0];
+        }
+        // SAFETY: entered.
+        let slot = unsafe { cache.pop_or_refill(&self.ground.supply(), &self.bins, CLASS_NUMBER) };
+        cache.leave();
+        assert!(!slot.is_null());
+        self.ground.write(Slot(slot))
+    }
+
+    fn purge(&self) -> Drained {
+        self.registry
+            .drain(&self.ground.supply(), &self.bins, true, None)
+    }
+
+    fn exit(&self, own: Own) {
+        // SAFETY: the models' owners do not use the cache again.
+        unsafe {
+            self.registry
+                .detach(&self.ground.supply(), &self.bins, own.0)
+        };
+    }
+
+    /// Every slot is back once all threads are gone.
+    fn finish(&self, caches: &[Own]) {
+        caches.iter().for_each(|&own| self.exit(own));
+        assert_eq!(self.registry.count(&self.ground.os), 0);
+        let bin = self.bins.get(0, CLASS_NUMBER);
+        assert_eq!(bin.lock(&self.ground.os).slots_out, 0);
+        self.ground.validate(bin);
+    }
+}
+
+#[test]
+fn owner_against_claim() {
+    model(|| {
+        let (world, caches) = World::new(1, 2);
+        let own = caches[0];
+        let owner = spawn({
+            let world = world.clone();
+            move || world.use_one(own)
+        });
+        let drained = world.purge();
+        assert_eq!(drained.claimed + drained.busy, 1);
+        owner.join().unwrap();
+        world.finish(&caches);
+    });
+}
+
+#[test]
+fn exit_against_claim() {
+    model(|| {
+        let (world, caches) = World::new(2, 1);
+        let leaver = spawn({
+            let (world, own) = (world.clone(), caches[0]);
+            move || world.exit(own)
+        });
+        let drained = world.purge();
+        assert!(drained.claimed == 1 || drained.claimed == 2);
+        leaver.join().unwrap();
+        assert_eq!(world.registry.count(&world.ground.os), 1);
+        world.finish(&caches[1..]);
+    });
+}
+
+#[test]
+fn fork_against_claim() {
+    model(|| {
+        let (world, caches) = World::new(1, 1);
+        let own = caches[0];
+        let owner = spawn({
+            let world = world.clone();
+            move || own.cache().pop(CLASS_NUMBER).into_iter().for_each(|slot| world.put(Slot(slot.as_ptr())))
+        });
+        let purger = spawn({
+            let world = world.clone();
+            move || {
+                world.purge();
+            }
+        });
+        let os = &world.ground.os;
+        world.registry.freeze(os, None);
+        // At this point the child would get its copy of the caches, and take them over as is done
+        // here: the owner is outside, and stays outside until the thaw.
+        assert!(own.cache().seize());
+        // SAFETY: frozen, and seized.
+        unsafe {
+            own.cache().drain(&world.ground.supply(), &world.bins, true);
+            assert_eq!(own.cache().bytes(), 0);
+            world.registry.thaw_parent(os);
+        }
+        owner.join().unwrap();
+        purger.join().unwrap();
+        world.finish(&caches);
+    });
+}

@@ -1,0 +1,201 @@
+//! The two ticks, one by one: what is free at two ticks running goes at the second, and nothing else.
+
+use super::*;
+use crate::os::PageRun;
+use crate::size::{CLASS, GRANULE};
+
+const PAGE: usize = 4096;
+
+fn heap() -> Box<Heap<Fake>> {
+    let heap = Box::new(Heap::new(Fake::new(PAGE)));
+    heap.os.set_cpus(1);
+    heap
+}
+
+/// A slab full of slots of half a page, by address.
+fn half_pages(heap: &Heap<Fake>, thread: Thread) -> Vec<*mut u8> {
+    let slots = CLASS[class_of(PAGE / 2)].slots as usize;
+    let mut blocks: Vec<_> = (0..slots).map(|_| allocate(heap, thread, PAGE / 2)).collect();
+    blocks.sort();
+    assert_eq!(blocks[slots - 1] as usize - blocks[0] as usize, (slots - 1) * PAGE / 2, "one slab");
+    blocks
+}
+
+fn free_all(heap: &Heap<Fake>, thread: Thread, blocks: &[*mut u8]) {
+    // SAFETY: the tests free each block once.
+    blocks.iter().for_each(|&block| unsafe { free(heap, thread, block) });
+}
+
+/// One tick, and the runs that went.
+fn tick(heap: &Heap<Fake>) -> Vec<PageRun> {
+    let before = heap.statistics(None, true).returned;
+    let tick = heap.tick();
+    let runs = heap.os.take_discarded();
+    assert_eq!(runs.iter().map(|run| run.bytes).sum::<usize>(), tick.returned_bytes);
+    assert_eq!(heap.statistics(None, true).returned - before, tick.returned_bytes as u64);
+    validate(heap);
+    runs
+}
+
+fn run(start: *mut u8, bytes: usize) -> Vec<PageRun> {
+    vec![PageRun { start: start as usize, bytes }]
+}
+
+#[test]
+fn a_page_goes_at_the_second_tick_after_its_last_slot_was_freed() {
+    let heap = heap();
+    let blocks = half_pages(&heap, None);
+    free_all(&heap, None, &blocks[4..6]);
+    assert_eq!(tick(&heap), []);
+    free_all(&heap, None, &blocks[10..11]);
+    assert_eq!(tick(&heap), run(blocks[4], PAGE));
+    free_all(&heap, None, &blocks[11..12]);
+    assert_eq!(tick(&heap), []);
+    assert_eq!(tick(&heap), run(blocks[10], PAGE));
+    assert_eq!(tick(&heap), []);
+}
+
+#[test]
+fn neighbouring_pages_go_in_one_run() {
+    let heap = heap();
+    let blocks = half_pages(&heap, None);
+    free_all(&heap, None, &blocks[2..10]);
+    assert_eq!(tick(&heap), []);
+    assert_eq!(tick(&heap), run(blocks[2], 4 * PAGE));
+}
+
+#[test]
+fn a_page_that_was_touched_between_the_ticks_stays() {
+    let heap = heap();
+    let blocks = half_pages(&heap, None);
+    free_all(&heap, None, &blocks[4..6]);
+    assert_eq!(tick(&heap), []);
+    let again = allocate(&heap, None, PAGE / 2);
+    assert!(blocks[4..6].contains(&again));
+    free_all(&heap, None, &[again]);
+    assert_eq!(tick(&heap), [], "it was in use since the last tick");
+    assert_eq!(tick(&heap), run(blocks[4], PAGE));
+}
+
+#[test]
+fn a_free_extent_goes_at_the_second_tick_even_when_the_clock_wraps() {
+    for start in [16, u32::MAX - 1, u32::MAX] {
+        let heap = heap();
+        heap.tick.store(start, core::sync::atomic::Ordering::Relaxed);
+        let block = allocate(&heap, None, 4 * GRANULE);
+        free_all(&heap, None, &[block]);
+        assert_eq!(tick(&heap), []);
+        let again = allocate(&heap, None, 4 * GRANULE);
+        assert_eq!(again, block);
+        free_all(&heap, None, &[again]);
+        assert_eq!(tick(&heap), [], "it was in use since the last tick");
+        assert_eq!(tick(&heap), run(block, 4 * GRANULE));
+        assert_eq!(tick(&heap), []);
+    }
+}
+
+#[test]
+fn old_granules_go_though_a_young_neighbour_merged_with_them() {
+    let heap = heap();
+    let old = allocate(&heap, None, 2 * GRANULE);
+    let young = allocate(&heap, None, 2 * GRANULE);
+    assert_eq!(young as usize - old as usize, 2 * GRANULE);
+    free_all(&heap, None, &[old]);
+    assert_eq!(tick(&heap), []);
+    free_all(&heap, None, &[young]);
+    assert_eq!(tick(&heap), run(old, 2 * GRANULE));
+    assert_eq!(tick(&heap), run(young, 2 * GRANULE));
+}
+
+#[test]
+fn slots_that_lie_in_an_idle_cache_go_at_the_second_tick() {
+    let heap = heap();
+    let thread = heap.attach();
+    let blocks: Vec<_> = (0..10).map(|_| allocate(&heap, thread, PAGE)).collect();
+    free_all(&heap, thread, &blocks);
+    let cached = heap.statistics(None, true).cached;
+    assert!(cached >= 10 * PAGE);
+    assert_eq!(tick(&heap), []);
+    assert_eq!(heap.statistics(None, true).cached, cached);
+    let gone: usize = tick(&heap).iter().map(|run| run.bytes).sum();
+    assert!(gone >= 10 * PAGE, "the time in the cache counts: {gone}");
+    assert_eq!(heap.statistics(None, true).cached, 0);
+}
+
+#[test]
+fn a_busy_cache_loses_its_cold_bottom_alone() {
+    let heap = heap();
+    let thread = heap.attach();
+    let blocks: Vec<_> = (0..8).map(|_| allocate(&heap, thread, PAGE)).collect();
+    free_all(&heap, thread, &blocks);
+    let cached = heap.statistics(None, true).cached;
+    tick(&heap);
+    let warm: Vec<_> = (0..2).map(|_| allocate(&heap, thread, PAGE)).collect();
+    free_all(&heap, thread, &warm);
+    let drained = heap.tick().drained_bytes;
+    assert!(drained > 0 && drained <= cached - 2 * PAGE, "{drained} of {cached}");
+    assert_eq!(heap.statistics(None, true).cached, cached - drained);
+    let again = allocate(&heap, thread, PAGE);
+    assert!(warm.contains(&again), "what is warm is still there");
+}
+
+#[test]
+fn where_membarrier_is_refused_caches_are_left_alone() {
+    let heap = heap();
+    let thread = heap.attach();
+    let block = allocate(&heap, thread, PAGE);
+    free_all(&heap, thread, &[block]);
+    let cached = heap.statistics(None, true).cached;
+    heap.os.fail(crate::os::fake::Call::Membarrier, 0, 3, crate::os::OsError::Refused);
+    for _ in 0..3 {
+        assert_eq!(heap.tick().drained_bytes, 0);
+    }
+    assert_eq!(heap.statistics(None, true).cached, cached);
+    assert_eq!(heap.statistics(None, true).claims_refused, 3);
+}
+
+#[test]
+fn trim_returns_everything_at_once() {
+    let heap = heap();
+    let thread = heap.attach();
+    let mut blocks = half_pages(&heap, thread);
+    blocks.push(allocate(&heap, thread, 4 * GRANULE));
+    free_all(&heap, thread, &blocks);
+    assert!(heap.trim(None));
+    let statistics = heap.statistics(None, true);
+    assert_eq!((statistics.live, statistics.cached, statistics.idle, statistics.resident), (0, 0, 0, 0));
+    assert!(!heap.trim(None), "nothing was left");
+}
+
+#[test]
+fn locked_pages_are_tried_once_and_keep_their_contents() {
+    let heap = heap();
+    let blocks = half_pages(&heap, None);
+    // SAFETY: the blocks are live.
+    unsafe { blocks[0].write_bytes(7, PAGE / 2) };
+    heap.os.lock_pages(blocks[0] as usize, 2 * PAGE);
+    free_all(&heap, None, &blocks[2..4]);
+    for _ in 0..5 {
+        assert_eq!(tick(&heap), []);
+    }
+    let statistics = heap.statistics(None, true);
+    assert_eq!((statistics.refused, statistics.discard_calls), (PAGE as u64, 1));
+    assert!(!heap.trim(None));
+    // SAFETY: the block is live.
+    assert!(unsafe { core::slice::from_raw_parts(blocks[0], PAGE / 2) }.iter().all(|&byte| byte == 7));
+    assert!(blocks[2..4].contains(&allocate(&heap, None, PAGE / 2)), "the slots are there to be used");
+}
+
+#[test]
+fn the_resident_tail_of_a_large_block_goes() {
+    let heap = heap();
+    let whole = allocate(&heap, None, 4 * GRANULE);
+    free_all(&heap, None, &[whole]);
+    let used = 3 * GRANULE + PAGE;
+    let block = allocate(&heap, None, used);
+    assert_eq!(block, whole, "from the dirty extent");
+    assert_eq!(tick(&heap), []);
+    assert_eq!(tick(&heap), run(block.wrapping_add(used), GRANULE - PAGE));
+    assert_eq!(tick(&heap), []);
+    assert_eq!(heap.statistics(None, true).live, used);
+}

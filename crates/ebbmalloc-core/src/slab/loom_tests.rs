@@ -1,0 +1,203 @@
+//! Loom: the sweep, which lets go of the bin's lock while the kernel takes pages, against refills
+//! and against frees that empty the slab.
+//!
+//! The shipped functions run over a kernel whose discard really empties pages, and which tells loom
+//! of every page that it takes. The class is the largest, on the largest pages: a slab has eight
+//! slots on four pages, so a page is two slots.
+
+use super::bin::{Bin, Supply};
+use super::slab::Shape;
+use crate::arena::Arena;
+use crate::base::metadata::Metadata;
+use crate::os::{Os, fake::Fake};
+use crate::size::{CLASS, CLASSES};
+use core::ptr::null_mut;
+use loom::sync::Arc;
+use loom::thread::JoinHandle;
+
+/// The class of all models.
+pub(crate) const CLASS_NUMBER: usize = CLASSES;
+const PAGE_BYTES: usize = 64 << 10;
+const SLOTS: usize = 8;
+
+/// What is below a bin.
+pub(crate) struct Ground {
+    pub(crate) os: Fake,
+    pub(crate) arena: Arena,
+    pub(crate) metadata: Metadata,
+}
+
+/// A slot, as one thread hands it to another.
+#[derive(Clone, Copy)]
+pub(crate) struct Slot(pub(crate) *mut u8);
+
+// SAFETY: a slot in use belongs to whoever has its address.
+unsafe impl Send for Slot {}
+
+/// Runs `body` under every schedule. Its threads, and it itself, get stacks of 512 KiB: loom's own are
+/// too small for the arrays of the structures under test.
+pub(crate) fn model(body: impl Fn() + Sync + Send + Clone + 'static) {
+    let mut builder = loom::model::Builder::new();
+    // Loom's 1000 are used up by making a world.
+    builder.max_branches = 10_000;
+    builder.check(move || spawn(body.clone()).join().unwrap());
+}
+
+/// A thread of a model.
+pub(crate) fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    // Loom counts the stack in words.
+    loom::thread::Builder::new().stack_size(1 << 16).spawn(body).unwrap()
+}
+
+impl Ground {
+    pub(crate) fn new() -> Self {
+        Self {
+            os: Fake::new(PAGE_BYTES),
+            arena: Arena::new(),
+            metadata: Metadata::new(),
+        }
+    }
+
+    pub(crate) fn supply(&self) -> Supply<'_, Fake> {
+        Supply {
+            os: &self.os,
+            arena: &self.arena,
+            metadata: &self.metadata,
+            page_shift: self.os.page_bytes().trailing_zeros(),
+            tick: 16,
+        }
+    }
+
+    /// Takes `count` slots from `bin` and writes to them.
+    pub(crate) fn take(&self, bin: &Bin, count: usize) -> Vec<Slot> {
+        let mut slots = vec![null_mut(); count];
+        assert_eq!(
+            bin.take(&self.supply(), CLASS_NUMBER, 0, &mut slots, true),
+            count
+        );
+        slots
+            .into_iter()
+            .map(|slot| self.write(Slot(slot)))
+            .collect()
+    }
+
+    /// Puts slots of `bin` back at once.
+    pub(crate) fn put(&self, bin: &Bin, slots: &[Slot]) {
+        let find = |slot: &Slot| {
+            self.check(*slot);
+            let granule = self.arena.granule_of(slot.0 as usize).expect("in a region");
+            // SAFETY: every granule has a descriptor; a live slot's knows its slab.
+            (slot.0, unsafe { (*granule).head })
+        };
+        let found: Vec<_> = slots.iter().map(find).collect();
+        // SAFETY: the slots came from this bin.
+        assert!(unsafe { bin.put(&self.supply(), CLASS_NUMBER, &found, false, true) });
+    }
+
+    /// The holder of a slot writes its address at both ends.
+    pub(crate) fn write(&self, slot: Slot) -> Slot {
+        for place in Self::ends(slot) {
+            self.os.use_bytes(place as usize, size_of::<usize>());
+            // SAFETY: the slot is the caller's.
+            unsafe { place.write(slot.0 as usize) };
+        }
+        slot
+    }
+
+    /// The holder of a slot finds what it wrote.
+    pub(crate) fn check(&self, slot: Slot) {
+        for place in Self::ends(slot) {
+            self.os.use_bytes(place as usize, size_of::<usize>());
+            // SAFETY: the slot is the caller's.
+            assert_eq!(
+                unsafe { place.read() },
+                slot.0 as usize,
+                "a live slot lost its contents"
+            );
+        }
+    }
+
+    fn ends(slot: Slot) -> [*mut usize; 2] {
+        let first = slot.0.cast::<usize>();
+        [
+            first,
+            first.wrapping_add(CLASS[CLASS_NUMBER].size as usize / size_of::<usize>() - 1),
+        ]
+    }
+
+    pub(crate) fn validate(&self, bin: &Bin) {
+        bin.lock(&self.os).validate(Shape::new(
+            CLASS_NUMBER,
+            self.os.page_bytes().trailing_zeros(),
+        ));
+        self.arena.lock(&self.os).validate();
+    }
+}
+
+/// A bin whose first page was free at one tick already; the slots on the three other pages of its
+/// first slab; and `more` slots of a second slab.
+fn page_about_to_leave(ground: &Ground, bin: &Bin, more: usize) -> (Vec<Slot>, Vec<Slot>) {
+    let mut slots = ground.take(bin, SLOTS);
+    let second = ground.take(bin, more);
+    slots.sort_by_key(|slot| slot.0);
+    let rest = slots.split_off(2);
+    ground.put(bin, &slots);
+    assert!(
+        bin.sweep(&ground.supply(), CLASS_NUMBER, false).more,
+        "the page is seen, and stays for one tick"
+    );
+    (rest, second)
+}
+
+#[test]
+fn refill_against_return() {
+    model(|| {
+        let shared = Arc::new((Ground::new(), Bin::new()));
+        let (others, _) = page_about_to_leave(&shared.0, &shared.1, 0);
+        let refill = spawn({
+            let shared = shared.clone();
+            move || {
+                let (ground, bin) = &*shared;
+                let taken = ground.take(bin, 2);
+                taken.iter().for_each(|&slot| ground.check(slot));
+                taken
+            }
+        });
+        let (ground, bin) = &*shared;
+        let purged = bin.sweep(&ground.supply(), CLASS_NUMBER, false);
+        assert!(purged.returned_bytes == 0 || purged.returned_bytes == PAGE_BYTES);
+        let taken = refill.join().unwrap();
+        ground.put(bin, &taken);
+        ground.put(bin, &others);
+        ground.validate(bin);
+        assert_eq!(bin.lock(&ground.os).slots_out, 0);
+    });
+}
+
+#[test]
+fn remote_free_against_release() {
+    model(|| {
+        let shared = Arc::new((Ground::new(), Bin::new()));
+        // The second slab has room, so the first is released when it is whole.
+        let (mut others, second) = page_about_to_leave(&shared.0, &shared.1, 1);
+        let last = others.split_off(3);
+        let freer = spawn({
+            let shared = shared.clone();
+            move || {
+                shared.0.put(&shared.1, &others);
+                shared.0.put(&shared.1, &last);
+            }
+        });
+        let (ground, bin) = &*shared;
+        bin.sweep(&ground.supply(), CLASS_NUMBER, false);
+        freer.join().unwrap();
+        ground.validate(bin);
+        assert_eq!(bin.lock(&ground.os).slots_out, 1);
+        ground.put(bin, &second);
+        // Nothing is left behind: at the next two ticks all pages go.
+        for _ in 0..2 {
+            bin.sweep(&ground.supply(), CLASS_NUMBER, false);
+        }
+        assert_eq!(bin.lock(&ground.os).resident_pages, 0);
+    });
+}
