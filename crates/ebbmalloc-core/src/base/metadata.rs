@@ -192,7 +192,7 @@ impl Metadata {
 impl Pool {
     /// Cuts a fresh piece off the chunk, or off a new chunk.
     fn cut<O: Os>(&mut self, os: &O, rounded: usize) -> Option<NonNull<u8>> {
-        let align = rounded.min(4096);
+        let align = rounded.min(os.page_bytes());
         let mut start = self.next.next_multiple_of(align);
         if start + rounded > self.end {
             let chunk = os.reserve(CHUNK, 64 << 10).ok()?.as_ptr() as usize;
