@@ -6,6 +6,7 @@ use crate::base::corrupt::{Corruption, corruption};
 use crate::os::Os;
 use crate::size::{CLASS, CLASSES};
 use crate::slab::bin::{Bin, Supply};
+use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 
 /// Shards at most: copies of every bin, so that threads on different processors do not meet.
@@ -60,12 +61,15 @@ impl Bins {
     ) -> usize {
         let mut done = 0;
         for chunk in slots.chunks(BATCH) {
-            let mut found = [(null_mut(), null_mut::<Granule>()); BATCH];
+            let mut found = [const { MaybeUninit::<(Entry, *mut Granule)>::uninit() }; BATCH];
             for (place, &slot) in found.iter_mut().zip(chunk) {
-                *place = (slot, slab_of(supply, slot));
+                place.write((slot, slab_of(supply, slot)));
             }
-            let mut rest = &mut found[..chunk.len()];
+            // SAFETY: as many places as the chunk has slots were written just now.
+            let mut rest =
+                unsafe { core::slice::from_raw_parts_mut(found.as_mut_ptr().cast(), chunk.len()) };
             while let [(_, first), ..] = *rest {
+                let first: *mut Granule = first;
                 // SAFETY: `slab_of` returned a valid descriptor.
                 let shard = unsafe { (*first).shard };
                 // SAFETY: as above for all of them.
@@ -88,8 +92,12 @@ impl Bins {
 
 /// Moves the elements that satisfy `is` to the front; returns how many.
 fn partition<T>(items: &mut [T], is: impl Fn(&T) -> bool) -> usize {
-    let mut front = 0;
-    for at in 0..items.len() {
+    // Most often all of them do.
+    let mut front = items
+        .iter()
+        .position(|item| !is(item))
+        .unwrap_or(items.len());
+    for at in front..items.len() {
         if is(&items[at]) {
             items.swap(front, at);
             front += 1;

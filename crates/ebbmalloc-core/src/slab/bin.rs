@@ -174,10 +174,20 @@ impl Bin {
             }
         };
         slabs.flushes += 1;
+        let mut current = null_mut();
         for &(pointer, head) in pointers {
             // SAFETY: the caller's promise; the lock is held.
-            unsafe { slabs.put_one(supply, shape, Slab(head), pointer as usize, idle) };
+            unsafe {
+                if head != current {
+                    slabs.settle(supply, shape, Slab(current), idle);
+                    current = head;
+                }
+                slabs.put_one(supply, shape, Slab(head), pointer as usize, idle);
+            }
         }
+        // SAFETY: as above.
+        unsafe { slabs.settle(supply, shape, Slab(current), idle) };
+        slabs.slots_out -= pointers.len();
         let bytes = pointers.len() * shape.class.size as usize;
         supply.arena.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
         true
@@ -238,7 +248,7 @@ impl Slabs {
         Some(slab)
     }
 
-    /// Makes one slot free.
+    /// Makes one slot free; [`Slabs::settle`] follows after the last one of a slab.
     unsafe fn put_one<O: Os>(
         &mut self,
         supply: &Supply<O>,
@@ -261,12 +271,21 @@ impl Slabs {
             if !slab.put(shape, slot) {
                 corruption(supply.os, Corruption::DoubleFree, address);
             }
-            self.slots_out -= 1;
             if idle {
                 // The slot was idle in a cache; so was its page, if nothing else touched it.
                 let pages = shape.pages_of_slot(slot) & !(*slab.0).touched;
                 (*slab.0).seen |= slab.free_pages(shape, pages);
             }
+        }
+    }
+
+    /// After slots of a slab came back: to the arena with it if it is whole, else onto its lists.
+    unsafe fn settle<O: Os>(&mut self, supply: &Supply<O>, shape: Shape, slab: Slab, idle: bool) {
+        if slab.0.is_null() {
+            return;
+        }
+        // SAFETY: the slab is ours, and the lock is held.
+        unsafe {
             if (*slab.0).free == shape.class.slots && self.has_other_room(slab) {
                 self.remove_slab(supply, slab, shape, idle);
             } else {

@@ -193,23 +193,37 @@ impl Slab {
         let size = shape.class.size as usize;
         // SAFETY: the lock is held by the caller of `take`.
         let bitmap = unsafe { self.bitmap(shape) };
+        // The slots of a word lie on one page or on two: the pages of the outer ones are all.
+        let by_word = allowed == u64::MAX && size * 64 <= 1 << shape.page_shift;
         for (index, word) in bitmap.iter_mut().enumerate() {
-            let mut candidates = *word;
+            let before = *word;
+            let mut candidates = before;
             while candidates != 0 {
                 let Some(place) = out.get_mut(*taken) else {
-                    return;
+                    break;
                 };
                 let bit = candidates.trailing_zeros();
-                candidates &= candidates - 1;
                 let slot = index * 64 + bit as usize;
-                let touches = shape.pages_of_slot(slot);
-                if touches & !allowed != 0 {
-                    continue;
+                candidates &= candidates - 1;
+                if !by_word {
+                    let touches = shape.pages_of_slot(slot);
+                    if touches & !allowed != 0 {
+                        continue;
+                    }
+                    *pages |= touches;
                 }
                 *word &= !(1 << bit);
-                *pages |= touches;
                 *place = (base + slot * size) as *mut u8;
                 *taken += 1;
+            }
+            let gone = before & !*word;
+            if by_word && gone != 0 {
+                let (first, last) = (gone.trailing_zeros(), 63 - gone.leading_zeros());
+                *pages |= shape.pages_of_slot(index * 64 + first as usize);
+                *pages |= shape.pages_of_slot(index * 64 + last as usize);
+            }
+            if *taken == out.len() {
+                return;
             }
         }
     }
