@@ -6,6 +6,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 import logging
+import os
 import time
 from typing import Annotated
 
@@ -29,7 +30,7 @@ REPLAY_SECONDS = Histogram("sse_replay_seconds", "Time to read and decode a run'
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Opens the store for as long as the service runs."""
-    app.state.store = RunStore(Settings())
+    app.state.store = RunStore(Settings.from_environment(os.environ))
     yield
     await app.state.store.close()
 

@@ -1,13 +1,17 @@
 """Settings of the service, read once from the environment (prefix SSE_)."""
 
-from pydantic import Field, RedisDsn
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from collections.abc import Mapping
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, RedisDsn
+
+PREFIX = "SSE_"
 
 
-class Settings(BaseSettings):
-    """What an operator of the service sets."""
+class Settings(BaseModel):
+    """What an operator of the service sets; a name that is not known is an error."""
 
-    model_config = SettingsConfigDict(env_prefix="SSE_")
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     redis_url: RedisDsn = Field(default=RedisDsn("redis://127.0.0.1:6379/0"))
     redis_connections: int = Field(default=64, ge=1, le=1024)
@@ -23,3 +27,14 @@ class Settings(BaseSettings):
         description="How long a read for new events waits before a keep-alive comment is sent.",
     )
     run_cache_size: int = Field(default=256, ge=1)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Self:
+        """The settings that variables with the prefix give; the rest is as it comes."""
+        return cls.model_validate(
+            {
+                name.removeprefix(PREFIX).lower(): value
+                for name, value in environment.items()
+                if name.startswith(PREFIX)
+            }
+        )
