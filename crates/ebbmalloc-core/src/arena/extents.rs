@@ -138,7 +138,8 @@ impl Extents {
                     (*head).len = len as u32;
                     (*head).fill = Fill::Clean;
                     if first > skipped {
-                        self.link(skip_head, (first - skipped) as u32, Fill::Clean, 0);
+                        // Merges with what is free before it.
+                        self.free(skip_head, (first - skipped) as u32, Fill::Clean, 0);
                     }
                 }
                 return Some(head);
