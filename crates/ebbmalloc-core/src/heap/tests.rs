@@ -16,7 +16,9 @@ type Thread = Option<NonNull<Cache>>;
 /// What the faces do around every slow operation.
 fn with_access<R>(thread: Thread, work: impl FnOnce(Access) -> R) -> R {
     // SAFETY: the tests detach a cache only where they forget it.
-    let Some(cache) = thread.map(|cache| unsafe { cache.as_ref() }) else { return work(Access::Direct) };
+    let Some(cache) = thread.map(|cache| unsafe { cache.as_ref() }) else {
+        return work(Access::Direct);
+    };
     assert_eq!(cache.enter(), Entered::Mine);
     let result = work(Access::Cached(cache));
     cache.leave();
@@ -56,7 +58,10 @@ fn validate(heap: &Heap<Fake>) -> usize {
     let page_shift = heap.os.page_bytes().trailing_zeros();
     for shard in 0..heap.shards() {
         for class in 1..=CLASSES {
-            heap.bins.get(shard, class).lock(&heap.os).validate(Shape::new(class, page_shift));
+            heap.bins
+                .get(shard, class)
+                .lock(&heap.os)
+                .validate(Shape::new(class, page_shift));
         }
     }
     heap.arena.lock(&heap.os).validate()

@@ -16,28 +16,64 @@ const SIZE_MAX: usize = 4 << 20;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Allocate { thread: usize, size: usize },
-    Zeroed { thread: usize, size: usize },
-    Aligned { thread: usize, size: usize, align: usize },
-    Free { thread: usize, which: usize },
-    Reallocate { thread: usize, which: usize, size: usize },
+    Allocate {
+        thread: usize,
+        size: usize,
+    },
+    Zeroed {
+        thread: usize,
+        size: usize,
+    },
+    Aligned {
+        thread: usize,
+        size: usize,
+        align: usize,
+    },
+    Free {
+        thread: usize,
+        which: usize,
+    },
+    Reallocate {
+        thread: usize,
+        which: usize,
+        size: usize,
+    },
     /// What a signal handler does.
-    Nested { size: usize, which: usize },
+    Nested {
+        size: usize,
+        which: usize,
+    },
     Tick,
-    Trim { thread: usize },
+    Trim {
+        thread: usize,
+    },
     Attach,
-    Detach { thread: usize },
-    Refuse { call: Call, count: usize },
-    Lock { which: usize },
+    Detach {
+        thread: usize,
+    },
+    Refuse {
+        call: Call,
+        count: usize,
+    },
+    Lock {
+        which: usize,
+    },
 }
 
 fn size() -> impl Strategy<Value = usize> {
-    (0u32..22, any::<usize>()).prop_map(|(log2, low)| ((1 << log2) + low % (1 << log2)).min(SIZE_MAX) - 1)
+    (0u32..22, any::<usize>())
+        .prop_map(|(log2, low)| ((1 << log2) + low % (1 << log2)).min(SIZE_MAX) - 1)
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let (thread, which) = (0usize..4, any::<usize>());
-    let call = prop::sample::select(vec![Call::Reserve, Call::Commit, Call::Discard, Call::MovePages, Call::Membarrier]);
+    let call = prop::sample::select(vec![
+        Call::Reserve,
+        Call::Commit,
+        Call::Discard,
+        Call::MovePages,
+        Call::Membarrier,
+    ]);
     prop_oneof![
         30 => (thread.clone(), size()).prop_map(|(thread, size)| Step::Allocate { thread, size }),
         4 => (thread.clone(), size()).prop_map(|(thread, size)| Step::Zeroed { thread, size }),
@@ -70,14 +106,21 @@ struct World {
     steps: usize,
     /// Scripted failures may be pending, so null is an answer.
     refusing: bool,
-    /// Pages are locked, so not everything can go.
+    /// Pages are, or seemed, locked: not everything goes.
     locked: bool,
 }
 
 impl World {
     fn new(page_bytes: usize) -> Self {
         let heap = Box::new(Heap::new(Fake::new(page_bytes)));
-        Self { heap, threads: Vec::new(), shadow: BTreeMap::new(), steps: 0, refusing: false, locked: false }
+        Self {
+            heap,
+            threads: Vec::new(),
+            shadow: BTreeMap::new(),
+            steps: 0,
+            refusing: false,
+            locked: false,
+        }
     }
 
     fn thread(&self, number: usize) -> Thread {
@@ -98,7 +141,10 @@ impl World {
 
     fn adopt(&mut self, block: *mut u8, size: usize, align: usize) {
         let start = block as usize;
-        assert!(start.is_multiple_of(align.max(16)), "{block:?} is not aligned to {align}");
+        assert!(
+            start.is_multiple_of(align.max(16)),
+            "{block:?} is not aligned to {align}"
+        );
         // SAFETY: the block is live.
         let usable = unsafe { self.heap.usable_size(block) };
         assert!(usable >= size);
@@ -110,14 +156,19 @@ impl World {
         }
         let seed = self.steps.wrapping_mul(0x9E37_79B9);
         // SAFETY: all usable bytes are the program's.
-        Self::places(usable).for_each(|at| unsafe { block.wrapping_add(at).write((seed + at) as u8) });
+        Self::places(usable)
+            .for_each(|at| unsafe { block.wrapping_add(at).write((seed + at) as u8) });
         self.shadow.insert(start, Block { size, usable, seed });
     }
 
     fn check_contents(start: usize, seed: usize, usable: usize, until: usize) {
         for at in Self::places(usable).filter(|&at| at < until) {
             // SAFETY: the bytes are in a live block.
-            assert_eq!(unsafe { (start as *const u8).add(at).read() }, (seed + at) as u8, "byte {at} of {until}");
+            assert_eq!(
+                unsafe { (start as *const u8).add(at).read() },
+                (seed + at) as u8,
+                "byte {at} of {until}"
+            );
         }
     }
 
@@ -130,7 +181,10 @@ impl World {
 
     fn allocated(&mut self, block: *mut u8, size: usize, align: usize) {
         if block.is_null() {
-            assert!(self.refusing, "no reason to refuse {size} bytes aligned to {align}");
+            assert!(
+                self.refusing,
+                "no reason to refuse {size} bytes aligned to {align}"
+            );
         } else {
             self.adopt(block, size, align);
         }
@@ -142,9 +196,13 @@ impl World {
         // below need no other field.
         let heap = unsafe { &*heap };
         match *step {
-            Step::Allocate { thread, size } => self.allocated(allocate(heap, self.thread(thread), size), size, 1),
+            Step::Allocate { thread, size } => {
+                self.allocated(allocate(heap, self.thread(thread), size), size, 1)
+            }
             Step::Zeroed { thread, size } => {
-                let block = with_access(self.thread(thread), |access| heap.allocate_zeroed(access, size));
+                let block = with_access(self.thread(thread), |access| {
+                    heap.allocate_zeroed(access, size)
+                });
                 if !block.is_null() {
                     // SAFETY: the block is live and `size` bytes long.
                     let bytes = unsafe { core::slice::from_raw_parts(block, size) };
@@ -152,8 +210,14 @@ impl World {
                 }
                 self.allocated(block, size, 1);
             }
-            Step::Aligned { thread, size, align } => {
-                let block = with_access(self.thread(thread), |access| heap.allocate_aligned(access, size, align));
+            Step::Aligned {
+                thread,
+                size,
+                align,
+            } => {
+                let block = with_access(self.thread(thread), |access| {
+                    heap.allocate_aligned(access, size, align)
+                });
                 self.allocated(block, size, align);
             }
             Step::Free { thread, which } => {
@@ -163,8 +227,14 @@ impl World {
                     unsafe { free(heap, self.thread(thread), start as *mut u8) };
                 }
             }
-            Step::Reallocate { thread, which, size } => {
-                let Some(start) = self.pick(which) else { return };
+            Step::Reallocate {
+                thread,
+                which,
+                size,
+            } => {
+                let Some(start) = self.pick(which) else {
+                    return;
+                };
                 let old = self.forget(start);
                 // SAFETY: the block is live.
                 let new = with_access(self.thread(thread), |access| unsafe {
@@ -211,9 +281,15 @@ impl World {
                 }
             }
             Step::Refuse { call, count } => {
-                let error = if call == Call::Discard { OsError::Invalid } else { OsError::OutOfMemory };
+                let error = if call == Call::Discard {
+                    OsError::Invalid
+                } else {
+                    OsError::OutOfMemory
+                };
                 heap.os.fail(call, 0, count, error);
                 self.refusing = true;
+                // A slab whose pages were refused once is not tried again while it lives.
+                self.locked |= call == Call::Discard;
             }
             Step::Lock { which } => {
                 if let Some(start) = self.pick(which) {
@@ -237,13 +313,22 @@ impl World {
         for (&start, block) in &self.shadow {
             Self::check_contents(start, block.seed, block.usable, block.usable);
             // SAFETY: the block is live.
-            assert_eq!(unsafe { self.heap.usable_size(start as *const u8) }, block.usable);
+            assert_eq!(
+                unsafe { self.heap.usable_size(start as *const u8) },
+                block.usable
+            );
         }
         let statistics = self.heap.statistics(None, true);
         let held: usize = self.shadow.values().map(|block| block.usable).sum();
         assert_eq!(statistics.live, held, "{statistics:?}");
-        assert_eq!(statistics.live + statistics.cached + statistics.idle, statistics.resident, "{statistics:?}");
-        assert!(statistics.resident + statistics.retained <= statistics.mapped + statistics.live_large);
+        assert_eq!(
+            statistics.live + statistics.cached + statistics.idle,
+            statistics.resident,
+            "{statistics:?}"
+        );
+        assert!(
+            statistics.resident + statistics.retained <= statistics.mapped + statistics.live_large
+        );
         assert_eq!(statistics.threads, self.threads.len());
         used
     }
@@ -264,9 +349,17 @@ impl World {
         let used = self.validate();
         if !self.locked {
             let statistics = self.heap.statistics(None, true);
-            assert_eq!((statistics.live, statistics.resident), (0, 0), "{statistics:?}");
+            assert_eq!(
+                (statistics.live, statistics.resident),
+                (0, 0),
+                "{statistics:?}"
+            );
             assert_eq!(used, 0, "slabs or blocks are left");
-            assert_eq!(self.heap.metadata.bytes(&self.heap.os).0, 0, "metadata is left");
+            assert_eq!(
+                self.heap.metadata.bytes(&self.heap.os).0,
+                0,
+                "metadata is left"
+            );
         }
     }
 }
@@ -278,7 +371,7 @@ fn check(page_bytes: usize, steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn random_programs_on_pages_of_4_kib(steps in vec(step(), 1..400)) {
