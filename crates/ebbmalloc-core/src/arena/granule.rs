@@ -78,7 +78,8 @@ pub struct Granule {
     pub free: u32,
     /// Granules of the slab, extent or large block.
     pub len: u32,
-    /// Tick at which this granule became free; for an extent's head see also `oldest`.
+    /// Free: the tick at which this granule became free; for an extent's head see also `oldest`.
+    /// Slab: the tick of `touched`.
     pub stamp: u32,
     /// Free extent: the smallest stamp among its granules.
     pub oldest: u32,
@@ -97,7 +98,7 @@ pub struct Granule {
     pub used: u64,
     /// Slab: pages on which no slot was live at the last tick.
     pub seen: u64,
-    /// Slab: pages of which a slot was taken since the last tick.
+    /// Slab: pages of which a slot was taken at tick `stamp`.
     pub touched: u64,
     /// Slab: pages that are being returned to the kernel; their free slots are out of the bitmap.
     pub leaving: u64,

@@ -13,6 +13,8 @@ use core::sync::atomic::Ordering;
 pub struct Tick {
     /// Bytes that went back to the kernel.
     pub returned_bytes: usize,
+    /// Bytes that the kernel would not take: locked in memory.
+    pub refused_bytes: usize,
     /// Bytes that moved from caches to slabs.
     pub drained_bytes: usize,
     /// Bytes that stay in caches.
@@ -103,6 +105,7 @@ impl<O: Os> Heap<O> {
         self.purging.store(false, Ordering::Release);
         Some(Tick {
             returned_bytes: purged.returned_bytes,
+            refused_bytes: purged.refused_bytes,
             drained_bytes: drained.put_back_bytes,
             cached_bytes: drained.kept_bytes,
             more: purged.more,

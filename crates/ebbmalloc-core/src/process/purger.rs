@@ -142,6 +142,7 @@ fn tick_inline() {
 
 unsafe extern "C" fn purger_main(_: *mut u8) {
     let mut quiet = 0;
+    let mut locked = false;
     loop {
         // Until the interval is over or somebody wants us gone; a wake for no reason waits on.
         let until = HEAP.os.now_ms() + INTERVAL.load(Ordering::Relaxed);
@@ -161,8 +162,10 @@ unsafe extern "C" fn purger_main(_: *mut u8) {
         let tick = HEAP.tick();
         HEAP.follow_address_space_limit();
         publish::after_tick(HEAP.os.thread_cpu_ns() - before);
-        if tick.more || tick.returned_bytes > 0 || tick.drained_bytes > 0 || HEAP.freed_bytes() > 0
-        {
+        // Locked memory is tried again and again, but is no reason to stay.
+        locked = tick.returned_bytes == 0 && (locked || tick.refused_bytes > 0);
+        let works = tick.returned_bytes > 0 || tick.drained_bytes > 0 || HEAP.freed_bytes() > 0;
+        if works || tick.more && !locked {
             quiet = 0;
             continue;
         }

@@ -139,7 +139,7 @@ impl Bin {
             // SAFETY: the lock is held, and the slab is one of ours.
             unsafe {
                 let (before, used) = ((*slab.0).resident, (*slab.0).used);
-                taken += slab.take(shape, &mut out[taken..]);
+                taken += slab.take(shape, supply.tick, &mut out[taken..]);
                 let new = (*slab.0).resident & !before;
                 slabs.resident_pages += new.count_ones() as usize;
                 slabs.refaulted_pages += u64::from((new & used).count_ones());
@@ -273,7 +273,7 @@ impl Slabs {
             }
             if idle {
                 // The slot was idle in a cache; so was its page, if nothing else touched it.
-                let pages = shape.pages_of_slot(slot) & !(*slab.0).touched;
+                let pages = shape.pages_of_slot(slot) & !slab.touched_since(supply.tick);
                 (*slab.0).seen |= slab.free_pages(shape, pages);
             }
         }

@@ -103,6 +103,7 @@ impl Slab {
             slab.used = slab.resident;
             slab.seen = 0;
             slab.touched = 0;
+            slab.stamp = 0;
             slab.leaving = 0;
             slab.listed = false;
             slab.locked = false;
@@ -153,11 +154,11 @@ impl Slab {
     }
 
     /// Takes up to `out.len()` free slots, those on resident pages first, then by address; returns
-    /// how many. The pages they touch are resident from now on, and marked as touched.
+    /// how many. The pages they touch are resident from now on, and marked as touched at `tick`.
     ///
     /// # Safety
     /// The bin's lock is held.
-    pub unsafe fn take(self, shape: Shape, out: &mut [*mut u8]) -> usize {
+    pub unsafe fn take(self, shape: Shape, tick: u32, out: &mut [*mut u8]) -> usize {
         // SAFETY: the lock is held.
         let (resident, base) = unsafe { ((*self.0).resident, (*self.0).base) };
         let mut taken = 0;
@@ -172,12 +173,31 @@ impl Slab {
             self.take_where(shape, u64::MAX, base, out, &mut taken, &mut pages);
             let slab = &mut *self.0;
             slab.free -= taken as u32;
+            if slab.stamp != tick {
+                slab.stamp = tick;
+                slab.touched = 0;
+            }
             slab.touched |= pages;
             slab.seen &= !pages;
             slab.resident |= pages;
             slab.used |= pages;
         }
         taken
+    }
+
+    /// The pages of which a slot was taken since the tick before `tick`.
+    ///
+    /// # Safety
+    /// The bin's lock is held.
+    pub unsafe fn touched_since(self, tick: u32) -> u64 {
+        // SAFETY: the lock is held.
+        unsafe {
+            if tick.wrapping_sub((*self.0).stamp) <= 1 {
+                (*self.0).touched
+            } else {
+                0
+            }
+        }
     }
 
     /// Takes free slots all of whose pages are in `allowed`.

@@ -2,7 +2,7 @@
 //! back to the kernel.
 //!
 //! The clock is a second chance (two ticks): `seen` has the pages that were free at the last tick,
-//! `touched` those of which a refill took a slot since. A page that goes is marked as `leaving` under
+//! `touched` those of which a refill took a slot at the tick in `stamp`. A page that goes is marked as `leaving` under
 //! the bin's lock and its free slots are taken out of the bitmap; the lock is dropped; the kernel
 //! is called; under the lock the page is no longer resident and the slots are put back. A refill
 //! in between cannot find those slots, and a slab with slots taken out is never whole, so it cannot
@@ -55,7 +55,7 @@ impl Bin {
                 // SAFETY: the lock is held, and the slab is one of this bin's.
                 total.more |= unsafe {
                     slabs.unlist(slab);
-                    slabs.visit_slab(slab, shape, force, &mut batch)
+                    slabs.visit_slab(slab, shape, supply.tick, force, &mut batch)
                 };
             }
             let done = slabs.sweeping.is_null();
@@ -90,6 +90,7 @@ impl Slabs {
         &mut self,
         slab: Slab,
         shape: Shape,
+        tick: u32,
         force: bool,
         batch: &mut Batch,
     ) -> bool {
@@ -100,12 +101,11 @@ impl Slabs {
             let mut going = if force {
                 free
             } else {
-                free & (*slab.0).seen & !(*slab.0).touched
+                free & (*slab.0).seen & !slab.touched_since(tick)
             };
             if (*slab.0).locked && !force {
                 going = 0;
             }
-            (*slab.0).touched = 0;
             let mut left = going;
             while left != 0 && batch.run_count < RUNS {
                 let first = left.trailing_zeros();
@@ -129,11 +129,12 @@ impl Slabs {
                 batch.slabs[batch.slab_count] = slab.0;
                 batch.slab_count += 1;
             }
-            let rest = free & !going != 0 && !(*slab.0).locked;
+            let rest = free & !going != 0;
             if rest {
                 self.list_for_visit(slab);
             }
-            rest
+            // What the kernel refused waits for a trim.
+            rest && !(*slab.0).locked
         }
     }
 
@@ -149,8 +150,9 @@ impl Slabs {
         unsafe {
             let pages = (*slab.0).leaving;
             (*slab.0).leaving = 0;
+            (*slab.0).locked = refused;
             if refused {
-                (*slab.0).locked = true;
+                self.list_for_visit(slab);
             } else {
                 (*slab.0).resident &= !pages;
                 self.resident_pages -= pages.count_ones() as usize;
