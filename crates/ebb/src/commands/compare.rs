@@ -117,7 +117,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     let stage = Stage {
         workload: &workload,
         steps: &steps,
-        observer: Arc::new(observer::Processes),
+        observer: Arc::new(observer::Processes::default()),
         interrupt: interrupt.clone(),
         groups,
         metric: args.memory.into(),

@@ -5,16 +5,19 @@
 //! - [`program`]: what a command comes to, and what would keep a library from being preloaded.
 //! - [`inherited`]: what a program that we start must find as our parent left it.
 //! - [`charge`]: which file a process takes its `malloc` from.
+//! - [`counters`]: what a process on ebbmalloc publishes about its heap.
 //!
 //! What cannot be read is `None` or an error with its reason, never 0.
 
 pub mod charge;
+pub mod counters;
 pub mod elf;
 pub mod inherited;
 pub mod program;
 pub mod tree;
 
 pub use charge::{MallocSource, Unreadable, malloc_source, maps_contain};
+pub use counters::Counters;
 pub use elf::{Elf, Libc, libc_of};
 pub use program::Program;
 pub use tree::{Sample, Tree, identity};

@@ -5,7 +5,7 @@
 use crate::allocators;
 use crate::exit::{Exit, Failure};
 use crate::facts::trial::Sample;
-use crate::proc::{self, MallocSource, Program, Tree, Unreadable};
+use crate::proc::{self, Counters, MallocSource, Program, Tree, Unreadable};
 use crate::trial::run::Prepared;
 use crate::trial::sampler::Observer;
 use crate::trial::template;
@@ -17,9 +17,22 @@ use std::time::{Duration, Instant};
 /// A process that has just been started has no libraries yet: it is asked again for this long.
 const STARTING_LIMIT: Duration = Duration::from_secs(2);
 
+/// Published counters that are older say nothing of the live heap now.
+const COUNTERS_AGE: Duration = Duration::from_secs(2);
+
 /// Reads process trees through `/proc`.
-#[derive(Debug)]
-pub struct Processes;
+#[derive(Debug, Default)]
+pub struct Processes {
+    counters: Counters,
+}
+
+impl Processes {
+    /// Live heap of all processes together; `None` where one of them does not publish it.
+    fn live_bytes(&self, tree: &Tree) -> Option<u64> {
+        let live = |pid: &i32| Some(self.counters.read(*pid, COUNTERS_AGE)?.live_bytes);
+        tree.pids().iter().map(live).sum()
+    }
+}
 
 impl Observer for Processes {
     fn sample(&self, pid: u32) -> Option<Sample> {
@@ -31,7 +44,7 @@ impl Observer for Processes {
             rss_bytes: seen.rss,
             pss_bytes: seen.pss,
             anon_bytes: seen.anon,
-            live_bytes: None,
+            live_bytes: self.live_bytes(&tree),
             cpu_s: Option::zip(seen.cpu_user, seen.cpu_sys).map(|(user, system)| user + system),
             processes: u32::try_from(seen.processes).unwrap_or(u32::MAX),
         })
