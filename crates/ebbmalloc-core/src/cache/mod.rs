@@ -3,3 +3,6 @@
 pub mod cache;
 pub mod registry;
 pub mod transfer;
+
+#[cfg(all(test, target_os = "linux", not(loom)))]
+mod stress_tests;

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Shows that the proofs can fail: takes one fence, check or mark out of the allocator at a time and
+# demands that the test of that protocol notices. Fails if one stays green.
+set -u
+cd "$(dirname "$0")/.."
+survivors=0
+
+# expect_red MUTATION TEST COMMAND...: the command runs TEST over the mutated allocator.
+expect_red() {
+    mutation=$1 test=$2
+    shift 2
+    log=$(EBB_MUTATION=$mutation timeout 300 "$@" "$test" 2>&1)
+    status=$?
+    # 101: a test failed; above 128: a signal, such as the allocator's own abort. Anything else (no
+    # build, no end) proves nothing.
+    if [ "$status" -eq 101 ] || [ "$status" -gt 128 ]; then
+        echo "caught    $mutation by $test"
+    else
+        echo "SURVIVED  $mutation: $test did not notice (status $status)"
+        echo "$log" | tail -20
+        survivors=$((survivors + 1))
+    fi
+}
+
+expect_red lock_release lock_hands_over_the_value ci/loom.sh
+expect_red leaving_slots refill_against_return ci/loom.sh
+expect_red leaving_count remote_free_against_release ci/loom.sh
+expect_red owner_barrier owner_against_claim ci/loom.sh
+expect_red seize_check owner_against_claim ci/loom.sh
+expect_red seize_acquire owner_against_claim ci/loom.sh
+expect_red exit_lock exit_against_claim ci/loom.sh
+expect_red fork_wait fork_against_claim ci/loom.sh
+expect_red membarrier claims_under_load ci/stress.sh
+exit "$survivors"
