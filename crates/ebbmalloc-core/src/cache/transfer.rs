@@ -93,11 +93,11 @@ impl Bins {
 /// Moves the elements that satisfy `is` to the front; returns how many.
 fn partition<T>(items: &mut [T], is: impl Fn(&T) -> bool) -> usize {
     // Most often all of them do.
-    let mut front = items
-        .iter()
-        .position(|item| !is(item))
-        .unwrap_or(items.len());
-    for at in front..items.len() {
+    let same = items.iter().position(|item| !is(item));
+    let Some(mut front) = same else {
+        return items.len();
+    };
+    for at in front + 1..items.len() {
         if is(&items[at]) {
             items.swap(front, at);
             front += 1;
