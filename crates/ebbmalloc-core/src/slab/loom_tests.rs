@@ -8,10 +8,12 @@
 use super::bin::{Bin, Supply};
 use super::slab::Shape;
 use crate::arena::Arena;
+use crate::arena::purge::Purged;
 use crate::base::metadata::Metadata;
 use crate::os::{Os, fake::Fake};
 use crate::size::{CLASS, CLASSES};
 use core::ptr::null_mut;
+use core::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::Arc;
 use loom::thread::JoinHandle;
 
@@ -25,6 +27,8 @@ pub(crate) struct Ground {
     pub(crate) os: Fake,
     pub(crate) arena: Arena,
     pub(crate) metadata: Metadata,
+    /// The purger's clock. Not loom's: reading it late is allowed.
+    tick: AtomicU32,
 }
 
 /// A slot, as one thread hands it to another.
@@ -46,7 +50,10 @@ pub(crate) fn model(body: impl Fn() + Sync + Send + Clone + 'static) {
 /// A thread of a model.
 pub(crate) fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     // Loom counts the stack in words.
-    loom::thread::Builder::new().stack_size(1 << 16).spawn(body).unwrap()
+    loom::thread::Builder::new()
+        .stack_size(1 << 16)
+        .spawn(body)
+        .unwrap()
 }
 
 impl Ground {
@@ -55,6 +62,7 @@ impl Ground {
             os: Fake::new(PAGE_BYTES),
             arena: Arena::new(),
             metadata: Metadata::new(),
+            tick: AtomicU32::new(16),
         }
     }
 
@@ -64,7 +72,7 @@ impl Ground {
             arena: &self.arena,
             metadata: &self.metadata,
             page_shift: self.os.page_bytes().trailing_zeros(),
-            tick: 16,
+            tick: self.tick.load(Ordering::Relaxed),
         }
     }
 
@@ -125,6 +133,12 @@ impl Ground {
         ]
     }
 
+    /// One tick of the purger over a bin.
+    fn tick(&self, bin: &Bin) -> Purged {
+        self.tick.fetch_add(1, Ordering::Relaxed);
+        bin.sweep(&self.supply(), CLASS_NUMBER, false)
+    }
+
     pub(crate) fn validate(&self, bin: &Bin) {
         bin.lock(&self.os).validate(Shape::new(
             CLASS_NUMBER,
@@ -143,7 +157,7 @@ fn page_about_to_leave(ground: &Ground, bin: &Bin, more: usize) -> (Vec<Slot>, V
     let rest = slots.split_off(2);
     ground.put(bin, &slots);
     assert!(
-        bin.sweep(&ground.supply(), CLASS_NUMBER, false).more,
+        ground.tick(bin).more,
         "the page is seen, and stays for one tick"
     );
     (rest, second)
@@ -151,6 +165,7 @@ fn page_about_to_leave(ground: &Ground, bin: &Bin, more: usize) -> (Vec<Slot>, V
 
 #[test]
 fn refill_against_return() {
+    static RETURNED: AtomicU32 = AtomicU32::new(0);
     model(|| {
         let shared = Arc::new((Ground::new(), Bin::new()));
         let (others, _) = page_about_to_leave(&shared.0, &shared.1, 0);
@@ -164,14 +179,19 @@ fn refill_against_return() {
             }
         });
         let (ground, bin) = &*shared;
-        let purged = bin.sweep(&ground.supply(), CLASS_NUMBER, false);
+        let purged = ground.tick(bin);
         assert!(purged.returned_bytes == 0 || purged.returned_bytes == PAGE_BYTES);
+        RETURNED.fetch_add(u32::from(purged.returned_bytes > 0), Ordering::Relaxed);
         let taken = refill.join().unwrap();
         ground.put(bin, &taken);
         ground.put(bin, &others);
         ground.validate(bin);
         assert_eq!(bin.lock(&ground.os).slots_out, 0);
     });
+    assert!(
+        RETURNED.load(Ordering::Relaxed) > 0,
+        "no schedule returned the page"
+    );
 }
 
 #[test]
@@ -189,14 +209,14 @@ fn remote_free_against_release() {
             }
         });
         let (ground, bin) = &*shared;
-        bin.sweep(&ground.supply(), CLASS_NUMBER, false);
+        ground.tick(bin);
         freer.join().unwrap();
         ground.validate(bin);
         assert_eq!(bin.lock(&ground.os).slots_out, 1);
         ground.put(bin, &second);
-        // Nothing is left behind: at the next two ticks all pages go.
-        for _ in 0..2 {
-            bin.sweep(&ground.supply(), CLASS_NUMBER, false);
+        // Nothing is left behind: at the next ticks all pages go.
+        for _ in 0..3 {
+            ground.tick(bin);
         }
         assert_eq!(bin.lock(&ground.os).resident_pages, 0);
     });

@@ -154,7 +154,12 @@ fn fork_against_claim() {
         let own = caches[0];
         let owner = spawn({
             let world = world.clone();
-            move || own.cache().pop(CLASS_NUMBER).into_iter().for_each(|slot| world.put(Slot(slot.as_ptr())))
+            move || {
+                own.cache()
+                    .pop(CLASS_NUMBER)
+                    .into_iter()
+                    .for_each(|slot| world.put(Slot(slot.as_ptr())))
+            }
         });
         let purger = spawn({
             let world = world.clone();

@@ -106,7 +106,7 @@ struct World {
     steps: usize,
     /// Scripted failures may be pending, so null is an answer.
     refusing: bool,
-    /// Pages are, or seemed, locked: not everything goes.
+    /// Pages are locked: not everything goes.
     locked: bool,
 }
 
@@ -165,6 +165,7 @@ impl World {
         for at in Self::places(usable).filter(|&at| at < until) {
             // SAFETY: the bytes are in a live block.
             assert_eq!(
+                // SAFETY: `at` lies inside a live block.
                 unsafe { (start as *const u8).add(at).read() },
                 (seed + at) as u8,
                 "byte {at} of {until}"
@@ -288,8 +289,6 @@ impl World {
                 };
                 heap.os.fail(call, 0, count, error);
                 self.refusing = true;
-                // A slab whose pages were refused once is not tried again while it lives.
-                self.locked |= call == Call::Discard;
             }
             Step::Lock { which } => {
                 if let Some(start) = self.pick(which) {
@@ -314,6 +313,7 @@ impl World {
             Self::check_contents(start, block.seed, block.usable, block.usable);
             // SAFETY: the block is live.
             assert_eq!(
+                // SAFETY: the block is live.
                 unsafe { self.heap.usable_size(start as *const u8) },
                 block.usable
             );
