@@ -5,6 +5,9 @@
 
 #[path = "compare/bench.rs"]
 mod bench;
+#[path = "run/harness.rs"]
+#[allow(dead_code, reason = "shared with the tests of ebb run")]
+mod harness;
 
 use bench::{Edited, Finished, compare, fixture, left_over, results, run};
 use nix::sys::signal::{Signal, kill};
@@ -101,6 +104,50 @@ fn a_trial_shows_what_glibc_keeps_and_recommends_what_does_not() {
     let markdown = std::fs::read_to_string(output.path().join("report.md")).unwrap();
     assert!(markdown.contains("**jemalloc-now holds"), "{markdown}");
     assert!(output.path().join("logs/glibc-2/service.log").exists());
+}
+
+#[test]
+fn ebbmallocs_published_counters_give_the_live_heap() {
+    let ask = "[live]\nhttp = \"http://127.0.0.1:{port}/live\"";
+    let workload = Edited::new(&[(ask, "")]);
+    let finished = Finished::of(
+        &compare(workload.path())
+            .args(["--variants", "ebbmalloc,glibc", "-n", "1", "--json"])
+            .env("EBB_LIB", harness::ebbmalloc())
+            .output()
+            .unwrap(),
+    );
+    finished.expect(0, &[], &[]);
+    let trial: serde_json::Value = serde_json::from_str(&finished.stdout).unwrap();
+    let live_of = |index: usize| -> Vec<f64> {
+        let samples = trial["variants"][index]["runs"][0]["samples"]
+            .as_array()
+            .unwrap();
+        samples
+            .iter()
+            .filter_map(|sample| sample["live_bytes"].as_f64())
+            .map(|bytes| bytes / MB)
+            .collect()
+    };
+    let live = live_of(0);
+    assert!(
+        live.len() > 3,
+        "the library publishes no counters, or nobody finds them"
+    );
+    let last = live[live.len() - 1];
+    assert!(
+        (0.5..20.0).contains(&last),
+        "{last} MB in use after the rest"
+    );
+    assert!(
+        live_of(1).is_empty(),
+        "glibc publishes nothing, and nothing is not 0"
+    );
+    let measured = trial["variants"][0]["summary"]["figures"]["live"]["median"]
+        .as_f64()
+        .unwrap()
+        / MB;
+    assert!((measured - last).abs() < 1.0, "{measured} {last}");
 }
 
 #[test]

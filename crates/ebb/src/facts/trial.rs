@@ -1,7 +1,8 @@
 //! The facts of one trial: what was run, what was measured, what it comes to.
 //!
 //! This is also the layout of `results.json` (`docs/report.md` documents every field). A value that
-//! was not measured is `None` (`null`), never 0. Bytes are bytes, `_s` are seconds, `_ms` milliseconds.
+//! was not measured is `None` (`null`), never 0. Bytes are bytes, `_s` are seconds, `_ms` milliseconds. It is one file,
+//! though long, because it is one layout that is read from top to bottom.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -331,7 +332,7 @@ pub struct Measures {
     pub p99_ms: Option<f64>,
 }
 
-/// A variant's figures over its complete runs, by column name ([`Column::key`]).
+/// A variant's figures over its complete runs, by column.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Complete runs.

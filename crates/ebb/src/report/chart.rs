@@ -8,7 +8,7 @@ use super::timeline::{Line, Shade, Timeline};
 use std::fmt::Write;
 
 /// Patterns of the lines, in the order of the variants; the first is solid.
-pub const DASHES: [&str; 5] = ["", "7 3", "2 3", "10 3 2 3", "5 2 1 2 1 2"];
+pub const DASHES: [&str; 5] = ["", "7 3", "10 3 2 3", "4 2", "14 4"];
 
 /// Number of colours that the page defines as `--line-0` and so on.
 pub const COLOURS: usize = 9;
@@ -208,7 +208,8 @@ fn draw_line(svg: &mut String, axes: &Axes, line: &Line) {
     let data = path(axes, line.median.iter().copied());
     let _ = write!(
         svg,
-        "<path class=\"line\" data-v=\"{}\" {} d=\"{data}\"/>",
+        "<path class=\"{}\" data-v=\"{}\" {} d=\"{data}\"/>",
+        if line.best { "line best" } else { "line" },
         line.variant,
         style(line)
     );
@@ -319,7 +320,7 @@ mod tests {
         let timeline = Timeline::of(&example::trial());
         for size in [WIDE, NARROW] {
             let svg = draw(&timeline, size);
-            assert_eq!(svg.matches("class=\"line\"").count(), 2);
+            assert_eq!(svg.matches("class=\"line").count(), 2);
             assert_eq!(svg.matches("class=\"band\"").count(), 2);
             assert_eq!(svg.matches("class=\"live\"").count(), 2);
             assert_eq!(svg.matches("class=\"end-label\"").count(), 2);

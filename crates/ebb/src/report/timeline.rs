@@ -33,6 +33,8 @@ pub struct Line {
     pub name: String,
     /// Median of the runs.
     pub median: Vec<(f64, f64)>,
+    /// Recommended by the verdict: drawn stronger.
+    pub best: bool,
     /// Lowest and highest run; empty with one run.
     pub band: Vec<(f64, f64, f64)>,
     /// Live heap where it is known.
@@ -63,7 +65,13 @@ impl Timeline {
             .iter()
             .enumerate()
             .filter(|(_, variant)| variant.complete().next().is_some())
-            .map(|(index, variant)| line(index, variant, &shades, end_s, trial.metric))
+            .map(|(index, variant)| {
+                let best = trial.verdict.variant.as_deref() == Some(variant.name.as_str());
+                Line {
+                    best,
+                    ..line(index, variant, &shades, end_s, trial.metric)
+                }
+            })
             .collect();
         let highest = |line: &Line| {
             let band = line.band.iter().map(|(_, _, high)| *high);

@@ -323,132 +323,9 @@ impl Workload {
             .map(|(name, value)| (name.clone(), value.to_string()))
             .collect()
     }
-
-    fn check(&self) -> Result<(), String> {
-        if self.format != FORMAT {
-            return Err(format!(
-                "format = {} is not known to this ebb; it reads {FORMAT}",
-                self.format
-            ));
-        }
-        for phase in &self.phases {
-            phase
-                .check(&self.cycles)
-                .map_err(|message| format!("phase \"{}\": {message}", phase.name))?;
-        }
-        let loaded = self
-            .phases
-            .iter()
-            .position(|phase| phase.kind != PhaseKind::Idle);
-        let rest = self
-            .phases
-            .iter()
-            .rposition(|phase| phase.kind == PhaseKind::Idle);
-        if !matches!((loaded, rest), (Some(load), Some(rest)) if load < rest) {
-            return Err(
-                "there is no idle phase after a load: without a rest a trial says nothing \
-                        about memory that is kept"
-                    .into(),
-            );
-        }
-        for ask in [("trim", &self.trim), ("live", &self.live)] {
-            if let (name, Some(ask)) = ask
-                && ask.http.is_some() == ask.command.is_some()
-            {
-                return Err(format!("[{name}] needs one of http and command"));
-            }
-        }
-        self.check_templates()
-    }
-
-    fn check_templates(&self) -> Result<(), String> {
-        let values = self.example_values();
-        let mut texts: Vec<&String> = Vec::new();
-        texts.extend(
-            self.setup
-                .iter()
-                .chain(&self.prepare)
-                .flat_map(|job| &job.command),
-        );
-        for companion in &self.companions {
-            texts.extend(companion.command.iter().chain(companion.env.values()));
-            texts.extend(companion.ready.iter().flat_map(Ready::texts));
-        }
-        texts.extend(self.service.command.iter().chain(self.service.env.values()));
-        texts.extend(self.service.ready.texts());
-        for phase in &self.phases {
-            texts.extend(phase.command.iter().flatten());
-        }
-        for ask in self.trim.iter().chain(&self.live) {
-            texts.extend(ask.http.iter().chain(ask.command.iter().flatten()));
-        }
-        for text in texts {
-            template::fill(text, &values).map_err(|error| error.to_string())?;
-        }
-        for phase in &self.phases {
-            phase
-                .idle_seconds(&values)
-                .map_err(|message| format!("phase \"{}\": {message}", phase.name))?;
-        }
-        let commands = [&self.service.command]
-            .into_iter()
-            .chain(self.companions.iter().map(|companion| &companion.command))
-            .chain(
-                self.phases
-                    .iter()
-                    .filter_map(|phase| phase.command.as_ref()),
-            );
-        for command in commands {
-            if command.is_empty() {
-                return Err("a command is empty".into());
-            }
-        }
-        Ok(())
-    }
-
-    /// Every name that a run defines, with values that are good enough for a check.
-    fn example_values(&self) -> Values {
-        let mut values = self.vars();
-        for name in ["port", "dir", "workload", "variant", "cycle", "pid"] {
-            values.insert(name.into(), "1".into());
-        }
-        for companion in &self.companions {
-            values.insert(format!("port.{}", companion.name), "1".into());
-        }
-        values
-    }
-}
-
-impl Ready {
-    fn texts(&self) -> Vec<&String> {
-        match self {
-            Ready::Http(text) | Ready::Tcp(text) => vec![text],
-            Ready::Command(parts) => parts.iter().collect(),
-            // A regular expression has braces of its own.
-            Ready::Line(_) => Vec::new(),
-        }
-    }
 }
 
 impl Phase {
-    fn check(&self, cycles: &BTreeMap<String, u32>) -> Result<(), String> {
-        match (self.kind, &self.command, &self.seconds) {
-            (PhaseKind::Idle, None, Some(_)) => {}
-            (PhaseKind::Idle, _, _) => {
-                return Err("an idle phase has `seconds` and no `command`".into());
-            }
-            (_, Some(_), None) => {}
-            _ => return Err("a loaded phase has a `command` and no `seconds`".into()),
-        }
-        match (&self.cycle, self.repeat) {
-            (Some(_), Some(_)) => Err("`cycle` and `repeat` exclude each other".into()),
-            (Some(name), None) if !cycles.contains_key(name) => Err(format!(
-                "[cycles] does not say how often \"{name}\" goes round"
-            )),
-            _ => Ok(()),
-        }
-    }
-
     /// The length of an idle phase; `None` for the others.
     pub fn idle_seconds(&self, values: &Values) -> Result<Option<f64>, String> {
         let Some(seconds) = &self.seconds else {
@@ -463,5 +340,6 @@ impl Phase {
     }
 }
 
+mod check;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,152 @@
+//! The phases of a run: loads, rests, and what is written down at their ends.
+
+use super::scene::{Scene, file_name};
+use super::{End, Stage, failed, note};
+use crate::facts::trial::{Live, LoadResult, Mark, PhaseKind, PhaseSpan, Run};
+use crate::trial::launch::{self, Process};
+use crate::trial::sampler::Sampler;
+use crate::trial::workload::{Job, Phase};
+use crate::trial::{ask, load, summary};
+use std::time::{Duration, Instant};
+
+const LOAD_LIMIT_S: f64 = 600.0;
+const PREPARE_LIMIT_S: f64 = 300.0;
+
+/// The clock of a run and its sampler.
+pub(super) struct Watch<'a> {
+    /// The moment that times count from.
+    pub zero: Instant,
+    /// At work since then.
+    pub sampler: &'a Sampler,
+}
+
+impl Scene<'_> {
+    pub(super) fn prepare(&self, job: &Job, service: &mut Process) -> Result<(), End> {
+        let mut process = self.launch("prepare", &job.command, "prepare")?;
+        let limit = Duration::from_secs_f64(job.timeout_s.unwrap_or(PREPARE_LIMIT_S));
+        self.finish_beside(&mut process, service, limit)
+    }
+
+    /// Waits for a command; the service's end is noticed at once and is what failed then.
+    fn finish_beside(
+        &self,
+        process: &mut Process,
+        service: &mut Process,
+        limit: Duration,
+    ) -> Result<(), End> {
+        let ended = self.interrupt.wait_for(limit, || match service.ended() {
+            Some(status) => Some(Err(format!(
+                "{} {} during {}",
+                service.name,
+                launch::describe(status),
+                process.name
+            ))),
+            None => process.ended().map(Ok),
+        });
+        match ended {
+            Some(Err(reason)) => Err(failed(reason, service)),
+            Some(Ok(status)) if status.success() => Ok(()),
+            Some(Ok(status)) => Err(failed(
+                format!("{} {}", process.name, launch::describe(status)),
+                process,
+            )),
+            None if self.interrupt.is_set() => Err(End::Interrupted),
+            None => Err(failed(
+                format!(
+                    "{} was not done after {} s",
+                    process.name,
+                    limit.as_secs_f64()
+                ),
+                process,
+            )),
+        }
+    }
+
+    /// Runs one phase to its end and gives its length.
+    pub(super) fn step(
+        &mut self,
+        stage: &Stage,
+        phase: &Phase,
+        round: u32,
+        service: &mut Process,
+        watch: &Watch,
+        record: &mut Run,
+    ) -> Result<f64, End> {
+        self.define("cycle", round.to_string());
+        let from_s = watch.zero.elapsed().as_secs_f64();
+        let ended = match phase.kind {
+            PhaseKind::Idle => self.idle(phase, service).map(|()| None),
+            _ => self.load(phase, round, service),
+        };
+        let to_s = watch.zero.elapsed().as_secs_f64();
+        // A phase that was broken off is kept too, without the load's figures.
+        record.phases.push(PhaseSpan {
+            name: phase.name.clone(),
+            kind: phase.kind,
+            round,
+            from_s,
+            to_s,
+            load: ended.as_ref().ok().cloned().flatten(),
+        });
+        ended?;
+        if let Some(name) = &phase.mark {
+            let bytes = summary::memory_at_end(&watch.sampler.so_far(), stage.metric, from_s, to_s);
+            record.marks.push(Mark {
+                name: name.clone(),
+                round,
+                at_s: to_s,
+                bytes: bytes.map(|bytes| bytes as u64),
+            });
+        }
+        if let (PhaseKind::Idle, Some(live)) = (phase.kind, &self.workload.live) {
+            let answer = ask::ask(self, live, "GET").and_then(|answer| ask::live_bytes(&answer));
+            match answer {
+                Ok(bytes) => record.live.push(Live {
+                    at_s: watch.zero.elapsed().as_secs_f64(),
+                    bytes,
+                }),
+                Err(reason) => note(record, format!("live heap not told: {reason}")),
+            }
+        }
+        Ok(to_s - from_s)
+    }
+
+    fn idle(&self, phase: &Phase, service: &mut Process) -> Result<(), End> {
+        let seconds = phase.idle_seconds(&self.values)?.unwrap_or(0.0);
+        let died = self
+            .interrupt
+            .wait_for(Duration::from_secs_f64(seconds), || service.ended());
+        match died {
+            Some(status) => {
+                let reason = format!(
+                    "{} {} during {}",
+                    service.name,
+                    launch::describe(status),
+                    phase.name
+                );
+                Err(failed(reason, service))
+            }
+            None if self.interrupt.is_set() => Err(End::Interrupted),
+            None => Ok(()),
+        }
+    }
+
+    fn load(
+        &self,
+        phase: &Phase,
+        round: u32,
+        service: &mut Process,
+    ) -> Result<Option<LoadResult>, End> {
+        let command = phase.command.as_deref().unwrap_or_default();
+        let file = format!("{}-{round}", file_name(&phase.name));
+        let name = format!("the load of phase \"{}\"", phase.name);
+        let mut process = self.launch(&name, command, &file)?;
+        let limit = Duration::from_secs_f64(phase.timeout_s.unwrap_or(LOAD_LIMIT_S));
+        self.finish_beside(&mut process, service, limit)?;
+        match load::parse(&process.output()) {
+            Ok(load) => Ok(Some(load)),
+            Err(_) if phase.kind == PhaseKind::Warmup => Ok(None),
+            Err(reason) => Err(failed(format!("{name}: {reason}"), &process)),
+        }
+    }
+}
