@@ -1,0 +1,17 @@
+//! What the process layer wants from a C library; no target uses an instance, the linker asks for it.
+
+use ebbmalloc_core::process::Hooks;
+
+static HOOKS: Hooks = Hooks {
+    register_fork: |_, _, _| false,
+    on_thread_exit: |_, _| false,
+    environment: |_| None,
+    errno_location: || core::ptr::null_mut(),
+    write_stream: |_, _| false,
+    loaded_symbol: |_, _| core::ptr::null(),
+};
+
+#[unsafe(no_mangle)]
+extern "Rust" fn __ebbmalloc_hooks() -> &'static Hooks {
+    &HOOKS
+}
