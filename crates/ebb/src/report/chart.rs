@@ -226,7 +226,7 @@ fn draw_live(svg: &mut String, axes: &Axes, line: &Line) {
         );
     }
     // What is told only at the ends of the rests is shown where it was told.
-    if line.live.len() < 60 {
+    if line.live_is_told {
         for (at_s, mb) in &line.live {
             let (x, y) = (axes.x(*at_s), axes.y(*mb));
             let _ = write!(

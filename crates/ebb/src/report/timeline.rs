@@ -39,6 +39,8 @@ pub struct Line {
     pub band: Vec<(f64, f64, f64)>,
     /// Live heap where it is known.
     pub live: Vec<(f64, f64)>,
+    /// The workload told it, at the ends of the rests only.
+    pub live_is_told: bool,
 }
 
 /// The common axis with all lines.
@@ -179,6 +181,7 @@ fn line(index: usize, variant: &Variant, shades: &[Shade], end_s: f64, metric: M
     if let Some(run) = variant.complete().next() {
         line.live = curve(run, &|sample| sample.live_bytes);
         if line.live.is_empty() {
+            line.live_is_told = true;
             // Told at the end of a rest, so a little after it on the clock: it belongs to the rest.
             let told = run.live.iter().filter_map(|live| {
                 let rest = run
