@@ -23,6 +23,22 @@ static void own_mappings_work(void) {
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
+/* What the allocator has reserved beyond a limit that came later, it gives up at a tick of its own:
+ * a program that goes on allocating can map again within 3 s. */
+static void wait_for_room(struct churn *set) {
+    double limit = now_seconds() + 3;
+    for (;;) {
+        void *mapped = mmap(NULL, 16 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (mapped != MAP_FAILED) {
+            CHECK(munmap(mapped, 16 * MIB) == 0);
+            return;
+        }
+        CHECK(now_seconds() < limit);
+        for (int i = 0; i < 5000; i++) churn_step(set);
+        sleep_ms(20);
+    }
+}
+
 static void lower_limit(int resource) {
     struct rlimit limit = {512 * MIB, 512 * MIB};
     CHECK(setrlimit(resource, &limit) == 0);
@@ -59,6 +75,7 @@ int main(int count, char **arguments) {
     if (after) {
         for (int i = 0; i < 20000; i++) churn_step(&set);
         lower_limit(resource);
+        wait_for_room(&set);
     }
     own_mappings_work();
     for (int i = 0; i < 20000; i++) churn_step(&set);
