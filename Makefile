@@ -34,6 +34,9 @@ lint:
 
 unit:
 	ci/python-env.sh workloads/sse
+	cd workloads/sse && .venv/bin/python -m unittest
+	$(MAKE) -C benches
+	python3 -m unittest discover -s benches/tests
 	$(CARGO) test --workspace --exclude ebbmalloc-c --features ebbmalloc/override-c
 
 loom:

@@ -9,7 +9,8 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use ebb_stats::{Page, Snapshot, mechanism};
 
-/// The page that `ebb` reads from outside.
+/// The page that `ebb` reads from outside; nothing inside needs it, so the linker is told to keep it.
+#[used]
 static PAGE: Page = Page::new();
 /// The same in the file that `stats_file` names; null if there is none.
 static FILE: AtomicPtr<Page> = AtomicPtr::new(null_mut());
