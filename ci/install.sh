@@ -15,9 +15,9 @@ program_of() {
     build-essential) echo g++ ;;
     python3) echo python3 ;;
     nodejs) echo node ;;
-    default-jre-headless) echo java ;;
+    default-jdk-headless) echo javac ;;
     golang-go) echo go ;;
-    git | gdb | valgrind | ruby | sqlite3 | chromium | redis-server) echo "$1" ;;
+    git | gdb | valgrind | ruby | sqlite3 | chromium | redis-server | gunicorn) echo "$1" ;;
     redis-tools) echo redis-benchmark ;;
     musl-tools) echo musl-gcc ;;
     pkg-config) echo pkg-config ;;

@@ -52,7 +52,6 @@ fn sandbox_that_kills_for_all_but_a_few_calls() {
 }
 
 #[test]
-#[ignore = "limitation: growth asks for RLIMIT_AS, which such a filter kills for"]
 fn sandbox_that_kills_with_the_purger_off() {
     Run::preloaded(program("killed", Flavour::Plain))
         .arg("sandbox")

@@ -123,7 +123,6 @@ impl Extents {
     /// Fresh address space: from the last region, or from a new one.
     #[cold]
     fn grow<O: Os>(&mut self, os: &O, len: usize, align: usize) -> Option<*mut Granule> {
-        self.follow_limit(os);
         for _ in 0..2 {
             for index in (0..self.count).rev() {
                 let region = &mut self.regions[index];

@@ -46,6 +46,10 @@ unsafe extern "C" fn parent() {
 }
 
 unsafe extern "C" fn child() {
+    // The handlers were registered between this fork's prepare and its child: nothing was frozen.
+    if FORKING.load(Ordering::Relaxed).is_null() {
+        adopt();
+    }
     HEAP.os.mark_alive();
     purger::forget();
     after(true);

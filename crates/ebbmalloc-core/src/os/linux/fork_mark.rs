@@ -86,6 +86,10 @@ impl Linux {
             unsafe { memory::release(page, bytes) };
             return None;
         }
+        // Marked before anybody can find it: a thread that saw the page unmarked would take itself
+        // for a child and free locks that are held.
+        // SAFETY: the page is ours alone until it is returned.
+        unsafe { (page as *mut u32).write(1) };
         Some(page)
     }
 }
