@@ -44,7 +44,7 @@ loom:
 	ci/mutations.sh
 
 preload:
-	$(CARGO) test -p ebbmalloc-c
+	$(CARGO) test --release -p ebbmalloc-c
 
 docs:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
@@ -52,7 +52,8 @@ docs:
 test-long:
 	ci/install.sh
 	$(MAKE) build
-	EBB_LONG=1 $(CARGO) test --workspace
+	EBB_LONG=1 $(CARGO) test --release -p ebbmalloc-c
+	ci/mutations.sh
 
 bench:
 	ci/install.sh $(BENCH_PACKAGES)

@@ -2,7 +2,7 @@
 
 use super::{Access, Heap};
 use crate::os::Os;
-use crate::size::{CLASSES, REQUEST_MAX, SMALL_MAX, class_aligned, class_of};
+use crate::size::{CLASSES, GRANULE, REQUEST_MAX, SMALL_MAX, class_aligned, class_of};
 use core::ptr::null_mut;
 
 impl<O: Os> Heap<O> {
@@ -95,7 +95,8 @@ impl<O: Os> Heap<O> {
 
     /// A large block, and whether it is known to read as zero.
     fn allocate_large(&self, access: Access, size: usize, align: usize) -> (*mut u8, bool) {
-        if size > REQUEST_MAX {
+        // What no kernel can give is no reason to give everything back first.
+        if size > REQUEST_MAX - GRANULE {
             return (null_mut(), false);
         }
         let mut made =

@@ -20,25 +20,15 @@ static BUSY: Cache = Cache::none();
 /// A thread that is ending and whose cache is gone.
 static ENDED: Cache = Cache::none();
 
-/// The calling thread's cache, or one of the three above. Before this object is relocated every
-/// thread is busy: such calls need nothing that has an address to be filled in.
+/// The calling thread's cache, or one of the three above.
 #[inline(always)]
 pub(super) fn current() -> &'static Cache {
     // SAFETY: called only from threads that libc made: the purger's never comes here.
-    let Some(distance) = (unsafe { thread_word_load() }) else {
-        return unrelocated();
-    };
-    let distance = distance as usize;
+    let distance = unsafe { thread_word_load() } as usize;
     let address = (&raw const NEW).cast::<u8>().wrapping_add(distance);
     // SAFETY: the word is the distance from NEW to a static cache or to this thread's own, which
     // lives until the thread's end, where the word is set to ENDED first.
     unsafe { &*address.cast::<Cache>() }
-}
-
-/// What [`current`] answers before this object is relocated; apart, to keep it off the fast path.
-#[cold]
-fn unrelocated() -> &'static Cache {
-    &BUSY
 }
 
 fn set_current(cache: &Cache) {

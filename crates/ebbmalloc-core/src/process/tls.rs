@@ -24,37 +24,24 @@ global_asm!(
     ".popsection",
 );
 
-/// The calling thread's word; `None` before the dynamic loader has relocated this object, which an
-/// indirect function's resolver in another object can notice. No thread's block is at offset 0.
+/// The calling thread's word.
 ///
 /// # Safety
 /// The thread's block is libc's: not the purger's thread.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub unsafe fn thread_word_load() -> Option<*mut u8> {
-    let offset: usize;
-    // SAFETY: reads an entry of the global offset table, or a constant in an executable.
-    unsafe {
-        asm!(
-            "mov {offset}, qword ptr [rip + ebbmalloc_thread_word@GOTTPOFF]",
-            offset = out(reg) offset,
-            options(nostack, preserves_flags, readonly),
-        );
-    }
-    if offset == 0 {
-        return None;
-    }
+pub unsafe fn thread_word_load() -> *mut u8 {
     let word: *mut u8;
     // SAFETY: fs points to libc's thread block, and the offset is within the thread's static TLS.
     unsafe {
         asm!(
-            "mov {word}, qword ptr fs:[{offset}]",
+            "mov {word}, qword ptr [rip + ebbmalloc_thread_word@GOTTPOFF]",
+            "mov {word}, qword ptr fs:[{word}]",
             word = out(reg) word,
-            offset = in(reg) offset,
             options(nostack, preserves_flags, readonly),
         );
     }
-    Some(word)
+    word
 }
 
 /// Sets the calling thread's word.
@@ -76,40 +63,27 @@ pub unsafe fn thread_word_store(word: *mut u8) {
     }
 }
 
-/// The calling thread's word; `None` before the dynamic loader has relocated this object, which an
-/// indirect function's resolver in another object can notice. No thread's block is at offset 0.
+/// The calling thread's word.
 ///
 /// # Safety
 /// The thread's block is libc's: not the purger's thread.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
-pub unsafe fn thread_word_load() -> Option<*mut u8> {
-    let offset: usize;
-    // SAFETY: reads an entry of the global offset table, or a constant in an executable.
-    unsafe {
-        asm!(
-            "adrp {offset}, :gottprel:ebbmalloc_thread_word",
-            "ldr {offset}, [{offset}, :gottprel_lo12:ebbmalloc_thread_word]",
-            offset = out(reg) offset,
-            options(nostack, preserves_flags, readonly),
-        );
-    }
-    if offset == 0 {
-        return None;
-    }
+pub unsafe fn thread_word_load() -> *mut u8 {
     let word: *mut u8;
     // SAFETY: tpidr_el0 points to libc's thread block, and the offset is within static TLS.
     unsafe {
         asm!(
+            "adrp {word}, :gottprel:ebbmalloc_thread_word",
+            "ldr {word}, [{word}, :gottprel_lo12:ebbmalloc_thread_word]",
             "mrs {base}, tpidr_el0",
-            "ldr {word}, [{base}, {offset}]",
+            "ldr {word}, [{base}, {word}]",
             base = out(reg) _,
-            word = lateout(reg) word,
-            offset = in(reg) offset,
+            word = out(reg) word,
             options(nostack, preserves_flags, readonly),
         );
     }
-    Some(word)
+    word
 }
 
 /// Sets the calling thread's word.
@@ -198,10 +172,10 @@ mod tests {
         let check = |value: usize| {
             // SAFETY: threads of std have libc's thread block, and nothing else uses the word here.
             unsafe {
-                assert_eq!(thread_word_load(), Some(core::ptr::null_mut()));
+                assert!(thread_word_load().is_null());
                 thread_word_store(value as *mut u8);
                 std::thread::yield_now();
-                assert_eq!(thread_word_load(), Some(value as *mut u8));
+                assert_eq!(thread_word_load() as usize, value);
             }
         };
         let threads: Vec<_> = (1..9)
