@@ -31,6 +31,7 @@ is_there() {
     case $1 in
     # The environment script needs the venv module and any pip, whoever brought them.
     python3-pip) python3 -m pip --version >/dev/null 2>&1 && return 0 ;;
+    libpython3.11-testsuite) python3 -c 'import test.test_dict' >/dev/null 2>&1 && return 0 ;;
     python3-venv) python3 -c 'import venv' >/dev/null 2>&1 && return 0 ;;
     esac
     dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q '^install ok installed$'
