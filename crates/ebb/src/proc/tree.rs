@@ -170,6 +170,10 @@ fn memory(process: &Process) -> ProcResult<Memory> {
         // No right to the mappings, or a kernel before 4.14: the counters in `status` are open to all.
         Err(_) => {
             let status = process.status()?;
+            if status.vmrss.is_none() {
+                // It ended since its state was read: what has no memory any more has no line for it.
+                return Err(ProcError::NotFound(None));
+            }
             let bytes = |kib: Option<u64>| kib.map(|kib| kib * 1024);
             Ok((bytes(status.vmrss), None, bytes(status.rssanon)))
         }

@@ -127,7 +127,6 @@ fn its_own_tests() {
         "test_threading",
         "test_gc",
         "test_subprocess",
-        "test_concurrent_futures",
         "test_sqlite3",
         "test_pickle",
         "test_unicode",
@@ -142,7 +141,7 @@ fn its_own_tests() {
                 .status
                 .is_some_and(|status| status.success())
         })
-        .expect("CPython's test suite is not installed: apt-get install libpython3-testsuite");
+        .expect("CPython's test suite is not installed: apt-get install libpython3.11-testsuite");
     let scratch = Scratch::new();
     let mut tests = SHORT.to_vec();
     tests.push("test_thread");
