@@ -152,6 +152,8 @@ fn its_own_tests() {
         Run::witnessed(&python)
             .args(["-m", "test", "-q", "--tempdir"])
             .arg(scratch.path())
+            // Asks that nothing has imported threading before; a path file of the installation may.
+            .args(["-i", "test_import_from_another_thread"])
             .args(&tests)
             .env("PYTHONMALLOC", python_malloc)
             .run()
