@@ -37,11 +37,7 @@ impl Arena {
         }
         let bytes = size.max(1).next_multiple_of(os.page_bytes());
         let granules = bytes.div_ceil(GRANULE);
-        let mut extents = if wait {
-            self.lock(os)
-        } else {
-            self.try_lock(os)?
-        };
+        let mut extents = self.lock_if(os, wait)?;
         let head = extents.allocate(os, granules, align.div_ceil(GRANULE).max(1))?;
         self.publish(&extents);
         // SAFETY: the extent is ours alone.
@@ -70,13 +66,8 @@ impl Arena {
         tick: u32,
         wait: bool,
     ) -> bool {
-        let mut extents = if wait {
-            self.lock(os)
-        } else {
-            match self.try_lock(os) {
-                Some(extents) => extents,
-                None => return false,
-            }
+        let Some(mut extents) = self.lock_if(os, wait) else {
+            return false;
         };
         // SAFETY: the caller's promise, and the lock is held.
         unsafe {

@@ -76,9 +76,9 @@ impl Arena {
         self.extents.lock(os)
     }
 
-    /// The extents if their lock is free: for signal handlers.
-    pub fn try_lock<'a, O: Os>(&'a self, os: &'a O) -> Option<Guard<'a, Extents, O>> {
-        self.extents.try_lock(os)
+    /// The extents, or with `wait` false only if their lock is free: for signal handlers.
+    pub fn lock_if<'a, O: Os>(&'a self, os: &'a O, wait: bool) -> Option<Guard<'a, Extents, O>> {
+        self.extents.lock_if(os, wait)
     }
 
     /// See [`Lock::freeze`].

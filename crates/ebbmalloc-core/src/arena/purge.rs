@@ -86,12 +86,6 @@ impl Arena {
             }
         }
     }
-
-    /// Whether anything free is resident in extents.
-    pub fn has_dirty<O: Os>(&self, os: &O) -> bool {
-        let extents = self.lock(os);
-        !extents.aging.first.is_null() || !extents.tails.first.is_null()
-    }
 }
 
 impl Extents {

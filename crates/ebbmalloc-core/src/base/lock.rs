@@ -85,6 +85,16 @@ impl<T> Lock<T> {
         Some(Guard { lock: self, os })
     }
 
+    /// Takes the lock, or with `wait` false only if it is free.
+    #[inline]
+    pub fn lock_if<'a, O: Os>(&'a self, os: &'a O, wait: bool) -> Option<Guard<'a, T, O>> {
+        if wait {
+            Some(self.lock(os))
+        } else {
+            self.try_lock(os)
+        }
+    }
+
     #[cold]
     fn lock_slow<O: Os>(&self, os: &O) {
         for _ in 0..SPINS {

@@ -86,11 +86,7 @@ impl Metadata {
     /// With `wait` false a lock that is held counts as no memory: for signal handlers.
     pub fn allocate<O: Os>(&self, os: &O, bytes: usize, wait: bool) -> Option<NonNull<u8>> {
         let (list, rounded) = list_of(bytes);
-        let mut pool = if wait {
-            self.pool.lock(os)
-        } else {
-            self.pool.try_lock(os)?
-        };
+        let mut pool = self.pool.lock_if(os, wait)?;
         let head = *pool.free.get(list)?;
         let piece = if let Some(piece) = NonNull::new(head) {
             // SAFETY: a piece in a list is free and holds a link that `free` wrote.

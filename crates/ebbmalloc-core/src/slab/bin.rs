@@ -118,13 +118,8 @@ impl Bin {
         wait: bool,
     ) -> usize {
         let shape = Shape::new(class, supply.page_shift);
-        let mut slabs = if wait {
-            self.slabs.lock(supply.os)
-        } else {
-            match self.slabs.try_lock(supply.os) {
-                Some(slabs) => slabs,
-                None => return 0,
-            }
+        let Some(mut slabs) = self.slabs.lock_if(supply.os, wait) else {
+            return 0;
         };
         slabs.refills += 1;
         let mut taken = 0;
@@ -165,13 +160,8 @@ impl Bin {
         wait: bool,
     ) -> bool {
         let shape = Shape::new(class, supply.page_shift);
-        let mut slabs = if wait {
-            self.slabs.lock(supply.os)
-        } else {
-            match self.slabs.try_lock(supply.os) {
-                Some(slabs) => slabs,
-                None => return false,
-            }
+        let Some(mut slabs) = self.slabs.lock_if(supply.os, wait) else {
+            return false;
         };
         slabs.flushes += 1;
         let mut current = null_mut();
@@ -215,11 +205,7 @@ impl Slabs {
         wait: bool,
     ) -> Option<Slab> {
         let granules = shape.class.granules;
-        let mut extents = if wait {
-            supply.arena.lock(supply.os)
-        } else {
-            supply.arena.try_lock(supply.os)?
-        };
+        let mut extents = supply.arena.lock_if(supply.os, wait)?;
         let head = supply
             .arena
             .allocate_slab(supply.os, &mut extents, class as u8, granules)?;
