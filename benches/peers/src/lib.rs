@@ -1,0 +1,1 @@
+//! Empty: this package exists for its dependencies, whose C sources `build.py` builds.
