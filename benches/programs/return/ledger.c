@@ -30,6 +30,7 @@ void ledger_map(struct ledger *ledger, size_t capacity)
 {
     ledger->entries = map_pages(round_to_page(capacity * sizeof(struct entry)));
     ledger->count = 0;
+    ledger->mark = 0;
     ledger->capacity = capacity;
 }
 
@@ -54,14 +55,19 @@ size_t ledger_free(struct entry *entry)
     return wrong;
 }
 
-void ledger_compact(struct ledger *ledger)
+void ledger_squeeze(struct ledger *ledger, size_t first)
 {
-    size_t kept = 0;
-    for (size_t i = 0; i < ledger->count; i++)
+    size_t kept = first;
+    for (size_t i = first; i < ledger->count; i++)
         if (ledger->entries[i].at)
             ledger->entries[kept++] = ledger->entries[i];
     ledger->count = kept;
-    size_t used = round_to_page(kept * sizeof(struct entry));
+}
+
+void ledger_compact(struct ledger *ledger)
+{
+    ledger_squeeze(ledger, 0);
+    size_t used = round_to_page(ledger->count * sizeof(struct entry));
     size_t mapped = round_to_page(ledger->capacity * sizeof(struct entry));
     if (used < mapped)
         munmap((char *)ledger->entries + used, mapped - used);

@@ -19,6 +19,7 @@ struct ledger {
     struct entry *entries;
     size_t count;
     size_t capacity;
+    size_t mark; /* where the present phase begins; the patterns' own use */
 };
 
 void ledger_map(struct ledger *ledger, size_t capacity);
@@ -29,7 +30,10 @@ void ledger_allocate(struct ledger *ledger, size_t size_bytes);
 /* Checks the object's first and last byte and frees it. Returns wrong bytes seen. */
 size_t ledger_free(struct entry *entry);
 
-/* Squeezes freed entries out and unmaps the pages that are no longer needed. */
+/* Squeezes freed entries out, from entry `first` on. */
+void ledger_squeeze(struct ledger *ledger, size_t first);
+
+/* Squeezes all freed entries out and unmaps the pages that are no longer needed. */
 void ledger_compact(struct ledger *ledger);
 
 /* Bytes of requests in the ledger, and bytes of its own that are resident. */

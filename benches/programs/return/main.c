@@ -9,9 +9,10 @@
  * with rss and base.rss from smaps_rollup, own the resident bytes of the ledgers
  * (the benchmark's own record) and live the bytes that the survivors requested.
  * Rounding, metadata and caches of the allocator all count against it. Beside it
- * stands bound_above_live: the pages that hold a byte of a survivor, less live. */
-#include <getopt.h>
-#include <signal.h>
+ * stands bound_above_live: the pages that hold a byte of a survivor, less live.
+ *
+ * allocator_cpu_s is the CPU time that no worker and no observer spent: that of the
+ * threads the allocator started. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,21 +21,12 @@
 #include <unistd.h>
 
 #include "report.h"
+#include "return/effort.h"
+#include "return/generate.h"
 #include "return/memory.h"
+#include "return/options.h"
 #include "return/patterns.h"
 #include "return/refuse.h"
-
-enum { SAMPLES_MOST = 4096, THREADS_MOST = 32 };
-
-enum afterwards { ASLEEP, GONE, BUSY };
-static const char *const afterwards_names[] = {"asleep", "gone", "busy"};
-
-struct options {
-    enum afterwards after;
-    double rest_s;
-    double every_s;
-    const char *refuse;
-};
 
 struct sample {
     double at_s;
@@ -42,17 +34,24 @@ struct sample {
 };
 
 static struct plan plan;
-static struct options options = {.after = ASLEEP, .rest_s = 6.0, .every_s = 0.25};
+static struct options options = {.rest_s = 6.0, .every_s = 0.25};
 static pthread_barrier_t begin, burst_over, end;
 static atomic_bool stop_busy;
 static struct sample samples[SAMPLES_MOST];
 
-/* A thread that serves on: small blocks, few at a time, a few thousand a second. */
+/* All workers together wake a few thousand times a second, however many they are. */
+static struct timespec pause_between(long workers_ms)
+{
+    long pause_ns = workers_ms * 1000000L * (1 + plan.threads / 8);
+    return (struct timespec){pause_ns / 1000000000L, pause_ns % 1000000000L};
+}
+
+/* A thread that serves on: small blocks, few at a time. */
 static void be_busy(void)
 {
     void *block[32];
     struct random_state sizes = random_seeded(7);
-    struct timespec pause = {0, 2 * 1000 * 1000};
+    struct timespec pause = pause_between(2);
     while (!atomic_load_explicit(&stop_busy, memory_order_relaxed)) {
         for (int i = 0; i < 32; i++) {
             size_t size_bytes = 16 + random_below(&sizes, 1009);
@@ -66,94 +65,44 @@ static void be_busy(void)
     }
 }
 
+/* A thread that works on without a request to the allocator, a fifth of the time. */
+static void compute(void)
+{
+    struct timespec pause = pause_between(4);
+    volatile uint64_t sum = 0;
+    while (!atomic_load_explicit(&stop_busy, memory_order_relaxed)) {
+        for (int i = 0; i < 1000000; i++)
+            sum += (uint64_t)i;
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* Stack pages that the burst will need are resident before the base is read. */
+static __attribute__((noinline)) void touch_stack(void)
+{
+    enum { NEEDED = 24 << 10 };
+    char room[NEEDED];
+    memset(room, 1, sizeof room);
+    __asm__ volatile("" ::"r"(room) : "memory"); /* or the compiler would leave it out */
+}
+
 static void *work(void *argument)
 {
     struct worker *worker = argument;
+    if (!options.stacks)
+        touch_stack();
     pthread_barrier_wait(&begin);
+    double cpu_before_s = effort_thread_cpu();
     plan.pattern->burst(worker);
+    worker->burst_cpu_s = effort_thread_cpu() - cpu_before_s;
     pthread_barrier_wait(&burst_over);
-    if (options.after == BUSY)
+    if (plan.after == BUSY)
         be_busy();
-    if (options.after != GONE)
+    if (plan.after == COMPUTING)
+        compute();
+    if (plan.after != GONE)
         pthread_barrier_wait(&end);
     return NULL;
-}
-
-static void usage(int status)
-{
-    FILE *out = status ? stderr : stdout;
-    fprintf(out,
-            "usage: return [options] PATTERN\n"
-            "  --mib N           requested at the peak, all threads together (512)\n"
-            "  --threads N       worker threads (4)\n"
-            "  --after WHAT      the threads afterwards: asleep, gone, busy (asleep)\n"
-            "  --low B --high B  sizes, log-uniform (the pattern's)\n"
-            "  --survive SHARE   of the objects (the pattern's)\n"
-            "  --order WHAT      of the frees: random, allocation (random)\n"
-            "  --rest S          seconds watched after the burst (6)\n"
-            "  --every S         between two readings (0.25)\n"
-            "  --refuse LIST     system calls refused: process_madvise, membarrier, madvise,\n"
-            "                    mremap; each may end in :ENOSYS (EPERM)\n"
-            "  --seed N          sizes and survivors (1)\n"
-            "patterns:\n");
-    for (size_t i = 0; i < pattern_count; i++)
-        fprintf(out, "  %-12s %s\n", patterns[i].name, patterns[i].what);
-    exit(status);
-}
-
-static void parse(int argc, char **argv)
-{
-    static const struct option names[] = {
-        {"mib", 1, 0, 'm'},  {"threads", 1, 0, 't'}, {"after", 1, 0, 'a'}, {"low", 1, 0, 'l'},
-        {"high", 1, 0, 'h'}, {"survive", 1, 0, 's'}, {"rest", 1, 0, 'r'},  {"every", 1, 0, 'e'},
-        {"refuse", 1, 0, 'f'}, {"seed", 1, 0, 'd'},  {"order", 1, 0, 'o'}, {"help", 0, 0, 'H'},  {0, 0, 0, 0},
-    };
-    double low = 0, high = 0, survive = -1, mib = 512;
-    unsigned threads = 4;
-    plan.seed = 1;
-    plan.random_order = 1;
-    for (int option; (option = getopt_long(argc, argv, "", names, NULL)) != -1;) {
-        switch (option) {
-        case 'm': mib = atof(optarg); break;
-        case 't': threads = (unsigned)atoi(optarg); break;
-        case 'l': low = atof(optarg); break;
-        case 'h': high = atof(optarg); break;
-        case 's': survive = atof(optarg); break;
-        case 'r': options.rest_s = atof(optarg); break;
-        case 'e': options.every_s = atof(optarg); break;
-        case 'f': options.refuse = optarg; break;
-        case 'd': plan.seed = strtoull(optarg, NULL, 10); break;
-        case 'o':
-            plan.random_order = strcmp(optarg, "random") == 0;
-            if (!plan.random_order && strcmp(optarg, "allocation") != 0)
-                usage(64);
-            break;
-        case 'a': {
-            int i = 0;
-            while (i < 3 && strcmp(optarg, afterwards_names[i]) != 0)
-                i++;
-            if (i == 3)
-                usage(64);
-            options.after = (enum afterwards)i;
-            break;
-        }
-        case 'H': usage(0); break;
-        default: usage(64);
-        }
-    }
-    if (optind + 1 != argc || !(plan.pattern = pattern_named(argv[optind])))
-        usage(64);
-    plan.threads = plan.pattern->threads ? plan.pattern->threads : threads;
-    plan.low_bytes = low > 0 ? low : plan.pattern->low_bytes;
-    plan.high_bytes = high > 0 ? high : plan.pattern->high_bytes;
-    plan.survive = survive >= 0 ? survive : plan.pattern->survive;
-    plan.total_bytes = (size_t)(mib * 1024 * 1024);
-    plan.ledger_count = plan.pattern->ledgers(&plan);
-    if (plan.threads < 1 || plan.threads > THREADS_MOST || plan.low_bytes < 1 || plan.high_bytes > 1u << 30
-        || plan.low_bytes > plan.high_bytes || plan.total_bytes == 0 || options.every_s <= 0
-        || options.rest_s / options.every_s + 2 > SAMPLES_MOST
-        || (strcmp(plan.pattern->name, "handoff") == 0 && plan.threads < 2))
-        usage(64);
 }
 
 static void map_ledgers(void)
@@ -199,7 +148,7 @@ static void print_reading(const char *name, const struct memory_reading *memory)
 
 int main(int argc, char **argv)
 {
-    parse(argc, argv);
+    options_parse(argc, argv, &plan, &options);
     if (options.refuse)
         refuse_calls(options.refuse);
     const char *provider = malloc_provider();
@@ -210,6 +159,7 @@ int main(int argc, char **argv)
     pthread_barrier_init(&end, NULL, plan.threads + 1);
 
     static struct worker workers[THREADS_MOST];
+    struct memory_reading base = memory_read();
     for (unsigned i = 0; i < plan.threads; i++) {
         workers[i].plan = &plan;
         workers[i].index = i;
@@ -218,22 +168,27 @@ int main(int argc, char **argv)
     }
     usleep(100 * 1000); /* the threads have reached their barrier and sleep */
 
-    struct memory_reading base = memory_read();
-    double started_s = clock_seconds(), cpu_before_s = cpu_seconds();
+    if (!options.stacks)
+        base = memory_read();
+    struct effort at_start = effort_read(workers, 0);
+    double started_s = clock_seconds();
     pthread_barrier_wait(&begin);
     pthread_barrier_wait(&burst_over);
-    double burst_s = clock_seconds() - started_s, burst_cpu_s = cpu_seconds() - cpu_before_s;
-    if (options.after == GONE)
+    double burst_s = clock_seconds() - started_s;
+    struct effort at_burst_end = effort_read(workers, 0);
+    if (plan.after == GONE)
         for (unsigned i = 0; i < plan.threads; i++)
             pthread_join(workers[i].thread, NULL);
     for (size_t i = 0; i < plan.ledger_count; i++)
         ledger_compact(&plan.ledgers[i]);
 
-    double cpu_resting_s = cpu_seconds();
+    unsigned running = plan.after == GONE ? 0 : plan.threads;
+    struct effort at_rest = effort_read(workers, running);
     size_t count = watch();
-    double rest_cpu_s = cpu_seconds() - cpu_resting_s;
+    struct effort at_end = effort_read(workers, running);
 
     size_t live = 0, survivors = 0, wrong = 0, requests = 0, requested = 0;
+    double workers_burst_cpu_s = 0;
     for (size_t i = 0; i < plan.ledger_count; i++) {
         live += ledger_live_bytes(&plan.ledgers[i]);
         survivors += plan.ledgers[i].count;
@@ -243,12 +198,13 @@ int main(int argc, char **argv)
         requests += workers[i].requests;
         requested += workers[i].requested_bytes;
         wrong += workers[i].wrong_bytes;
+        workers_burst_cpu_s += workers[i].burst_cpu_s;
     }
     size_t own = own_bytes(), page = (size_t)sysconf(_SC_PAGESIZE);
     size_t pages = ledger_pages_touched(plan.ledgers, plan.ledger_count, page);
 
     printf("{\"program\": \"return\", \"pattern\": \"%s\", \"after\": \"%s\", \"refused\": \"%s\",\n", plan.pattern->name,
-           afterwards_names[options.after], options.refuse ? options.refuse : "");
+           afterwards_names[plan.after], options.refuse ? options.refuse : "");
     printf(" \"malloc_provider\": \"%s\", \"seed\": %llu, \"threads\": %u, \"page_bytes\": %zu,\n", provider,
            (unsigned long long)plan.seed, plan.threads, page);
     printf(" \"peak_requested_bytes\": %zu, \"low_bytes\": %.0f, \"high_bytes\": %.0f, \"survive\": %g, \"order\": \"%s\",\n",
@@ -256,8 +212,22 @@ int main(int argc, char **argv)
            plan.random_order ? "random" : "allocation");
     printf(" \"requests\": %zu, \"requested_bytes\": %zu, \"survivors\": %zu, \"wrong_bytes\": %zu,\n", requests, requested,
            survivors, wrong);
-    printf(" \"burst_s\": %.3f, \"burst_cpu_s\": %.3f, \"rest_cpu_s\": %.3f, \"peak_rss_bytes\": %ld,\n", burst_s,
+    double burst_cpu_s = at_burst_end.process_cpu_s - at_start.process_cpu_s
+        - (at_burst_end.observer_cpu_s - at_start.observer_cpu_s);
+    double rest_cpu_s = at_end.process_cpu_s - at_rest.process_cpu_s - (at_end.observer_cpu_s - at_rest.observer_cpu_s);
+    double workers_rest_cpu_s = at_end.workers_cpu_s - at_rest.workers_cpu_s;
+    printf(" \"burst_s\": %.3f, \"burst_cpu_s\": %.4f, \"rest_cpu_s\": %.4f, \"peak_rss_bytes\": %ld,\n", burst_s,
            burst_cpu_s, rest_cpu_s, peak_rss_bytes());
+    printf(" \"allocator_burst_cpu_s\": %.4f, \"allocator_rest_cpu_s\": %.4f,\n", burst_cpu_s - workers_burst_cpu_s,
+           rest_cpu_s - workers_rest_cpu_s);
+    printf(" \"burst_faults\": %ld, \"rest_faults\": %ld, \"rest_sleeps\": %ld, \"stacks_counted\": %s,\n",
+           at_burst_end.faults - at_start.faults, at_end.faults - at_rest.faults, at_end.sleeps - at_rest.sleeps,
+           options.stacks ? "true" : "false");
+    if (plan.generated) {
+        printf(" \"drawn\": ");
+        print_generated(plan.generated, stdout);
+        printf(",\n");
+    }
     printf(" \"live_bytes\": %zu, \"own_bytes\": %zu, \"survivor_pages\": %zu, \"bound_above_live_bytes\": %lld,\n ", live,
            own, pages, (long long)(pages * page) - (long long)live);
     print_reading("base", &base);
@@ -271,7 +241,7 @@ int main(int argc, char **argv)
     printf(" ]}\n");
 
     atomic_store(&stop_busy, true);
-    if (options.after != GONE) {
+    if (plan.after != GONE) {
         pthread_barrier_wait(&end);
         for (unsigned i = 0; i < plan.threads; i++)
             pthread_join(workers[i].thread, NULL);

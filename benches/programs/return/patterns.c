@@ -2,10 +2,11 @@
  * objects in the ledgers of the plan. Sizes and survivors come from generators of
  * their own, so survival does not depend on size and a seed repeats exactly. */
 #include "return/patterns.h"
+#include "return/generate.h"
 
 #include <string.h>
 
-static void allocate(struct worker *worker, struct ledger *ledger, size_t size_bytes)
+void allocate(struct worker *worker, struct ledger *ledger, size_t size_bytes)
 {
     ledger_allocate(ledger, size_bytes);
     worker->requests++;
@@ -34,7 +35,7 @@ static void shuffle(struct ledger *ledger, size_t first, struct random_state *or
 }
 
 /* Frees what does not survive, from entry `first` on. */
-static void thin(struct worker *worker, struct ledger *ledger, size_t first, double survive, struct random_state *fates)
+void thin(struct worker *worker, struct ledger *ledger, size_t first, double survive, struct random_state *fates)
 {
     if (worker->plan->random_order)
         shuffle(ledger, first, fates);
@@ -43,7 +44,7 @@ static void thin(struct worker *worker, struct ledger *ledger, size_t first, dou
             worker->wrong_bytes += ledger_free(&ledger->entries[i]);
 }
 
-static struct random_state generator(const struct worker *worker, uint64_t purpose)
+struct random_state generator(const struct worker *worker, uint64_t purpose)
 {
     return random_seeded(worker->plan->seed * 1000003u + worker->index * 17u + purpose);
 }
@@ -165,17 +166,19 @@ static size_t one_a_stream(const struct plan *plan)
 #define MIB (1024.0 * 1024.0)
 
 const struct pattern patterns[] = {
-    {"survivors", "16 B-64 KiB, 2 % survive at random", 16, 64 * KIB, 0.02, 0, one_each, burst_own},
-    {"tiny", "16-512 B, 0.5 % survive", 16, 512, 0.005, 0, one_each, burst_own},
-    {"mid", "4-128 KiB, 5 % survive", 4 * KIB, 128 * KIB, 0.05, 0, one_each, burst_own},
-    {"idle", "16 B-64 KiB, all freed", 16, 64 * KIB, 0, 0, one_each, burst_own},
+    {"survivors", "16 B-64 KiB, 2 % survive at random", 16, 64 * KIB, 0.02, 0, one_each, burst_own, NULL},
+    {"tiny", "16-512 B, 0.5 % survive", 16, 512, 0.005, 0, one_each, burst_own, NULL},
+    {"mid", "4-128 KiB, 5 % survive", 4 * KIB, 128 * KIB, 0.05, 0, one_each, burst_own, NULL},
+    {"idle", "16 B-64 KiB, all freed", 16, 64 * KIB, 0, 0, one_each, burst_own, NULL},
     {"handoff", "16 B-64 KiB, half the threads allocate, the others free all", 16, 64 * KIB, 0, 0, one_each,
-     burst_handoff},
+     burst_handoff, NULL},
     {"phases", "eight ranges from 16 B to 64 KiB in turn, 5 % of each survive", 16, 64 * KIB, 0.05, 0, one_each,
-     burst_phases},
+     burst_phases, NULL},
     {"subscribers", "one thread, 18 interleaved streams of 20-40 KB events, small things stay", 32, 512, 0.01, 1,
-     one_a_stream, burst_subscribers},
-    {"buffers", "64 KiB-16 MiB come and go, all freed", 64 * KIB, 16 * MIB, 0, 0, one_each, burst_buffers},
+     one_a_stream, burst_subscribers, NULL},
+    {"buffers", "64 KiB-16 MiB come and go, all freed", 64 * KIB, 16 * MIB, 0, 0, one_each, burst_buffers, NULL},
+    {"generated", "sizes, lifetimes, phases, threads and what they do afterwards, all from --seed", 8, 4 * MIB, 0, 0,
+     one_each, burst_generated, draw_generated},
 };
 const size_t pattern_count = sizeof patterns / sizeof *patterns;
 
