@@ -13,6 +13,8 @@
  *   malloc_trim         returns all free pages, other threads' caches included; 1 if any went
  *   malloc_info         XML in the shape of glibc's, one heap
  *   unshare, setns      as in the C library, with the allocator's own thread stopped meanwhile
+ *   prctl               as in the C library; PR_SET_SECCOMP and PR_SET_NO_NEW_PRIVS end that thread
+ *                       for good, and its work is done by calls of malloc and free
  *
  * Settings come from the environment variable EBB_CONF.
  */

@@ -11,7 +11,7 @@ use std::process::Command;
 #[path = "preload/harness/library.rs"]
 mod library;
 
-const C_NAMES: [&str; 22] = [
+const C_NAMES: [&str; 23] = [
     "aligned_alloc",
     "calloc",
     "cfree",
@@ -28,6 +28,7 @@ const C_NAMES: [&str; 22] = [
     "mallopt",
     "memalign",
     "posix_memalign",
+    "prctl",
     "pvalloc",
     "realloc",
     "reallocarray",

@@ -18,6 +18,7 @@ mod introspection;
 mod malloc;
 mod namespaces;
 mod resize;
+mod sandbox;
 mod weak;
 
 pub use aligned::{aligned_alloc, memalign, posix_memalign, pvalloc, valloc};
@@ -27,6 +28,7 @@ pub use introspection::{
 pub use malloc::{calloc, cfree, free, free_aligned_sized, free_sized, malloc, malloc_usable_size};
 pub use namespaces::{setns, unshare};
 pub use resize::{realloc, reallocarray};
+pub use sandbox::prctl;
 
 /// The running kernel, for the page size and for messages.
 static KERNEL: ebbmalloc_core::os::linux::Linux = ebbmalloc_core::os::linux::Linux::new();

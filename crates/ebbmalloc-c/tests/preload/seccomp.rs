@@ -43,10 +43,24 @@ fn files_and_sockets_kill() {
 }
 
 #[test]
-#[ignore = "limitation: growth asks for RLIMIT_AS, a purge for a barrier, which such a filter kills for"]
 fn sandbox_that_kills_for_all_but_a_few_calls() {
     Run::preloaded(program("killed", Flavour::Plain))
         .arg("sandbox")
+        .run()
+        .passed();
+}
+
+#[test]
+fn sandbox_whose_filter_the_allocator_does_not_see() {
+    Run::preloaded(program("killed", Flavour::Plain))
+        .arg("unseen")
+        .run()
+        .passed();
+}
+
+#[test]
+fn no_thread_keeps_the_rights_that_the_program_gave_up() {
+    Run::preloaded(program("sandboxed", Flavour::Plain))
         .run()
         .passed();
 }

@@ -7,6 +7,9 @@
 
 enum { FILTER_MOST = 80 };
 
+/* Whether the filter is installed by the system call seccomp, which libc has no function for. */
+static int raw_seccomp;
+
 static inline void install_filter(const int *call, size_t calls, unsigned when_listed, unsigned otherwise) {
     struct sock_filter program[FILTER_MOST + 3];
     size_t used = 0;
@@ -20,7 +23,10 @@ static inline void install_filter(const int *call, size_t calls, unsigned when_l
     program[used++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, when_listed);
     struct sock_fprog filter = {(unsigned short)used, program};
     CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
+    if (raw_seccomp)
+        CHECK(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter) == 0);
+    else
+        CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
 }
 
 #ifndef SECCOMP_RET_KILL_PROCESS

@@ -8,6 +8,7 @@ mod fork;
 mod instance;
 mod publish;
 mod purger;
+mod sandbox;
 mod settings;
 mod thread;
 pub mod tls;
@@ -19,6 +20,7 @@ pub use entry::{
 pub use fork::without_purger;
 pub use instance::finish;
 pub use publish::{stats, write_stats};
+pub use sandbox::entering_sandbox;
 
 /// What the allocator needs from the C library, supplied by the face that links it: weak
 /// references in the preload object, strong ones in the archive and the Rust crate.

@@ -89,6 +89,10 @@ pub(super) fn open_file() {
     let Some(pattern) = settings::stats_file() else {
         return;
     };
+    // A child of a process in a sandbox: files may be what it must not touch.
+    if HEAP.os.is_confined() {
+        return;
+    }
     let mut room = [0; conf::PATH_BYTES];
     let Some(path) = conf::expand_path(pattern, HEAP.os.process_id(), &mut room) else {
         return;

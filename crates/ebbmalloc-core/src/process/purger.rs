@@ -53,7 +53,7 @@ pub(super) fn bound_idle_time(bound: u64) {
     );
 }
 
-/// Settings: no thread; slow paths do its work.
+/// Settings, or a sandbox: no thread; slow paths do its work.
 pub(super) fn forbid_thread() {
     THREADLESS.store(true, Ordering::Relaxed);
 }
@@ -136,7 +136,8 @@ fn tick_inline() {
             )
             .is_ok()
     {
-        HEAP.tick();
+        // The second tick must not wait for as much freed memory again.
+        WANTED.store(HEAP.tick().more, Ordering::Relaxed);
     }
 }
 

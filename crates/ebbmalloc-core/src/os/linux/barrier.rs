@@ -9,7 +9,8 @@ use super::call::{Errno, call};
 /// Not asked for yet.
 pub const UNKNOWN: u8 = 0;
 const REGISTERED: u8 = 1;
-const REFUSED: u8 = 2;
+/// Not to be asked for any more.
+pub const REFUSED: u8 = 2;
 
 const PRIVATE_EXPEDITED: usize = 1 << 3;
 const REGISTER_PRIVATE_EXPEDITED: usize = 1 << 4;

@@ -14,7 +14,8 @@ use super::{Discarded, Linux, PageRun};
 /// Nothing is known about process_madvise yet.
 pub const UNKNOWN: u8 = 0;
 const WORKS: u8 = 1;
-const REFUSED: u8 = 2;
+/// Not to be tried any more.
+pub const REFUSED: u8 = 2;
 
 const MADV_DONTNEED: usize = 4;
 

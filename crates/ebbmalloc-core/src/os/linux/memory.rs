@@ -51,8 +51,8 @@ fn map_reserved(bytes: usize) -> Result<usize, Errno> {
     unsafe { call(nr::MMAP, [0, bytes, PROT_NONE, flags, usize::MAX, 0]) }
 }
 
-/// [`Os::reserve`].
-pub fn reserve(bytes: usize, align: usize) -> Result<NonNull<u8>, OsError> {
+/// [`Os::reserve`]; with `name` the range gets one.
+pub fn reserve(bytes: usize, align: usize, name: bool) -> Result<NonNull<u8>, OsError> {
     debug_assert!(align.is_power_of_two() && bytes > 0);
     // The plain size first: since 6.7 the kernel aligns what spans huge pages by itself, and under a
     // limit on address space the surplus below might be refused.
@@ -62,7 +62,9 @@ pub fn reserve(bytes: usize, align: usize) -> Result<NonNull<u8>, OsError> {
         unsafe { release(start, bytes) };
         start = reserve_with_surplus(bytes, align)?;
     }
-    set_name(start, bytes);
+    if name {
+        set_name(start, bytes);
+    }
     NonNull::new(start as *mut u8).ok_or(OsError::OutOfMemory)
 }
 

@@ -7,7 +7,7 @@
 //! This folder is below `base`, so its atomics are core's; loom never sees it.
 
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 use super::{Discarded, Os, OsError, PageRun};
 use call::call;
@@ -23,6 +23,7 @@ mod environment;
 mod fork_mark;
 mod memory;
 mod namespaces;
+mod sandbox;
 mod signal;
 mod startup;
 #[cfg(test)]
@@ -44,6 +45,10 @@ pub struct Linux {
     barrier: AtomicU8,
     /// Address of the page that forks wipe; see `fork_mark`.
     fork_mark: AtomicUsize,
+    /// In a sandbox, where a call too many may kill; see `sandbox`.
+    confined: AtomicBool,
+    /// The last answer about RLIMIT_AS, `usize::MAX` for none; in a sandbox it stays the answer.
+    address_space: AtomicUsize,
     /// Id of the process that the allocator's state belongs to, 0 until it is marked; see `fork_mark`.
     owner: AtomicU32,
     /// Thread id of the purger, cleared by the kernel when it has ended; see `thread`.
@@ -60,6 +65,8 @@ impl Linux {
             vectors: AtomicU8::new(discard::UNKNOWN),
             barrier: AtomicU8::new(barrier::UNKNOWN),
             fork_mark: AtomicUsize::new(0),
+            confined: AtomicBool::new(false),
+            address_space: AtomicUsize::new(usize::MAX),
             owner: AtomicU32::new(0),
             purger_tid: AtomicU32::new(0),
             purger_block: AtomicUsize::new(0),
@@ -120,7 +127,7 @@ unsafe impl Os for Linux {
     }
 
     fn reserve(&self, bytes: usize, align: usize) -> Result<NonNull<u8>, OsError> {
-        memory::reserve(bytes, align)
+        memory::reserve(bytes, align, !self.is_confined())
     }
 
     unsafe fn commit(&self, start: usize, bytes: usize) -> Result<(), OsError> {
@@ -161,18 +168,26 @@ unsafe impl Os for Linux {
     }
 
     fn yield_now(&self) {
+        if self.is_confined() {
+            return self.pause();
+        }
         // SAFETY: no arguments.
         let _ = unsafe { call(arch::nr::SCHED_YIELD, []) };
     }
 
     fn address_space_limit(&self) -> Option<usize> {
         const RLIMIT_AS: usize = 9;
-        const RLIM_INFINITY: u64 = u64::MAX;
-        let mut limits = [RLIM_INFINITY; 2];
-        let at = limits.as_mut_ptr() as usize;
-        // SAFETY: no new limit is set, and `limits` is a valid rlimit64 to write to.
-        let _ = unsafe { call(arch::nr::PRLIMIT64, [0, RLIMIT_AS, 0, at]) };
-        (limits[0] != RLIM_INFINITY).then_some(limits[0] as usize)
+        /// RLIM_INFINITY.
+        const NONE: usize = usize::MAX;
+        if !self.is_confined() {
+            let mut limits = [NONE; 2];
+            let at = limits.as_mut_ptr() as usize;
+            // SAFETY: no new limit is set, and `limits` is a valid rlimit64 to write to.
+            let _ = unsafe { call(arch::nr::PRLIMIT64, [0, RLIMIT_AS, 0, at]) };
+            self.address_space.store(limits[0], Ordering::Relaxed);
+        }
+        let limit = self.address_space.load(Ordering::Relaxed);
+        (limit != NONE).then_some(limit)
     }
 
     fn cpus(&self) -> usize {

@@ -1,0 +1,49 @@
+//! Sandboxes: the system call that enters one, and the few calls that are made inside.
+//!
+//! A seccomp filter may kill for any call that the program itself does not make. What every
+//! allocator makes is mmap, munmap, mremap, mprotect and madvise; futex and clock_gettime nobody
+//! refuses. So inside only these are made, and what the others would say is remembered.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use super::arch::nr;
+use super::call::{Errno, call};
+use super::{Linux, barrier, discard, wait};
+
+const PR_SET_SECCOMP: i32 = 22;
+const PR_SET_NO_NEW_PRIVS: i32 = 38;
+
+impl Linux {
+    /// The system call `prctl`.
+    ///
+    /// # Safety
+    /// `arguments` are what the operation demands.
+    pub unsafe fn prctl(&self, operation: i32, arguments: [usize; 4]) -> Result<i32, Errno> {
+        let [a, b, c, d] = arguments;
+        // SAFETY: as demanded of our caller.
+        unsafe { call(nr::PRCTL, [operation as usize, a, b, c, d]) }.map(|result| result as i32)
+    }
+
+    /// Whether this operation of prctl is the beginning of a sandbox: a filter, or the promise that
+    /// the kernel demands before it takes a filter from a program without rights.
+    pub fn begins_sandbox(operation: i32) -> bool {
+        matches!(operation, PR_SET_SECCOMP | PR_SET_NO_NEW_PRIVS)
+    }
+
+    /// From now on, and in all children, only the calls are made that no filter kills for.
+    pub fn confine(&self) {
+        self.vectors.store(discard::REFUSED, Ordering::Relaxed);
+        self.barrier.store(barrier::REFUSED, Ordering::Relaxed);
+        self.confined.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Linux::confine`] was called.
+    pub fn is_confined(&self) -> bool {
+        self.confined.load(Ordering::Relaxed)
+    }
+
+    /// A millisecond's sleep in place of sched_yield, which filters forget.
+    pub(super) fn pause(&self) {
+        wait::wait(&AtomicU32::new(0), 0, Some(1));
+    }
+}
