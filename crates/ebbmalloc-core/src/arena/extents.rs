@@ -6,7 +6,7 @@
 //! Each granule of a dirty extent has the tick at which it became free, so merging with a fresh
 //! neighbour does not make old memory young.
 
-use super::granule::{FROM_DIRTY, Fill, Granule, Kind, List};
+use super::granule::{FROM_DIRTY, Fill, Granule, Kind, List, STALE_INSIDE};
 use super::region::{NoGrowth, Region};
 use super::tree::Tree;
 use crate::os::{Os, OsError};
@@ -19,6 +19,9 @@ pub const REGIONS: usize = 64;
 const UNLIMITED_GRANULES: usize = (1 << 40) / GRANULE;
 /// The least that is worth a region: 4 MiB.
 const LEAST_GRANULES: usize = 64;
+/// A clean extent of this many granules has whole pages of descriptors inside, where pages are of
+/// 4 KiB.
+const STALE_GRANULES: u32 = 2 * (4096 / size_of::<Granule>()) as u32;
 
 /// See the module. Behind the arena's lock.
 pub struct Extents {
@@ -28,6 +31,8 @@ pub struct Extents {
     clean: Tree,
     /// Dirty extents, in no order.
     pub(super) aging: List,
+    /// Clean extents whose inner descriptors fill whole pages and may be resident.
+    pub(super) stale: List,
     /// Large blocks with resident tails.
     pub(super) tails: List,
     /// Granules in dirty extents.
@@ -61,6 +66,7 @@ impl Extents {
             dirty: Tree::new(),
             clean: Tree::new(),
             aging: List::new(),
+            stale: List::new(),
             tails: List::new(),
             dirty_granules: 0,
             clean_granules: 0,
@@ -101,18 +107,18 @@ impl Extents {
         unsafe {
             self.unlink(extent);
             let (total, fill, oldest) = ((*extent).len, (*extent).fill, (*extent).oldest);
-            let base = (*extent).base;
+            let (base, stale) = ((*extent).base, (*extent).flags & STALE_INSIDE);
             let aligned = base.next_multiple_of(align * GRANULE);
             let skip = ((aligned - base) / GRANULE) as u32;
             let head = extent.wrapping_add(skip as usize);
             (*head).base = aligned;
             if skip > 0 {
-                self.link(extent, skip, fill, oldest);
+                self.link(extent, skip, fill, oldest, stale);
             }
             if skip + len < total {
                 let rest = head.wrapping_add(len as usize);
                 (*rest).base = aligned + len as usize * GRANULE;
-                self.link(rest, total - skip - len, fill, oldest);
+                self.link(rest, total - skip - len, fill, oldest, stale);
             }
             (*head).len = len;
             (*head).fill = fill;
@@ -190,7 +196,21 @@ impl Extents {
     /// # Safety
     /// They came from [`Extents::allocate`] (a part is allowed, with its `base` set), nobody uses them
     /// any more, and if `fill` is clean they all read as zero and are not resident.
-    pub unsafe fn free(&mut self, mut head: *mut Granule, mut len: u32, fill: Fill, tick: u32) {
+    pub unsafe fn free(&mut self, head: *mut Granule, len: u32, fill: Fill, tick: u32) {
+        // SAFETY: the caller's promise.
+        unsafe { self.free_as(head, len, fill, tick, STALE_INSIDE) }
+    }
+
+    /// [`Extents::free`]; `stale` is `STALE_INSIDE` if the descriptors between the first and the last
+    /// may be resident.
+    unsafe fn free_as(
+        &mut self,
+        mut head: *mut Granule,
+        mut len: u32,
+        fill: Fill,
+        tick: u32,
+        mut stale: u8,
+    ) {
         // SAFETY: the caller's promise; the neighbours are inside the region as checked, where every
         // first and last granule of a unit has a true kind and head.
         unsafe {
@@ -201,14 +221,14 @@ impl Extents {
                 }
             }
             (*head).kind = Kind::Free;
-            (*head).flags = 0;
             let (has_before, has_after) = self.neighbours(head, len);
             if has_after {
                 let after = head.wrapping_add(len as usize);
                 if (*after).kind == Kind::Free && (*after).fill == fill {
                     self.unlink(after);
-                    oldest = oldest.min((*after).oldest);
+                    oldest = self.older(fill, oldest, (*after).oldest);
                     len += (*after).len;
+                    stale = STALE_INSIDE;
                 }
             }
             if has_before {
@@ -216,12 +236,21 @@ impl Extents {
                 if (*last).kind == Kind::Free && (*(*last).head).fill == fill {
                     let before = (*last).head;
                     self.unlink(before);
-                    oldest = oldest.min((*before).oldest);
+                    oldest = self.older(fill, oldest, (*before).oldest);
                     len += (*before).len;
+                    stale = STALE_INSIDE;
                     head = before;
                 }
             }
-            self.link(head, len, fill, oldest);
+            self.link(head, len, fill, oldest, stale);
+        }
+    }
+
+    /// The `oldest` of two neighbours that merge.
+    fn older(&self, fill: Fill, fresh: u32, neighbour: u32) -> u32 {
+        match fill {
+            Fill::Dirty => fresh.min(neighbour),
+            Fill::Clean => fresh,
         }
     }
 
@@ -260,8 +289,9 @@ impl Extents {
         })
     }
 
-    /// Makes a free extent known: marks its ends and puts it into its tree.
-    unsafe fn link(&mut self, head: *mut Granule, len: u32, fill: Fill, oldest: u32) {
+    /// Makes a free extent known: marks its ends and puts it into its tree. `stale` is
+    /// `STALE_INSIDE` if the descriptors inside may be resident.
+    unsafe fn link(&mut self, head: *mut Granule, len: u32, fill: Fill, oldest: u32, stale: u8) {
         // SAFETY: called only with granules that belong to nobody else, under the lock.
         unsafe {
             let last = head.wrapping_add(len as usize - 1);
@@ -272,6 +302,7 @@ impl Extents {
             (*head).len = len;
             (*head).fill = fill;
             (*head).oldest = oldest;
+            (*head).flags = 0;
             if fill == Fill::Dirty {
                 self.dirty.insert(head);
                 self.aging.push_back(head);
@@ -279,6 +310,10 @@ impl Extents {
             } else {
                 self.clean.insert(head);
                 self.clean_granules += len as usize;
+                if stale != 0 && len >= STALE_GRANULES {
+                    (*head).flags = STALE_INSIDE;
+                    self.stale.push_back(head);
+                }
             }
         }
     }
@@ -286,7 +321,16 @@ impl Extents {
     /// Puts a piece of a dirty extent back, as it was.
     pub(super) unsafe fn relink(&mut self, head: *mut Granule, len: u32, oldest: u32) {
         // SAFETY: called only by the purge, with pieces of an extent that it took out.
-        unsafe { self.link(head, len, Fill::Dirty, oldest) }
+        unsafe { self.link(head, len, Fill::Dirty, oldest, 0) }
+    }
+
+    /// Puts a clean extent back whose inner descriptors were returned.
+    ///
+    /// # Safety
+    /// As for [`Extents::free`].
+    pub(super) unsafe fn free_hollow(&mut self, head: *mut Granule, len: u32, tick: u32) {
+        // SAFETY: the caller's promise.
+        unsafe { self.free_as(head, len, Fill::Clean, tick, 0) }
     }
 
     /// Takes a free extent out of its tree.
@@ -300,6 +344,9 @@ impl Extents {
                 self.dirty_granules -= len;
             } else {
                 self.clean.remove(head);
+                if (*head).flags & STALE_INSIDE != 0 {
+                    self.stale.remove(head);
+                }
                 self.clean_granules -= len;
             }
         }

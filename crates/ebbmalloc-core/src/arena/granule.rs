@@ -1,7 +1,7 @@
 //! The descriptor of a granule: what its 64 KiB of address space hold. One for each granule of a
 //! region, in metadata memory; never on the heap's own pages.
 //!
-//! The descriptors inside a free extent that has been returned read as zero, like its pages.
+//! The descriptors inside a clean extent may read as zero: their pages are returned as well.
 //!
 //! Who may touch which field: `base`, `kind`, `head`, `class` and `shard` change only
 //! while the granule belongs to nobody else (free, under the arena's lock) and may be read by
@@ -49,6 +49,9 @@ pub const FREE_PENDING: u8 = 4;
 /// The block's memory came from a dirty extent, so its tail may be resident.
 pub const FROM_DIRTY: u8 = 8;
 
+/// A clean extent lies on the list of those whose inner descriptors may be resident.
+pub const STALE_INSIDE: u8 = 16;
+
 /// See the module.
 #[repr(C, align(128))]
 #[derive(Debug)]
@@ -62,7 +65,7 @@ pub struct Granule {
     pub kind: Kind,
     /// Free extent: see [`Fill`].
     pub fill: Fill,
-    /// Large block: the flags above.
+    /// Large block, clean extent: the flags above.
     pub flags: u8,
     /// Slab: size class.
     pub class: u8,
@@ -81,9 +84,11 @@ pub struct Granule {
     /// Free: the tick at which this granule became free; for an extent's head see also `oldest`.
     /// Slab: the tick of `touched`.
     pub stamp: u32,
-    /// Free extent: the smallest stamp among its granules.
+    /// Dirty extent: the smallest stamp among its granules. Clean extent: the tick at which it last
+    /// merged.
     pub oldest: u32,
-    /// Slab: list by fullness. Dirty extent: list by age. Large block: list of tails.
+    /// Slab: list by fullness. Dirty extent: list by age. Clean extent: list of those
+    /// with stale insides. Large block: list of tails.
     pub prev: *mut Granule,
     /// Like `prev`.
     pub next: *mut Granule,

@@ -1,4 +1,5 @@
-//! Return of idle extents and of large blocks' tails to the kernel.
+//! Return of idle extents and of large blocks' tails to the kernel, and of the descriptors inside
+//! long clean extents, of which only the first and the last say anything.
 //!
 //! What goes is taken out of the trees under the lock and marked as leaving, the lock is dropped,
 //! the kernel is called, and under the lock it comes back as clean. So no lock is held over the
@@ -40,11 +41,30 @@ impl Purged {
     }
 }
 
+/// What of a unit goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// A dirty extent, whole.
+    Extent,
+    /// The unused tail of a large block.
+    Tail,
+    /// The descriptors inside a clean extent.
+    Descriptors,
+}
+
 #[derive(Clone, Copy)]
 struct Leaving {
     head: *mut Granule,
     len: u32,
-    tail: bool,
+    part: Part,
+}
+
+impl Leaving {
+    const NONE: Self = Self {
+        head: null_mut(),
+        len: 0,
+        part: Part::Extent,
+    };
 }
 
 /// Whether memory that became free at tick `stamp` is idle long enough at tick `now`. Ticks wrap.
@@ -57,12 +77,8 @@ impl Arena {
     pub fn purge<O: Os>(&self, os: &O, now: u32, force: bool) -> Purged {
         let mut total = Purged::default();
         loop {
-            let mut leaving = [Leaving {
-                head: null_mut(),
-                len: 0,
-                tail: false,
-            }; BATCH];
-            let mut runs = [PageRun { start: 0, bytes: 0 }; 2 * BATCH];
+            let mut leaving = [Leaving::NONE; BATCH];
+            let mut runs = [PageRun { start: 0, bytes: 0 }; BATCH];
             let (count, more) = self.lock(os).take_idle(now, force, &mut leaving);
             if count == 0 {
                 total.more |= more;
@@ -122,13 +138,28 @@ impl Extents {
                     leaving[count] = Leaving {
                         head: block,
                         len: (*block).len,
-                        tail: true,
+                        part: Part::Tail,
                     };
                     count += 1;
                 } else {
                     more = true;
                 }
                 block = next;
+            }
+        }
+        let mut extent = self.stale.first;
+        while !extent.is_null() && count < BATCH {
+            // SAFETY: the list holds heads of clean extents, and we hold the lock.
+            unsafe {
+                let next = (*extent).next;
+                if force || is_idle((*extent).oldest, now) {
+                    self.unlink(extent);
+                    leaving[count] = self.leave(extent, (*extent).len, Part::Descriptors);
+                    count += 1;
+                } else {
+                    more = true;
+                }
+                extent = next;
             }
         }
         (count, more)
@@ -166,18 +197,7 @@ impl Extents {
                     end += 1;
                 }
                 if run_idle {
-                    let last = extent.wrapping_add(end as usize - 1);
-                    (*last).kind = Kind::Leaving;
-                    (*last).head = head;
-                    (*head).kind = Kind::Leaving;
-                    (*head).head = head;
-                    (*head).len = end - start;
-                    self.leaving_granules += (end - start) as usize;
-                    leaving[count] = Leaving {
-                        head,
-                        len: end - start,
-                        tail: false,
-                    };
+                    leaving[count] = self.leave(head, end - start, Part::Extent);
                     count += 1;
                 } else {
                     self.relink(head, end - start, oldest);
@@ -188,6 +208,24 @@ impl Extents {
         count
     }
 
+    /// Marks an extent that was taken out of its tree as leaving.
+    ///
+    /// # Safety
+    /// The `len` granules at `head` belong to the caller.
+    unsafe fn leave(&mut self, head: *mut Granule, len: u32, part: Part) -> Leaving {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let last = head.wrapping_add(len as usize - 1);
+            (*last).kind = Kind::Leaving;
+            (*last).head = head;
+            (*head).kind = Kind::Leaving;
+            (*head).head = head;
+            (*head).len = len;
+        }
+        self.leaving_granules += len as usize;
+        Leaving { head, len, part }
+    }
+
     /// Puts what was leaving back: as clean, or as it was where the kernel refused.
     ///
     /// # Safety
@@ -195,47 +233,50 @@ impl Extents {
     unsafe fn returned(&mut self, item: &Leaving, refused: bool, now: u32) {
         // SAFETY: the caller's promise.
         unsafe {
-            if item.tail {
-                (*item.head).flags &= !TAIL_LEAVING;
-                if (*item.head).flags & FREE_PENDING != 0 {
-                    self.free(item.head, item.len, Fill::Dirty, now);
+            match item.part {
+                Part::Tail => {
+                    (*item.head).flags &= !TAIL_LEAVING;
+                    if (*item.head).flags & FREE_PENDING != 0 {
+                        self.free(item.head, item.len, Fill::Dirty, now);
+                    }
                 }
-            } else {
-                self.leaving_granules -= item.len as usize;
-                let fill = if refused { Fill::Dirty } else { Fill::Clean };
-                self.free(item.head, item.len, fill, now);
+                Part::Extent => {
+                    self.leaving_granules -= item.len as usize;
+                    let fill = if refused { Fill::Dirty } else { Fill::Clean };
+                    self.free(item.head, item.len, fill, now);
+                }
+                Part::Descriptors => {
+                    self.leaving_granules -= item.len as usize;
+                    self.free_hollow(item.head, item.len, now);
+                }
             }
         }
     }
 }
 
-/// The pages of what leaves: of the memory itself, and of the descriptors inside a long extent, of
-/// which only the first and the last say anything while it is free. Returns how many runs.
+/// The pages of what leaves: a run for each item that has whole pages. Returns how many.
 ///
 /// # Safety
 /// The items are leaving, so their first and last descriptors do not change.
-unsafe fn runs_of(
-    leaving: &[Leaving],
-    page_bytes: usize,
-    runs: &mut [PageRun; 2 * BATCH],
-) -> usize {
+unsafe fn runs_of(leaving: &[Leaving], page_bytes: usize, runs: &mut [PageRun; BATCH]) -> usize {
     let mut count = 0;
     for item in leaving {
         // SAFETY: the caller's promise.
         let (base, bits) = unsafe { ((*item.head).base, (*item.head).bits as usize) };
-        let used = if item.tail { bits } else { 0 };
-        runs[count] = PageRun {
-            start: base + used,
-            bytes: item.len as usize * GRANULE - used,
+        let end = base + item.len as usize * GRANULE;
+        let (start, end) = match item.part {
+            Part::Extent => (base, end),
+            Part::Tail => (base + bits, end),
+            Part::Descriptors => {
+                let inner = item.head.wrapping_add(1) as usize;
+                let last = item.head.wrapping_add(item.len as usize - 1) as usize;
+                (inner.next_multiple_of(page_bytes), last - last % page_bytes)
+            }
         };
-        count += 1;
-        let inner = (item.head as usize + size_of::<Granule>()).next_multiple_of(page_bytes);
-        let last = item.head.wrapping_add(item.len as usize - 1) as usize;
-        let behind = last - last % page_bytes;
-        if !item.tail && inner < behind {
+        if start < end {
             runs[count] = PageRun {
-                start: inner,
-                bytes: behind - inner,
+                start,
+                bytes: end - start,
             };
             count += 1;
         }

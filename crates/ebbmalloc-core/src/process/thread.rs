@@ -6,7 +6,7 @@
 //! static caches are shared by all threads, never hold anything, and are told apart by address.
 
 use super::instance::{HEAP, boot, hooks, notice_fork, nudge};
-use super::tls::{thread_word_load, thread_word_store};
+use super::tls::{is_relocated, thread_word_load, thread_word_store};
 use super::{fork, settings};
 use crate::cache::cache::{Cache, Entered};
 use crate::heap::Access;
@@ -43,6 +43,10 @@ pub(super) fn with_access<R>(work: impl FnOnce(Access) -> R) -> R {
     notice_fork();
     let mut cache = current();
     if core::ptr::eq(cache, &NEW) {
+        // Too early for libc, for settings, and for a cache: the bins need no address filled in.
+        if !is_relocated() {
+            return work(Access::Direct);
+        }
         attach();
         cache = current();
     }

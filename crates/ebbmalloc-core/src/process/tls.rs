@@ -7,6 +7,13 @@
 //!
 //! Reading it is safe in a signal handler and before libc is relocated. It must not be read in the
 //! purger's thread, whose thread block is not libc's.
+//!
+//! A resolver of an indirect function (IFUNC) in another library may allocate before the loader has
+//! relocated this object. The offset reads as zero then. On x86-64 it is therefore the offset of a
+//! place 384 bytes before the word: with an offset of zero the same two instructions
+//! read, in the thread block of glibc (the one libc that knows such functions), a field of 512 bytes
+//! that nobody has used since 2015 and that stays for the sake of its size. It is zero, which says
+//! that the thread is new, and the slow path asks [`is_relocated`].
 
 use core::arch::{asm, global_asm};
 
@@ -24,6 +31,47 @@ global_asm!(
     ".popsection",
 );
 
+/// In the middle of the unused field, which is at 128 to 640.
+#[cfg(target_arch = "x86_64")]
+macro_rules! before_word {
+    () => {
+        "384"
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+global_asm!(
+    ".hidden ebbmalloc_before_word",
+    ".globl ebbmalloc_before_word",
+    ".type ebbmalloc_before_word, @object",
+    concat!(
+        ".set ebbmalloc_before_word, ebbmalloc_thread_word - ",
+        before_word!()
+    ),
+);
+
+/// Whether the dynamic loader has filled in this object's addresses; in an executable always.
+#[cfg(target_arch = "x86_64")]
+pub fn is_relocated() -> bool {
+    let offset: usize;
+    // SAFETY: reads an entry of the global offset table, or a constant in an executable.
+    unsafe {
+        asm!(
+            "mov {offset}, qword ptr [rip + ebbmalloc_before_word@GOTTPOFF]",
+            offset = out(reg) offset,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    offset != 0
+}
+
+/// Whether the dynamic loader has filled in this object's addresses: assumed here. The first bytes of
+/// the thread block, which would be read for the word, are not zero.
+#[cfg(target_arch = "aarch64")]
+pub fn is_relocated() -> bool {
+    true
+}
+
 /// The calling thread's word.
 ///
 /// # Safety
@@ -35,8 +83,8 @@ pub unsafe fn thread_word_load() -> *mut u8 {
     // SAFETY: fs points to libc's thread block, and the offset is within the thread's static TLS.
     unsafe {
         asm!(
-            "mov {word}, qword ptr [rip + ebbmalloc_thread_word@GOTTPOFF]",
-            "mov {word}, qword ptr fs:[{word}]",
+            "mov {word}, qword ptr [rip + ebbmalloc_before_word@GOTTPOFF]",
+            concat!("mov {word}, qword ptr fs:[{word} + ", before_word!(), "]"),
             word = out(reg) word,
             options(nostack, preserves_flags, readonly),
         );
@@ -54,8 +102,8 @@ pub unsafe fn thread_word_store(word: *mut u8) {
     // SAFETY: fs points to libc's thread block, and the offset is within the thread's static TLS.
     unsafe {
         asm!(
-            "mov {offset}, qword ptr [rip + ebbmalloc_thread_word@GOTTPOFF]",
-            "mov qword ptr fs:[{offset}], {word}",
+            "mov {offset}, qword ptr [rip + ebbmalloc_before_word@GOTTPOFF]",
+            concat!("mov qword ptr fs:[{offset} + ", before_word!(), "], {word}"),
             offset = out(reg) _,
             word = in(reg) word,
             options(nostack, preserves_flags),

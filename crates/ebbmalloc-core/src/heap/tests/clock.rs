@@ -245,3 +245,37 @@ fn the_resident_tail_of_a_large_block_goes() {
     assert_eq!(tick(&heap), []);
     assert_eq!(heap.statistics(None, true).live, used);
 }
+
+#[test]
+fn descriptors_inside_a_long_clean_extent_go_however_it_came_together() {
+    let heap = heap();
+    let blocks: Vec<_> = (0..200)
+        .map(|_| allocate(&heap, None, 2 * GRANULE))
+        .collect();
+    // Every other block goes first: no two of them are neighbours, so none is long when it goes.
+    for start in [0, 1] {
+        let half: Vec<_> = blocks.iter().copied().skip(start).step_by(2).collect();
+        free_all(&heap, None, &half);
+        tick(&heap);
+        assert_eq!(
+            tick(&heap).iter().map(|run| run.bytes).sum::<usize>(),
+            100 * 2 * GRANULE
+        );
+    }
+    assert_eq!(tick(&heap), []);
+    let descriptors = tick(&heap);
+    let first = heap.arena.granule_of(blocks[0] as usize).unwrap() as usize;
+    let last = heap.arena.granule_of(blocks[199] as usize).unwrap() as usize;
+    assert_eq!(descriptors.len(), 1);
+    assert_eq!(
+        descriptors[0].start,
+        (first + 1).next_multiple_of(PAGE),
+        "all but the first"
+    );
+    assert!(descriptors[0].start + descriptors[0].bytes + PAGE > last);
+    assert_eq!(tick(&heap), []);
+    let again = allocate(&heap, None, 100 * GRANULE);
+    // SAFETY: just allocated.
+    unsafe { free(&heap, None, again) };
+    validate(&heap);
+}
