@@ -122,3 +122,15 @@ pub unsafe fn loaded_symbol(library: &CStr, name: &CStr) -> *const () {
 pub fn environ() -> *const *const *const c_char {
     weak_symbol!("environ").cast()
 }
+
+// An atomic operation on aarch64 is a call of the compiler's library, which chooses between two
+// instructions by what its constructor asked libc. That constructor is linked in, and its question
+// would be the one name that libc must have: it is answered here, so that nothing is asked. The
+// operations are those that every processor has, before and after the constructor ran.
+#[cfg(target_arch = "aarch64")]
+extern "C" fn no_feature(_: usize) -> usize {
+    0
+}
+
+#[cfg(target_arch = "aarch64")]
+hidden_names! { "getauxval" is no_feature, }
