@@ -25,6 +25,9 @@ expect_red() {
 expect_red lock_release lock_hands_over_the_value ci/loom.sh
 expect_red leaving_slots refill_against_return ci/loom.sh
 expect_red leaving_count remote_free_against_release ci/loom.sh
+expect_red leaving_extent extent_against_its_neighbours ci/loom.sh
+expect_red leaving_tail tail_against_free ci/loom.sh
+expect_red pending_free tail_against_free ci/loom.sh
 expect_red owner_barrier owner_against_claim ci/loom.sh
 expect_red seize_check owner_against_claim ci/loom.sh
 expect_red seize_acquire owner_against_claim ci/loom.sh

@@ -134,7 +134,10 @@ impl Extents {
                 let next = (*block).next;
                 if force || is_idle((*block).stamp, now) {
                     self.tails.remove(block);
-                    (*block).flags = (*block).flags & !TAIL_LISTED | TAIL_LEAVING;
+                    (*block).flags &= !TAIL_LISTED;
+                    if !cfg!(ebb_mutation = "leaving_tail") {
+                        (*block).flags |= TAIL_LEAVING;
+                    }
                     leaving[count] = Leaving {
                         head: block,
                         len: (*block).len,
@@ -216,9 +219,11 @@ impl Extents {
         // SAFETY: the caller's promise.
         unsafe {
             let last = head.wrapping_add(len as usize - 1);
-            (*last).kind = Kind::Leaving;
+            if !cfg!(ebb_mutation = "leaving_extent") {
+                (*last).kind = Kind::Leaving;
+                (*head).kind = Kind::Leaving;
+            }
             (*last).head = head;
-            (*head).kind = Kind::Leaving;
             (*head).head = head;
             (*head).len = len;
         }
@@ -236,7 +241,9 @@ impl Extents {
             match item.part {
                 Part::Tail => {
                     (*item.head).flags &= !TAIL_LEAVING;
-                    if (*item.head).flags & FREE_PENDING != 0 {
+                    if (*item.head).flags & FREE_PENDING != 0
+                        && !cfg!(ebb_mutation = "pending_free")
+                    {
                         self.free(item.head, item.len, Fill::Dirty, now);
                     }
                 }
@@ -283,3 +290,6 @@ unsafe fn runs_of(leaving: &[Leaving], page_bytes: usize, runs: &mut [PageRun; B
     }
     count
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests;
