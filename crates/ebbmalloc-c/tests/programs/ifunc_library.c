@@ -5,6 +5,10 @@
 #include <stddef.h>
 
 extern void *malloc(size_t);
+extern void *calloc(size_t, size_t);
+extern void *realloc(void *, size_t);
+extern void *memalign(size_t, size_t);
+extern size_t malloc_usable_size(void *);
 extern void free(void *);
 
 static unsigned char *block_of_the_resolver;
@@ -17,6 +21,17 @@ static int (*resolve_answer(void))(void) {
     if (kept != NULL)
         for (int i = 0; i < 100; i++) kept[i] = (unsigned char)i;
     free(gone);
+    for (size_t size = 1; kept != NULL && size < 3000000; size += size / 2 + 1) {
+        unsigned char *zero = calloc(1, size);
+        if (zero == NULL || malloc_usable_size(zero) < size) return NULL;
+        for (size_t i = 0; i < size; i++)
+            if (zero[i] != 0) return NULL;
+        kept = realloc(kept, size < 100 ? 100 : size);
+        free(zero);
+        void *aligned = memalign(256, size);
+        if (aligned == NULL || (size_t)aligned % 256 != 0) return NULL;
+        free(aligned);
+    }
     block_of_the_resolver = kept;
     return chosen;
 }

@@ -3,6 +3,7 @@
 //! The faces (C and Rust) call the functions of this module and nothing else.
 
 pub mod conf;
+mod early;
 mod entry;
 mod fork;
 mod instance;

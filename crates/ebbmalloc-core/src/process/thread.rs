@@ -7,7 +7,7 @@
 
 use super::instance::{HEAP, boot, hooks, notice_fork, nudge};
 use super::tls::{is_relocated, thread_word_load, thread_word_store};
-use super::{fork, settings};
+use super::{early, fork, settings};
 use crate::cache::cache::{Cache, Entered};
 use crate::heap::Access;
 use core::ptr::NonNull;
@@ -43,8 +43,8 @@ pub(super) fn with_access<R>(work: impl FnOnce(Access) -> R) -> R {
     notice_fork();
     let mut cache = current();
     if core::ptr::eq(cache, &NEW) {
-        // Too early for libc, for settings, and for a cache: the bins need no address filled in.
         if !is_relocated() {
+            early::relocate_self();
             return work(Access::Direct);
         }
         attach();

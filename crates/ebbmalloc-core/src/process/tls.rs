@@ -12,7 +12,7 @@
 //! relocated this object. The offset reads as zero then. On x86-64 it is therefore the offset of a
 //! place 384 bytes before the word: with an offset of zero the same two instructions
 //! read, in the thread block of glibc (the one libc that knows such functions), a field of 512 bytes
-//! that nobody has used since 2015 and that stays for the sake of its size. It is zero, which says
+//! that nobody uses any more and that stays for the sake of its size. It is zero, which says
 //! that the thread is new, and the slow path asks [`is_relocated`].
 
 use core::arch::{asm, global_asm};
