@@ -19,6 +19,8 @@ pub const REGIONS: usize = 64;
 const UNLIMITED_GRANULES: usize = (1 << 40) / GRANULE;
 /// The least that is worth a region: 4 MiB.
 const LEAST_GRANULES: usize = 64;
+/// Room on each side of a block that was moved because it grows, in multiples of its length.
+const ROOM: usize = 2;
 /// A clean extent of this many granules has whole pages of descriptors inside, where pages are of
 /// 4 KiB.
 const STALE_GRANULES: u32 = 2 * (4096 / size_of::<Granule>()) as u32;
@@ -103,13 +105,25 @@ impl Extents {
     /// # Safety
     /// `extent` is the head of a free extent long enough.
     unsafe fn carve(&mut self, extent: *mut Granule, len: u32, align: usize) -> *mut Granule {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let base = (*extent).base;
+            let aligned = base.next_multiple_of(align * GRANULE);
+            self.carve_at(extent, ((aligned - base) / GRANULE) as u32, len)
+        }
+    }
+
+    /// Takes `len` granules out of the free extent `extent`, `skip` granules from its start.
+    ///
+    /// # Safety
+    /// `extent` is the head of a free extent of at least `skip + len` granules.
+    unsafe fn carve_at(&mut self, extent: *mut Granule, skip: u32, len: u32) -> *mut Granule {
         // SAFETY: the caller's promise; the parts stay inside the extent.
         unsafe {
             self.unlink(extent);
             let (total, fill, oldest) = ((*extent).len, (*extent).fill, (*extent).oldest);
-            let (base, stale) = ((*extent).base, (*extent).flags & STALE_INSIDE);
-            let aligned = base.next_multiple_of(align * GRANULE);
-            let skip = ((aligned - base) / GRANULE) as u32;
+            let stale = (*extent).flags & STALE_INSIDE;
+            let aligned = (*extent).base + skip as usize * GRANULE;
             let head = extent.wrapping_add(skip as usize);
             (*head).base = aligned;
             if skip > 0 {
@@ -124,6 +138,39 @@ impl Extents {
             (*head).fill = fill;
             head
         }
+    }
+
+    /// Takes `len` granules for a block that grows: with room on both sides, so that it grows in
+    /// place next time, and so does its neighbour. `None` if there is no such place; address space
+    /// that is limited is not spent on room.
+    pub(super) fn allocate_with_room<O: Os>(&mut self, os: &O, len: usize) -> Option<*mut Granule> {
+        let room = len.checked_mul(ROOM)?;
+        let padded = u32::try_from(room.checked_mul(2)?.checked_add(len)?).ok()?;
+        // SAFETY: we hold the lock (`&mut self`); the trees hold heads of free extents, long enough as
+        // asked.
+        unsafe {
+            let dirty = self.dirty.longest();
+            if !dirty.is_null() && (*dirty).len >= len as u32 {
+                return Some(self.carve_at(dirty, 0, len as u32));
+            }
+            let clean = self.clean.best_fit(padded);
+            if !clean.is_null() {
+                return Some(self.carve_at(clean, room as u32, len as u32));
+            }
+        }
+        if self.limited {
+            return None;
+        }
+        let fresh = self.grow(os, padded as usize, 1)?;
+        let head = fresh.wrapping_add(room);
+        // SAFETY: the granules are ours and were never used; `grow` wrote their descriptors.
+        unsafe {
+            self.free(fresh, room as u32, Fill::Clean, 0);
+            self.free(head.wrapping_add(len), room as u32, Fill::Clean, 0);
+            (*head).len = len as u32;
+            (*head).fill = Fill::Clean;
+        }
+        Some(head)
     }
 
     /// Fresh address space: from the last region, or from a new one.

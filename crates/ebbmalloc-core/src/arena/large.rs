@@ -39,17 +39,33 @@ impl Arena {
         let granules = bytes.div_ceil(GRANULE);
         let mut extents = self.lock_if(os, wait)?;
         let head = extents.allocate(os, granules, align.div_ceil(GRANULE).max(1))?;
-        self.publish(&extents);
         // SAFETY: the extent is ours alone.
+        Some(unsafe { self.make_large(os, &mut extents, head, bytes, tick) })
+    }
+
+    /// Makes a block of `bytes` bytes, whole pages, out of the granules at `head`.
+    ///
+    /// # Safety
+    /// They were just allocated, as many as `bytes` needs, and nobody else knows them.
+    pub(super) unsafe fn make_large<O: Os>(
+        &self,
+        os: &O,
+        extents: &mut Extents,
+        head: *mut Granule,
+        bytes: usize,
+        tick: u32,
+    ) -> LargeBlock {
+        self.publish(extents);
+        // SAFETY: the caller's promise.
         unsafe {
-            extents.mark_large(head, granules as u32);
+            extents.mark_large(head, bytes.div_ceil(GRANULE) as u32);
             extents.set_used(head, bytes, os.page_bytes(), tick);
             extents.large_bytes += bytes;
             extents.large_blocks += 1;
-            Some(LargeBlock {
+            LargeBlock {
                 start: (*head).base,
                 zero: (*head).fill == Fill::Clean,
-            })
+            }
         }
     }
 
@@ -148,51 +164,6 @@ impl Arena {
         }
         true
     }
-
-    /// Moves the pages of a large block into a new block without copying; the old block becomes a
-    /// clean extent. Returns the new address, or `None` (nothing has happened then).
-    ///
-    /// # Safety
-    /// `head` is the descriptor of a live large block, and `size` is at least its size.
-    pub unsafe fn move_large<O: Os>(
-        &self,
-        os: &O,
-        head: *mut Granule,
-        size: usize,
-        tick: u32,
-    ) -> Option<usize> {
-        // SAFETY: the caller's promise.
-        let (old_start, old_bytes) = unsafe { ((*head).base, (*head).bits as usize) };
-        let new = self.allocate_large(os, size, 1, tick, true)?;
-        // SAFETY: both blocks are ours: the old one by the caller's promise, the new one just made.
-        let moved = unsafe { os.move_pages(old_start, new.start, old_bytes) };
-        let new_head = self.granule_of(new.start)?;
-        if moved.is_err() {
-            // SAFETY: made above, and nobody knows it.
-            unsafe { self.free_large(os, new_head, new.start, tick, true) };
-            return None;
-        }
-        let mut extents = self.lock(os);
-        // SAFETY: the lock is held; the old block is live until here.
-        unsafe {
-            extents.large_bytes -= old_bytes;
-            extents.large_blocks -= 1;
-            if (*head).flags & TAIL_LEAVING != 0 {
-                (*head).flags |= FREE_PENDING;
-            } else {
-                // The tail behind the moved pages may be resident.
-                let tail = (*head).flags & (TAIL_LISTED | FROM_DIRTY) != 0;
-                extents.unlist_tail(head);
-                extents.free(
-                    head,
-                    (*head).len,
-                    if tail { Fill::Dirty } else { Fill::Clean },
-                    tick,
-                );
-            }
-        }
-        Some(new.start)
-    }
 }
 
 impl Extents {
@@ -217,7 +188,7 @@ impl Extents {
     ///
     /// # Safety
     /// `head` is a large block.
-    unsafe fn unlist_tail(&mut self, head: *mut Granule) {
+    pub(super) unsafe fn unlist_tail(&mut self, head: *mut Granule) {
         // SAFETY: the caller's promise.
         unsafe {
             if (*head).flags & TAIL_LISTED != 0 {

@@ -3,6 +3,7 @@
 
 pub mod extents;
 pub mod granule;
+pub mod growth;
 pub mod large;
 pub mod purge;
 pub mod region;

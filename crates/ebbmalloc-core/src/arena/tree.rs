@@ -136,6 +136,21 @@ impl Tree {
         best
     }
 
+    /// The longest extent; null if there is none.
+    ///
+    /// # Safety
+    /// The caller holds the arena's lock.
+    pub unsafe fn longest(&self) -> *mut Granule {
+        let mut at = self.root;
+        // SAFETY: every node is a valid descriptor under the caller's lock.
+        unsafe {
+            while !at.is_null() && !(*at).right.is_null() {
+                at = (*at).right;
+            }
+        }
+        at
+    }
+
     /// Checks order and priorities; calls `visit` for each extent. Returns how many there are.
     ///
     /// # Safety

@@ -8,10 +8,6 @@ use crate::size::{CLASS, GRANULE, SMALL_MAX, class_of};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering;
 
-/// From this size on a growing block is moved by its page tables instead of its bytes: below, the
-/// copy is cheaper than the call and the faults.
-const MOVE_PAGES_FROM: usize = 512 * 1024;
-
 /// Where a block lives.
 enum Place {
     Slot(usize),
@@ -139,12 +135,10 @@ impl<O: Os> Heap<O> {
                 if self.arena.resize_large(&self.os, granule, size, self.now()) {
                     return block;
                 }
-                if size > old && old >= MOVE_PAGES_FROM {
-                    // Room to grow once more in place, as growth by steps is what buffers do.
-                    if let Some(moved) = self.arena.move_large(&self.os, granule, size, self.now())
-                    {
-                        return moved as *mut u8;
-                    }
+                if size > old
+                    && let Some(moved) = self.arena.move_large(&self.os, granule, size, self.now())
+                {
+                    return moved as *mut u8;
                 }
             }
         }

@@ -1,0 +1,85 @@
+//! Growth of a large block that cannot grow where it is: to a place with room for the growth that
+//! follows, by its page tables or by its bytes, whichever is cheaper there. Used by realloc.
+
+use super::Arena;
+use super::granule::{FREE_PENDING, FROM_DIRTY, Fill, Granule, TAIL_LEAVING, TAIL_LISTED};
+use super::large::LargeBlock;
+use crate::base::sync::Ordering;
+use crate::os::Os;
+use crate::size::{GRANULE, REQUEST_MAX};
+
+/// From this size on a block is moved by its page tables instead of its bytes, where the new place
+/// has no pages: below, the copy is cheaper than the call and the faults.
+const MOVE_PAGES_FROM: usize = 512 * 1024;
+/// The largest block that gets room to grow. Growth is by a share of the size, so the larger a block
+/// is, the fewer moves are left to save, and the more address space they cost.
+const ROOM_TO: usize = 64 << 20;
+
+impl Arena {
+    /// Moves a large block to a larger one of at least `size` bytes. Returns the new address, or `None`
+    /// if there is no memory (nothing has happened then).
+    ///
+    /// # Safety
+    /// `head` is the descriptor of a live large block, and `size` is at least its size.
+    pub unsafe fn move_large<O: Os>(
+        &self,
+        os: &O,
+        head: *mut Granule,
+        size: usize,
+        tick: u32,
+    ) -> Option<usize> {
+        // SAFETY: the caller's promise.
+        let (old_start, old_bytes) = unsafe { ((*head).base, (*head).bits as usize) };
+        let new = self
+            .allocate_to_grow(os, size, tick)
+            .or_else(|| self.allocate_large(os, size, 1, tick, true))?;
+        // Pages moved to where pages are would throw those away, to be faulted in again elsewhere.
+        let by_pages = new.zero
+            && old_bytes >= MOVE_PAGES_FROM
+            // SAFETY: both blocks are ours: the old one by the caller's promise, the new one just made.
+            && unsafe { os.move_pages(old_start, new.start, old_bytes) }.is_ok();
+        if !by_pages {
+            // SAFETY: as above, and the new block is no shorter.
+            unsafe {
+                core::ptr::copy_nonoverlapping(
+                    old_start as *const u8,
+                    new.start as *mut u8,
+                    old_bytes,
+                );
+            }
+        }
+        let mut extents = self.lock(os);
+        // SAFETY: the lock is held; the old block is live until here.
+        unsafe {
+            extents.large_bytes -= old_bytes;
+            extents.large_blocks -= 1;
+            if (*head).flags & TAIL_LEAVING != 0 {
+                (*head).flags |= FREE_PENDING;
+            } else {
+                // The tail behind moved pages may be resident.
+                let tail = (*head).flags & (TAIL_LISTED | FROM_DIRTY) != 0;
+                extents.unlist_tail(head);
+                let fill = if by_pages && !tail {
+                    Fill::Clean
+                } else {
+                    self.freed_bytes.fetch_add(old_bytes, Ordering::Relaxed);
+                    Fill::Dirty
+                };
+                extents.free(head, (*head).len, fill, tick);
+            }
+        }
+        Some(new.start)
+    }
+
+    /// A block with room around it.
+    fn allocate_to_grow<O: Os>(&self, os: &O, size: usize, tick: u32) -> Option<LargeBlock> {
+        if size > ROOM_TO.min(REQUEST_MAX - GRANULE) {
+            return None;
+        }
+        let bytes = size.next_multiple_of(os.page_bytes());
+        let mut extents = self.lock(os);
+        let head = extents.allocate_with_room(os, bytes.div_ceil(GRANULE))?;
+        // SAFETY: the granules are ours alone, and enough.
+        Some(unsafe { self.make_large(os, &mut extents, head, bytes, tick) })
+    }
+}
