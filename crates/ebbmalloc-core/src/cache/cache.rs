@@ -20,83 +20,10 @@
 //! at `low` and takes the slow path, which lowers it by half of what is below. What is still under
 //! `low` at the next tick was not touched in between, and goes. So the mark costs no instruction.
 
+use super::stack::{Demand, Entry, Stack};
 use crate::base::sync::{AtomicU8, Ordering, UnsafeCell, compiler_fence};
-use crate::size::{CLASS, CLASSES};
+use crate::size::CLASSES;
 use core::ptr::{NonNull, null_mut};
-
-/// A slot in a stack: the address of a free slot of the heap.
-pub type Entry = *mut u8;
-
-/// The stack of one class. Grows upwards; `base <= low <= top <= full`.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct Stack {
-    /// Behind the newest entry.
-    pub top: *mut Entry,
-    /// Where a pop takes the slow path.
-    pub low: *mut Entry,
-    /// Where a push takes the slow path.
-    pub full: *mut Entry,
-    /// The oldest entry. The word before it is null for ever, so that the newest entry of an empty
-    /// stack can be looked at.
-    pub base: *mut Entry,
-}
-
-impl Stack {
-    const NONE: Self = Self {
-        top: null_mut(),
-        low: null_mut(),
-        full: null_mut(),
-        base: null_mut(),
-    };
-
-    /// Entries on the stack.
-    #[inline]
-    pub fn len(&self) -> usize {
-        (self.top as usize - self.base as usize) / size_of::<Entry>()
-    }
-
-    /// Whether the stack has no entry.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.top == self.base
-    }
-
-    /// Entries that were not touched since the mark was set.
-    #[inline]
-    pub fn cold(&self) -> usize {
-        (self.low as usize - self.base as usize) / size_of::<Entry>()
-    }
-
-    /// Most entries.
-    #[inline]
-    pub fn capacity(&self) -> usize {
-        (self.full as usize - self.base as usize) / size_of::<Entry>()
-    }
-
-    /// The oldest `count` entries.
-    ///
-    /// # Safety
-    /// `count <= len()`, and the caller has the cache to itself.
-    #[inline]
-    pub unsafe fn oldest<'a>(&self, count: usize) -> &'a [Entry] {
-        // SAFETY: the entries between base and top are initialised.
-        unsafe { core::slice::from_raw_parts(self.base, count) }
-    }
-
-    /// Forgets the oldest `count` entries; the others move down.
-    ///
-    /// # Safety
-    /// As for [`Stack::oldest`].
-    pub unsafe fn drop_oldest(&mut self, count: usize) {
-        let rest = self.len() - count;
-        // SAFETY: both ranges lie in the stack.
-        unsafe { core::ptr::copy(self.base.wrapping_add(count), self.base, rest) };
-        self.top = self.base.wrapping_add(rest);
-        let cold = self.cold();
-        self.low = self.base.wrapping_add(cold.saturating_sub(count).min(rest));
-    }
-}
 
 /// What an owner finds when it enters its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,9 +48,7 @@ pub struct Cache {
     /// The shard whose bins refill this cache. Never changes.
     pub shard: u8,
     stacks: UnsafeCell<[Stack; CLASSES + 1]>,
-    /// Slots that the next refill of a class takes: doubles with each refill, so that a thread that
-    /// needs little holds little.
-    batch: UnsafeCell<[u8; CLASSES + 1]>,
+    demand: UnsafeCell<[Demand; CLASSES + 1]>,
     /// The next cache in the registry. Under the registry's lock.
     pub(super) next: UnsafeCell<*mut Cache>,
 }
@@ -134,8 +59,6 @@ unsafe impl Sync for Cache {}
 // SAFETY: no field is bound to a thread.
 unsafe impl Send for Cache {}
 
-const FIRST_BATCH: u8 = 4;
-
 impl Cache {
     /// A cache that holds nothing and can hold nothing: every operation takes the slow path.
     #[cfg(not(loom))]
@@ -145,7 +68,7 @@ impl Cache {
             claim: AtomicU8::new(0),
             shard: 0,
             stacks: UnsafeCell::new([Stack::NONE; CLASSES + 1]),
-            batch: UnsafeCell::new([FIRST_BATCH; CLASSES + 1]),
+            demand: UnsafeCell::new([Demand::FIRST; CLASSES + 1]),
             next: UnsafeCell::new(null_mut()),
         }
     }
@@ -158,51 +81,40 @@ impl Cache {
             claim: AtomicU8::new(0),
             shard: 0,
             stacks: UnsafeCell::new([Stack::NONE; CLASSES + 1]),
-            batch: UnsafeCell::new([FIRST_BATCH; CLASSES + 1]),
+            demand: UnsafeCell::new([Demand::FIRST; CLASSES + 1]),
             next: UnsafeCell::new(null_mut()),
         }
     }
 
-    /// Words of memory that the stacks need: one for each entry and one before each stack.
-    pub const STACK_WORDS: usize = {
-        let mut words = 0;
-        let mut class = 1;
-        while class <= CLASSES {
-            words += 1 + CLASS[class].cache_slots as usize;
-            class += 1;
-        }
-        words
-    };
+    /// Bytes of a cache with the first memory of its stacks, which lies behind it.
+    pub const BYTES: usize = size_of::<Self>() + CLASSES * Stack::FIRST_WORDS * size_of::<Entry>();
 
-    /// An empty cache for `shard` with its stacks in `memory`.
+    /// Makes an empty cache for `shard` at `place`.
     ///
     /// # Safety
-    /// `memory` is good for [`Cache::STACK_WORDS`] pointers, and belongs to this cache alone.
-    pub unsafe fn new(shard: u8, memory: *mut Entry) -> Self {
-        let cache = Self {
-            shard,
-            ..Self::none()
-        };
-        let mut at = memory;
-        cache.stacks.with_mut(|stacks| {
-            for class in 1..=CLASSES {
-                // SAFETY: the words add up to STACK_WORDS; the cache is not shared yet.
-                unsafe { at.write(null_mut()) };
-                let base = at.wrapping_add(1);
-                let full = base.wrapping_add(CLASS[class].cache_slots as usize);
-                // SAFETY: as above.
-                unsafe {
-                    (*stacks)[class] = Stack {
-                        top: base,
-                        low: base,
-                        full,
-                        base,
-                    }
-                };
-                at = full;
-            }
-        });
-        cache
+    /// `place` is good for [`Cache::BYTES`] bytes, aligned to a cache, and the caller's alone.
+    pub unsafe fn make(place: NonNull<Self>, shard: u8) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            place.write(Self {
+                shard,
+                ..Self::none()
+            });
+            let cache = place.as_ref();
+            cache.stacks.with_mut(|stacks| {
+                for class in 1..=CLASSES {
+                    (*stacks)[class] = Stack::first(cache.first_stacks(), class);
+                }
+            });
+        }
+    }
+
+    /// The first memory of the stacks, of a cache that [`Cache::make`] made.
+    pub fn first_stacks(&self) -> *mut Entry {
+        (&raw const *self)
+            .wrapping_add(1)
+            .cast::<Entry>()
+            .cast_mut()
     }
 
     /// Takes the newest slot of `class`; `None` if the slow path must be taken, for whatever reason.
@@ -311,19 +223,19 @@ impl Cache {
         self.claim.store(0, Ordering::Release);
     }
 
-    /// Calls `work` with the stack of a class and the size of its next refill.
+    /// Calls `work` with the stack of a class and what is known of its demand.
     ///
     /// # Safety
     /// The caller has entered or seized the cache.
     pub unsafe fn with_stack<R>(
         &self,
         class: usize,
-        work: impl FnOnce(&mut Stack, &mut u8) -> R,
+        work: impl FnOnce(&mut Stack, &mut Demand) -> R,
     ) -> R {
         self.stacks.with_mut(|stacks| {
-            self.batch.with_mut(|batch| {
+            self.demand.with_mut(|demand| {
                 // SAFETY: the caller has the cache to itself; `class` is a class number.
-                unsafe { work(&mut (*stacks)[class], &mut (*batch)[class]) }
+                unsafe { work(&mut (*stacks)[class], &mut (*demand)[class]) }
             })
         })
     }

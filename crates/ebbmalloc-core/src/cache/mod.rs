@@ -2,6 +2,7 @@
 
 pub mod cache;
 pub mod registry;
+pub mod stack;
 pub mod transfer;
 
 #[cfg(all(test, target_os = "linux", not(loom)))]

@@ -9,8 +9,6 @@ use crate::os::Os;
 use crate::slab::bin::Supply;
 use core::ptr::{NonNull, null_mut};
 
-const CACHE_BYTES: usize = size_of::<Cache>() + Cache::STACK_WORDS * size_of::<usize>();
-
 /// Times a fork waits for a thread that is inside its cache (about a microsecond each) before it
 /// forks all the same; what that cache holds is then lost to the child.
 const FORK_PATIENCE: usize = 10_000;
@@ -72,16 +70,15 @@ impl Registry {
 
     /// Makes a cache for the calling thread. `None` if there is no memory.
     pub fn attach<O: Os>(&self, supply: &Supply<O>, shards: usize) -> Option<NonNull<Cache>> {
-        let piece = supply.metadata.allocate(supply.os, CACHE_BYTES, true)?;
+        let piece = supply.metadata.allocate(supply.os, Cache::BYTES, true)?;
         let cache = piece.cast::<Cache>();
-        let memory = piece.as_ptr().wrapping_add(size_of::<Cache>()).cast();
         let mut caches = self.list.lock(supply.os);
         let shard = caches.next_shard % shards.clamp(1, SHARDS);
         caches.next_shard += 1;
         caches.count += 1;
         // SAFETY: the piece is ours, long enough, and aligned to a page.
         unsafe {
-            cache.write(Cache::new(shard as u8, memory));
+            Cache::make(cache, shard as u8);
             cache.as_ref().next.with_mut(|next| *next = caches.first);
         }
         caches.first = cache.as_ptr();
@@ -119,7 +116,7 @@ impl Registry {
             }
             caches.count -= 1;
             drop(caches);
-            supply.metadata.free(supply.os, cache.cast(), CACHE_BYTES);
+            supply.metadata.free(supply.os, cache.cast(), Cache::BYTES);
         }
     }
 
@@ -267,7 +264,7 @@ impl Registry {
                 orphans = cache.as_ref().next.with(|next| *next);
                 if cache.as_ref().seize() {
                     cache.as_ref().drain(supply, bins, true);
-                    supply.metadata.free(supply.os, cache.cast(), CACHE_BYTES);
+                    supply.metadata.free(supply.os, cache.cast(), Cache::BYTES);
                 }
             }
         }

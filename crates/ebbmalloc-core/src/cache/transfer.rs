@@ -1,6 +1,7 @@
 //! Fill and flush: slots between a cache and the bins, in batches, so that a lock is worth taking.
 
-use super::cache::{Cache, Entry};
+use super::cache::Cache;
+use super::stack::Entry;
 use crate::arena::granule::Granule;
 use crate::base::corrupt::{Corruption, corruption};
 use crate::os::Os;
@@ -128,10 +129,13 @@ impl Cache {
     ) -> *mut u8 {
         // SAFETY: the caller's promise.
         unsafe {
-            self.with_stack(class, |stack, batch| {
+            self.with_stack(class, |stack, demand| {
                 if stack.is_empty() {
-                    let want = (*batch as usize).min(stack.capacity() / 2).max(1);
-                    *batch = batch.saturating_mul(2).min(128);
+                    if demand.batch as usize > stack.capacity() / 2 {
+                        stack.grow(supply.os, supply.metadata, self.first_stacks(), class);
+                    }
+                    let want = (demand.batch as usize).min(stack.capacity() / 2).max(1);
+                    demand.refilled();
                     let out = core::slice::from_raw_parts_mut(stack.base, want);
                     let bin = bins.get(self.shard as usize, class);
                     let got = bin.take(supply, class, self.shard, out, true);
@@ -165,9 +169,13 @@ impl Cache {
     ) {
         // SAFETY: the caller's promise; the word before an empty stack's base is readable.
         unsafe {
-            self.with_stack(class, |stack, _| {
+            self.with_stack(class, |stack, demand| {
                 if *stack.top.wrapping_sub(1) == slot {
                     corruption(supply.os, Corruption::DoubleFree, slot as usize);
+                }
+                if stack.top == stack.full && stack.should_grow(class, *demand) {
+                    stack.grow(supply.os, supply.metadata, self.first_stacks(), class);
+                    demand.ran_dry = false;
                 }
                 if stack.top == stack.full {
                     let half = stack.len() / 2;
@@ -196,13 +204,16 @@ impl Cache {
             let size = CLASS[class].size as usize;
             // SAFETY: the caller's promise.
             unsafe {
-                self.with_stack(class, |stack, batch| {
+                self.with_stack(class, |stack, demand| {
                     let count = if all { stack.len() } else { stack.cold() };
                     if count > 0 {
                         bins.put(supply, class, stack.oldest(count), !all, true);
                         stack.drop_oldest(count);
                         put_back += count * size;
-                        *batch = (*batch / 2).max(4);
+                        demand.was_cold();
+                    }
+                    if stack.is_empty() {
+                        stack.shrink(supply.os, supply.metadata, self.first_stacks(), class);
                     }
                     stack.low = stack.top;
                     kept += stack.len() * size;

@@ -82,17 +82,18 @@ const fn granules_of(size: usize) -> usize {
     }
 }
 
-/// A cache keeps up to 32 KiB of a class, and no fewer than 8 slots (a batch that is worth a lock)
-/// nor more than 256 (a stack of half a page).
+/// A cache keeps up to 128 KiB of a class, and no fewer than 7 slots (a batch that is worth a lock)
+/// nor more than 2047. One less than a power of two: a stack has one word more than it has entries.
 const fn cache_slots_of(size: usize) -> usize {
-    let slots = 32 * 1024 / size;
-    if slots < 8 {
+    let slots = 128 * 1024 / size;
+    let slots = if slots < 8 {
         8
-    } else if slots > 256 {
-        256
+    } else if slots > 2048 {
+        2048
     } else {
         slots
-    }
+    };
+    (1 << slots.ilog2()) - 1
 }
 
 const fn class(number: usize) -> Class {

@@ -1,0 +1,225 @@
+//! The stack of free slots that a cache keeps of one class. It starts small, in the cache's own memory,
+//! and grows by pieces of metadata memory while the thread shows that it needs more; a drain that
+//! empties it makes it small again. So a thread that does little, or nothing any more, costs little.
+
+use crate::base::metadata::Metadata;
+use crate::os::Os;
+use crate::size::CLASS;
+use core::ptr::{NonNull, null_mut};
+
+/// A slot in a stack: the address of a free slot of the heap.
+pub type Entry = *mut u8;
+
+/// Entries that a stack gets whatever its thread does, up to this many bytes of slots: enough that
+/// a flush is worth its lock.
+const MODEST_SLOTS: usize = 127;
+const MODEST_BYTES: usize = 32 * 1024;
+/// The largest refill.
+const BATCH_MAX: u8 = 128;
+
+/// The stack of one class. Grows upwards; `base <= low <= top <= full`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Stack {
+    /// Behind the newest entry.
+    pub top: *mut Entry,
+    /// Where a pop takes the slow path.
+    pub low: *mut Entry,
+    /// Where a push takes the slow path.
+    pub full: *mut Entry,
+    /// The oldest entry. The word before it is null for ever, so that the newest entry of an empty
+    /// stack can be looked at.
+    pub base: *mut Entry,
+}
+
+/// What a thread's requests have shown of a class.
+#[derive(Clone, Copy, Debug)]
+pub struct Demand {
+    /// Slots that the next refill takes: doubles with each refill, so that a thread that needs
+    /// little holds little.
+    pub batch: u8,
+    /// The stack ran dry since it was last full: what a flush puts back will be wanted again.
+    pub ran_dry: bool,
+}
+
+impl Demand {
+    /// Of a thread that has asked for nothing.
+    pub const FIRST: Self = Self {
+        batch: 3,
+        ran_dry: false,
+    };
+
+    /// After a refill.
+    pub fn refilled(&mut self) {
+        self.batch = self.batch.saturating_mul(2).min(BATCH_MAX);
+        self.ran_dry = true;
+    }
+
+    /// After a drain that found something cold.
+    pub fn was_cold(&mut self) {
+        self.batch = (self.batch / 2).max(Self::FIRST.batch);
+    }
+}
+
+impl Stack {
+    /// A stack that holds nothing and can hold nothing.
+    pub const NONE: Self = Self {
+        top: null_mut(),
+        low: null_mut(),
+        full: null_mut(),
+        base: null_mut(),
+    };
+
+    /// Words of a stack's first memory: one for each entry and one before them.
+    pub const FIRST_WORDS: usize = 8;
+
+    /// The empty stack of `class` in the first memory of a cache's stacks.
+    ///
+    /// # Safety
+    /// `memory` is good for [`Stack::FIRST_WORDS`] pointers a class.
+    pub unsafe fn first(memory: *mut Entry, class: usize) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe {
+            Self::within(
+                memory.add((class - 1) * Self::FIRST_WORDS),
+                Self::FIRST_WORDS,
+            )
+        }
+    }
+
+    /// # Safety
+    /// `memory` is good for `words` pointers.
+    unsafe fn within(memory: *mut Entry, words: usize) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { memory.write(null_mut()) };
+        let base = memory.wrapping_add(1);
+        Self {
+            top: base,
+            low: base,
+            full: memory.wrapping_add(words),
+            base,
+        }
+    }
+
+    /// Entries on the stack.
+    #[inline]
+    pub fn len(&self) -> usize {
+        (self.top as usize - self.base as usize) / size_of::<Entry>()
+    }
+
+    /// Whether the stack has no entry.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.top == self.base
+    }
+
+    /// Entries that were not touched since the mark was set.
+    #[inline]
+    pub fn cold(&self) -> usize {
+        (self.low as usize - self.base as usize) / size_of::<Entry>()
+    }
+
+    /// Most entries.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        (self.full as usize - self.base as usize) / size_of::<Entry>()
+    }
+
+    /// The oldest `count` entries.
+    ///
+    /// # Safety
+    /// `count <= len()`, and the caller has the cache to itself.
+    #[inline]
+    pub unsafe fn oldest<'a>(&self, count: usize) -> &'a [Entry] {
+        // SAFETY: the entries between base and top are initialised.
+        unsafe { core::slice::from_raw_parts(self.base, count) }
+    }
+
+    /// Forgets the oldest `count` entries; the others move down.
+    ///
+    /// # Safety
+    /// As for [`Stack::oldest`].
+    pub unsafe fn drop_oldest(&mut self, count: usize) {
+        let rest = self.len() - count;
+        // SAFETY: both ranges lie in the stack.
+        unsafe { core::ptr::copy(self.base.wrapping_add(count), self.base, rest) };
+        self.top = self.base.wrapping_add(rest);
+        let cold = self.cold();
+        self.low = self.base.wrapping_add(cold.saturating_sub(count).min(rest));
+    }
+
+    /// Whether the stack should grow before it is flushed.
+    pub fn should_grow(&self, class: usize, demand: Demand) -> bool {
+        let capacity = self.capacity();
+        capacity < CLASS[class].cache_slots as usize
+            && (demand.ran_dry
+                || capacity < MODEST_SLOTS.min(MODEST_BYTES / CLASS[class].size as usize))
+    }
+
+    /// Makes room for four times as many entries, as far as the class may have them. Without memory
+    /// for it the stack stays as it is.
+    ///
+    /// # Safety
+    /// The caller has the cache to itself, and `memory` is the first memory of its stacks.
+    #[cold]
+    pub unsafe fn grow<O: Os>(
+        &mut self,
+        os: &O,
+        metadata: &Metadata,
+        memory: *mut Entry,
+        class: usize,
+    ) {
+        let words = (4 * (self.capacity() + 1)).min(CLASS[class].cache_slots as usize + 1);
+        if words <= self.capacity() + 1 {
+            return;
+        }
+        let Some(piece) = metadata.allocate(os, words * size_of::<Entry>(), true) else {
+            return;
+        };
+        // SAFETY: the piece has `words` words, more than the stack has entries.
+        unsafe {
+            let mut larger = Self::within(piece.as_ptr().cast(), words);
+            core::ptr::copy_nonoverlapping(self.base, larger.base, self.len());
+            larger.top = larger.base.wrapping_add(self.len());
+            larger.low = larger.base.wrapping_add(self.cold());
+            self.give_back(os, metadata, memory, class);
+            *self = larger;
+        }
+    }
+
+    /// Makes an empty stack as small as it was at first.
+    ///
+    /// # Safety
+    /// As for [`Stack::grow`]; the stack is empty.
+    pub unsafe fn shrink<O: Os>(
+        &mut self,
+        os: &O,
+        metadata: &Metadata,
+        memory: *mut Entry,
+        class: usize,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.give_back(os, metadata, memory, class);
+            *self = Self::first(memory, class);
+        }
+    }
+
+    /// Frees the stack's memory, if it has any but the first.
+    unsafe fn give_back<O: Os>(
+        &self,
+        os: &O,
+        metadata: &Metadata,
+        memory: *mut Entry,
+        class: usize,
+    ) {
+        let piece = self.base.wrapping_sub(1);
+        if piece != memory.wrapping_add((class - 1) * Self::FIRST_WORDS)
+            && let Some(piece) = NonNull::new(piece.cast::<u8>())
+        {
+            // SAFETY: a stack that is not in the first memory is in a piece that `grow` allocated, of
+            // a word more than its capacity.
+            unsafe { metadata.free(os, piece, (self.capacity() + 1) * size_of::<Entry>()) };
+        }
+    }
+}
