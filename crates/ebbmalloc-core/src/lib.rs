@@ -17,7 +17,6 @@
 pub mod arena;
 pub mod base;
 pub mod cache;
-#[cfg(not(loom))]
 pub mod heap;
 pub mod os;
 #[cfg(not(loom))]

@@ -10,13 +10,14 @@ pub mod tick;
 
 use crate::arena::Arena;
 use crate::base::metadata::Metadata;
+use crate::base::sync::AtomicBool;
 use crate::cache::cache::Cache;
 use crate::cache::registry::Registry;
 use crate::cache::transfer::{Bins, SHARDS};
 use crate::os::Os;
 use crate::slab::bin::Supply;
 use core::ptr::{NonNull, null_mut};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use outside::Outside;
 
 /// How a call may touch the heap.
@@ -54,7 +55,8 @@ pub struct Heap<O> {
     pending: AtomicPtr<Pending>,
     /// The purger's clock. Written by the purger alone; a stamp may be one tick old.
     tick: AtomicU32,
-    /// One pass of the purger, or of trim, at a time.
+    /// One pass of the purger, or of trim, at a time, and none across a fork. Acquire on setting it
+    /// pairs with release on clearing it (loom: `fork_against_pass`).
     purging: AtomicBool,
     shards: AtomicUsize,
     counters: Counters,
@@ -76,12 +78,11 @@ struct Pending {
     next: *mut Pending,
 }
 
-impl<O: Os> Heap<O> {
-    /// A heap without memory.
-    #[cfg(not(loom))]
-    pub const fn new(os: O) -> Self {
+/// The one initialiser: const in a build, not under loom, whose atomics are not const.
+macro_rules! new_heap {
+    ($os:ident) => {
         Self {
-            os,
+            os: $os,
             arena: Arena::new(),
             metadata: Metadata::new(),
             bins: Bins::new(),
@@ -101,6 +102,20 @@ impl<O: Os> Heap<O> {
                 cached_bytes: AtomicUsize::new(0),
             },
         }
+    };
+}
+
+impl<O: Os> Heap<O> {
+    /// A heap without memory.
+    #[cfg(not(loom))]
+    pub const fn new(os: O) -> Self {
+        new_heap!(os)
+    }
+
+    /// A heap without memory.
+    #[cfg(loom)]
+    pub fn new(os: O) -> Self {
+        new_heap!(os)
     }
 
     fn supply(&self) -> Supply<'_, O> {
@@ -177,14 +192,21 @@ impl<O: Os> Heap<O> {
             .purging
             .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
             .is_err()
+            && !cfg!(ebb_mutation = "fork_pass")
         {
             self.os.yield_now();
         }
         self.caches.freeze(&self.os, own);
+        let against_rank = cfg!(ebb_mutation = "fork_rank");
+        if against_rank {
+            self.arena.freeze(&self.os);
+        }
         for bin in self.used_bins() {
             bin.raw().freeze(&self.os);
         }
-        self.arena.freeze(&self.os);
+        if !against_rank {
+            self.arena.freeze(&self.os);
+        }
         self.metadata.freeze(&self.os);
     }
 
@@ -228,5 +250,7 @@ impl<O: Os> Heap<O> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
 mod tests;

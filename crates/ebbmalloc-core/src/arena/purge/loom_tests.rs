@@ -6,7 +6,7 @@
 
 use super::super::Arena;
 use super::{IDLE_TICKS, Purged};
-use crate::os::{Os, fake::Fake};
+use crate::os::fake::Fake;
 use crate::size::GRANULE;
 use crate::slab::loom_tests::{model, spawn};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -17,6 +17,19 @@ const PAGE_BYTES: usize = 16 << 10;
 const FREED: u32 = 16;
 /// The tick of the purge.
 const NOW: u32 = FREED + IDLE_TICKS;
+
+impl Arena {
+    /// For models of a fork, whose caller froze the arena: whether all extents are in their places.
+    pub(crate) fn frozen_is_whole(&self) -> bool {
+        // SAFETY: frozen by the caller; a model in which it is not is a data race, which loom reports.
+        unsafe {
+            self.extents.frozen_value(|extents| {
+                extents.validate();
+                extents.leaving_granules == 0
+            })
+        }
+    }
+}
 
 struct World {
     os: Fake,
