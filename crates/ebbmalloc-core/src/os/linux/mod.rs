@@ -53,6 +53,8 @@ pub struct Linux {
     owner: AtomicU32,
     /// Thread id of the purger, cleared by the kernel when it has ended; see `thread`.
     purger_tid: AtomicU32,
+    /// Thread id of the last purger until it is known to have left the process; see `thread`.
+    purger_leaving: AtomicU32,
     /// Base of the purger's stack and TLS block, mapped once and used by one purger after the other.
     purger_block: AtomicUsize,
 }
@@ -69,6 +71,7 @@ impl Linux {
             address_space: AtomicUsize::new(usize::MAX),
             owner: AtomicU32::new(0),
             purger_tid: AtomicU32::new(0),
+            purger_leaving: AtomicU32::new(0),
             purger_block: AtomicUsize::new(0),
         }
     }

@@ -70,6 +70,9 @@ impl Linux {
             let mask = signal::set_mask(u64::MAX);
             let cloned = arch::clone_thread(CLONE_FLAGS, tls, tid, tls_base, run, launch);
             signal::set_mask(mask);
+            if cloned > 0 {
+                self.purger_leaving.store(cloned as u32, Ordering::Relaxed);
+            }
             cloned > 0
         });
         if started {
@@ -84,19 +87,48 @@ impl Linux {
         self.purger_tid.load(Ordering::Acquire) != 0
     }
 
-    /// Sleeps until the started thread, if any, has ended: nothing of it runs any more.
+    /// Sleeps until the started thread, if any, has ended: nothing of it runs any more, and the
+    /// process does not count it any more.
     pub fn join_purger(&self) {
         loop {
             match self.purger_tid.load(Ordering::Acquire) {
-                0 => return,
+                0 => return self.see_purger_off(),
                 STARTING => self.yield_now(),
                 tid => wait::wait_for_kernel(&self.purger_tid, tid),
             }
         }
     }
 
+    /// The kernel clears the word early in a thread's exit. Until the exit is over unshare would still
+    /// find two threads, and two users of the working directory.
+    fn see_purger_off(&self) {
+        /// Some 100 ms, should the program have a new thread of the same id by now.
+        const TURNS: usize = 100;
+        let tid = self.purger_leaving.load(Ordering::Relaxed);
+        if tid == 0 {
+            return;
+        }
+        let process = self.process_id() as usize;
+        for turn in 0..TURNS {
+            const NO_SIGNAL: usize = 0;
+            // SAFETY: asks whether the thread exists.
+            if unsafe { call(nr::TGKILL, [process, tid as usize, NO_SIGNAL]) }.is_err() {
+                break;
+            }
+            if turn < 10 {
+                self.yield_now();
+            } else {
+                self.pause();
+            }
+        }
+        let _ = self
+            .purger_leaving
+            .compare_exchange(tid, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
     /// In a child of fork: the thread exists in the parent only. Its memory is free for another.
     pub fn forget_purger(&self) {
+        self.purger_leaving.store(0, Ordering::Relaxed);
         self.purger_tid.store(0, Ordering::Release);
     }
 
