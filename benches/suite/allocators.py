@@ -1,17 +1,20 @@
 """The allocators under trial: where each is found, how it is set up, what version it is.
 
-A peer that is not installed stays in the list with the Debian package that has it, so
-that a table names it instead of leaving it out.
+A peer that is not there stays in the list with what would bring it (the Debian package,
+or `make -C benches peers` with the reason why that failed), so that a table names it
+instead of leaving it out.
 """
 
 import glob
 import hashlib
+import json
 import os
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
+PEERS = REPOSITORY / "benches/build/peers"
 DECAY_1S = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000"
 
 
@@ -24,6 +27,8 @@ class Allocator:
     pattern: str | None = None
     install: str | None = None
     environment: dict = field(default_factory=dict)
+    # A variant that only some rows ask for by name: it is no competitor.
+    special: bool = False
 
     def library(self) -> Path | None:
         """The object to preload, or None when there is none on this machine."""
@@ -54,12 +59,17 @@ class Allocator:
         if self.pattern is None:
             entry["version"] = os.confstr("CS_GNU_LIBC_VERSION")
         elif library is None:
-            return entry | {"missing": self.install}
+            return entry | {"missing": self.why_missing()}
         else:
             entry["file"] = library.name
             entry["sha256"] = hashlib.sha256(library.read_bytes()).hexdigest()
-            entry["version"] = _package_version(library) or _commit(library)
+            entry |= _built(library) or {"version": _package_version(library) or _commit(library)}
         return entry
+
+    def why_missing(self) -> str:
+        """What would bring it; for a peer that was tried to build, why that failed."""
+        failed = PEERS / f"{Path(self.pattern).stem.removeprefix('lib')}.failed" if self.pattern else None
+        return f"{self.install}: {failed.read_text().strip()}" if failed and failed.is_file() else str(self.install)
 
 
 def _output(*command: str) -> str | None:
@@ -68,6 +78,12 @@ def _output(*command: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 and done.stdout.strip() else None
+
+
+def _built(library: Path) -> dict | None:
+    """What peers/build.py noted: the allocator's version, its crate, the commands."""
+    note = library.with_name(library.stem.removeprefix("lib") + ".json")
+    return json.loads(note.read_text()) if library.parent == PEERS and note.is_file() else None
 
 
 def _package_version(library: Path) -> str | None:
@@ -90,22 +106,36 @@ def _debian(file: str) -> str:
     return f"/usr/lib/*/{file}"
 
 
+def _peer(name: str, file: str, what: str = "as it comes", environment: dict | None = None) -> Allocator:
+    """One that peers/build.py makes from its crate."""
+    return Allocator(name, what, str(PEERS / f"lib{file}.so"), "make -C benches peers", environment or {})
+
+
+_EBBMALLOC = str(REPOSITORY / "target/release/libebbmalloc.so")
+_TUNED = {"MALLOC_CONF": DECAY_1S}
+OURS = "ebbmalloc"
+
 REGISTRY = [
     Allocator("glibc", "the libc's own", install=None),
     Allocator("jemalloc", "as it comes", _debian("libjemalloc.so.2"), "apt-get install libjemalloc2"),
-    Allocator(
-        "jemalloc-1s", DECAY_1S, _debian("libjemalloc.so.2"), "apt-get install libjemalloc2", {"MALLOC_CONF": DECAY_1S}
-    ),
+    Allocator("jemalloc-1s", DECAY_1S, _debian("libjemalloc.so.2"), "apt-get install libjemalloc2", _TUNED),
+    _peer("jemalloc-new", "jemalloc-new"),
+    _peer("jemalloc-new-1s", "jemalloc-new", DECAY_1S, _TUNED),
     Allocator("mimalloc", "as it comes", _debian("libmimalloc.so.2"), "apt-get install libmimalloc2.0"),
+    _peer("mimalloc-2", "mimalloc-2"),
+    _peer("mimalloc-3", "mimalloc-3"),
     Allocator(
         "tcmalloc", "gperftools, as it comes", _debian("libtcmalloc_minimal.so.4"), "apt-get install libtcmalloc-minimal4"
     ),
-    Allocator("ebbmalloc", "as it comes", str(REPOSITORY / "target/release/libebbmalloc.so"), "cargo build --release"),
+    _peer("snmalloc", "snmalloc"),
+    _peer("rpmalloc", "rpmalloc"),
+    Allocator(OURS, "as it comes", _EBBMALLOC, "make build"),
+    Allocator("ebbmalloc-off", "purge:off", _EBBMALLOC, "make build", {"EBB_CONF": "purge:off"}, special=True),
 ]
 
 
 def chosen(names: list[str] | None, extra: list[str]) -> list[Allocator]:
-    """The registry, narrowed to `names`, and `extra` entries of the form NAME=PATH[,VAR=VALUE...]."""
+    """The registry, narrowed to `names`, and `extra` entries of the form NAME=PATH[;VAR=VALUE...]."""
     registry = list(REGISTRY)
     for text in extra:
         name, _, rest = text.partition("=")
