@@ -3,12 +3,13 @@
 #   make demo        the main job on a fresh machine: a service whose memory ebbs (a few minutes)
 #   make build       target/release/{ebb,libebbmalloc.so,libebbmalloc.a}
 #   make test        everything that must pass before a change lands
-#   make test-long   what takes longer
+#   make test-long   what takes longer, about half an hour; the last run is in ci/test-long.log
 #   make bench       the benchmarks, in short; benches/README.md has the long form
 #   make format      rewrites the sources' layout
 
 CARGO ?= cargo
 DEMO_PACKAGES = build-essential python3 python3-pip redis-server libjemalloc2
+LONG_PACKAGES = qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 BENCH_PACKAGES = build-essential python3 libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 valgrind
 
 .PHONY: build demo test test-long bench format lint unit loom preload docs packages
@@ -51,9 +52,9 @@ docs:
 
 test-long:
 	ci/install.sh
+	ci/install.sh $(LONG_PACKAGES)
 	$(MAKE) build
-	EBB_LONG=1 $(CARGO) test --release -p ebbmalloc-c
-	ci/mutations.sh
+	ci/test-long.sh
 
 bench:
 	ci/install.sh $(BENCH_PACKAGES)

@@ -11,6 +11,9 @@ for tool in qemu-aarch64 aarch64-linux-gnu-gcc; do
     command -v $tool >/dev/null || { echo "aarch64.sh: $tool is not installed" >&2; exit 3; }
 done
 target=aarch64-unknown-linux-gnu
+if ! [ -d "$(rustc --print target-libdir --target $target)" ]; then
+    rustup target add $target || { echo "aarch64.sh: no Rust library for $target" >&2; exit 3; }
+fi
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}"
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 # The emulator keeps a word for each page of address space: a limit keeps the reservations small.

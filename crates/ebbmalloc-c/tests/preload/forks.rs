@@ -12,12 +12,12 @@ fn storm(flavour: Flavour, forks: &str) {
 
 #[test]
 fn threaded_process_forks_a_thousand_times() {
-    storm(Flavour::Plain, if long() { "20000" } else { "1000" });
+    storm(Flavour::Plain, if long() { "5000" } else { "1000" });
 }
 
 #[test]
 fn threaded_musl_process_forks() {
-    storm(Flavour::Musl, if long() { "5000" } else { "200" });
+    storm(Flavour::Musl, if long() { "2000" } else { "200" });
 }
 
 fn new_processes(form: &str, turns: &str) {

@@ -370,8 +370,14 @@ fn check(page_bytes: usize, steps: &[Step]) {
     world.finish();
 }
 
+/// Programs for each page size; PROPTEST_CASES asks for more.
+fn cases() -> u32 {
+    let wanted = std::env::var("PROPTEST_CASES").ok();
+    wanted.and_then(|text| text.parse().ok()).unwrap_or(32)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn random_programs_on_pages_of_4_kib(steps in vec(step(), 1..400)) {

@@ -1,0 +1,66 @@
+#!/bin/bash
+# What takes longer than a change should wait for, in about half an hour on two cores. Every step runs,
+# whatever the others did; commands and results go to the screen and to ci/test-long.log, without
+# this machine's paths. Status 0 if no step failed.
+#
+# A step that ends with status 3 lacks a tool of its own (ci/fuzz.sh, ci/aarch64.sh) and is skipped.
+set -u
+cd "$(dirname "$0")/.."
+log=ci/test-long.log
+failed=0
+
+say() { printf '%s\n' "$*" | tee -a "$log"; }
+
+# Paths of this machine say nothing to others; nor do the compiler's progress and each test that passed.
+clean() {
+    sed -u -E -e "s#$PWD/##g" -e "s#${CARGO_TARGET_DIR:-$PWD/target}#target#g" -e "s#$HOME#~#g" \
+        -e '/^ *(Compiling|Checking|Downloading|Downloaded|Updating|Blocking|Locking|Adding) /d' \
+        -e '/ \.\.\. ok$/d' -e '/has been running for over/d' -e '/^$/d' |
+        grep --line-buffered -v -E '^(#[0-9]+|INFO|KEEP|[[:space:]]*[0-9]+: |ReloadedFiles)|ld\.so|DE: |# Uses:'
+}
+
+# step COMMAND...
+step() {
+    say "\$ $*"
+    local start=$SECONDS status
+    env "$@" 2>&1 | clean | tee -a "$log"
+    status=${PIPESTATUS[0]}
+    case $status in
+    0) say "passed in $((SECONDS - start)) s" ;;
+    3) say "SKIPPED: a tool is missing" ;;
+    *)
+        say "FAILED with status $status after $((SECONDS - start)) s"
+        failed=$((failed + 1))
+        ;;
+    esac
+    say
+}
+
+: >"$log"
+say "date      $(date -u '+%Y-%m-%d %H:%M UTC')"
+say "commit    $(git describe --always --dirty 2>/dev/null)"
+say "kernel    $(uname -sr) $(uname -m)"
+say "processor $(nproc) x $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)"
+say "memory    $(awk '/^MemTotal/ { print int($2 / 1024) " MiB" }' /proc/meminfo)"
+say "libc      $(ldd --version | head -1)"
+say "compiler  $(rustc --version)"
+say "python    $(python3 --version)"
+say
+
+# Preload suite: storms of a million signals and 5000 forks, churn of 20000 threads, more of CPython's tests.
+step EBB_LONG=1 cargo test --release -p ebbmalloc-c
+# Model test of the heap, 32 programs of requests in `make test`.
+step PROPTEST_CASES=4000 cargo test --release -p ebbmalloc-core --lib random_programs
+# Every schedule: no model has a hundred forced switches. The one left out has two threads that spin, of
+# which loom's scheduler may run one after the other for ever; with few switches it does not.
+step LOOM_MAX_PREEMPTIONS=100 ci/loom.sh loom_tests --skip fork_against_claim
+step ci/loom.sh fork_against_claim
+step ci/mutations.sh
+# Threads against claims on the real kernel, two minutes instead of four seconds.
+step EBB_LONG=1 ci/stress.sh
+step ci/fuzz.sh heap 300
+step ci/fuzz.sh conf 60
+step ci/aarch64.sh
+
+say "$failed steps failed"
+[ "$failed" -eq 0 ]
