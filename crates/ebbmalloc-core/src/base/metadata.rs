@@ -1,18 +1,28 @@
 //! Metadata memory: small pieces for bitmaps and thread caches, apart from the heap's own pages.
 //!
-//! Pieces are powers of two from 16 bytes to 128 KiB, cut from chunks of address space that are
-//! committed as they are used. A freed piece is kept in a list of its size, the link in its first
-//! word: metadata is the allocator's own, nobody else can write there.
+//! Pieces are powers of two from 16 bytes to 64 KiB. Blocks of 64 KiB hold pieces of one size each; a
+//! block of which no piece is in use goes back to the kernel when it was idle for two passes, like
+//! the heap's own memory. Blocks are cut from chunks of address space, whose first block describes
+//! the others. A free piece has the link to the next in its first word: metadata is the allocator's
+//! own, nobody else can write there.
 
 use super::lock::{Lock, Rank};
 use crate::os::{Os, PageRun};
 use core::ptr::{NonNull, null_mut};
 
-const CHUNK: usize = 8 << 20;
-const STEP: usize = 128 << 10;
+const BLOCK: usize = 64 << 10;
+const BLOCKS: usize = 32;
+/// Also the alignment of a chunk, so that a piece finds its chunk.
+const CHUNK: usize = BLOCKS * BLOCK;
+/// Blocks are made usable by so many at a time.
+const STEP: usize = 2;
 const SMALLEST_LOG2: u32 = 4;
-const LARGEST_LOG2: u32 = 17;
+const LARGEST_LOG2: u32 = 16;
 const LISTS: usize = (LARGEST_LOG2 - SMALLEST_LOG2 + 1) as usize;
+/// Passes that an empty block survives.
+const IDLE_PASSES: u8 = 2;
+/// Blocks returned with one drop of the lock.
+const BATCH: usize = 32;
 
 /// Metadata memory of one heap.
 pub struct Metadata {
@@ -20,21 +30,66 @@ pub struct Metadata {
 }
 
 struct Pool {
+    /// Blocks with free pieces, by the size of the pieces.
+    partial: [Blocks; LISTS],
+    /// Empty blocks that are resident.
+    idle: Blocks,
+    /// Empty blocks that are not.
+    returned: Blocks,
+    /// The chunk that new blocks come from.
+    chunk: *mut Chunk,
+    used_bytes: usize,
+    resident_bytes: usize,
+}
+
+/// The first block of a chunk.
+#[repr(C)]
+struct Chunk {
+    /// Entry 0, for the first block itself, is not used.
+    blocks: [Block; BLOCKS],
+    /// Blocks handed out, and blocks usable, of all.
     next: usize,
     committed: usize,
-    end: usize,
-    free: [*mut Link; LISTS],
-    used_bytes: usize,
-    committed_bytes: usize,
+}
+
+struct Block {
+    free: *mut Link,
+    /// Where the pieces begin that were never handed out, from the block's start.
+    fresh: usize,
+    /// Pieces in use.
+    used: usize,
+    /// Its place in `Pool::partial`.
+    list: usize,
+    /// Passes since it became empty.
+    passes: u8,
+    prev: *mut Block,
+    next: *mut Block,
 }
 
 struct Link {
     next: *mut Link,
-    /// The pages behind the first were returned since the piece was freed.
-    returned: bool,
 }
 
-// SAFETY: the links point to free pieces that only the holder of the lock touches.
+/// A list of blocks.
+#[derive(Clone, Copy)]
+struct Blocks {
+    first: *mut Block,
+}
+
+/// What a pass did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Returned {
+    /// Bytes that the kernel took.
+    pub returned_bytes: usize,
+    /// Bytes that it refused.
+    pub refused_bytes: usize,
+    /// Calls into the kernel.
+    pub calls: usize,
+    /// Something is empty that was not idle for long enough.
+    pub more: bool,
+}
+
+// SAFETY: the pointers lead to memory that only the holder of the lock touches.
 unsafe impl Send for Pool {}
 
 const fn list_of(bytes: usize) -> (usize, usize) {
@@ -55,12 +110,12 @@ impl Default for Metadata {
 impl Metadata {
     const fn empty() -> Pool {
         Pool {
-            next: 0,
-            committed: 0,
-            end: 0,
-            free: [null_mut(); LISTS],
+            partial: [Blocks::NONE; LISTS],
+            idle: Blocks::NONE,
+            returned: Blocks::NONE,
+            chunk: null_mut(),
             used_bytes: 0,
-            committed_bytes: 0,
+            resident_bytes: 0,
         }
     }
 
@@ -80,23 +135,42 @@ impl Metadata {
         }
     }
 
-    /// A piece of at least `bytes` bytes (at most 128 KiB), aligned to its rounded size up to a page;
-    /// its contents are undefined. `None` when the kernel gives no memory.
+    /// A piece of at least `bytes` bytes (at most 64 KiB), aligned to its rounded size; its contents
+    /// are undefined. `None` when the kernel gives no memory.
     ///
     /// With `wait` false a lock that is held counts as no memory: for signal handlers.
     pub fn allocate<O: Os>(&self, os: &O, bytes: usize, wait: bool) -> Option<NonNull<u8>> {
         let (list, rounded) = list_of(bytes);
         let mut pool = self.pool.lock_if(os, wait)?;
-        let head = *pool.free.get(list)?;
-        let piece = if let Some(piece) = NonNull::new(head) {
-            // SAFETY: a piece in a list is free and holds a link that `free` wrote.
-            pool.free[list] = unsafe { piece.as_ref().next };
-            piece.cast()
-        } else {
-            pool.cut(os, rounded)?
+        let mut block = pool.partial.get(list)?.first;
+        if block.is_null() {
+            block = pool.empty_block(os)?;
+            // SAFETY: the block is in no list and has no piece in use; the lock is held.
+            unsafe {
+                (*block).list = list;
+                (*block).free = null_mut();
+                (*block).fresh = 0;
+                pool.partial[list].push(block);
+            }
+        }
+        // SAFETY: a block on this list has a free piece or a fresh one; the lock is held.
+        let piece = unsafe {
+            let piece = if (*block).free.is_null() {
+                (*block).fresh += rounded;
+                start_of(block) + (*block).fresh - rounded
+            } else {
+                let piece = (*block).free;
+                (*block).free = (*piece).next;
+                piece as usize
+            };
+            (*block).used += 1;
+            if (*block).free.is_null() && (*block).fresh == BLOCK {
+                pool.partial[list].remove(block);
+            }
+            piece
         };
         pool.used_bytes += rounded;
-        Some(piece)
+        NonNull::new(piece as *mut u8)
     }
 
     /// Takes a piece back.
@@ -105,60 +179,79 @@ impl Metadata {
     /// `piece` came from [`Metadata::allocate`] with the same `bytes` and is not used any more.
     pub unsafe fn free<O: Os>(&self, os: &O, piece: NonNull<u8>, bytes: usize) {
         let (list, rounded) = list_of(bytes);
+        let address = piece.as_ptr() as usize;
+        let chunk = (address & !(CHUNK - 1)) as *mut Chunk;
         let mut pool = self.pool.lock(os);
-        let link = piece.as_ptr().cast::<Link>();
-        // SAFETY: the piece is ours again, at least 16 bytes long and aligned for a pointer.
+        // SAFETY: the piece is ours again and at least 16 bytes long; its chunk describes its block.
         unsafe {
+            let block = &raw mut (*chunk).blocks[address % CHUNK / BLOCK];
+            let was_full = (*block).free.is_null() && (*block).fresh == BLOCK;
+            let link = piece.as_ptr().cast::<Link>();
             link.write(Link {
-                next: pool.free[list],
-                returned: false,
-            })
-        };
-        pool.free[list] = link;
+                next: (*block).free,
+            });
+            (*block).free = link;
+            (*block).used -= 1;
+            if was_full {
+                pool.partial[list].push(block);
+            }
+            if (*block).used == 0 {
+                pool.partial[list].remove(block);
+                (*block).passes = 0;
+                pool.idle.push(block);
+            }
+        }
         pool.used_bytes -= rounded;
     }
 
-    /// Returns the pages of free pieces to the kernel, but for the first of each, which has the link.
-    /// Only pieces of several pages have any: the caches of threads that ended.
-    pub fn purge<O: Os>(&self, os: &O) {
-        let page_bytes = os.page_bytes();
-        for list in 0..LISTS {
-            let bytes = 1usize << (SMALLEST_LOG2 as usize + list);
-            if bytes <= page_bytes {
-                continue;
+    /// Returns the blocks to the kernel that were empty at two passes, or with `force` all that are.
+    pub fn purge<O: Os>(&self, os: &O, force: bool) -> Returned {
+        let mut total = Returned::default();
+        let mut first = true;
+        loop {
+            let mut leaving = [null_mut(); BATCH];
+            let mut runs = [PageRun { start: 0, bytes: 0 }; BATCH];
+            let count;
+            (count, total.more) = self.pool.lock(os).take_idle(&mut leaving, force, first);
+            first = false;
+            if count == 0 {
+                return total;
             }
-            // The list is ours while the kernel is called without the lock.
-            let mut pieces = core::mem::replace(&mut self.pool.lock(os).free[list], null_mut());
-            let first = pieces;
-            let mut last = null_mut::<Link>();
-            while !pieces.is_null() {
-                // SAFETY: the pieces are free and in no list that anybody else can reach.
+            for (run, &block) in runs.iter_mut().zip(&leaving[..count]) {
+                *run = PageRun {
+                    start: start_of(block),
+                    bytes: BLOCK,
+                };
+            }
+            // SAFETY: the blocks are empty and in no list: nobody else knows them.
+            let discarded = unsafe { os.discard(&runs[..count]) };
+            total.returned_bytes += discarded.returned_bytes;
+            total.refused_bytes += discarded.refused_bytes;
+            total.calls += 1;
+            let refused = discarded.refused_bytes > 0;
+            let mut pool = self.pool.lock(os);
+            for &block in &leaving[..count] {
+                // SAFETY: as above, and the lock is held.
                 unsafe {
-                    if !(*pieces).returned {
-                        (*pieces).returned = true;
-                        let start = pieces as usize + page_bytes;
-                        os.discard(&[PageRun {
-                            start,
-                            bytes: bytes - page_bytes,
-                        }]);
+                    if refused {
+                        (*block).passes = 0;
+                        pool.idle.push(block);
+                    } else {
+                        pool.returned.push(block);
+                        pool.resident_bytes -= BLOCK;
                     }
-                    last = pieces;
-                    pieces = (*pieces).next;
                 }
             }
-            if !last.is_null() {
-                let mut pool = self.pool.lock(os);
-                // SAFETY: as above; the lock is held for the list's head.
-                unsafe { (*last).next = pool.free[list] };
-                pool.free[list] = first;
+            if refused {
+                return total;
             }
         }
     }
 
-    /// Bytes in use and bytes committed.
+    /// Bytes in use and bytes that may be resident.
     pub fn bytes<O: Os>(&self, os: &O) -> (usize, usize) {
         let pool = self.pool.lock(os);
-        (pool.used_bytes, pool.committed_bytes)
+        (pool.used_bytes, pool.resident_bytes)
     }
 
     /// The lock, for the fork handlers.
@@ -186,24 +279,124 @@ impl Metadata {
 }
 
 impl Pool {
-    /// Cuts a fresh piece off the chunk, or off a new chunk.
-    fn cut<O: Os>(&mut self, os: &O, rounded: usize) -> Option<NonNull<u8>> {
-        let align = rounded.min(os.page_bytes());
-        let mut start = self.next.next_multiple_of(align);
-        if start + rounded > self.end {
-            let chunk = os.reserve(CHUNK, 64 << 10).ok()?.as_ptr() as usize;
-            self.next = chunk;
-            self.committed = chunk;
-            self.end = chunk + CHUNK;
-            start = chunk;
+    /// A block without pieces: one that is resident still, else one that is not, else a new one.
+    fn empty_block<O: Os>(&mut self, os: &O) -> Option<*mut Block> {
+        for (list, resident) in [(&mut self.idle, true), (&mut self.returned, false)] {
+            let block = list.first;
+            if !block.is_null() {
+                // SAFETY: the list holds empty blocks, and the lock is held.
+                unsafe { list.remove(block) };
+                if !resident {
+                    self.resident_bytes += BLOCK;
+                }
+                return Some(block);
+            }
         }
-        while start + rounded > self.committed {
-            // SAFETY: the step lies in the chunk reserved above: both are multiples of STEP.
-            unsafe { os.commit(self.committed, STEP) }.ok()?;
-            self.committed += STEP;
-            self.committed_bytes += STEP;
+        // SAFETY: `chunk` is null or a chunk that was made here; the lock is held.
+        unsafe {
+            if self.chunk.is_null() || (*self.chunk).next == BLOCKS {
+                self.chunk = new_chunk(os)?;
+                self.resident_bytes += os.page_bytes();
+            }
+            let chunk = self.chunk;
+            if (*chunk).next == (*chunk).committed {
+                os.commit(chunk as usize + (*chunk).committed * BLOCK, STEP * BLOCK)
+                    .ok()?;
+                (*chunk).committed += STEP;
+            }
+            let block = &raw mut (*chunk).blocks[(*chunk).next];
+            (*chunk).next += 1;
+            self.resident_bytes += BLOCK;
+            Some(block)
         }
-        self.next = start + rounded;
-        NonNull::new(start as *mut u8)
+    }
+
+    /// Takes up to a batch of idle blocks out of their list; with `first`, counts a pass for each.
+    fn take_idle(
+        &mut self,
+        leaving: &mut [*mut Block; BATCH],
+        force: bool,
+        first: bool,
+    ) -> (usize, bool) {
+        let (mut count, mut more) = (0, false);
+        let mut at = self.idle.first;
+        while !at.is_null() {
+            // SAFETY: the list holds empty blocks, and the lock is held.
+            unsafe {
+                let next = (*at).next;
+                (*at).passes += u8::from(first && (*at).passes < IDLE_PASSES);
+                if count < BATCH && (force || (*at).passes >= IDLE_PASSES) {
+                    self.idle.remove(at);
+                    leaving[count] = at;
+                    count += 1;
+                } else {
+                    more = true;
+                }
+                at = next;
+            }
+        }
+        (count, more)
     }
 }
+
+/// Address of a block's first piece.
+fn start_of(block: *mut Block) -> usize {
+    let chunk = block as usize & !(CHUNK - 1);
+    chunk + (block as usize - chunk) / size_of::<Block>() * BLOCK
+}
+
+fn new_chunk<O: Os>(os: &O) -> Option<*mut Chunk> {
+    let start = os.reserve(CHUNK, CHUNK).ok()?.as_ptr() as usize;
+    // SAFETY: reserved just above, and long enough.
+    if unsafe { os.commit(start, STEP * BLOCK) }.is_err() {
+        // SAFETY: as above; nobody knows it.
+        unsafe { os.release(start, CHUNK) };
+        return None;
+    }
+    let chunk = start as *mut Chunk;
+    // SAFETY: the first block is ours and longer than a description. All else reads as zero, which is
+    // an empty block that was never used.
+    unsafe {
+        (*chunk).next = 1;
+        (*chunk).committed = STEP;
+    }
+    Some(chunk)
+}
+
+impl Blocks {
+    const NONE: Self = Self { first: null_mut() };
+
+    /// # Safety
+    /// `block` is in no list, and the pool's lock is held.
+    unsafe fn push(&mut self, block: *mut Block) {
+        // SAFETY: the caller's promise; all in the list are valid.
+        unsafe {
+            (*block).prev = null_mut();
+            (*block).next = self.first;
+            if !self.first.is_null() {
+                (*self.first).prev = block;
+            }
+        }
+        self.first = block;
+    }
+
+    /// # Safety
+    /// `block` is in this list, and the pool's lock is held.
+    unsafe fn remove(&mut self, block: *mut Block) {
+        // SAFETY: the caller's promise; all in the list are valid.
+        unsafe {
+            let (prev, next) = ((*block).prev, (*block).next);
+            if prev.is_null() {
+                self.first = next;
+            } else {
+                (*prev).next = next;
+            }
+            if !next.is_null() {
+                (*next).prev = prev;
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -82,7 +82,13 @@ impl<O: Os> Heap<O> {
             }
         }
         purged.add(self.arena.purge(&self.os, supply.tick, force));
-        self.metadata.purge(&self.os);
+        let metadata = self.metadata.purge(&self.os, force);
+        purged.add(Purged {
+            returned_bytes: metadata.returned_bytes,
+            refused_bytes: metadata.refused_bytes,
+            calls: metadata.calls,
+            more: metadata.more,
+        });
         let counters = &self.counters;
         counters
             .returned_bytes
