@@ -31,7 +31,6 @@ fn address_space_limited_after_the_start() {
 }
 
 #[test]
-#[ignore = "limitation: pages go back to the kernel, their address space stays with the heap"]
 fn address_space_exhausted_and_freed() {
     limited_before("as", "exhausted");
 }
@@ -47,7 +46,6 @@ fn data_limited_after_the_start() {
 }
 
 #[test]
-#[ignore = "limitation: memory made writable once stays so, and counts against the limit"]
 fn data_exhausted_and_freed() {
     limited_before("data", "exhausted");
 }

@@ -2,7 +2,7 @@
  * itself. Memory must be usable up to near the limit; beyond it malloc fails with ENOMEM, and the
  * program's own mappings and threads keep working. RLIMIT_DATA fails the step that makes reserved
  * memory writable, as overcommit_memory=2 does. Arguments: before or after; as or data; within, or
- * exhausted: the heap fills the limit, is freed, and then leaves room for others again. */
+ * exhausted: the heap fills the limit, is freed, and within 3 s leaves room for others again. */
 #include "check.h"
 #include <sys/resource.h>
 
@@ -23,8 +23,8 @@ static void own_mappings_work(void) {
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
-/* What the allocator has reserved beyond a limit that came later, it gives up at a tick of its own:
- * a program that goes on allocating can map again within 3 s. */
+/* What the allocator has reserved beyond a limit that came later, or has filled and got back, it
+ * gives up at a tick of its own: a program that goes on allocating can map again within 3 s. */
 static void wait_for_room(struct churn *set) {
     double limit = now_seconds() + 3;
     for (;;) {
@@ -103,7 +103,12 @@ int main(int count, char **arguments) {
     CHECK(allocate_until_refused(CHUNK) >= 256);
     CHECK(allocate_until_refused(4000) >= 256 * MIB / 4096);
     for (int i = 0; i < 20000; i++) churn_step(&set);
-    churn_end(&set);
+    wait_for_room(&set);
     own_mappings_work();
+    /* And what was given up serves again. */
+    CHECK(allocate_until_refused(CHUNK) >= 256);
+    wait_for_room(&set);
+    own_mappings_work();
+    churn_end(&set);
     return passed();
 }

@@ -30,13 +30,18 @@ pub struct Extents {
     pub(super) regions: [Region; REGIONS],
     pub(super) count: usize,
     dirty: Tree,
-    clean: Tree,
+    pub(super) clean: Tree,
     /// Dirty extents, in no order.
     pub(super) aging: List,
     /// Clean extents whose inner descriptors fill whole pages and may be resident.
     pub(super) stale: List,
     /// Large blocks with resident tails.
     pub(super) tails: List,
+    /// Clean extents that were given up; see `scarcity`.
+    pub(super) given: List,
+    pub(super) given_runs: usize,
+    /// Granules in them.
+    pub given_granules: usize,
     /// Granules in dirty extents.
     pub dirty_granules: usize,
     /// Granules in clean extents.
@@ -70,6 +75,9 @@ impl Extents {
             aging: List::new(),
             stale: List::new(),
             tails: List::new(),
+            given: List::new(),
+            given_runs: 0,
+            given_granules: 0,
             dirty_granules: 0,
             clean_granules: 0,
             leaving_granules: 0,
@@ -95,6 +103,15 @@ impl Extents {
             if !found.is_null() {
                 // SAFETY: as above; `found` has at least `len + align - 1` granules.
                 return Some(unsafe { self.carve(found, len as u32, align) });
+            }
+        }
+        if self.given_runs > 0 && self.take_back(os, padded) {
+            // SAFETY: as above.
+            unsafe {
+                let found = self.clean.best_fit(padded);
+                if !found.is_null() {
+                    return Some(self.carve(found, len as u32, align));
+                }
             }
         }
         self.grow(os, len, align)
@@ -215,7 +232,7 @@ impl Extents {
         let least = least.max(LEAST_GRANULES);
         loop {
             granules = granules.max(least);
-            match Region::reserve(os, granules) {
+            match self.reserve_apart(os, granules) {
                 Ok(region) => {
                     self.regions[self.count] = region;
                     self.count += 1;
@@ -425,7 +442,8 @@ impl Extents {
         self.regions[..self.count]
             .iter()
             .map(Region::committed_bytes)
-            .sum()
+            .sum::<usize>()
+            - self.given_granules * GRANULE
     }
 
     /// Bytes committed for byte maps and descriptors.

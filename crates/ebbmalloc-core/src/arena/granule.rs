@@ -51,6 +51,8 @@ pub const FROM_DIRTY: u8 = 8;
 
 /// A clean extent lies on the list of those whose inner descriptors may be resident.
 pub const STALE_INSIDE: u8 = 16;
+/// An extent that was given up, with its addresses.
+pub const GIVEN_ADDRESSES: u8 = 32;
 
 /// See the module.
 #[repr(C, align(128))]

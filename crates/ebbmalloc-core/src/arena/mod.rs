@@ -7,6 +7,7 @@ pub mod growth;
 pub mod large;
 pub mod purge;
 pub mod region;
+pub mod scarcity;
 pub mod tree;
 
 use crate::base::lock::{Guard, Lock, Rank};

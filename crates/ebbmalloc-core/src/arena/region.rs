@@ -78,6 +78,15 @@ impl Region {
         })
     }
 
+    /// Undoes [`Region::reserve`].
+    pub fn release<O: Os>(self, os: &O) {
+        // SAFETY: called only for a region that nobody has been given anything of.
+        unsafe {
+            os.release(self.base, self.granules * GRANULE);
+            os.release(self.map, self.metadata_end - self.map);
+        }
+    }
+
     /// Hands out `granules` fresh granules aligned to `align` granules; returns the index of the
     /// first. They are clean. The second value is where the granules start that were skipped for the
     /// alignment.

@@ -170,7 +170,11 @@ impl<O: Os> Heap<O> {
             // SAFETY: every granule of a region has a descriptor.
             Some(granule) => match unsafe { (*granule).kind } {
                 Kind::Large if address.is_multiple_of(GRANULE) => Place::Large(granule),
-                Kind::Free | Kind::Leaving => corruption(&self.os, Corruption::DoubleFree, address),
+                // Where addresses were given up the kernel may have put a block from outside.
+                Kind::Free | Kind::Leaving => match self.outside.size(address) {
+                    Some(bytes) => Place::Outside(bytes),
+                    None => corruption(&self.os, Corruption::DoubleFree, address),
+                },
                 Kind::Large | Kind::LargeTail => {
                     corruption(&self.os, Corruption::InteriorPointer, address)
                 }

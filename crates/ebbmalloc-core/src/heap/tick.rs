@@ -15,6 +15,8 @@ pub struct Tick {
     pub returned_bytes: usize,
     /// Bytes that the kernel would not take: locked in memory.
     pub refused_bytes: usize,
+    /// Bytes of address space, or of the right to write there, that were given up under a limit.
+    pub given_bytes: usize,
     /// Bytes that moved from caches to slabs.
     pub drained_bytes: usize,
     /// Bytes that stay in caches.
@@ -39,7 +41,7 @@ impl<O: Os> Heap<O> {
             let Some(tick) = self.wait_for_pass(own) else {
                 break;
             };
-            returned += tick.returned_bytes;
+            returned += tick.returned_bytes + tick.given_bytes;
             if tick.returned_bytes == 0 {
                 break;
             }
@@ -82,6 +84,7 @@ impl<O: Os> Heap<O> {
             }
         }
         purged.add(self.arena.purge(&self.os, supply.tick, force));
+        let given_bytes = self.arena.give_up(&self.os);
         let metadata = self.metadata.purge(&self.os, force);
         purged.add(Purged {
             returned_bytes: metadata.returned_bytes,
@@ -112,6 +115,7 @@ impl<O: Os> Heap<O> {
         Some(Tick {
             returned_bytes: purged.returned_bytes,
             refused_bytes: purged.refused_bytes,
+            given_bytes,
             drained_bytes: drained.put_back_bytes,
             cached_bytes: drained.kept_bytes,
             more: purged.more,

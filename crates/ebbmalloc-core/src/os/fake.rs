@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 use std::vec::Vec;
 
-use super::{Discarded, Os, OsError, PageRun};
+use super::{Discarded, Os, OsError, PageRun, Scarce};
 
 mod mapping;
 #[cfg(test)]
@@ -32,6 +32,10 @@ pub enum Call {
     Discard,
     /// [`Os::move_pages`].
     MovePages,
+    /// [`Os::give_up`].
+    GiveUp,
+    /// [`Os::take_back`].
+    TakeBack,
     /// [`Os::membarrier`].
     Membarrier,
 }
@@ -58,6 +62,7 @@ struct State {
     now_ms: u64,
     cpus: usize,
     address_space_limit: Option<usize>,
+    scarce: Scarce,
     /// By start address.
     reservations: BTreeMap<usize, Reservation>,
     /// Calls made of each kind, and which of them fail.
@@ -108,6 +113,11 @@ impl Fake {
     /// Sets RLIMIT_AS: [`Os::reserve`] fails beyond it too.
     pub fn set_address_space_limit(&self, bytes: Option<usize>) {
         self.state().address_space_limit = bytes;
+    }
+
+    /// Sets what is limited.
+    pub fn set_scarce(&self, scarce: Scarce) {
+        self.state().scarce = scarce;
     }
 
     /// Lets the next `count` calls of one kind fail, after `skip` more that do not.
@@ -273,6 +283,33 @@ unsafe impl Os for Fake {
             (from as *mut u8).write_bytes(0, bytes);
         }
         state.record.moved.push((from, to, bytes));
+        Ok(())
+    }
+
+    fn scarce(&self) -> Scarce {
+        self.state().scarce
+    }
+
+    unsafe fn give_up(&self, start: usize, bytes: usize, _: Scarce) -> Result<(), OsError> {
+        self.check_whole_pages(start, bytes);
+        let mut state = self.state();
+        state.call(Call::GiveUp)?;
+        let reservation = state.reservation(start, bytes);
+        reservation.expect_committed(start, bytes, "give up");
+        // SAFETY: committed memory whose contents nobody reads again.
+        unsafe { (start as *mut u8).write_bytes(0, bytes) };
+        reservation.uncommit(start, bytes);
+        state.record.committed_bytes -= bytes;
+        Ok(())
+    }
+
+    unsafe fn take_back(&self, start: usize, bytes: usize, _: Scarce) -> Result<(), OsError> {
+        self.check_whole_pages(start, bytes);
+        let mut state = self.state();
+        state.call(Call::TakeBack)?;
+        let fresh_pages = state.reservation(start, bytes).commit(start, bytes);
+        assert_eq!(fresh_pages * MIN_PAGE_BYTES, bytes, "taken back twice");
+        state.record.committed_bytes += bytes;
         Ok(())
     }
 

@@ -41,6 +41,19 @@ pub struct Discarded {
     pub refused_bytes: usize,
 }
 
+/// What the process may run out of although its pages went back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scarce {
+    /// Nothing: no limit.
+    #[default]
+    Nothing,
+    /// Memory that may be written (RLIMIT_DATA, vm.overcommit_memory=2): inaccessible address space is
+    /// not counted.
+    Charge,
+    /// Address space (RLIMIT_AS): only what is unmapped is not counted.
+    Addresses,
+}
+
 /// The kernel, as the allocator sees it. All methods are async-signal-safe and never allocate.
 ///
 /// # Safety
@@ -79,6 +92,23 @@ pub unsafe trait Os: Sync {
     /// # Safety
     /// Both ranges are committed memory of this instance and do not overlap; nobody else uses them.
     unsafe fn move_pages(&self, from: usize, to: usize, bytes: usize) -> Result<(), OsError>;
+
+    /// What is limited now.
+    fn scarce(&self) -> Scarce;
+
+    /// Gives committed memory up, so that it does not count against the limit `scarce` any more. With
+    /// [`Scarce::Addresses`] others may map there from then on.
+    ///
+    /// # Safety
+    /// The range is committed memory of this instance and nobody uses it.
+    unsafe fn give_up(&self, start: usize, bytes: usize, scarce: Scarce) -> Result<(), OsError>;
+
+    /// Undoes [`Os::give_up`] for a part of the range: committed, and reads as zero.
+    /// [`OsError::Invalid`] if somebody else has mapped there meanwhile.
+    ///
+    /// # Safety
+    /// The range was given up with the same `scarce`, and was not taken back yet.
+    unsafe fn take_back(&self, start: usize, bytes: usize, scarce: Scarce) -> Result<(), OsError>;
 
     /// Milliseconds of a monotonic clock.
     fn now_ms(&self) -> u64;

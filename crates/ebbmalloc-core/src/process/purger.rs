@@ -136,6 +136,7 @@ fn tick_inline() {
             )
             .is_ok()
     {
+        HEAP.follow_address_space_limit();
         // The second tick must not wait for as much freed memory again.
         WANTED.store(HEAP.tick().more, Ordering::Relaxed);
     }

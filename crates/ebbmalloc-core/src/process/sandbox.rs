@@ -8,6 +8,7 @@ use super::fork::without_purger;
 use super::instance::HEAP;
 use super::purger;
 use super::thread::is_inside;
+use crate::os::Os;
 
 /// Runs `enter`, a system call that puts the calling thread into a sandbox if it succeeds.
 pub fn entering_sandbox<T, E>(enter: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
@@ -19,6 +20,7 @@ pub fn entering_sandbox<T, E>(enter: impl FnOnce() -> Result<T, E>) -> Result<T,
         // What cannot be asked for later.
         HEAP.shards();
         HEAP.follow_address_space_limit();
+        HEAP.os.scarce();
     }
     without_purger(|| {
         let entered = enter();

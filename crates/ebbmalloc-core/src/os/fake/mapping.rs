@@ -103,6 +103,13 @@ impl Reservation {
         before - self.pages.len()
     }
 
+    /// Makes a committed range merely reserved again.
+    pub fn uncommit(&mut self, start: usize, bytes: usize) {
+        let range = self.unreleased(start, bytes, "give up");
+        protect(start, bytes, PROT_NONE);
+        self.pages.retain(|page, _| !range.contains(page));
+    }
+
     pub fn lock(&mut self, start: usize, bytes: usize) {
         self.expect_committed(start, bytes, "lock");
         for page in self.numbers(start, bytes) {

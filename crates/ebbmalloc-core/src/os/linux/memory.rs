@@ -6,11 +6,11 @@ use super::arch::nr;
 use super::call::{Errno, call};
 use super::{Linux, Os, OsError};
 
-const PROT_NONE: usize = 0;
+pub const PROT_NONE: usize = 0;
 /// PROT_READ | PROT_WRITE.
-const PROT_READ_WRITE: usize = 3;
+pub const PROT_READ_WRITE: usize = 3;
 const MAP_PRIVATE: usize = 0x02;
-const MAP_FIXED: usize = 0x10;
+pub const MAP_FIXED: usize = 0x10;
 const MAP_ANONYMOUS: usize = 0x20;
 const MAP_NORESERVE: usize = 0x4000;
 
@@ -42,6 +42,21 @@ pub fn map_shared(descriptor: usize, bytes: usize) -> Result<usize, Errno> {
             [0, bytes, PROT_READ_WRITE, MAP_SHARED, descriptor, 0],
         )
     }
+}
+
+/// Maps anonymous memory at `start` with these rights and further `flags`; the address it got.
+///
+/// # Safety
+/// With MAP_FIXED nobody uses what was in the range.
+pub unsafe fn map_at(
+    start: usize,
+    bytes: usize,
+    rights: usize,
+    flags: usize,
+) -> Result<usize, Errno> {
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags;
+    // SAFETY: as demanded of our caller.
+    unsafe { call(nr::MMAP, [start, bytes, rights, flags, usize::MAX, 0]) }
 }
 
 /// Maps inaccessible, uncharged address space.

@@ -9,7 +9,7 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
-use super::{Discarded, Os, OsError, PageRun};
+use super::{Discarded, Os, OsError, PageRun, Scarce};
 use call::call;
 
 #[cfg(target_endian = "big")]
@@ -24,6 +24,7 @@ mod fork_mark;
 mod memory;
 mod namespaces;
 mod sandbox;
+mod scarcity;
 mod signal;
 mod startup;
 #[cfg(test)]
@@ -49,6 +50,10 @@ pub struct Linux {
     confined: AtomicBool,
     /// The last answer about RLIMIT_AS, `usize::MAX` for none; in a sandbox it stays the answer.
     address_space: AtomicUsize,
+    /// Whether the kernel counts all that may be written; see `scarcity`.
+    overcommit: AtomicU8,
+    /// Whether that, or RLIMIT_DATA, limits this process; in a sandbox it stays so.
+    charged: AtomicBool,
     /// Id of the process that the allocator's state belongs to, 0 until it is marked; see `fork_mark`.
     owner: AtomicU32,
     /// Thread id of the purger, cleared by the kernel when it has ended; see `thread`.
@@ -67,6 +72,8 @@ impl Linux {
             vectors: AtomicU8::new(discard::UNKNOWN),
             barrier: AtomicU8::new(barrier::UNKNOWN),
             fork_mark: AtomicUsize::new(0),
+            overcommit: AtomicU8::new(scarcity::UNKNOWN),
+            charged: AtomicBool::new(false),
             confined: AtomicBool::new(false),
             address_space: AtomicUsize::new(usize::MAX),
             owner: AtomicU32::new(0),
@@ -153,6 +160,20 @@ unsafe impl Os for Linux {
         unsafe { memory::move_pages(self, from, to, bytes) }
     }
 
+    fn scarce(&self) -> Scarce {
+        self.find_scarce()
+    }
+
+    unsafe fn give_up(&self, start: usize, bytes: usize, scarce: Scarce) -> Result<(), OsError> {
+        // SAFETY: as demanded of our caller.
+        unsafe { scarcity::give_up(start, bytes, scarce) }
+    }
+
+    unsafe fn take_back(&self, start: usize, bytes: usize, scarce: Scarce) -> Result<(), OsError> {
+        // SAFETY: as demanded of our caller.
+        unsafe { scarcity::take_back(start, bytes, scarce) }
+    }
+
     fn now_ms(&self) -> u64 {
         const CLOCK_MONOTONIC: usize = 1;
         clock_ns(CLOCK_MONOTONIC) / 1_000_000
@@ -179,18 +200,12 @@ unsafe impl Os for Linux {
     }
 
     fn address_space_limit(&self) -> Option<usize> {
-        const RLIMIT_AS: usize = 9;
-        /// RLIM_INFINITY.
-        const NONE: usize = usize::MAX;
         if !self.is_confined() {
-            let mut limits = [NONE; 2];
-            let at = limits.as_mut_ptr() as usize;
-            // SAFETY: no new limit is set, and `limits` is a valid rlimit64 to write to.
-            let _ = unsafe { call(arch::nr::PRLIMIT64, [0, RLIMIT_AS, 0, at]) };
-            self.address_space.store(limits[0], Ordering::Relaxed);
+            let limit = scarcity::limit(scarcity::RLIMIT_AS);
+            self.address_space.store(limit, Ordering::Relaxed);
         }
         let limit = self.address_space.load(Ordering::Relaxed);
-        (limit != NONE).then_some(limit)
+        (limit != scarcity::NO_LIMIT).then_some(limit)
     }
 
     fn cpus(&self) -> usize {
