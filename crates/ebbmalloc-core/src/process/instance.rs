@@ -3,6 +3,7 @@
 use super::Hooks;
 use super::{fork, publish, purger, settings};
 use crate::heap::Heap;
+use crate::os::Os;
 use crate::os::linux::Linux;
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -37,6 +38,8 @@ pub(super) fn boot() {
     }
     HEAP.os.mark_alive();
     settings::read();
+    // Now, and not in the purger: a descriptor opened there could be the one that the program expects.
+    HEAP.os.scarce();
     publish::open_file();
     STATE.store(BOOTED, Ordering::Release);
 }
