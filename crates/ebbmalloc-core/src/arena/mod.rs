@@ -19,7 +19,9 @@ use extents::{Extents, REGIONS};
 use granule::{Fill, Granule, Kind};
 
 /// What look-ups without a lock need of a region. Written under the arena's lock; `top` last, with
-/// release, which pairs with the acquire of a look-up.
+/// release, which pairs with the acquire of a look-up. The order of the fields is that of
+/// [`Arena::FIRST_VIEW`].
+#[repr(C)]
 struct View {
     base: AtomicUsize,
     top: AtomicUsize,
@@ -105,6 +107,10 @@ impl Arena {
         // SAFETY: the caller's promise.
         unsafe { self.extents.reset() }
     }
+
+    /// Where in an arena the first region's base, number of granules and byte map are found: three
+    /// words, each of which may be loaded at any time.
+    pub const FIRST_VIEW: usize = core::mem::offset_of!(Arena, views);
 
     /// Class of the slab that `address` lies in, 0 where there is none; `None` outside the first
     /// region. This is the fast path of free.

@@ -150,6 +150,9 @@ impl<O: Os> Heap<O> {
             .store(shards.clamp(1, SHARDS), Ordering::Relaxed);
     }
 
+    /// Where in a heap the three words of [`Arena::FIRST_VIEW`] are.
+    pub const FIRST_VIEW: usize = core::mem::offset_of!(Self, arena) + Arena::FIRST_VIEW;
+
     /// Class of the slab that `address` lies in, 0 for a large block; `None` outside the first region.
     #[inline(always)]
     pub fn quick_class(&self, address: usize) -> Option<usize> {

@@ -2,10 +2,11 @@
 //! function of its own.
 
 use super::instance::HEAP;
+use super::lookup::quick_class;
 use super::thread::{current, with_access, with_own_cache};
 use core::ptr::NonNull;
 
-use crate::size::{CLASS, QUANTUM, QUICK, QUICK_MAX, SMALL_MAX, class_aligned, class_of};
+use crate::size::{CLASS, QUANTUM, QUICK_MAX, SMALL_MAX, class_aligned, class_of};
 
 /// A block of at least `size` bytes, aligned to 16; null if there is no memory.
 #[inline(always)]
@@ -23,7 +24,7 @@ pub fn malloc_from_cache(size: usize) -> Option<NonNull<u8>> {
     if size > QUICK_MAX {
         return None;
     }
-    current().pop(QUICK[size.wrapping_add(QUANTUM - 1) / QUANTUM] as usize)
+    current().pop_quick(size)
 }
 
 /// Requests above the quick table, and everything that the cache cannot serve at once.
@@ -69,7 +70,7 @@ pub fn memalign(align: usize, size: usize) -> *mut u8 {
 /// `block` is null or came from here, and is not used any more.
 #[inline(always)]
 pub unsafe fn free(block: *mut u8) {
-    if let Some(class) = HEAP.quick_class(block as usize)
+    if let Some(class) = quick_class(block as usize)
         && current().push(class, block)
     {
         return;
@@ -102,7 +103,7 @@ pub unsafe fn free_sized(block: *mut u8, size: usize) {
 /// # Safety
 /// `block` came from here and is live; afterwards only the result is, unless that is null.
 pub unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
-    let class = HEAP.quick_class(block as usize).unwrap_or(0);
+    let class = quick_class(block as usize).unwrap_or(0);
     if class != 0 && size <= SMALL_MAX {
         let old = CLASS[class].size as usize;
         // Stay where the class is the same, or a smaller block would not save half.
@@ -131,7 +132,7 @@ pub unsafe fn usable_size(block: *const u8) -> usize {
     if block.is_null() {
         return 0;
     }
-    match HEAP.quick_class(block as usize) {
+    match quick_class(block as usize) {
         Some(class) if class != 0 => CLASS[class].size as usize,
         // SAFETY: the caller's promise.
         _ => unsafe { HEAP.usable_size(block) },

@@ -7,6 +7,7 @@ mod early;
 mod entry;
 mod fork;
 mod instance;
+mod lookup;
 mod publish;
 mod purger;
 mod sandbox;

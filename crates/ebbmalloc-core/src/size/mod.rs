@@ -11,7 +11,7 @@ pub const QUANTUM: usize = 16;
 pub const SMALL_MAX: usize = 32 * 1024;
 /// Number of size classes; they are numbered `1..=CLASSES`.
 pub const CLASSES: usize = 72;
-/// Largest request whose class is looked up in [`QUICK`].
+/// Largest request whose class is looked up in a table; the class of larger ones is computed.
 pub const QUICK_MAX: usize = 1024;
 /// The unit in which address space is cut: a slab or a large block is a whole number of granules.
 pub const GRANULE: usize = 64 * 1024;
@@ -124,17 +124,6 @@ pub static CLASS: [Class; CLASSES + 1] = {
     while number <= CLASSES {
         table[number] = class(number);
         number += 1;
-    }
-    table
-};
-
-/// Class by `(size + 15) / 16` for requests up to [`QUICK_MAX`]: one byte load on the fast path.
-pub static QUICK: [u8; QUICK_MAX / QUANTUM + 1] = {
-    let mut table = [0u8; QUICK_MAX / QUANTUM + 1];
-    let mut index = 0;
-    while index < table.len() {
-        table[index] = class_of(index * QUANTUM) as u8;
-        index += 1;
     }
     table
 };
