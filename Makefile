@@ -10,7 +10,8 @@
 CARGO ?= cargo
 DEMO_PACKAGES = build-essential python3 python3-pip redis-server libjemalloc2
 LONG_PACKAGES = qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
-BENCH_PACKAGES = build-essential python3 libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 valgrind
+BENCH_PACKAGES = build-essential cmake python3 python3-pip libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 valgrind \
+	redis-server redis-tools sqlite3 ruby nodejs ripgrep jq ghostscript rustc
 
 .PHONY: build demo test test-long bench format lint unit loom preload docs packages
 
@@ -36,8 +37,9 @@ lint:
 unit:
 	ci/python-env.sh workloads/sse
 	cd workloads/sse && .venv/bin/python -m unittest
+	ci/python-env.sh benches
 	$(MAKE) -C benches
-	python3 -m unittest discover -s benches/tests
+	benches/.venv/bin/python -m unittest discover -s benches/tests
 	$(CARGO) test --workspace --exclude ebbmalloc-c --features ebbmalloc/override-c
 
 loom:
@@ -59,6 +61,7 @@ test-long:
 bench:
 	ci/install.sh $(BENCH_PACKAGES)
 	$(MAKE) build
+	-$(MAKE) -C benches peers
 	python3 benches/run.py --quick
 
 format:

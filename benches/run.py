@@ -22,16 +22,6 @@ KINDS = ["return", "generator", "speed", "scale", "instructions"]
 SEEDS = 50
 
 
-def enter_environment() -> None:
-    """Goes on in the locked environment, making it first where it is missing."""
-    venv = HERE / ".venv"
-    if Path(sys.prefix).resolve() == venv.resolve():
-        return
-    if subprocess.run([HERE.parent / "ci/python-env.sh", HERE], stdout=sys.stderr).returncode != 0:
-        sys.exit(1)
-    os.execv(venv / "bin/python", [str(venv / "bin/python"), *sys.argv])
-
-
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"{', '.join(KINDS)} (all)")
@@ -191,7 +181,9 @@ def heading(kind: str, here: dict, described: list[dict], given: argparse.Namesp
 
 
 if __name__ == "__main__":
-    enter_environment()
+    from suite import environment
+
+    environment.enter()
     from suite import allocators, instructions, machine, plans, summary, timings, trials
 
     SECTIONS = {

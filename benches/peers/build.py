@@ -11,6 +11,7 @@ tables then show; the exit status is 1 only if none could be built.
 Needs cargo, cmake, a C and a C++ compiler, make (Debian: build-essential cmake).
 """
 
+import hashlib
 import json
 import os
 import re
@@ -146,8 +147,8 @@ def crates() -> dict:
 
 
 def answers_malloc(library: Path) -> None:
-    """Runs a program under the object and asks the loader whose malloc it has."""
-    ask = "import ctypes,os;ctypes.CDLL(None);print(open('/proc/self/maps').read())"
+    """Runs a program under the object: it is mapped there, and it defines the names."""
+    ask = "print(open('/proc/self/maps').read())"
     environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"} | {"LD_PRELOAD": str(library)}
     done = subprocess.run([sys.executable, "-c", ask], env=environment, capture_output=True, text=True, timeout=60)
     if done.returncode != 0 or str(library) not in done.stdout:
@@ -159,11 +160,15 @@ def answers_malloc(library: Path) -> None:
 
 
 def build(peer: Peer, sources: dict, folder: Path) -> bool:
-    library, failed = folder / f"lib{peer.name}.so", folder / f"{peer.name}.failed"
-    log = Log(folder / f"{peer.name}.log")
-    for stale in (library, failed, log.path, folder / f"{peer.name}.json"):
-        stale.unlink(missing_ok=True)
+    library, failed, note = (folder / n for n in (f"lib{peer.name}.so", f"{peer.name}.failed", f"{peer.name}.json"))
     crate, crate_version = sources[peer.crate]
+    # What it is made from: these recipes and the crate.
+    made_from = hashlib.sha256(Path(__file__).read_bytes() + crate_version.encode()).hexdigest()
+    if library.is_file() and note.is_file() and json.loads(note.read_text()).get("made_from") == made_from:
+        return True
+    log = Log(folder / f"{peer.name}.log")
+    for stale in (library, failed, log.path, note):
+        stale.unlink(missing_ok=True)
     try:
         with tempfile.TemporaryDirectory(prefix="peer-") as scratch:
             made = peer.recipe(crate, Path(scratch), log)
@@ -178,7 +183,8 @@ def build(peer: Peer, sources: dict, folder: Path) -> bool:
         return False
     record = {"version": peer.version(crate, crate_version), "crate": f"{peer.crate} {crate_version}"}
     record["built_by"] = [re.sub(r"\S*/(peer-\w+|registry/src/[^/ ]+)/", "", c) for c in log.commands]
-    (folder / f"{peer.name}.json").write_text(json.dumps(record, indent=1) + "\n")
+    record["made_from"] = made_from
+    note.write_text(json.dumps(record, indent=1) + "\n")
     print(f"{peer.name}: {record['version']}", file=sys.stderr)
     return True
 

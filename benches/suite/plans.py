@@ -64,6 +64,8 @@ def return_jobs(quick: bool) -> list[Job]:
     variant("idle", "64 threads gone", "--threads", "64", "--after", "gone")
     for pattern in ("survivors", "idle"):
         variant(pattern, "process_madvise refused", "--refuse", "process_madvise")
+    late = ("--refuse", "process_madvise", "--late")
+    variant("survivors", "process_madvise refused by the program itself", *late)
     variant("survivors", "membarrier refused", "--refuse", "membarrier")
     variant("survivors", "membarrier refused too", "--refuse", "process_madvise:ENOSYS,membarrier")
     for pattern in ("survivors", "tiny", "idle"):

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from . import inputs
 from .allocators import Allocator
+from .environment import VENV
 
 HERE = Path(__file__).resolve().parent.parent
-VENV = HERE / ".venv"
 PORT = 20379
 
 

@@ -47,6 +47,40 @@ class ReturnProgram(unittest.TestCase):
         self.assertEqual(status, 4)
         self.assertGreater(run["wrong_bytes"], 0)
 
+    def test_generated_workloads_measure_their_bound(self):
+        for seed in range(11, 17):
+            with self.subTest(seed=seed):
+                status, run = self.run_return("generated", "--seed", str(seed), preload=self.preload("exact"))
+                self.assertEqual(status, 0)
+                above = run["samples"][-1]["above_live_bytes"] - run["bound_above_live_bytes"]
+                self.assertLess(abs(above), 0.3 * MIB + run["threads"] * 32768)
+
+    def test_a_seed_draws_the_same_under_every_allocator_and_another_draws_another(self):
+        _, one = self.run_return("generated", "--seed", "3")
+        _, same = self.run_return("generated", "--seed", "3", preload=self.preload("exact"))
+        _, other = self.run_return("generated", "--seed", "4")
+        for key in ("drawn", "threads", "after", "requests", "requested_bytes", "survivors", "live_bytes"):
+            self.assertEqual(one[key], same[key], key)
+        self.assertNotEqual(one["drawn"], other["drawn"])
+
+    def test_a_generated_workload_sees_a_block_given_out_twice(self):
+        status, run = self.run_return("generated", "--seed", "3", preload=self.preload("broken"))
+        self.assertEqual(status, 4)
+        self.assertGreater(run["wrong_bytes"], 0)
+
+    def test_many_threads_do_not_cost_what_is_not_the_allocators(self):
+        status, run = self.run_return("idle", "--threads", "1000", "--mib", "32", preload=self.preload("exact"))
+        self.assertEqual(status, 0)
+        self.assertLess(abs(run["samples"][-1]["above_live_bytes"]), 1.5 * MIB)
+        _, counted = self.run_return("idle", "--threads", "1000", "--mib", "32", "--stacks", preload=self.preload("exact"))
+        self.assertGreater(counted["samples"][-1]["above_live_bytes"], 4 * MIB)
+
+    def test_cpu_of_the_allocators_threads_is_none_where_it_has_none(self):
+        for after in ("asleep", "gone", "computing"):
+            _, run = self.run_return("idle", "--mib", "64", "--after", after)
+            self.assertLess(abs(run["allocator_rest_cpu_s"]), 0.005, after)
+            self.assertGreater(run["burst_cpu_s"], 10 * abs(run["allocator_burst_cpu_s"]), after)
+
     def test_glibc_keeps_the_burst(self):
         _, run = self.run_return("survivors", "--mib", "64")
         self.assertGreater(run["samples"][-1]["above_live_bytes"], 48 * MIB)
@@ -63,7 +97,9 @@ class ReturnProgram(unittest.TestCase):
         # The program itself tries each call and ends if it is not answered as asked.
         every = "process_madvise:ENOSYS,membarrier,madvise,mremap:ENOSYS"
         status, run = self.run_return("idle", "--mib", "8", "--refuse", every)
-        self.assertEqual((status, run["refused"]), (0, every))
+        self.assertEqual((status, run["refused"], run["refused_late"]), (0, every, False))
+        status, run = self.run_return("idle", "--mib", "8", "--refuse", every, "--late")
+        self.assertEqual((status, run["refused_late"]), (0, True))
 
 
 if __name__ == "__main__":

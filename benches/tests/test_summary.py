@@ -7,7 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import publish  # noqa: E402
-from suite import allocators, summary, trials  # noqa: E402
+from suite import allocators, intervals, summary, tables, timings, trials  # noqa: E402
 from suite.plans import Job  # noqa: E402
 
 MIB = 2**20
@@ -25,18 +25,69 @@ class Summary(unittest.TestCase):
     def test_a_run_that_ended_early_has_no_figure(self):
         self.assertIsNone(summary.above_live_mib(run_of(500, 300), 3))
 
-    def test_median_and_range(self):
-        self.assertEqual(summary.cell([3.0, 1.0, 2.0], 1), "2.0 (1.0-3.0)")
-        self.assertEqual(summary.cell([1.01, 1.02], 1), "1.0")
-        self.assertEqual(summary.cell([], 1), "failed")
-        self.assertEqual(summary.cell([None, None], 1), "failed")
+    def test_median_and_interval(self):
+        self.assertEqual(tables.cell([3.0, 1.0, 2.0], 1), "2.0 (1.0-3.0)")
+        self.assertEqual(tables.cell([1.01, 1.02], 1), "1.0")
+        self.assertEqual(tables.cell([5.0], 1), "5.0")
+        self.assertEqual(tables.cell([], 1), "failed")
 
     def test_a_missing_peer_is_named_and_a_failed_one_too(self):
         job = Job("return", "idle", ("return", "idle"))
         here = allocators.Allocator("glibc", "")
         away = allocators.Allocator("other", "", "/nowhere/*.so", "apt-get install other")
-        text = summary.table([job], [here, away], trials.Trial(), summary.cpu_s, 1)
-        self.assertEqual(text.splitlines()[-1], "| idle | failed | not installed |")
+        special = allocators.Allocator("variant", "", special=True)
+        text = tables.table([job], [here, away, special], trials.Trial(), tables.Figure("", summary.cpu_s))
+        self.assertEqual(text.splitlines()[-1], "| idle | failed | not installed | - |")
+
+
+def speed_trial(**medians_ns) -> tuple[list, list, trials.Trial]:
+    """Rows `row0`, `row1`, ... with five equal runs an allocator."""
+    names = [allocators.Allocator(name, "") for name in medians_ns]
+    jobs = [Job("speed", f"row{i}") for i in range(len(next(iter(medians_ns.values()))))]
+    trial = trials.Trial()
+    for name, values in medians_ns.items():
+        for job, ns in zip(jobs, values):
+            run = {"ns_per_operation": ns, "wall_s": 1.0, "cpu_s": ns * 1e-9, "operations": 1, "peak_rss_bytes": MIB}
+            trial.runs["speed", job.label, name] = [run] * 5
+    return jobs, names, trial
+
+
+class Speed(unittest.TestCase):
+    def test_losing_rows_come_first(self):
+        jobs, names, trial = speed_trial(glibc=[10, 10, 10], ebbmalloc=[9, 30, 11])
+        ordered = tables.losing_first(jobs, trial, names, timings.TIME, relative=True)
+        self.assertEqual([j.label for j in ordered], ["row1", "row2", "row0"])
+        lines = timings.against_best(ordered, names, trial).splitlines()
+        self.assertIn("| row1 | glibc | 3.00 (3.00-3.00) lost |", lines[6])
+        self.assertIn("won", lines[8])
+
+    def test_means_are_over_the_best_single_peer(self):
+        jobs, names, trial = speed_trial(glibc=[10, 40], jemalloc=[20, 20], ebbmalloc=[10, 10])
+        text = timings.means(jobs, names, trial)
+        # Over the best of each row: ebbmalloc 1 and 1, glibc 1 and 4, jemalloc 2 and 2.
+        self.assertIn("| ebbmalloc | 1.000 | 0.500 |", text)
+        self.assertIn("| glibc | 2.000 | 1.000 |", text)
+
+    def test_a_row_without_every_allocator_is_left_out_of_the_means_and_named(self):
+        jobs, names, trial = speed_trial(glibc=[10, 40], ebbmalloc=[10, 10])
+        del trial.runs["speed", "row1", "glibc"]
+        self.assertIn("over 1 rows", timings.means(jobs, names, trial))
+        self.assertIn("no figure: row1", timings.means(jobs, names, trial))
+
+    def test_the_interval_of_a_ratio_holds_the_ratio_and_excludes_another(self):
+        low, middle, high = intervals.ratio([20, 21, 22, 20.5, 21.5], [10, 10.2, 10.4, 10.1, 10.3])
+        self.assertTrue(1.9 < low <= middle <= high < 2.3, (low, middle, high))
+
+
+class Generator(unittest.TestCase):
+    def test_the_bound_and_the_early_return(self):
+        run = run_of(100, 60, 12, 12, 12, 12) | {"bound_above_live_bytes": 8 * MIB}
+        self.assertFalse(summary.kept_promise(run, 5))
+        self.assertTrue(summary.kept_promise(run | {"bound_above_live_bytes": 9 * MIB}, 5))
+        self.assertTrue(summary.returned_early(run, 5))
+        self.assertFalse(summary.returned_early(run_of(100, 60, 30, 12, 12, 12), 5))
+        # Where nothing was to be returned, nothing was late.
+        self.assertTrue(summary.returned_early(run_of(12, 12, 12, 12, 12, 12), 5))
 
 
 class Publish(unittest.TestCase):

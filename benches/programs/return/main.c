@@ -146,11 +146,27 @@ static void print_reading(const char *name, const struct memory_reading *memory)
            memory->rss_bytes, memory->anonymous_bytes, memory->lazy_free_bytes, memory->statm_bytes);
 }
 
+/* The filter of a container is there before the program is: the program puts it on and
+ * starts again under it. */
+static void refuse(char **argv)
+{
+    static const char mark[] = "BENCH_RETURN_REFUSED";
+    bool inherited = getenv(mark) != NULL;
+    if (!inherited)
+        refuse_calls(options.refuse);
+    if (!inherited && !options.refuse_late) {
+        setenv(mark, "1", 1);
+        execv("/proc/self/exe", argv);
+        _exit(3);
+    }
+    refusal_check(options.refuse);
+}
+
 int main(int argc, char **argv)
 {
     options_parse(argc, argv, &plan, &options);
     if (options.refuse)
-        refuse_calls(options.refuse);
+        refuse(argv);
     const char *provider = malloc_provider();
     map_ledgers();
     pthread_barrier_init(&plan.all_threads, NULL, plan.threads);
@@ -203,8 +219,9 @@ int main(int argc, char **argv)
     size_t own = own_bytes(), page = (size_t)sysconf(_SC_PAGESIZE);
     size_t pages = ledger_pages_touched(plan.ledgers, plan.ledger_count, page);
 
-    printf("{\"program\": \"return\", \"pattern\": \"%s\", \"after\": \"%s\", \"refused\": \"%s\",\n", plan.pattern->name,
-           afterwards_names[plan.after], options.refuse ? options.refuse : "");
+    printf("{\"program\": \"return\", \"pattern\": \"%s\", \"after\": \"%s\", \"refused\": \"%s\", \"refused_late\": %s,\n",
+           plan.pattern->name, afterwards_names[plan.after], options.refuse ? options.refuse : "",
+           options.refuse_late ? "true" : "false");
     printf(" \"malloc_provider\": \"%s\", \"seed\": %llu, \"threads\": %u, \"page_bytes\": %zu,\n", provider,
            (unsigned long long)plan.seed, plan.threads, page);
     printf(" \"peak_requested_bytes\": %zu, \"low_bytes\": %.0f, \"high_bytes\": %.0f, \"survive\": %g, \"order\": \"%s\",\n",

@@ -26,6 +26,8 @@ static void usage(int status)
             "  --every S         between two readings (0.25)\n"
             "  --refuse LIST     system calls refused: process_madvise, membarrier, madvise,\n"
             "                    mremap; each may end in :ENOSYS (EPERM)\n"
+            "                    The filter is inherited, as in a container; with --late the\n"
+            "                    program puts it on itself when the allocator already runs\n"
             "  --seed N          sizes and survivors, and all of a generated pattern (1)\n"
             "patterns:\n");
     for (size_t i = 0; i < pattern_count; i++)
@@ -38,7 +40,7 @@ void options_parse(int argc, char **argv, struct plan *plan, struct options *opt
     static const struct option names[] = {
         {"mib", 1, 0, 'm'},  {"threads", 1, 0, 't'}, {"after", 1, 0, 'a'}, {"low", 1, 0, 'l'},
         {"high", 1, 0, 'h'}, {"survive", 1, 0, 's'}, {"rest", 1, 0, 'r'},  {"every", 1, 0, 'e'},
-        {"refuse", 1, 0, 'f'}, {"seed", 1, 0, 'd'},  {"order", 1, 0, 'o'}, {"stacks", 0, 0, 'k'}, {"help", 0, 0, 'H'}, {0, 0, 0, 0},
+        {"refuse", 1, 0, 'f'}, {"seed", 1, 0, 'd'},  {"order", 1, 0, 'o'}, {"stacks", 0, 0, 'k'}, {"late", 0, 0, 'L'}, {"help", 0, 0, 'H'}, {0, 0, 0, 0},
     };
     double low = 0, high = 0, survive = -1, mib = 512;
     unsigned threads = 4;
@@ -56,6 +58,7 @@ void options_parse(int argc, char **argv, struct plan *plan, struct options *opt
         case 'f': options->refuse = optarg; break;
         case 'd': plan->seed = strtoull(optarg, NULL, 10); break;
         case 'k': options->stacks = true; break;
+        case 'L': options->refuse_late = true; break;
         case 'o':
             plan->random_order = strcmp(optarg, "random") == 0;
             if (!plan->random_order && strcmp(optarg, "allocation") != 0)

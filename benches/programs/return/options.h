@@ -12,6 +12,7 @@ struct options {
     double rest_s;
     double every_s;
     const char *refuse;
+    bool refuse_late; /* by the program itself, when the allocator already runs */
     bool stacks; /* counted against the allocator */
 };
 

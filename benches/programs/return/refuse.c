@@ -1,5 +1,5 @@
 /* A seccomp filter that answers the named calls with an errno and lets all others
- * pass. Installed before the burst; there is no way to take it off again. */
+ * pass. There is no way to take it off again. */
 #include "return/refuse.h"
 
 #include <errno.h>
@@ -42,16 +42,16 @@ static long call_number(const char *name, size_t length)
     return -1;
 }
 
-void refuse_calls(const char *list)
+enum { REFUSED_MOST = 16 };
+
+struct refusal {
+    long number;
+    int answer;
+};
+
+static unsigned short parse(const char *list, struct refusal *refused)
 {
-    enum { REFUSED_MOST = 16 };
-    struct {
-        long number;
-        int answer;
-    } refused[REFUSED_MOST];
-    struct sock_filter program[2 + 2 * REFUSED_MOST];
-    unsigned short length = 0, count = 0;
-    program[length++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+    unsigned short count = 0;
     for (const char *at = list; *at;) {
         size_t item = strcspn(at, ",");
         size_t name = strcspn(at, ":,");
@@ -66,11 +66,22 @@ void refuse_calls(const char *list)
             fail("too many calls to refuse:", list);
         refused[count].number = call_number(at, name);
         refused[count].answer = answer;
-        program[length++] = (struct sock_filter)BPF_JUMP(
-            BPF_JMP | BPF_JEQ | BPF_K, (unsigned)refused[count].number, 0, 1);
-        program[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)answer);
         count++;
         at += item + (at[item] == ',');
+    }
+    return count;
+}
+
+void refuse_calls(const char *list)
+{
+    struct refusal refused[REFUSED_MOST];
+    struct sock_filter program[2 + 2 * REFUSED_MOST];
+    unsigned short length = 0, count = parse(list, refused);
+    program[length++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+    for (unsigned short i = 0; i < count; i++) {
+        program[length++] = (struct sock_filter)BPF_JUMP(
+            BPF_JMP | BPF_JEQ | BPF_K, (unsigned)refused[i].number, 0, 1);
+        program[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)refused[i].answer);
     }
     program[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
 
@@ -78,6 +89,12 @@ void refuse_calls(const char *list)
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
         || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter) != 0)
         fail("cannot install the seccomp filter:", strerror(errno));
+}
+
+void refusal_check(const char *list)
+{
+    struct refusal refused[REFUSED_MOST];
+    unsigned short count = parse(list, refused);
     /* With these arguments the kernel itself would answer EINVAL or EBADF. */
     for (unsigned short i = 0; i < count; i++)
         if (syscall(refused[i].number, -1, -1, -1, -1, -1, -1) != -1 || errno != refused[i].answer)

@@ -8,4 +8,7 @@
  * with a message when the filter cannot be installed. */
 void refuse_calls(const char *list);
 
+/* Exits with a message unless each call is answered as the list says. */
+void refusal_check(const char *list);
+
 #endif
