@@ -1,5 +1,5 @@
 //! Seccomp filters: those that refuse what the allocator would like to use, with each of the two
-//! usual errors, before the start and while it runs; and those that kill.
+//! usual errors, before the start and while it runs; and those that kill. And rights that are dropped.
 
 use crate::harness::{Flavour, Run, program};
 
@@ -61,6 +61,13 @@ fn sandbox_whose_filter_the_allocator_does_not_see() {
 #[test]
 fn no_thread_keeps_the_rights_that_the_program_gave_up() {
     Run::preloaded(program("sandboxed", Flavour::Plain))
+        .run()
+        .passed();
+}
+
+#[test]
+fn no_thread_stays_root_when_the_program_does_not() {
+    Run::preloaded(program("dropped", Flavour::Plain))
         .run()
         .passed();
 }

@@ -30,6 +30,11 @@ static STATE: AtomicU8 = AtomicU8::new(NONE);
 static STOP: AtomicU32 = AtomicU32::new(0);
 /// It was stopped with work left: to be started again at the next slow operation.
 static WANTED: AtomicBool = AtomicBool::new(false);
+/// User and group of the thread that started it, which are its own: libc tells its own threads when
+/// they change, and the purger is none of them.
+static IDS: AtomicU64 = AtomicU64::new(0);
+/// Set at each tick: the next slow operation compares them with its own.
+static LOOK: AtomicBool = AtomicBool::new(false);
 /// Set while nobody may start it.
 static HELD: AtomicU32 = AtomicU32::new(0);
 /// No thread can be had: slow paths tick, at the times below.
@@ -85,6 +90,9 @@ pub(super) fn nudge() {
 fn nudge_slow() {
     forget_if_killed();
     let known = STATE.load(Ordering::Relaxed);
+    if known == RUNS && LOOK.load(Ordering::Relaxed) && LOOK.swap(false, Ordering::Relaxed) {
+        end_if_it_kept_rights();
+    }
     // A child of vfork starts none: it would be killed there in the middle of its owner's heap.
     if known != NONE || !is_on() || HELD.load(Ordering::Relaxed) != 0 || HEAP.os.is_borrower() {
         return;
@@ -100,6 +108,7 @@ fn nudge_slow() {
     }
     WANTED.store(false, Ordering::Relaxed);
     STOP.store(0, Ordering::Release);
+    IDS.store(HEAP.os.effective_ids(), Ordering::Relaxed);
     // SAFETY: `purger_main` calls no libc and reads no thread-local of it.
     let spawned = unsafe { HEAP.os.spawn(purger_main, core::ptr::null_mut()) };
     if spawned == Spawned::Refused {
@@ -113,6 +122,16 @@ fn nudge_slow() {
         Ordering::Release,
         Ordering::Relaxed,
     );
+}
+
+/// The program has become another user since the thread started: another one is started in its place,
+/// with the program's rights of now.
+#[cold]
+fn end_if_it_kept_rights() {
+    if HEAP.os.effective_ids() != IDS.load(Ordering::Relaxed) && !HEAP.os.is_borrower() {
+        hold();
+        let_go();
+    }
 }
 
 /// A filter may kill the thread by itself: what it has not said, its absence says.
@@ -163,6 +182,7 @@ unsafe extern "C" fn purger_main(_: *mut u8) {
         let before = HEAP.os.thread_cpu_ns();
         let tick = HEAP.tick();
         HEAP.follow_address_space_limit();
+        LOOK.store(true, Ordering::Relaxed);
         publish::after_tick(HEAP.os.thread_cpu_ns() - before);
         // Locked memory is tried again and again, but is no reason to stay.
         locked = tick.returned_bytes == 0 && (locked || tick.refused_bytes > 0);
