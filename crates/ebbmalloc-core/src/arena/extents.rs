@@ -19,6 +19,9 @@ pub const REGIONS: usize = 64;
 const UNLIMITED_GRANULES: usize = (1 << 40) / GRANULE;
 /// The least that is worth a region: 4 MiB.
 const LEAST_GRANULES: usize = 64;
+/// A block of up to so many granules (1 MiB) moves rather than grow into pages that are not there,
+/// while some that are lie idle.
+const MOVED_TO_DIRTY: u32 = 16;
 /// Room on each side of a block that was moved because it grows, in multiples of its length.
 const ROOM: usize = 2;
 /// A clean extent of this many granules has whole pages of descriptors inside, where pages are of
@@ -331,6 +334,15 @@ impl Extents {
             }
             let after = head.wrapping_add(len as usize);
             if (*after).kind != Kind::Free || (*after).len < more {
+                return None;
+            }
+            // Fresh pages cost more than a short block's copy to where pages are.
+            let dirty = self.dirty.longest();
+            if (*after).fill == Fill::Clean
+                && len <= MOVED_TO_DIRTY
+                && !dirty.is_null()
+                && (*dirty).len / 2 >= len + more
+            {
                 return None;
             }
             Some((*self.carve(after, more, 1)).fill)

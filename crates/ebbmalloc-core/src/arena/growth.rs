@@ -56,16 +56,27 @@ impl Arena {
             if (*head).flags & TAIL_LEAVING != 0 {
                 (*head).flags |= FREE_PENDING;
             } else {
-                // The tail behind moved pages may be resident.
                 let tail = (*head).flags & (TAIL_LISTED | FROM_DIRTY) != 0;
                 extents.unlist_tail(head);
-                let fill = if by_pages && !tail {
-                    Fill::Clean
+                let len = (*head).len;
+                if by_pages {
+                    // The pages are gone, but for the tail, less than a granule, that may be resident.
+                    // The front goes first: the tail's granule says true until it is free itself.
+                    let moved = if tail {
+                        (old_bytes / GRANULE) as u32
+                    } else {
+                        len
+                    };
+                    extents.free(head, moved, Fill::Clean, tick);
+                    if moved < len {
+                        let last = head.wrapping_add(moved as usize);
+                        (*last).base = old_start + moved as usize * GRANULE;
+                        extents.free(last, len - moved, Fill::Dirty, tick);
+                    }
                 } else {
                     self.freed_bytes.fetch_add(old_bytes, Ordering::Relaxed);
-                    Fill::Dirty
-                };
-                extents.free(head, (*head).len, fill, tick);
+                    extents.free(head, len, Fill::Dirty, tick);
+                }
             }
         }
         Some(new.start)
