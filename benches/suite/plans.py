@@ -34,6 +34,10 @@ class Job:
         return allocator.name in self.only if self.only else not allocator.special
 
 
+def _threads(count: int) -> str:
+    return "1 thread" if count == 1 else f"{count} threads"
+
+
 def _return(pattern: str, *options: str, label: str = "", rest_s: float, **more) -> Job:
     command = ("return", pattern, "--rest", str(rest_s), *options)
     return Job("return", label or pattern, command, seconds=rest_s + 1.0, **more)
@@ -53,9 +57,9 @@ def return_jobs(quick: bool) -> list[Job]:
         row = _return(pattern, *options, label=f"{pattern}, {label}", rest_s=rest_s, only=SHORT_LIST, huge_pages=huge_pages)
         rows.append(row)
 
-    for threads in ("1", "64"):
+    for threads in (1, 64):
         for pattern in ("survivors", "idle"):
-            variant(pattern, f"{threads} thread{'s' * (threads != '1')}", "--threads", threads)
+            variant(pattern, _threads(threads), "--threads", str(threads))
     variant("survivors", "1000 threads", "--threads", "1000")
     variant("idle", "1000 threads of 1 MiB, stacks counted", "--threads", "1000", "--mib", "1000", "--stacks")
     for after in ("gone", "busy", "computing"):
@@ -95,7 +99,7 @@ def speed_jobs(quick: bool, cpus: int) -> list[Job]:
 
     def case(name: str, threads: int = 1, percent: int = 100) -> Job:
         command = ("speed", name, "--threads", str(threads), "--rounds-percent", str(percent / threads))
-        label = name if threads == 1 else f"{name}, {threads} threads"
+        label = name if threads == 1 else f"{name}, {_threads(threads)}"
         return Job("speed", label, command, seconds=0.5)
 
     if quick:
