@@ -11,6 +11,7 @@ import argparse
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -28,7 +29,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", metavar="A,B", help="the same as KIND, in one word")
     parser.add_argument("--quick", action="store_true", help="less than six minutes: few rows, directions only")
     parser.add_argument("--repeat", type=int, metavar="N", help="of every run (5; with --quick 2)")
-    parser.add_argument("--lanes", type=int, help="runs at a time in return and generator, which mostly sleep (1; with --quick 2)")
+    parser.add_argument(
+        "--minutes", type=float, help="of each kind: no run begins later; the tables are of what there is"
+    )
+    parser.add_argument(
+        "--lanes", type=int, help="runs at a time in return and generator, which mostly sleep (1; with --quick 2)"
+    )
     parser.add_argument("--allocators", metavar="A,B", help="only these, by name")
     parser.add_argument("--library", action="append", default=[], metavar="NAME=PATH[;VAR=VALUE]", help="another one")
     parser.add_argument("--rows", metavar="A,B", help="only rows whose label begins with one of these")
@@ -78,6 +84,10 @@ def counted(allocator, given: argparse.Namespace) -> bool:
     return not allocator.environment and (not given.quick or allocator.name in plans.SHORT_LIST)
 
 
+def limit_s(given: argparse.Namespace) -> float:
+    return given.minutes * 60 if given.minutes else float("inf")
+
+
 def estimate(given: argparse.Namespace, competitors: list) -> None:
     present = [a for a in competitors if a.available()]
     total_s = 0.0
@@ -89,6 +99,7 @@ def estimate(given: argparse.Namespace, competitors: list) -> None:
             jobs = jobs_of(kind, given, competitors)
             runs = len(trials.schedule(jobs, present, given.repetitions))
             expected_s = trials.expected_s(jobs, present, given.repetitions, lanes_of(kind, given))
+            expected_s = min(expected_s, limit_s(given))
         total_s += expected_s
         print(f"{kind}: {runs} runs, about {expected_s / 60:.0f} minutes", file=sys.stderr)
     end = time.strftime("%H:%M", time.localtime(time.time() + total_s))
@@ -136,7 +147,7 @@ def measure(kind: str, competitors: list, given: argparse.Namespace, output: Pat
         troubles = [f"{r['allocator']}: {r['trouble']}" for r in rows if "trouble" in r and r["allocator"] in available]
     else:
         raw = output / f"{kind}.jsonl"
-        trial = trials.run_all(PROGRAMS, jobs, present, given.repetitions, raw, lanes_of(kind, given))
+        trial = trials.run_all(PROGRAMS, jobs, present, given.repetitions, raw, lanes_of(kind, given), limit_s(given))
         section = SECTIONS[kind](jobs, shown, trial)
         troubles = trial.troubles
     if [a.describe().get("sha256") for a in shown] != [d.get("sha256") for d in described]:
@@ -148,7 +159,7 @@ def measure(kind: str, competitors: list, given: argparse.Namespace, output: Pat
         text += "\n### What did not run\n\n" + "\n".join(f"- {t}" for t in absent + sorted(set(troubles))) + "\n"
     (output / f"{kind}.md").write_text(text)
     record = {"machine": here, "allocators": described, "repetitions": given.repetitions}
-    record |= {"command": " ".join(["benches/run.py", *sys.argv[1:]]), "lanes": lanes_of(kind, given)}
+    record |= {"command": command_line(), "lanes": lanes_of(kind, given)}
     if kind == "generator":
         record |= {"first_seed": given.seed, "seeds": given.seeds}
     if kind == "speed":
@@ -156,6 +167,11 @@ def measure(kind: str, competitors: list, given: argparse.Namespace, output: Pat
     (output / f"{kind}-machine.json").write_text(json.dumps(record, indent=1) + "\n")
     print(text)
     return bool(troubles)
+
+
+def command_line() -> str:
+    """As it was typed, folders left out: they say nothing of the run."""
+    return " ".join(["benches/run.py", *(re.sub(r"(^|=)/\S*/", r"\1", word) for word in sys.argv[1:])])
 
 
 def heading(kind: str, here: dict, described: list[dict], given: argparse.Namespace) -> str:

@@ -125,7 +125,10 @@ REGISTRY = [
     _peer("mimalloc-2", "mimalloc-2"),
     _peer("mimalloc-3", "mimalloc-3"),
     Allocator(
-        "tcmalloc", "gperftools, as it comes", _debian("libtcmalloc_minimal.so.4"), "apt-get install libtcmalloc-minimal4"
+        "tcmalloc",
+        "gperftools, as it comes",
+        _debian("libtcmalloc_minimal.so.4"),
+        "apt-get install libtcmalloc-minimal4",
     ),
     _peer("snmalloc", "snmalloc"),
     _peer("rpmalloc", "rpmalloc"),

@@ -37,7 +37,7 @@ def _templates(folder: Path) -> None:
             f"std::size_t use{i}(const std::string &text) {{",
             f"    table{i}[key{i}{{{i}, text}}].emplace_back(text, key{i}{{1, text}});",
             f"    std::vector<key{i}> all; for (auto &[k, v] : table{i}) all.push_back(k);",
-            f"    std::sort(all.begin(), all.end()); return all.size() + text.size();",
+            "    std::sort(all.begin(), all.end()); return all.size() + text.size();",
             "}",
         ]
     (folder / "templates.cc").write_text("\n".join(lines) + "\n")
@@ -51,7 +51,9 @@ def _functions(folder: Path) -> None:
             f"    if (x % {drawn.randrange(2, 99)} == {k}) y += table[(x * {drawn.randrange(3, 999)}) & 255] ^ (y << {k % 7});\n"
             for k in range(24)
         )
-        lines.append(f"static unsigned table{i}[256];\nunsigned f{i}(unsigned x)\n{{\n    unsigned y = x, *table = table{i};\n{body}    return y;\n}}")
+        lines.append(
+            f"static unsigned table{i}[256];\nunsigned f{i}(unsigned x)\n{{\n    unsigned y = x, *table = table{i};\n{body}    return y;\n}}"
+        )
     (folder / "functions.c").write_text("\n".join(lines) + "\n")
 
 
@@ -62,7 +64,7 @@ def _generics(folder: Path) -> None:
             f"#[derive(Clone, Debug, PartialEq, PartialOrd, Default)] pub struct S{i} {{ a: Vec<String>, b: Option<Box<S{i}>>, c: BTreeMap<u32, String> }}",
             f"impl S{i} {{ pub fn fold(&self) -> HashMap<String, usize> {{ self.a.iter().cloned().chain(self.c.values().cloned())",
             f"  .filter(|s| s.len() > {i}).map(|s| {{ let n = s.len(); (s, n) }}).collect() }} }}",
-            f"pub fn show{i}(s: &[S{i}]) -> String {{ s.iter().map(|x| format!(\"{{:?}} {{}}\", x, x.fold().len())).collect::<Vec<_>>().join(\",\") }}",
+            f'pub fn show{i}(s: &[S{i}]) -> String {{ s.iter().map(|x| format!("{{:?}} {{}}", x, x.fold().len())).collect::<Vec<_>>().join(",") }}',
         ]
     (folder / "generics.rs").write_text("\n".join(lines) + "\n")
 
@@ -87,7 +89,9 @@ def _corpus(folder: Path) -> None:
     for i in range(1500):
         place = folder / "corpus" / f"d{i % 40}"
         place.mkdir(parents=True, exist_ok=True)
-        lines = (f"{drawn.choice(WORDS)}-{drawn.randrange(999)} " + " ".join(drawn.choices(WORDS, k=10)) for _ in range(300))
+        lines = (
+            f"{drawn.choice(WORDS)}-{drawn.randrange(999)} " + " ".join(drawn.choices(WORDS, k=10)) for _ in range(300)
+        )
         (place / f"f{i}.txt").write_text("\n".join(lines) + "\n")
 
 

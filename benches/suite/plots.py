@@ -16,7 +16,9 @@ MIB = 2**20
 RATIO_MOST = 5
 OURS_COLOUR = "#c0392b"
 # Told apart by marker and dash too, not by colour alone.
-STYLES = [(colour, dash) for dash in ("-", "--", ":") for colour in ("#4c72b0", "#55a868", "#8172b3", "#937860", "#777777")]
+STYLES = [
+    (colour, dash) for dash in ("-", "--", ":") for colour in ("#4c72b0", "#55a868", "#8172b3", "#937860", "#777777")
+]
 matplotlib.rcParams |= {"svg.hashsalt": "benches", "svg.fonttype": "none", "font.size": 8, "axes.spines.top": False}
 matplotlib.rcParams |= {"axes.spines.right": False, "legend.frameon": False}
 
@@ -42,7 +44,9 @@ def memory_over_time(raw: Path, target: Path, rows_most: int = 8) -> bool:
         return False
     columns = min(4, len(rows))
     height = -(-len(rows) // columns)
-    figure, panels = pyplot.subplots(height, columns, figsize=(2.6 * columns, 2.3 * height + 0.6), squeeze=False, sharex=True)
+    figure, panels = pyplot.subplots(
+        height, columns, figsize=(2.6 * columns, 2.3 * height + 0.6), squeeze=False, sharex=True
+    )
     for panel in panels.flat[len(rows) :]:
         panel.set_visible(False)
     lines = {}
@@ -53,12 +57,16 @@ def memory_over_time(raw: Path, target: Path, rows_most: int = 8) -> bool:
                 at_s, above = zip(*((s[0], s[-1] / MIB) for s in run["samples"]))
                 (lines[name],) = panel.plot(at_s, above, **_style(name, names))
                 if name == OURS:
-                    lines["its bound"] = panel.axhline(run["bound_above_live_bytes"] / MIB, color="black", linewidth=0.6)
+                    lines["its bound"] = panel.axhline(
+                        run["bound_above_live_bytes"] / MIB, color="black", linewidth=0.6
+                    )
         panel.set_title(row)
         panel.set_ylim(bottom=0)
     figure.supxlabel("seconds after the burst")
     figure.supylabel("MiB above the live heap")
-    figure.legend(lines.values(), lines.keys(), loc="lower center", bbox_to_anchor=(0.5, 0.9), ncols=min(2 * columns, len(lines)))
+    figure.legend(
+        lines.values(), lines.keys(), loc="lower center", bbox_to_anchor=(0.5, 0.9), ncols=min(2 * columns, len(lines))
+    )
     figure.tight_layout(rect=(0.02, 0.0, 1, 0.9))
     figure.savefig(target, metadata={"Date": None}, bbox_inches="tight")
     pyplot.close(figure)
@@ -84,7 +92,14 @@ def times(raw: Path, target: Path) -> bool:
         points = [(min(ratios[row][name], RATIO_MOST), y) for y, row in enumerate(rows) if name in ratios[row]]
         style = _style(name, names)
         marker = "D" if name == OURS else "ovs^<>Pp*hX"[number % 11]
-        panel.scatter(*zip(*points), label=name, marker=marker, color=style["color"], s=34 if name == OURS else 14, zorder=style.get("zorder", 2))
+        panel.scatter(
+            *zip(*points),
+            label=name,
+            marker=marker,
+            color=style["color"],
+            s=34 if name == OURS else 14,
+            zorder=style.get("zorder", 2),
+        )
     panel.set_yticks(range(len(rows)), rows)
     panel.set_xscale("log")
     ticks = [1, 1.2, 1.5, 2, 3, RATIO_MOST]

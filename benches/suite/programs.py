@@ -69,7 +69,9 @@ def _filled(words, scratch: Path) -> list[str]:
     places = {
         "inputs": str(HERE / "build/inputs"),
         "python": str(VENV / "bin/python") if (VENV / "bin/python").exists() else sys.executable,
-        "pyperformance": next((str(p) for p in VENV.glob("lib/*/site-packages/pyperformance/data-files/benchmarks")), ""),
+        "pyperformance": next(
+            (str(p) for p in VENV.glob("lib/*/site-packages/pyperformance/data-files/benchmarks")), ""
+        ),
         "scratch": str(scratch),
         "port": str(PORT),
     }

@@ -51,7 +51,9 @@ def return_section(jobs: list, allocators: list, trial) -> str:
         Figure("Page faults in the burst, thousands", lambda run: run["burst_faults"] / 1000),
         Figure("Page faults while the threads rest or serve on", lambda run: run["rest_faults"], 0),
     ]
-    return "\n".join([lost_return(jobs, allocators, trial, last), *(titled(jobs, allocators, trial, f) for f in figures)])
+    return "\n".join(
+        [lost_return(jobs, allocators, trial, last), *(titled(jobs, allocators, trial, f) for f in figures)]
+    )
 
 
 def lost_return(jobs: list, allocators: list, trial, last: float) -> str:
@@ -59,7 +61,9 @@ def lost_return(jobs: list, allocators: list, trial, last: float) -> str:
     rows = []
     for job in jobs:
         found = medians(trial, job, allocators, above_at(last))
-        better = sorted((v, n) for n, v in found.items() if OURS in found and not n.startswith(OURS) and v < found[OURS])
+        better = sorted(
+            (v, n) for n, v in found.items() if OURS in found and not n.startswith(OURS) and v < found[OURS]
+        )
         if better:
             bound = medians(trial, job, allocators, BOUND)[OURS]
             rows.append([job.label, f"{found[OURS]:.1f}", f"{bound:.1f}", f"{better[0][0]:.1f} ({better[0][1]})"])
@@ -85,7 +89,15 @@ def generator_section(jobs: list, allocators: list, trial) -> str:
         runs = [run for job in jobs for run in trial.of(job, allocator)]
         over = sorted(above_live_mib(r, last) - bound_mib(r) for r in runs)
         cells = [f"{sum(test(r, last) for r in runs)} of {len(runs)}" for test in (kept_promise, returned_early)]
-        counts.append([allocator.name, *cells, f"{over[len(over) // 2]:.1f}", f"{over[-1]:.1f}", f"{max(r['wrong_bytes'] for r in runs)}"])
+        counts.append(
+            [
+                allocator.name,
+                *cells,
+                f"{over[len(over) // 2]:.1f}",
+                f"{over[-1]:.1f}",
+                f"{max(r['wrong_bytes'] for r in runs)}",
+            ]
+        )
     head = ["", f"within {WITHIN - 1:.0%} of the bound plus {WITHIN_MIB:g} MiB", "95 % returned after 2 s"]
     head += ["MiB above the bound, median", "most", "wrong bytes"]
     parts = [f"### Seeds that kept to the bound, {last:g} s after the end\n", markdown(head, counts) + "\n"]
@@ -102,8 +114,12 @@ def generator_section(jobs: list, allocators: list, trial) -> str:
         for allocator in allocators:
             cells.append(next((f"{above_live_mib(r, last):.1f}" for r in trial.of(job, allocator)), "failed"))
         rows.append(cells)
-    parts.append(f"### MiB above the live heap by seed, the farthest above {ours.name if ours else OURS}'s bound first\n")
-    parts.append(markdown(["", "drawn", f"bound of {ours.name if ours else OURS}", *(a.name for a in allocators)], rows) + "\n")
+    parts.append(
+        f"### MiB above the live heap by seed, the farthest above {ours.name if ours else OURS}'s bound first\n"
+    )
+    parts.append(
+        markdown(["", "drawn", f"bound of {ours.name if ours else OURS}", *(a.name for a in allocators)], rows) + "\n"
+    )
     return "\n".join(parts)
 
 

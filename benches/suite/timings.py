@@ -63,7 +63,9 @@ def means(jobs: list, allocators: list, trial) -> str:
     columns = {}
     for figure in (TIME, CPU):
         rows = [found for job in jobs if set(names) <= set(found := medians(trial, job, allocators, figure))]
-        columns[figure.title] = {n: intervals.geometric_mean([r[n] / min(r.values()) for r in rows]) for n in names} if rows else {}
+        columns[figure.title] = (
+            {n: intervals.geometric_mean([r[n] / min(r.values()) for r in rows]) for n in names} if rows else {}
+        )
     if not columns[TIME.title]:
         return "No row has a figure of every allocator, so there are no means.\n"
     left_out = [job.label for job in jobs if not set(names) <= set(medians(trial, job, allocators, TIME))]
@@ -76,7 +78,13 @@ def means(jobs: list, allocators: list, trial) -> str:
             cells += [f"{mean[name]:.3f}", f"{mean[name] / best:.3f}"]
         cells.append(_peak_against_glibc(name, jobs, allocators, trial))
         lines.append(cells)
-    head = ["", "time over the row's best", "over the best single peer", "CPU time over the row's best", "over the best single peer"]
+    head = [
+        "",
+        "time over the row's best",
+        "over the best single peer",
+        "CPU time over the row's best",
+        "over the best single peer",
+    ]
     head.append("peak over glibc's, rows above 20 MiB")
     text = f"### Geometric means over {len(jobs) - len(left_out)} rows\n\n{markdown(head, lines)}\n"
     return text + (f"\nLeft out, because an allocator has no figure: {', '.join(left_out)}.\n" if left_out else "")
@@ -93,7 +101,10 @@ def _peak_against_glibc(name: str, jobs: list, allocators: list, trial) -> str:
 
 SCALE = {
     "threads": [
-        Figure("Threads: nanoseconds an operation (wall time over the operations of all threads)", lambda r: r["ns_per_operation"]),
+        Figure(
+            "Threads: nanoseconds an operation (wall time over the operations of all threads)",
+            lambda r: r["ns_per_operation"],
+        ),
     ],
     "tick": [
         Figure(
@@ -102,7 +113,11 @@ SCALE = {
             3,
         ),
         Figure("Heap: page faults a second meanwhile", lambda r: r["faults"] / r["wall_s"], 0),
-        Figure("Heap: CPU milliseconds of the allocator's own threads in 2 s without a request", lambda r: 1000 * r["idle_allocator_cpu_s"], 3),
+        Figure(
+            "Heap: CPU milliseconds of the allocator's own threads in 2 s without a request",
+            lambda r: 1000 * r["idle_allocator_cpu_s"],
+            3,
+        ),
         Figure("Heap: wake-ups of any thread in these 2 s", lambda r: r["idle_wakeups"], 0),
     ],
     "latency": [
@@ -111,16 +126,23 @@ SCALE = {
             for name, key in (("median", "p50_ns"), ("p99", "p99_ns"), ("p99.9", "p999_ns"), ("p99.99", "p9999_ns"))
         ),
         Figure(
-            "The longest call, µs (on the CPU clock an upper bound of the longest critical section)", lambda r: r["longest_ns"] / 1000
+            "The longest call, µs (on the CPU clock an upper bound of the longest critical section)",
+            lambda r: r["longest_ns"] / 1000,
         ),
     ],
     "prefork": [
-        Figure("Forked workers: MiB of PSS, all processes, while each holds 20 MiB", lambda r: r["pss_held_bytes"] / MIB),
+        Figure(
+            "Forked workers: MiB of PSS, all processes, while each holds 20 MiB", lambda r: r["pss_held_bytes"] / MIB
+        ),
         Figure("Forked workers: MiB of PSS after they freed it", lambda r: r["pss_rested_bytes"] / MIB),
         Figure("Forked workers: MiB that the objects alone need then", lambda r: r["needed_rested_bytes"] / MIB),
     ],
     "steady": [
-        Figure("Steady load: the allocator's own threads, per cent of the CPU time", lambda r: 100 * r["allocator_cpu_s"] / r["process_cpu_s"], 2),
+        Figure(
+            "Steady load: the allocator's own threads, per cent of the CPU time",
+            lambda r: 100 * r["allocator_cpu_s"] / r["process_cpu_s"],
+            2,
+        ),
         Figure("Steady load: page faults a request", lambda r: r["faults"] / max(r["requests"], 1), 2),
         Figure("Steady load: CPU microseconds a request", lambda r: 1e6 * r["cpu_s_a_request"]),
         Figure("Steady load: microseconds from due to done", lambda r: 1e6 * r["latency_s_a_request"]),

@@ -79,26 +79,39 @@ def expected_s(jobs: list[Job], allocators: list[Allocator], repetitions: int, l
     return sum(job.seconds + 0.03 for _, job, _ in schedule(jobs, allocators, repetitions)) / lanes
 
 
-def run_all(build: Path, jobs: list[Job], allocators: list[Allocator], repetitions: int, raw: Path, lanes: int = 1) -> Trial:
-    """Rows under other huge pages come last, together: the setting is the machine's."""
-    session = _Session(build, raw.open("w"), len(schedule(jobs, allocators, repetitions)))
+def run_all(
+    build: Path,
+    jobs: list[Job],
+    allocators: list[Allocator],
+    repetitions: int,
+    raw: Path,
+    lanes: int = 1,
+    limit_s: float = float("inf"),
+) -> Trial:
+    """Rows under other huge pages come last, together: the setting is the machine's. After `limit_s`
+    no run begins; what was measured until then counts, and the missing runs are told."""
+    session = _Session(build, raw.open("w"), len(schedule(jobs, allocators, repetitions)), limit_s)
     with session.lines:
         session.run(schedule([j for j in jobs if not j.huge_pages], allocators, repetitions), lanes)
         under_always = schedule([j for j in jobs if j.huge_pages], allocators, repetitions)
         if under_always:
             with hugepages.always() as trouble:
                 if trouble:
-                    session.trial.troubles += sorted({f"{job.label}: not measured: {trouble}" for _, job, _ in under_always})
+                    session.trial.troubles += sorted(
+                        {f"{job.label}: not measured: {trouble}" for _, job, _ in under_always}
+                    )
                 else:
                     session.run(under_always, lanes)
+    if session.skipped:
+        session.trial.troubles.append(f"{session.skipped} of {session.total} runs were not made: the time was over")
     return session.trial
 
 
 class _Session:
     """Writes each record and tells the progress; runs may end in several lanes at once."""
 
-    def __init__(self, build: Path, lines, total: int):
-        self.build, self.lines, self.total = build, lines, total
+    def __init__(self, build: Path, lines, total: int, limit_s: float):
+        self.build, self.lines, self.total, self.limit_s, self.skipped = build, lines, total, limit_s, 0
         self.trial, self.done, self.begun = Trial(), 0, time.monotonic()
         self.lock = threading.Lock()
 
@@ -108,6 +121,10 @@ class _Session:
 
     def _one(self, run: tuple[int, Job, Allocator]) -> None:
         repetition, job, allocator = run
+        if time.monotonic() - self.begun > self.limit_s:
+            with self.lock:
+                self.skipped += 1
+            return
         record = {"repetition": repetition} | run_once(self.build, job, allocator)
         with self.lock:
             self.done += 1

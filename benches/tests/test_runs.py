@@ -23,8 +23,22 @@ class Order(unittest.TestCase):
         first = [(1, "a", "glibc"), (1, "a", "other"), (1, "b", "other"), (1, "c", "glibc"), (1, "c", "other")]
         self.assertEqual(order, first + [(2, "a", "glibc"), (2, "a", "other"), (2, "b", "other")])
 
+    def test_runs_that_the_time_does_not_hold_are_told(self):
+        jobs = [Job("return", f"row{i}", ("return", "idle", "--mib", "1", "--rest", "0.1")) for i in range(3)]
+        with tempfile.TemporaryDirectory() as name:
+            trial = trials.run_all(BUILD, jobs, [GLIBC], 1, Path(name) / "raw", limit_s=0.2)
+            lines = (Path(name) / "raw").read_text().splitlines()
+        self.assertLess(len(lines), 3)
+        self.assertEqual(len(lines), sum(len(trial.of(job, GLIBC)) for job in jobs))
+        self.assertIn("runs were not made", trial.troubles[-1])
+
     def test_every_label_is_a_row_of_its_own(self):
-        for jobs in (plans.return_jobs(False), plans.speed_jobs(False, 2), plans.scale_jobs(False), plans.generator_jobs(False, 7, 50)):
+        for jobs in (
+            plans.return_jobs(False),
+            plans.speed_jobs(False, 2),
+            plans.scale_jobs(False),
+            plans.generator_jobs(False, 7, 50),
+        ):
             self.assertEqual(len(jobs), len({job.label for job in jobs}))
 
     def test_rows_name_allocators_that_exist(self):
