@@ -3,6 +3,7 @@
 mod clock;
 mod growth;
 mod model;
+mod nested;
 
 use super::{Access, Heap};
 use crate::cache::cache::{Cache, Entered};

@@ -169,14 +169,14 @@ impl Bin {
             // SAFETY: the caller's promise; the lock is held.
             unsafe {
                 if head != current {
-                    slabs.settle(supply, shape, Slab(current), idle);
+                    slabs.settle(supply, shape, Slab(current), idle, wait);
                     current = head;
                 }
                 slabs.put_one(supply, shape, Slab(head), pointer as usize, idle);
             }
         }
         // SAFETY: as above.
-        unsafe { slabs.settle(supply, shape, Slab(current), idle) };
+        unsafe { slabs.settle(supply, shape, Slab(current), idle, wait) };
         slabs.slots_out -= pointers.len();
         let bytes = pointers.len() * shape.class.size as usize;
         supply.arena.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -265,14 +265,23 @@ impl Slabs {
         }
     }
 
-    /// After slots of a slab came back: to the arena with it if it is whole, else onto its lists.
-    unsafe fn settle<O: Os>(&mut self, supply: &Supply<O>, shape: Shape, slab: Slab, idle: bool) {
+    /// After slots of a slab came back: to the arena with it if it is whole, else onto its lists. A
+    /// signal handler (`wait` false) leaves a whole one to the sweep: its thread may hold the locks
+    /// below.
+    unsafe fn settle<O: Os>(
+        &mut self,
+        supply: &Supply<O>,
+        shape: Shape,
+        slab: Slab,
+        idle: bool,
+        wait: bool,
+    ) {
         if slab.0.is_null() {
             return;
         }
         // SAFETY: the slab is ours, and the lock is held.
         unsafe {
-            if (*slab.0).free == shape.class.slots && self.has_other_room(slab) {
+            if wait && (*slab.0).free == shape.class.slots && self.has_other_room(slab) {
                 self.remove_slab(supply, slab, shape, idle);
             } else {
                 self.list_for_visit(slab);
