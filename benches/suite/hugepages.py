@@ -1,7 +1,7 @@
 """Sets transparent huge pages to `always` for some runs, and back.
 
 The setting is the whole machine's: only root may, and only while nothing else is measured.
-khugepaged is made to scan without pause meanwhile, so that what it would do to returned
+With `eager`, khugepaged scans without pause meanwhile, so that what it would do to returned
 memory in minutes shows within the seconds of a run; that is part of the row's name.
 """
 
@@ -9,7 +9,8 @@ import contextlib
 from pathlib import Path
 
 FOLDER = Path("/sys/kernel/mm/transparent_hugepage")
-WANTED = {"enabled": "always", "khugepaged/scan_sleep_millisecs": "10", "khugepaged/alloc_sleep_millisecs": "10"}
+ALWAYS = {"enabled": "always"}
+EAGER = ALWAYS | {"khugepaged/scan_sleep_millisecs": "10", "khugepaged/alloc_sleep_millisecs": "10"}
 
 
 def _present(text: str) -> str:
@@ -18,12 +19,12 @@ def _present(text: str) -> str:
 
 
 @contextlib.contextmanager
-def always():
+def always(eager: bool):
     """Yields None while the setting is in force, or the reason why it cannot be."""
     before = {}
     try:
         try:
-            for name, value in WANTED.items():
+            for name, value in (EAGER if eager else ALWAYS).items():
                 before[name] = _present((FOLDER / name).read_text())
                 (FOLDER / name).write_text(value)
             trouble = None

@@ -25,7 +25,7 @@ class Job:
     timeout_s: int = 180
     seconds: float = 1.0
     only: tuple[str, ...] | None = None  # allocators of this row; None: all that are no special variant
-    huge_pages: bool = False  # under transparent huge pages: always
+    huge_pages: str = ""  # "always": the machine set to it; "eager": and khugepaged hurried
     program: Program | None = None  # of others; else `command` is one of ours
     repetitions_most: int = 99
     group: str = ""  # the table within its kind
@@ -53,7 +53,7 @@ def return_jobs(quick: bool) -> list[Job]:
         return [*rows, _return(*refused, label=label, rest_s=rest_s, only=("jemalloc-new-1s", "ebbmalloc"))]
     rows = [_return(p, rest_s=rest_s) for p in RETURN_PATTERNS]
 
-    def variant(pattern: str, label: str, *options: str, rest_s: float = rest_s, huge_pages: bool = False) -> None:
+    def variant(pattern: str, label: str, *options: str, rest_s: float = rest_s, huge_pages: str = "") -> None:
         row = _return(
             pattern, *options, label=f"{pattern}, {label}", rest_s=rest_s, only=SHORT_LIST, huge_pages=huge_pages
         )
@@ -75,7 +75,7 @@ def return_jobs(quick: bool) -> list[Job]:
     variant("survivors", "membarrier refused", "--refuse", "membarrier")
     variant("survivors", "membarrier refused too", "--refuse", "process_madvise:ENOSYS,membarrier")
     for pattern in ("survivors", "tiny", "idle"):
-        variant(pattern, "huge pages always, eager khugepaged", rest_s=12.25, huge_pages=True)
+        variant(pattern, "huge pages always, eager khugepaged", rest_s=12.25, huge_pages="eager")
     return rows
 
 
@@ -129,7 +129,7 @@ def scale_jobs(quick: bool) -> list[Job]:
             if case == "cross" and threads == 1:
                 continue
             command = ("speed", case, "--threads", str(threads), "--rounds-percent", f"{150 / max(threads, 2):.4g}")
-            jobs.append(Job("scale", f"{case}, {threads} threads", command, seconds=0.5, only=peers, group="threads"))
+            jobs.append(Job("scale", f"{case}, {_threads(threads)}", command, seconds=0.5, only=peers, group="threads"))
     tuned = ("glibc", "jemalloc-new-1s", "ebbmalloc")
     with_off = (*tuned, "ebbmalloc-off")
     for heap_mib in (10, 100, 1024, 8192) if not quick else (100,):
@@ -150,4 +150,15 @@ def scale_jobs(quick: bool) -> list[Job]:
         label = f"{rate} requests a second" if rate else "as many requests as it can"
         seconds = 5.3 if quick else 10.3
         jobs.append(Job("scale", label, command, seconds=seconds, only=with_off, group="steady", repetitions_most=3))
+    jobs += [] if quick else _under_huge_pages()
     return [replace(job, repetitions_most=1) for job in jobs] if quick else jobs
+
+
+def _under_huge_pages() -> list[Job]:
+    """Whether time is lost for want of huge pages: the machine set to always."""
+    row = Job("scale", "", only=SHORT_LIST, huge_pages="always", group="huge pages", seconds=0.9)
+    cases = [("speed", "mixed"), ("speed", "buffers"), ("containers", "20")]
+    jobs = [replace(row, label=f"{c[-1] if c[0] == 'speed' else c[0]}, huge pages always", command=c) for c in cases]
+    named = ("g++ compile", "jq", "python async_tree, PYTHONMALLOC=malloc", "redis")
+    found = [p for p in programs.listed() if p.name in named]
+    return jobs + [replace(row, label=f"{p.name}, huge pages always", program=p) for p in found]

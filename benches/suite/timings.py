@@ -5,6 +5,8 @@ from .allocators import OURS
 from .tables import Figure, best_peer, losing_first, markdown, medians, present, titled
 
 MIB = 2**20
+# With fewer, an interval says nothing: the bootstrap sees no more than least and most.
+REPETITIONS_LEAST = 4
 
 
 def time_of(run: dict) -> float:
@@ -48,12 +50,15 @@ def against_best(jobs: list, allocators: list, trial) -> str:
             continue
         cells = []
         for figure in (TIME, CPU):
-            values = (present(trial, job, by_name[name], figure) for name in (OURS, best))
+            values = [present(trial, job, by_name[name], figure) for name in (OURS, best)]
             low, middle, high = intervals.ratio(*values)
-            cells.append(f"{middle:.2f} ({low:.2f}-{high:.2f})" + (" lost" if low > 1 else " won" if high < 1 else ""))
+            enough = min(map(len, values)) >= REPETITIONS_LEAST
+            verdict = " lost" if enough and low > 1 else " won" if enough and high < 1 else ""
+            cells.append(f"{middle:.2f} ({low:.2f}-{high:.2f}){verdict}")
         rows.append([job.label, best, *cells])
     title = f"### {OURS} over each row's best peer: time, and CPU time against the same peer\n"
-    note = "Below 1 is faster. *Lost* and *won*: the whole 95 % interval lies above or below 1.\n"
+    note = "Below 1 is faster. *Lost* and *won*: the whole 95 % interval lies above or below 1"
+    note += f" (said from {REPETITIONS_LEAST} repetitions on).\n"
     return "\n".join([title, note, markdown(["", "best peer", "time", "CPU time"], rows), ""])
 
 
@@ -106,6 +111,10 @@ SCALE = {
             lambda r: r["ns_per_operation"],
         ),
     ],
+    "huge pages": [
+        Figure("Huge pages always: nanoseconds an operation, or wall seconds of a program of others", time_of, 3),
+        Figure("Huge pages always: peak of resident memory, MiB", lambda r: r["peak_rss_bytes"] / MIB),
+    ],
     "tick": [
         Figure(
             "Heap: CPU milliseconds a second of the allocator's own threads, 50 MiB a second replaced",
@@ -155,6 +164,7 @@ def scale_section(jobs: list, allocators: list, trial) -> str:
     for group, figures in SCALE.items():
         rows = [job for job in jobs if job.group == group]
         for figure in figures if rows else []:
-            ordered = losing_first(rows, trial, allocators, figures[0]) if group == "threads" else rows
+            timed = group in ("threads", "huge pages")
+            ordered = losing_first(rows, trial, allocators, figures[0], relative=True) if timed else rows
             parts.append(titled(ordered, allocators, trial, figure))
     return "\n".join(parts)

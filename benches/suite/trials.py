@@ -93,15 +93,16 @@ def run_all(
     session = _Session(build, raw.open("w"), len(schedule(jobs, allocators, repetitions)), limit_s)
     with session.lines:
         session.run(schedule([j for j in jobs if not j.huge_pages], allocators, repetitions), lanes)
-        under_always = schedule([j for j in jobs if j.huge_pages], allocators, repetitions)
-        if under_always:
-            with hugepages.always() as trouble:
-                if trouble:
-                    session.trial.troubles += sorted(
-                        {f"{job.label}: not measured: {trouble}" for _, job, _ in under_always}
-                    )
-                else:
-                    session.run(under_always, lanes)
+        for setting in ("always", "eager"):
+            runs = schedule([j for j in jobs if j.huge_pages == setting], allocators, repetitions)
+            if runs:
+                with hugepages.always(setting == "eager") as trouble:
+                    if trouble:
+                        session.trial.troubles += sorted(
+                            {f"{job.label}: not measured: {trouble}" for _, job, _ in runs}
+                        )
+                    else:
+                        session.run(runs, lanes)
     if session.skipped:
         session.trial.troubles.append(f"{session.skipped} of {session.total} runs were not made: the time was over")
     return session.trial

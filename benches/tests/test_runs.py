@@ -87,14 +87,14 @@ class HugePages(unittest.TestCase):
             (folder / "enabled").write_text("always [madvise] never\n")
             for file in ("khugepaged/scan_sleep_millisecs", "khugepaged/alloc_sleep_millisecs"):
                 (folder / file).write_text("10000\n")
-            with mock.patch.object(hugepages, "FOLDER", folder), hugepages.always() as trouble:
+            with mock.patch.object(hugepages, "FOLDER", folder), hugepages.always(eager=True) as trouble:
                 self.assertIsNone(trouble)
                 self.assertEqual((folder / "enabled").read_text(), "always")
             self.assertEqual((folder / "enabled").read_text(), "madvise")
             self.assertEqual((folder / "khugepaged/scan_sleep_millisecs").read_text(), "10000")
 
     def test_a_machine_that_refuses_is_said_so(self):
-        with mock.patch.object(hugepages, "FOLDER", Path("/nowhere")), hugepages.always() as trouble:
+        with mock.patch.object(hugepages, "FOLDER", Path("/nowhere")), hugepages.always(eager=True) as trouble:
             self.assertIn("cannot be set to always", trouble)
 
 
