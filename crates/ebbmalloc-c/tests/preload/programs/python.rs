@@ -150,7 +150,7 @@ fn its_own_tests() {
     }
     for python_malloc in ["pymalloc", "malloc"] {
         Run::witnessed(&python)
-            .args(["-m", "test", "-q", "--tempdir"])
+            .args(["-m", "test", "-q", "-W", "--tempdir"])
             .arg(scratch.path())
             // Asks that nothing has imported threading before; a path file of the installation may.
             .args(["-i", "test_import_from_another_thread"])
