@@ -286,6 +286,11 @@ unsafe impl Os for Fake {
         Ok(())
     }
 
+    fn refuse_huge_pages(&self, start: usize, bytes: usize) {
+        self.check_whole_pages(start, bytes);
+        self.state().reservation(start, bytes);
+    }
+
     fn scarce(&self) -> Scarce {
         self.state().scarce
     }

@@ -52,6 +52,9 @@ fn apply(config: &Config<'static>) {
     if !config.background_thread {
         purger::forbid_thread();
     }
+    if config.huge_pages {
+        HEAP.os.allow_huge_pages();
+    }
     if let Some(arenas) = config.narenas {
         HEAP.limit_shards(arenas as usize);
     }

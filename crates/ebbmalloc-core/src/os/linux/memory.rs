@@ -97,6 +97,13 @@ fn reserve_with_surplus(bytes: usize, align: usize) -> Result<usize, OsError> {
     Ok(start)
 }
 
+/// [`Os::refuse_huge_pages`].
+pub fn refuse_huge_pages(start: usize, bytes: usize) {
+    const MADV_NOHUGEPAGE: usize = 15;
+    // SAFETY: the advice has no effect on the contents of memory.
+    let _ = unsafe { call(nr::MADVISE, [start, bytes, MADV_NOHUGEPAGE]) };
+}
+
 /// Names the range in /proc/PID/maps; best effort, kernels before 5.17 know no names.
 fn set_name(start: usize, bytes: usize) {
     const PR_SET_VMA: usize = 0x53564d41;

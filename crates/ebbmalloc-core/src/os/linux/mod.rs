@@ -62,6 +62,8 @@ pub struct Linux {
     purger_leaving: AtomicU32,
     /// Base of the purger's stack and TLS block, mapped once and used by one purger after the other.
     purger_block: AtomicUsize,
+    /// Settings: whether the kernel may make huge pages of the heap. Set at boot.
+    huge_pages: AtomicBool,
 }
 
 impl Linux {
@@ -80,7 +82,13 @@ impl Linux {
             purger_tid: AtomicU32::new(0),
             purger_leaving: AtomicU32::new(0),
             purger_block: AtomicUsize::new(0),
+            huge_pages: AtomicBool::new(false),
         }
+    }
+
+    /// Leaves it to the kernel whether memory that is reserved from now on gets huge pages.
+    pub fn allow_huge_pages(&self) {
+        self.huge_pages.store(true, Ordering::Relaxed);
     }
 
     /// Kernel's id of the calling thread.
@@ -145,6 +153,12 @@ unsafe impl Os for Linux {
 
     fn reserve(&self, bytes: usize, align: usize) -> Result<NonNull<u8>, OsError> {
         memory::reserve(bytes, align, !self.is_confined())
+    }
+
+    fn refuse_huge_pages(&self, start: usize, bytes: usize) {
+        if !self.huge_pages.load(Ordering::Relaxed) {
+            memory::refuse_huge_pages(start, bytes);
+        }
     }
 
     unsafe fn commit(&self, start: usize, bytes: usize) -> Result<(), OsError> {

@@ -36,6 +36,8 @@ pub struct Config<'a> {
     pub background_thread: bool,
     /// `dirty_decay_ms`: upper bound on the idle time; -1 is [`IdleLimit::Never`].
     pub idle_limit: IdleLimit,
+    /// `thp`: whether the kernel may make huge pages of the heap.
+    pub huge_pages: bool,
     /// `narenas`: upper bound on the number of arenas.
     pub narenas: Option<u32>,
     /// `stats_print`: whether statistics are printed when the process exits.
@@ -52,6 +54,7 @@ impl Config<'_> {
         purge: true,
         background_thread: true,
         idle_limit: IdleLimit::Own,
+        huge_pages: false,
         narenas: None,
         stats_print: false,
         confirm_conf: false,
@@ -163,6 +166,7 @@ fn apply<'a>(config: &mut Config<'a>, variable: Variable, text: &'a [u8]) -> Res
     let ours = variable == Variable::Ebb;
     match key {
         b"purge" if ours => config.purge = on_or_off(value)?,
+        b"thp" if ours => config.huge_pages = huge_pages(value)?,
         b"stats_file" if ours => config.stats_file = Some(path::check(value)?),
         b"background_thread" => config.background_thread = truth(value)?,
         b"dirty_decay_ms" => config.idle_limit = idle_limit(value)?,
@@ -189,6 +193,14 @@ fn on_or_off(value: &[u8]) -> Result<bool, Fault> {
     match value {
         b"on" => Ok(true),
         b"off" => Ok(false),
+        _ => Err(Fault::BadValue),
+    }
+}
+
+fn huge_pages(value: &[u8]) -> Result<bool, Fault> {
+    match value {
+        b"default" => Ok(true),
+        b"never" => Ok(false),
         _ => Err(Fault::BadValue),
     }
 }

@@ -45,6 +45,14 @@ fn each_key_sets_its_field_alone() {
             },
         ),
         (
+            "thp:default",
+            Config {
+                huge_pages: true,
+                ..default
+            },
+        ),
+        ("thp:default,thp:never", default),
+        (
             "stats_print:true",
             Config {
                 stats_print: true,
@@ -128,6 +136,7 @@ fn values_that_mean_nothing_change_nothing_and_are_told() {
         "dirty_decay_ms:1s",
         "dirty_decay_ms:18446744073709551616",
         "muzzy_decay_ms:x",
+        "thp:always",
         "narenas:4294967296",
         "narenas:\u{e4}",
         "stats_file:",
