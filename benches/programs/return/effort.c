@@ -17,18 +17,36 @@ double effort_thread_cpu(void)
     return seconds_of(CLOCK_THREAD_CPUTIME_ID);
 }
 
+/* The clocks of process and workers cannot be read at once. Where the observer was
+ * interrupted between them, the workers' time would pass for the allocator's: then they are
+ * read again. */
+static void read_clocks(struct effort *effort, const struct worker *workers, unsigned running)
+{
+    enum { ATTEMPTS = 100 };
+    static const double APART_S = 100e-6;
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+        effort->process_cpu_s = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+        effort->observer_cpu_s = effort_thread_cpu();
+        effort->workers_cpu_s = 0;
+        for (unsigned i = 0; i < running; i++) {
+            clockid_t clock;
+            if (pthread_getcpuclockid(workers[i].thread, &clock) == 0)
+                effort->workers_cpu_s += seconds_of(clock);
+        }
+        double others_s = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - effort->process_cpu_s
+            - (effort_thread_cpu() - effort->observer_cpu_s);
+        if (others_s < APART_S)
+            return;
+    }
+}
+
 struct effort effort_read(const struct worker *workers, unsigned running)
 {
-    struct effort effort = {.process_cpu_s = seconds_of(CLOCK_PROCESS_CPUTIME_ID)};
-    for (unsigned i = 0; i < running; i++) {
-        clockid_t clock;
-        if (pthread_getcpuclockid(workers[i].thread, &clock) == 0)
-            effort.workers_cpu_s += seconds_of(clock);
-    }
+    struct effort effort = {0};
+    read_clocks(&effort, workers, running);
     struct rusage all, observer;
     getrusage(RUSAGE_SELF, &all);
     getrusage(RUSAGE_THREAD, &observer);
-    effort.observer_cpu_s = effort_thread_cpu();
     effort.faults = all.ru_minflt - observer.ru_minflt;
     effort.sleeps = all.ru_nvcsw - observer.ru_nvcsw;
     return effort;

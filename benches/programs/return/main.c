@@ -35,7 +35,7 @@ struct sample {
 
 static struct plan plan;
 static struct options options = {.rest_s = 6.0, .every_s = 0.25};
-static pthread_barrier_t begin, burst_over, end;
+static pthread_barrier_t settled, begin, burst_over, end;
 static atomic_bool stop_busy;
 static struct sample samples[SAMPLES_MOST];
 
@@ -46,23 +46,37 @@ static struct timespec pause_between(long workers_ms)
     return (struct timespec){pause_ns / 1000000000L, pause_ns % 1000000000L};
 }
 
+/* Blocks of a small request in, then out. */
+static void serve_once(struct random_state *sizes)
+{
+    void *block[32];
+    for (int i = 0; i < 32; i++) {
+        size_t size_bytes = 16 + random_below(sizes, 1009);
+        block[i] = malloc(size_bytes);
+        if (block[i])
+            memset(block[i], 1, size_bytes);
+    }
+    for (int i = 0; i < 32; i++)
+        free(block[i]);
+}
+
 /* A thread that serves on: small blocks, few at a time. */
 static void be_busy(void)
 {
-    void *block[32];
     struct random_state sizes = random_seeded(7);
     struct timespec pause = pause_between(2);
     while (!atomic_load_explicit(&stop_busy, memory_order_relaxed)) {
-        for (int i = 0; i < 32; i++) {
-            size_t size_bytes = 16 + random_below(&sizes, 1009);
-            block[i] = malloc(size_bytes);
-            if (block[i])
-                memset(block[i], 1, size_bytes);
-        }
-        for (int i = 0; i < 32; i++)
-            free(block[i]);
+        serve_once(&sizes);
         nanosleep(&pause, NULL);
     }
+}
+
+/* A thread that serves on has served before: what that takes is not the burst's. */
+static void serve_before(void)
+{
+    struct random_state sizes = random_seeded(8);
+    for (int turn = 0; turn < 100; turn++)
+        serve_once(&sizes);
 }
 
 /* A thread that works on without a request to the allocator, a fifth of the time. */
@@ -92,6 +106,9 @@ static void *work(void *argument)
     /* Threads that go take their stacks along: then what they touched is no base. */
     if (!options.stacks && plan.after != GONE)
         touch_stack();
+    if (plan.after == BUSY)
+        serve_before();
+    pthread_barrier_wait(&settled);
     pthread_barrier_wait(&begin);
     double cpu_before_s = effort_thread_cpu();
     plan.pattern->burst(worker);
@@ -171,6 +188,7 @@ int main(int argc, char **argv)
     const char *provider = malloc_provider();
     map_ledgers();
     pthread_barrier_init(&plan.all_threads, NULL, plan.threads);
+    pthread_barrier_init(&settled, NULL, plan.threads + 1);
     pthread_barrier_init(&begin, NULL, plan.threads + 1);
     pthread_barrier_init(&burst_over, NULL, plan.threads + 1);
     pthread_barrier_init(&end, NULL, plan.threads + 1);
@@ -183,7 +201,8 @@ int main(int argc, char **argv)
         if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0)
             return 3;
     }
-    usleep(100 * 1000); /* the threads have reached their barrier and sleep */
+    pthread_barrier_wait(&settled);
+    usleep(100 * 1000); /* the threads have reached their next barrier and sleep */
 
     if (!options.stacks)
         base = memory_read();
