@@ -89,7 +89,7 @@ fuzz_target!(|input: (u8, Vec<Step>)| {
                 }
             }
             Step::Tick => {
-                heap.tick();
+                heap.tick(None);
             }
             Step::Trim => {
                 heap.trim(None);

@@ -12,6 +12,8 @@ mod harness;
 
 mod archive;
 mod boot;
+mod cgroup;
+mod delay;
 mod forks;
 mod inspection;
 mod interfaces;

@@ -56,6 +56,8 @@ pub struct Extents {
     /// Large blocks.
     pub large_blocks: usize,
     limited: bool,
+    /// Granules that were handed out clean and not counted yet.
+    pub(super) fresh_granules: usize,
 }
 
 // SAFETY: the descriptors behind the pointers belong to whoever holds the arena's lock.
@@ -87,6 +89,7 @@ impl Extents {
             large_bytes: 0,
             large_blocks: 0,
             limited: false,
+            fresh_granules: 0,
         }
     }
 
@@ -117,7 +120,9 @@ impl Extents {
                 }
             }
         }
-        self.grow(os, len, align)
+        let head = self.grow(os, len, align)?;
+        self.fresh_granules += len;
+        Some(head)
     }
 
     /// Takes `len` granules out of the free extent `extent`, at the first aligned place.
@@ -156,6 +161,9 @@ impl Extents {
             }
             (*head).len = len;
             (*head).fill = fill;
+            if fill == Fill::Clean {
+                self.fresh_granules += len as usize;
+            }
             head
         }
     }
@@ -182,6 +190,7 @@ impl Extents {
             return None;
         }
         let fresh = self.grow(os, padded as usize, 1)?;
+        self.fresh_granules += len;
         let head = fresh.wrapping_add(room);
         // SAFETY: the granules are ours and were never used; `grow` wrote their descriptors.
         unsafe {

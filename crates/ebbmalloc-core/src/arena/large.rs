@@ -147,6 +147,7 @@ impl Arena {
                 let dirty = fill == Fill::Dirty || (*head).flags & FROM_DIRTY != 0;
                 (*head).fill = if dirty { Fill::Dirty } else { Fill::Clean };
                 extents.mark_large(head, granules);
+                self.note_growth(&mut extents);
             } else {
                 // What is given up was written to: resident.
                 (*head).fill = Fill::Dirty;

@@ -1,6 +1,7 @@
 //! Regions of address space, extents of granules in them, and the return of idle extents to the
 //! kernel. Used by bins (for slabs) and by the heap (for large blocks).
 
+pub mod delay;
 pub mod extents;
 pub mod granule;
 pub mod growth;
@@ -9,6 +10,7 @@ pub mod purge;
 pub mod region;
 pub mod scarcity;
 pub mod tree;
+pub mod watch;
 
 use crate::base::lock::{Guard, Lock, Rank};
 use crate::base::sync::AtomicUsize as LoomUsize;
@@ -34,8 +36,13 @@ pub struct Arena {
     extents: Lock<Extents>,
     views: [View; REGIONS],
     /// Bytes freed into slabs and extents since the last tick: what may be worth a purge. Added to by
-    /// every flush and set to 0 by the purger, relaxed on both sides: it is a hint.
+    /// every flush and set to 0 by the purger, relaxed on both sides: it is a hint. One bit of it says
+    /// that the heap has grown; see `watch`.
     pub freed_bytes: LoomUsize,
+    /// Bytes of pages that were not resident when they were handed out. Relaxed: a hint.
+    fresh_bytes: AtomicUsize,
+    /// How much of that is reason to look at limits. Written by whoever looks; relaxed.
+    growth_mark: AtomicUsize,
 }
 
 impl Default for Arena {
@@ -52,6 +59,8 @@ impl Arena {
             extents: Lock::new(Rank::Arena, Extents::new()),
             views: Self::VIEWS,
             freed_bytes: LoomUsize::new(0),
+            fresh_bytes: AtomicUsize::new(0),
+            growth_mark: AtomicUsize::new(watch::GROWTH_STEP),
         }
     }
 
@@ -62,6 +71,8 @@ impl Arena {
             extents: Lock::new(Rank::Arena, Extents::new()),
             views: Self::VIEWS,
             freed_bytes: LoomUsize::new(0),
+            fresh_bytes: AtomicUsize::new(0),
+            growth_mark: AtomicUsize::new(watch::GROWTH_STEP),
         }
     }
 
@@ -164,7 +175,8 @@ impl Arena {
 
     /// Makes what was added to the regions visible to look-ups. Called with the lock held, before
     /// the new memory is handed out.
-    fn publish(&self, extents: &Extents) {
+    fn publish(&self, extents: &mut Extents) {
+        self.note_growth(extents);
         for (view, region) in self.views.iter().zip(&extents.regions[..extents.count]) {
             if view.top.load(Ordering::Relaxed) != region.top {
                 view.base.store(region.base, Ordering::Relaxed);
@@ -173,6 +185,14 @@ impl Arena {
                     .store(region.descriptor(0) as usize, Ordering::Relaxed);
                 view.top.store(region.top, Ordering::Release);
             }
+        }
+    }
+
+    /// Counts the granules that were handed out clean.
+    fn note_growth(&self, extents: &mut Extents) {
+        let granules = core::mem::take(&mut extents.fresh_granules);
+        if granules > 0 {
+            self.note_fresh(granules * GRANULE);
         }
     }
 

@@ -3,6 +3,7 @@
 //! A heap knows no threads: each call says in which [`Access`] its thread is.
 
 pub mod outside;
+pub mod pressure;
 pub mod request;
 pub mod return_block;
 pub mod statistics;
@@ -19,6 +20,7 @@ use crate::slab::bin::Supply;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use outside::Outside;
+use pressure::Pressure;
 
 /// How a call may touch the heap.
 #[derive(Clone, Copy)]
@@ -59,6 +61,7 @@ pub struct Heap<O> {
     /// pairs with release on clearing it (loom: `fork_against_pass`).
     purging: AtomicBool,
     shards: AtomicUsize,
+    pressure: Pressure,
     counters: Counters,
 }
 
@@ -92,6 +95,7 @@ macro_rules! new_heap {
             tick: AtomicU32::new(FIRST_TICK),
             purging: AtomicBool::new(false),
             shards: AtomicUsize::new(0),
+            pressure: Pressure::new(),
             counters: Counters {
                 returned_bytes: AtomicU64::new(0),
                 refused_bytes: AtomicU64::new(0),
@@ -132,7 +136,7 @@ impl<O: Os> Heap<O> {
         self.tick.load(Ordering::Relaxed)
     }
 
-    /// Shards in use: one for each processor that the process may run on, up to [`SHARDS`].
+    /// Shards in use: one for each processor that the process can keep busy, up to [`SHARDS`].
     pub fn shards(&self) -> usize {
         match self.shards.load(Ordering::Relaxed) {
             0 => {
@@ -142,6 +146,11 @@ impl<O: Os> Heap<O> {
             }
             shards => shards,
         }
+    }
+
+    /// The same where the kernel must not be asked: only the first may be known.
+    fn known_shards(&self) -> usize {
+        self.shards.load(Ordering::Relaxed).max(1)
     }
 
     /// Limits the shards to `shards`, before the first thread attaches.
@@ -161,7 +170,13 @@ impl<O: Os> Heap<O> {
 
     /// Makes a cache for the calling thread.
     pub fn attach(&self) -> Option<NonNull<Cache>> {
-        self.caches.attach(&self.supply(), self.shards())
+        // The first thread gets the first shard, however many there are: most programs have no other,
+        // and need not ask the kernel.
+        let shards = match self.caches.count(&self.os) {
+            0 => 1,
+            _ => self.shards(),
+        };
+        self.caches.attach(&self.supply(), shards)
     }
 
     /// Unmakes the calling thread's cache; what it holds goes back to the bins.
@@ -175,9 +190,7 @@ impl<O: Os> Heap<O> {
 
     /// Bytes freed since the last tick.
     pub fn freed_bytes(&self) -> usize {
-        self.arena
-            .freed_bytes
-            .load(crate::base::sync::Ordering::Relaxed)
+        self.arena.freed_bytes()
     }
 
     /// The bins of the shards in use.
@@ -228,6 +241,7 @@ impl<O: Os> Heap<O> {
             }
             self.purging.store(false, Ordering::Release);
             if child {
+                self.pressure.reset();
                 self.caches.thaw_child(&self.supply(), &self.bins, own);
             } else {
                 self.caches.thaw_parent(&self.os);
@@ -249,6 +263,7 @@ impl<O: Os> Heap<O> {
             }
             self.caches.reset();
         }
+        self.pressure.reset();
         self.purging.store(false, Ordering::Relaxed);
     }
 }

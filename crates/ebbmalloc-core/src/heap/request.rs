@@ -75,7 +75,7 @@ impl<O: Os> Heap<O> {
         let supply = self.supply();
         // A slot of a class a little larger costs less than a mapping.
         for class in class..=(class + 2).min(CLASSES) {
-            for shard in 0..self.shards() {
+            for shard in 0..self.known_shards() {
                 let mut slot = [null_mut()];
                 if self
                     .bins
@@ -121,12 +121,5 @@ impl<O: Os> Heap<O> {
         made.map_or((null_mut(), false), |block| {
             (block.start as *mut u8, block.zero)
         })
-    }
-
-    /// No memory: gives everything that is free back, so that one more try makes sense. False if
-    /// there was nothing.
-    #[cold]
-    fn relieve(&self, own: Option<&crate::cache::cache::Cache>) -> bool {
-        self.trim(own)
     }
 }

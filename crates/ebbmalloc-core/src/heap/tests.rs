@@ -4,6 +4,7 @@ mod clock;
 mod growth;
 mod model;
 mod nested;
+mod pressure;
 
 use super::{Access, Heap};
 use crate::cache::cache::{Cache, Entered};

@@ -2,11 +2,21 @@
 
 use super::{Access, Heap};
 use crate::arena::purge::Purged;
-use crate::base::sync::Ordering as SeamOrdering;
 use crate::cache::cache::Cache;
 use crate::os::Os;
 use crate::size::CLASSES;
 use core::sync::atomic::Ordering;
+
+/// Why a pass is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    /// The clock: what was idle for two ticks goes.
+    Tick,
+    /// The clock, and the limit is near: everything free goes.
+    TickNearLimit,
+    /// Asked for: everything free goes, no time has passed.
+    Trim,
+}
 
 /// What a tick found and did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,33 +36,52 @@ pub struct Tick {
 }
 
 impl<O: Os> Heap<O> {
-    /// One tick: cold slots leave the caches, pages idle for two ticks leave the heap. Does nothing
-    /// if a pass is under way.
-    pub fn tick(&self) -> Tick {
-        self.pass(false, None).unwrap_or_default()
+    /// One tick: cold slots leave the caches, pages idle for two ticks leave the heap; near the limit
+    /// (see `pressure`) everything free. `own` as for [`Heap::trim`]. Does nothing if a pass is under
+    /// way.
+    pub fn tick(&self, own: Option<&Cache>) -> Tick {
+        let reason = if self.is_near_limit() {
+            Reason::TickNearLimit
+        } else {
+            Reason::Tick
+        };
+        self.pass(reason, own).unwrap_or_default()
     }
 
     /// Returns everything that is free to the kernel, the contents of all caches included that can
     /// be had. `own` is the calling thread's cache, if it has entered it. True if anything went.
     pub fn trim(&self, own: Option<&Cache>) -> bool {
-        let mut returned = 0;
+        self.give_back(own).0 > 0
+    }
+
+    /// No memory: gives everything that is free back and drains the caches, so that one more try makes
+    /// sense. False if there was nothing.
+    pub(super) fn relieve(&self, own: Option<&Cache>) -> bool {
+        let (returned, drained) = self.give_back(own);
+        returned > 0 || drained > 0
+    }
+
+    /// Bytes that went back to the kernel, and bytes that left the caches.
+    fn give_back(&self, own: Option<&Cache>) -> (usize, usize) {
+        let (mut returned, mut drained) = (0, 0);
         // Slots that were in flight during the first pass are caught by a second.
         for _ in 0..2 {
             let Some(tick) = self.wait_for_pass(own) else {
                 break;
             };
             returned += tick.returned_bytes + tick.given_bytes;
+            drained += tick.drained_bytes;
             if tick.returned_bytes == 0 {
                 break;
             }
         }
-        returned > 0
+        (returned, drained)
     }
 
     fn wait_for_pass(&self, own: Option<&Cache>) -> Option<Tick> {
         // The other pass is the purger's, at most milliseconds long.
         for _ in 0..10_000 {
-            if let Some(tick) = self.pass(true, own) {
+            if let Some(tick) = self.pass(Reason::Trim, own) {
                 return Some(tick);
             }
             self.os.yield_now();
@@ -60,7 +89,8 @@ impl<O: Os> Heap<O> {
         None
     }
 
-    fn pass(&self, force: bool, own: Option<&Cache>) -> Option<Tick> {
+    fn pass(&self, reason: Reason, own: Option<&Cache>) -> Option<Tick> {
+        let force = reason != Reason::Tick;
         // Acquire pairs with the release below: one pass at a time sees the other's work.
         if self
             .purging
@@ -69,11 +99,11 @@ impl<O: Os> Heap<O> {
         {
             return None;
         }
-        if !force {
+        if reason != Reason::Trim {
             self.tick.fetch_add(1, Ordering::Relaxed);
             self.counters.ticks.fetch_add(1, Ordering::Relaxed);
         }
-        self.arena.freed_bytes.store(0, SeamOrdering::Relaxed);
+        self.arena.reset_freed();
         self.free_pending(Access::Direct);
         let supply = self.supply();
         let drained = self.caches.drain(&supply, &self.bins, force, own);

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 use std::vec::Vec;
 
-use super::{Discarded, Os, OsError, PageRun, Scarce};
+use super::{Discarded, Headroom, Os, OsError, PageRun, Scarce};
 
 mod mapping;
 #[cfg(test)]
@@ -62,6 +62,8 @@ struct State {
     now_ms: u64,
     cpus: usize,
     address_space_limit: Option<usize>,
+    headroom: Option<Headroom>,
+    headroom_asked: usize,
     scarce: Scarce,
     /// By start address.
     reservations: BTreeMap<usize, Reservation>,
@@ -108,6 +110,16 @@ impl Fake {
     /// Sets how many CPUs there are.
     pub fn set_cpus(&self, cpus: usize) {
         self.state().cpus = cpus;
+    }
+
+    /// Sets what [`Os::headroom`] says.
+    pub fn set_headroom(&self, headroom: Option<Headroom>) {
+        self.state().headroom = headroom;
+    }
+
+    /// How often the headroom was asked for.
+    pub fn headroom_asked(&self) -> usize {
+        self.state().headroom_asked
     }
 
     /// Sets RLIMIT_AS: [`Os::reserve`] fails beyond it too.
@@ -354,6 +366,12 @@ unsafe impl Os for Fake {
 
     fn cpus(&self) -> usize {
         self.state().cpus
+    }
+
+    fn headroom(&self) -> Option<Headroom> {
+        let mut state = self.state();
+        state.headroom_asked += 1;
+        state.headroom
     }
 
     fn write_stderr(&self, text: &[u8]) {

@@ -41,6 +41,15 @@ pub struct Discarded {
     pub refused_bytes: usize,
 }
 
+/// What the tightest limit on the process's memory leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Headroom {
+    /// The limit.
+    pub limit_bytes: usize,
+    /// What can still be used before the kernel kills, or slows the process down.
+    pub left_bytes: usize,
+}
+
 /// What the process may run out of although its pages went back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scarce {
@@ -133,8 +142,13 @@ pub unsafe trait Os: Sync {
     /// RLIMIT_AS in bytes, if one is set.
     fn address_space_limit(&self) -> Option<usize>;
 
-    /// CPUs this process may run on (its affinity), at least 1.
+    /// CPUs that this process can keep busy, at least 1: its affinity, and where a quota is worth
+    /// fewer, that.
     fn cpus(&self) -> usize;
+
+    /// How near the process is to a limit on the memory of its cgroups; `None` where there is none,
+    /// or it cannot be told. Some 20 to 100 microseconds; neither for signal handlers nor under a lock.
+    fn headroom(&self) -> Option<Headroom>;
 
     /// Writes `text` to standard error, best effort.
     fn write_stderr(&self, text: &[u8]);

@@ -6,6 +6,7 @@ pub mod conf;
 mod early;
 mod entry;
 mod fork;
+mod growth;
 mod instance;
 mod lookup;
 mod publish;

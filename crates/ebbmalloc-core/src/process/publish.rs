@@ -31,6 +31,12 @@ pub(super) fn after_tick(cpu_ns: u64) {
     publish(&snapshot(&HEAP.statistics(None, false)));
 }
 
+/// After a step of growth, so that a process that only grows does not show what it was at its start.
+/// Caches count as of the last tick: nobody is disturbed for it.
+pub(super) fn after_growth() {
+    publish(&snapshot(&HEAP.statistics(None, false)));
+}
+
 fn snapshot(statistics: &Statistics) -> Snapshot {
     Snapshot {
         live_bytes: statistics.live as u64,
@@ -51,7 +57,7 @@ fn snapshot(statistics: &Statistics) -> Snapshot {
         slab_live_bytes: statistics.live.saturating_sub(statistics.live_large) as u64,
         mechanisms: mechanisms(),
         idle_time_ms: purger::idle_time_ms().unwrap_or(u64::MAX),
-        process_id: u64::from(HEAP.os.process_id()),
+        process_id: u64::from(HEAP.os.owner_id()),
         published_ms: HEAP.os.now_ms(),
         refused_bytes: statistics.refused,
     }

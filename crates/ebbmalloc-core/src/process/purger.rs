@@ -1,18 +1,20 @@
 //! The purger's thread: started on the first few MiB of freed memory, gone when nothing is left to
 //! do, so that an idle process has no thread and no wake-up.
 //!
-//! It ticks twice a second. What it does in a tick is the heap's business; here is only when.
+//! It ticks every T, which `arena::delay` derives from what returning costs here and what memory is
+//! worth. What it does in a tick is the heap's business; here is only when.
 
 use super::instance::HEAP;
-use super::publish;
+use super::{growth, publish, thread};
+use crate::arena::delay::{self, Cost};
+use crate::cache::cache::Cache;
+use crate::heap::tick::Tick;
 use crate::os::Os;
 use crate::os::linux::Spawned;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Freed memory that is worth a thread.
 const START_BYTES: usize = 2 << 20;
-/// Default time between ticks. A page goes after two: half a second to a second after it became free.
-const INTERVAL_MS: u64 = 500;
 /// The shortest time between ticks that a setting can ask for.
 const LEAST_INTERVAL_MS: u64 = 10;
 /// Ticks without any work after which the thread ends, when nothing is left in any cache.
@@ -42,8 +44,14 @@ static THREADLESS: AtomicBool = AtomicBool::new(false);
 static NEXT_TICK_MS: AtomicU64 = AtomicU64::new(0);
 /// Settings: off means that nothing is returned but by trim.
 static OFF: AtomicBool = AtomicBool::new(false);
-/// Time between ticks, in milliseconds. Set at boot.
-static INTERVAL: AtomicU64 = AtomicU64::new(INTERVAL_MS);
+/// Settings: bytes that are worth a processor. Written at boot only.
+static BYTES_PER_CORE: AtomicU64 = AtomicU64::new(delay::BYTES_PER_CORE);
+/// Settings: the longest time between ticks, in milliseconds. Written at boot only.
+static MOST_INTERVAL_MS: AtomicU64 = AtomicU64::new(u64::MAX);
+/// What returning has cost: the fields of a [`delay::Cost`]. Written by whoever ticks, one at a time
+/// but for a race of two slow paths, which loses a sample.
+static COST_CPU_NS: AtomicU64 = AtomicU64::new(Cost::PRIOR.cpu_ns);
+static COST_PAGES: AtomicU64 = AtomicU64::new(Cost::PRIOR.pages);
 
 /// Switches purging off, before the first request.
 pub(super) fn switch_off() {
@@ -52,10 +60,43 @@ pub(super) fn switch_off() {
 
 /// Settings: nothing stays idle for longer than `bound` milliseconds, two ticks.
 pub(super) fn bound_idle_time(bound: u64) {
-    INTERVAL.store(
-        (bound / 2).clamp(LEAST_INTERVAL_MS, INTERVAL_MS),
-        Ordering::Relaxed,
-    );
+    MOST_INTERVAL_MS.store((bound / 2).max(LEAST_INTERVAL_MS), Ordering::Relaxed);
+}
+
+/// Settings: so many bytes of memory are worth one processor.
+pub(super) fn set_memory_price(bytes_per_core: u64) {
+    BYTES_PER_CORE.store(bytes_per_core, Ordering::Relaxed);
+}
+
+/// Bytes of memory that are worth one processor.
+pub(super) fn memory_price() -> u64 {
+    BYTES_PER_CORE.load(Ordering::Relaxed)
+}
+
+fn cost() -> Cost {
+    Cost {
+        cpu_ns: COST_CPU_NS.load(Ordering::Relaxed),
+        pages: COST_PAGES.load(Ordering::Relaxed),
+    }
+}
+
+/// Time between ticks, in milliseconds: T, or what a setting bounds it to.
+fn interval_ms() -> u64 {
+    let page_bytes = HEAP.os.page_bytes();
+    delay::break_even_ms(cost().per_page_ns(), page_bytes, memory_price())
+        .min(MOST_INTERVAL_MS.load(Ordering::Relaxed))
+}
+
+/// A tick, and what it costs noted; how much CPU that was, in nanoseconds.
+fn measured_tick(own: Option<&Cache>) -> (Tick, u64) {
+    let before = HEAP.os.thread_cpu_ns();
+    let tick = HEAP.tick(own);
+    let cpu_ns = HEAP.os.thread_cpu_ns().saturating_sub(before);
+    let pages = tick.returned_bytes / HEAP.os.page_bytes();
+    let cost = cost().after_tick(cpu_ns, pages as u64);
+    COST_CPU_NS.store(cost.cpu_ns, Ordering::Relaxed);
+    COST_PAGES.store(cost.pages, Ordering::Relaxed);
+    (tick, cpu_ns)
 }
 
 /// Settings, or a sandbox: no thread; slow paths do its work.
@@ -65,7 +106,7 @@ pub(super) fn forbid_thread() {
 
 /// The longest that a page stays idle, in milliseconds; `None` for ever.
 pub(super) fn idle_time_ms() -> Option<u64> {
-    is_on().then(|| 2 * INTERVAL.load(Ordering::Relaxed))
+    is_on().then(|| 2 * interval_ms())
 }
 
 /// Whether purging is on.
@@ -81,13 +122,17 @@ pub(super) fn has_thread() -> bool {
 /// After a slow operation: starts the thread if there is enough to do.
 #[inline]
 pub(super) fn nudge() {
-    if HEAP.freed_bytes() >= START_BYTES || WANTED.load(Ordering::Relaxed) {
+    if HEAP.attention() >= START_BYTES || WANTED.load(Ordering::Relaxed) {
         nudge_slow();
     }
 }
 
 #[cold]
 fn nudge_slow() {
+    growth::look();
+    if HEAP.freed_bytes() < START_BYTES && !WANTED.load(Ordering::Relaxed) {
+        return;
+    }
     forget_if_killed();
     let known = STATE.load(Ordering::Relaxed);
     if known == RUNS && LOOK.load(Ordering::Relaxed) && LOOK.swap(false, Ordering::Relaxed) {
@@ -141,7 +186,8 @@ fn forget_if_killed() {
     }
 }
 
-/// Where no thread can be had, a slow operation now and then does a tick's work.
+/// Where no thread can be had, a slow operation now and then does a tick's work; within its cache, so
+/// that a signal handler in the middle of it waits for no lock.
 fn tick_inline() {
     let now = HEAP.os.now_ms();
     let next = NEXT_TICK_MS.load(Ordering::Relaxed);
@@ -149,7 +195,7 @@ fn tick_inline() {
         && NEXT_TICK_MS
             .compare_exchange(
                 next,
-                now + INTERVAL.load(Ordering::Relaxed),
+                now + interval_ms(),
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             )
@@ -157,16 +203,23 @@ fn tick_inline() {
     {
         HEAP.follow_address_space_limit();
         // The second tick must not wait for as much freed memory again.
-        WANTED.store(HEAP.tick().more, Ordering::Relaxed);
+        let (tick, _) = thread::with_own_cache(|own| {
+            HEAP.is_still_near_limit();
+            measured_tick(own)
+        });
+        WANTED.store(tick.more, Ordering::Relaxed);
     }
 }
 
 unsafe extern "C" fn purger_main(_: *mut u8) {
     let mut quiet = 0;
     let mut locked = false;
+    let mut descriptors_left = false;
+    // Whatever the first tick sees free has T before the second. So it can come early.
+    let mut wait_ms = interval_ms() / 2;
     loop {
         // Until the interval is over or somebody wants us gone; a wake for no reason waits on.
-        let until = HEAP.os.now_ms() + INTERVAL.load(Ordering::Relaxed);
+        let until = HEAP.os.now_ms() + wait_ms;
         loop {
             let now = HEAP.os.now_ms();
             if STOP.load(Ordering::Acquire) != 0 {
@@ -180,10 +233,17 @@ unsafe extern "C" fn purger_main(_: *mut u8) {
             HEAP.os.wait(&STOP, 0, Some(until - now));
         }
         let before = HEAP.os.thread_cpu_ns();
-        let tick = HEAP.tick();
+        // A single-threaded program may rely on the numbers of its descriptors.
+        descriptors_left =
+            HEAP.is_near_limit() && (descriptors_left || HEAP.os.leave_descriptors());
+        if descriptors_left {
+            HEAP.is_still_near_limit();
+        }
+        let (tick, _) = measured_tick(None);
         HEAP.follow_address_space_limit();
         LOOK.store(true, Ordering::Relaxed);
         publish::after_tick(HEAP.os.thread_cpu_ns() - before);
+        wait_ms = interval_ms();
         // Locked memory is tried again and again, but is no reason to stay.
         locked = tick.returned_bytes == 0 && (locked || tick.refused_bytes > 0);
         let works = tick.returned_bytes > 0 || tick.drained_bytes > 0 || HEAP.freed_bytes() > 0;

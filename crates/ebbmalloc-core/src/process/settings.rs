@@ -49,6 +49,7 @@ fn apply(config: &Config<'static>) {
     if let IdleLimit::AtMostMs(bound) = config.idle_limit {
         purger::bound_idle_time(bound);
     }
+    purger::set_memory_price(config.memory_price);
     if !config.background_thread {
         purger::forbid_thread();
     }
@@ -97,6 +98,8 @@ pub(super) fn confirm() {
         Some(bound) => line.push_decimal(bound),
         None => line.push(b"-1"),
     }
+    line.push(b" memory_price:");
+    line.push_decimal(purger::memory_price());
     line.push(b" narenas:");
     line.push_decimal(HEAP.shards() as u64);
     line.push(b" stats_print:");

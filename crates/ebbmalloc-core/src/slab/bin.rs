@@ -137,7 +137,13 @@ impl Bin {
                 taken += slab.take(shape, supply.tick, &mut out[taken..]);
                 let new = (*slab.0).resident & !before;
                 slabs.resident_pages += new.count_ones() as usize;
-                slabs.refaulted_pages += u64::from((new & used).count_ones());
+                let refaulted = (new & used).count_ones();
+                if refaulted > 0 {
+                    slabs.refaulted_pages += u64::from(refaulted);
+                    supply
+                        .arena
+                        .note_fresh((refaulted as usize) << supply.page_shift);
+                }
                 slabs.rebucket(slab, shape);
             }
         }

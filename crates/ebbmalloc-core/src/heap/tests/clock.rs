@@ -37,7 +37,7 @@ fn free_all(heap: &Heap<Fake>, thread: Thread, blocks: &[*mut u8]) {
 /// One tick, and the runs that went.
 fn tick(heap: &Heap<Fake>) -> Vec<PageRun> {
     let before = heap.statistics(None, true).returned;
-    let tick = heap.tick();
+    let tick = heap.tick(None);
     let runs = heap.os.take_discarded();
     assert_eq!(
         runs.iter().map(|run| run.bytes).sum::<usize>(),
@@ -154,7 +154,7 @@ fn a_busy_cache_loses_its_cold_bottom_alone() {
     tick(&heap);
     let warm: Vec<_> = (0..2).map(|_| allocate(&heap, thread, PAGE)).collect();
     free_all(&heap, thread, &warm);
-    let drained = heap.tick().drained_bytes;
+    let drained = heap.tick(None).drained_bytes;
     assert!(
         drained > 0 && drained <= cached - 2 * PAGE,
         "{drained} of {cached}"
@@ -178,7 +178,7 @@ fn where_membarrier_is_refused_caches_are_left_alone() {
         crate::os::OsError::Refused,
     );
     for _ in 0..3 {
-        assert_eq!(heap.tick().drained_bytes, 0);
+        assert_eq!(heap.tick(None).drained_bytes, 0);
     }
     assert_eq!(heap.statistics(None, true).cached, cached);
     assert_eq!(heap.statistics(None, true).claims_refused, 3);

@@ -259,7 +259,7 @@ impl World {
                 }
             }
             Step::Tick => {
-                heap.tick();
+                heap.tick(None);
             }
             Step::Trim { thread } => {
                 with_access(self.thread(thread), |access| match access {

@@ -45,6 +45,11 @@ impl Linux {
             .is_none_or(|mark| mark.load(Ordering::Relaxed) != 0)
     }
 
+    /// Id of the process that the heap belongs to, as of [`Linux::mark_alive`]: without a system call.
+    pub fn owner_id(&self) -> u32 {
+        self.owner.load(Ordering::Relaxed)
+    }
+
     /// Whether the kernel wipes the mark in children: forks without handlers are noticed.
     pub fn has_fork_mark(&self) -> bool {
         self.mark().is_some()

@@ -9,7 +9,7 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
-use super::{Discarded, Os, OsError, PageRun, Scarce};
+use super::{Discarded, Headroom, Os, OsError, PageRun, Scarce};
 use call::call;
 
 #[cfg(target_endian = "big")]
@@ -18,6 +18,7 @@ compile_error!("the argument blocks of this folder are little-endian");
 mod arch;
 mod barrier;
 mod call;
+mod cgroup;
 mod discard;
 mod environment;
 mod fork_mark;
@@ -236,11 +237,23 @@ unsafe impl Os for Linux {
         // SAFETY: `mask` has as many bytes as we say.
         let written = unsafe { call(arch::nr::SCHED_GETAFFINITY, [0, size_of_val(&mask), at]) };
         let set: u32 = mask.iter().map(|word| word.count_ones()).sum();
-        if written.is_ok() {
+        let affinity = if written.is_ok() {
             (set as usize).max(1)
         } else {
             1
+        };
+        if affinity == 1 || self.is_confined() {
+            return affinity;
         }
+        self.cgroup_processors()
+            .map_or(affinity, |quota| quota.clamp(1, affinity))
+    }
+
+    fn headroom(&self) -> Option<Headroom> {
+        if self.is_confined() {
+            return None;
+        }
+        self.cgroup_headroom()
     }
 
     fn write_stderr(&self, text: &[u8]) {

@@ -14,6 +14,7 @@ mod path;
 #[cfg(test)]
 mod tests;
 
+use crate::arena::delay::BYTES_PER_CORE;
 pub use path::{PATH_BYTES, expand_path};
 
 /// How long a page may stay idle before it goes back.
@@ -36,6 +37,8 @@ pub struct Config<'a> {
     pub background_thread: bool,
     /// `dirty_decay_ms`: upper bound on the idle time; -1 is [`IdleLimit::Never`].
     pub idle_limit: IdleLimit,
+    /// `memory_price`: bytes of memory that are worth as much as one processor.
+    pub memory_price: u64,
     /// `thp`: whether the kernel may make huge pages of the heap.
     pub huge_pages: bool,
     /// `narenas`: upper bound on the number of arenas.
@@ -54,6 +57,7 @@ impl Config<'_> {
         purge: true,
         background_thread: true,
         idle_limit: IdleLimit::Own,
+        memory_price: BYTES_PER_CORE,
         huge_pages: false,
         narenas: None,
         stats_print: false,
@@ -168,6 +172,7 @@ fn apply<'a>(config: &mut Config<'a>, variable: Variable, text: &'a [u8]) -> Res
         b"purge" if ours => config.purge = on_or_off(value)?,
         b"thp" if ours => config.huge_pages = huge_pages(value)?,
         b"stats_file" if ours => config.stats_file = Some(path::check(value)?),
+        b"memory_price" if ours => config.memory_price = memory_price(value)?,
         b"background_thread" => config.background_thread = truth(value)?,
         b"dirty_decay_ms" => config.idle_limit = idle_limit(value)?,
         // There are no muzzy pages: what goes back is gone at once.
@@ -220,6 +225,20 @@ fn narenas(value: &[u8]) -> Result<Option<u32>, Fault> {
             let arenas = u32::try_from(number(value)?).map_err(|_| Fault::BadValue)?;
             Ok(Some(arenas.max(1)))
         }
+    }
+}
+
+/// Bytes, in whole numbers or with `k`, `m` or `g` behind; a price of nothing is none.
+fn memory_price(value: &[u8]) -> Result<u64, Fault> {
+    let (digits, shift) = match value {
+        [digits @ .., b'k' | b'K'] => (digits, 10),
+        [digits @ .., b'm' | b'M'] => (digits, 20),
+        [digits @ .., b'g' | b'G'] => (digits, 30),
+        digits => (digits, 0),
+    };
+    match number(digits)?.checked_mul(1 << shift) {
+        Some(0) | None => Err(Fault::BadValue),
+        Some(bytes) => Ok(bytes),
     }
 }
 

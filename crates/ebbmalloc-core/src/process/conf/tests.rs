@@ -104,6 +104,21 @@ fn each_key_sets_its_field_alone() {
         ),
         ("narenas:3,narenas:default", default),
         (
+            "memory_price:4294967296",
+            Config {
+                memory_price: 4 << 30,
+                ..default
+            },
+        ),
+        (
+            "memory_price:512m",
+            Config {
+                memory_price: 512 << 20,
+                ..default
+            },
+        ),
+        ("memory_price:1K,memory_price:2G", default),
+        (
             "stats_file:/run/ebb/%p",
             Config {
                 stats_file: Some(b"/run/ebb/%p"),
@@ -138,6 +153,12 @@ fn values_that_mean_nothing_change_nothing_and_are_told() {
         "muzzy_decay_ms:x",
         "thp:always",
         "narenas:4294967296",
+        "memory_price:0",
+        "memory_price:0g",
+        "memory_price:g",
+        "memory_price:-1",
+        "memory_price:1t",
+        "memory_price:18446744073709551615k",
         "narenas:\u{e4}",
         "stats_file:",
         "stats_file:relative",

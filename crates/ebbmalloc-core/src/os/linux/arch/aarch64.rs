@@ -38,6 +38,7 @@ pub mod nr {
     pub const PRLIMIT64: usize = 261;
     pub const SETNS: usize = 268;
     pub const MEMBARRIER: usize = 283;
+    pub const CLOSE_RANGE: usize = 436;
     pub const PROCESS_MADVISE: usize = 440;
 }
 

@@ -1,0 +1,55 @@
+/* Two bursts one after the other, each of which fits into the cgroup's limit while both do not: the
+ * first is freed but for a block in each 64 KiB, so that its memory serves no other size, and stays
+ * idle until it goes back to the kernel. At once the second follows, in other threads and of
+ * another size. */
+#include "check.h"
+
+enum { THREADS = 4 };
+static const size_t BURST = 160 * MIB;
+static pthread_barrier_t step;
+
+static void **blocks_for(size_t count) {
+    void **block = mmap(NULL, count * sizeof *block, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(block != MAP_FAILED);
+    return block;
+}
+
+static void take(void **block, size_t count, size_t size) {
+    for (size_t i = 0; i < count; i++) {
+        block[i] = malloc(size);
+        CHECK(block[i] != NULL);
+        memset(block[i], 1, size);
+    }
+}
+
+/* Sleeps on what its cache holds. */
+static void *first(void *unused) {
+    const size_t size = 1024, count = BURST / THREADS / size;
+    void **block = blocks_for(count);
+    take(block, count, size);
+    for (size_t i = 0; i < count; i++)
+        if (i % 64 != 0) free(block[i]);
+    pthread_barrier_wait(&step);
+    for (;;) pause();
+    return unused;
+}
+
+static void *second(void *unused) {
+    const size_t size = 3000, count = BURST / THREADS / size;
+    take(blocks_for(count), count, size);
+    return unused;
+}
+
+int main(void) {
+    require_preload();
+    CHECK(pthread_barrier_init(&step, NULL, THREADS + 1) == 0);
+    pthread_t thread;
+    for (size_t i = 0; i < THREADS; i++) CHECK(pthread_create(&thread, NULL, first, NULL) == 0);
+    pthread_barrier_wait(&step);
+    pthread_t late[THREADS];
+    for (size_t i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&late[i], NULL, second, NULL) == 0);
+    for (size_t i = 0; i < THREADS; i++) CHECK(pthread_join(late[i], NULL) == 0);
+    return passed();
+}

@@ -1,0 +1,59 @@
+//! What a slow operation looks at when it is done: how much was freed, and whether the heap has
+//! taken so many fresh pages that something should be looked at. Both are in one word, so that the
+//! look costs one load.
+//!
+//! Pages are fresh when they were not resident before: from address space that was never used, from
+//! clean extents, and returned pages of slabs. They become resident when they are touched, soon.
+
+use super::Arena;
+use crate::base::sync::Ordering as SeamOrdering;
+use core::sync::atomic::Ordering;
+
+/// In `freed_bytes`: the heap has grown up to the mark. Out of the way of any number of bytes.
+const GROWN: usize = 1 << (usize::BITS - 2);
+/// Growth after which the first look is due, and the most between two looks.
+pub const GROWTH_STEP: usize = 4 << 20;
+
+impl Arena {
+    /// Counts pages that will become resident.
+    pub(crate) fn note_fresh(&self, bytes: usize) {
+        let fresh = self.fresh_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if fresh >= self.growth_mark.load(Ordering::Relaxed)
+            && self.freed_bytes.load(SeamOrdering::Relaxed) & GROWN == 0
+        {
+            self.freed_bytes.fetch_or(GROWN, SeamOrdering::Relaxed);
+        }
+    }
+
+    /// Bytes of fresh pages taken since the start.
+    pub fn fresh_bytes(&self) -> usize {
+        self.fresh_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The next look is due when [`Arena::fresh_bytes`] comes to `mark`.
+    pub fn set_growth_mark(&self, mark: usize) {
+        self.growth_mark.store(mark, Ordering::Relaxed);
+    }
+
+    /// Bytes freed since the last tick, and far more once the heap has grown up to the mark: one load
+    /// tells whether there is anything to do.
+    pub fn attention(&self) -> usize {
+        self.freed_bytes.load(SeamOrdering::Relaxed)
+    }
+
+    /// Bytes freed into slabs and extents since the last tick.
+    pub fn freed_bytes(&self) -> usize {
+        self.attention() & !GROWN
+    }
+
+    /// A pass begins: what is freed from now on is for the next.
+    pub fn reset_freed(&self) {
+        self.freed_bytes.fetch_and(GROWN, SeamOrdering::Relaxed);
+    }
+
+    /// Whether the heap has grown up to the mark; true once for each time.
+    pub fn take_growth(&self) -> bool {
+        self.attention() & GROWN != 0
+            && self.freed_bytes.fetch_and(!GROWN, SeamOrdering::Relaxed) & GROWN != 0
+    }
+}
