@@ -152,6 +152,8 @@ fn its_own_tests() {
         Run::witnessed(&python)
             .args(["-m", "test", "-q", "-W", "--tempdir"])
             .arg(scratch.path())
+            // Who starts the tests in the background may have them ignore SIGINT; some want it.
+            .through(["env", "--default-signal=INT"])
             // Asks that nothing has imported threading before; a path file of the installation may.
             .args(["-i", "test_import_from_another_thread"])
             .args(&tests)
