@@ -1,6 +1,6 @@
 //! The counters that a process running on ebbmalloc publishes, and how to read them.
 //!
-//! The allocator writes one [`Page`] at every tick of its purger, on request and at exit; the tool `ebb` reads
+//! The allocator writes one [`Page`] at every tick of its purger, at every step of growth, on request and at exit; the tool `ebb` reads
 //! it from outside, out of the process's memory or out of the file that `stats_file` names, without
 //! stopping anything. The two halves of the project meet in this crate and nowhere else.
 //!

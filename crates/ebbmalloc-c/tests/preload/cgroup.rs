@@ -98,6 +98,15 @@ fn idle_memory_goes_before_the_limit_is_met_without_a_purger() {
     }
 }
 
+/// The purger looks at the limit at each tick, with descriptors of its own.
+#[test]
+fn looks_of_the_purger_take_no_descriptor() {
+    if let Some(cgroup) = Cgroup::new("memory", &[("memory.limit_in_bytes", "80M")]) {
+        let run = Run::preloaded(program("cgroup_near", Flavour::Plain));
+        cgroup.run(run).run().passed();
+    }
+}
+
 #[test]
 fn a_program_that_only_grows_publishes_its_growth() {
     let scratch = Scratch::new();

@@ -12,7 +12,7 @@
 /// containers.
 pub const BYTES_PER_CORE: u64 = 2 << 30;
 /// What a fault of a page that was returned costs, in nanoseconds of CPU: the median of what was
-/// measured on a virtual machine of 2 cores, 1.03 to 1.47 microseconds (docs/decisions/0009).
+/// measured on a virtual machine of 2 cores, 1.03 to 1.47 microseconds (docs/decisions/0013).
 pub const FAULT_NS: u64 = 1100;
 /// T is not shorter, however dear memory is: what a server needs ten times a second is never returned.
 pub const LEAST_MS: u64 = 250;
