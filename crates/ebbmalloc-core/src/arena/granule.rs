@@ -87,7 +87,7 @@ pub struct Granule {
     /// Slab: the tick of `touched`.
     pub stamp: u32,
     /// Dirty extent: the smallest stamp among its granules. Clean extent: the tick at which it last
-    /// merged.
+    /// merged. Slab: the generation of processes that made it.
     pub oldest: u32,
     /// Slab: list by fullness. Dirty extent: list by age. Clean extent: list of those
     /// with stale insides. Large block: list of tails.
@@ -182,6 +182,27 @@ impl List {
             }
         }
         self.first = item;
+    }
+
+    /// Puts all of `other` last, which is empty afterwards.
+    ///
+    /// # Safety
+    /// The caller holds the locks of both lists.
+    pub unsafe fn append(&mut self, other: &mut Self) {
+        if other.first.is_null() {
+            return;
+        }
+        if self.first.is_null() {
+            self.first = other.first;
+        } else {
+            // SAFETY: all elements are valid descriptors under the caller's locks.
+            unsafe {
+                (*self.last).next = other.first;
+                (*other.first).prev = self.last;
+            }
+        }
+        self.last = other.last;
+        *other = Self::new();
     }
 
     /// Puts `item` last.

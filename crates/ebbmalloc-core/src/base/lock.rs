@@ -64,6 +64,12 @@ impl<T> Lock<T> {
     #[inline]
     pub fn lock<'a, O: Os>(&'a self, os: &'a O) -> Guard<'a, T, O> {
         order::taking(self.rank);
+        self.take(os);
+        Guard { lock: self, os }
+    }
+
+    #[inline]
+    fn take<O: Os>(&self, os: &O) {
         if self
             .state
             .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
@@ -71,7 +77,6 @@ impl<T> Lock<T> {
         {
             self.lock_slow(os);
         }
-        Guard { lock: self, os }
     }
 
     /// Takes the lock if it is free. Never waits, so a signal handler may call it whatever the
@@ -120,8 +125,12 @@ impl<T> Lock<T> {
     }
 
     /// Takes the lock for the time of a fork; [`Lock::thaw`] gives it back.
+    ///
+    /// Locks of one rank may be frozen one after the other: a fork is the only one that does so, and
+    /// there is one fork at a time.
     pub fn freeze<O: Os>(&self, os: &O) {
-        core::mem::forget(self.lock(os));
+        self.take(os);
+        order::taking_unordered(self.rank);
     }
 
     /// Gives back a lock that [`Lock::freeze`] took, in the parent or in the child.

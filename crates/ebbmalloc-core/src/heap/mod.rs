@@ -237,6 +237,9 @@ impl<O: Os> Heap<O> {
             self.metadata.thaw(&self.os);
             self.arena.thaw(&self.os);
             for bin in self.used_bins() {
+                if child {
+                    bin.raw().frozen_value(|slabs| slabs.leave_to_parent());
+                }
                 bin.raw().thaw(&self.os);
             }
             self.purging.store(false, Ordering::Release);

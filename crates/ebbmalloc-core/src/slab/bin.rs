@@ -3,6 +3,10 @@
 //!
 //! Slabs with free slots are on lists by fullness, the fullest first in line, so that sparse slabs
 //! empty themselves; slabs to which slots came back are also on the list that the sweep visits.
+//!
+//! In the child of a fork the slabs that the parent made are set apart: their pages are shared until
+//! one of the two writes, so slots on them are not handed out. The child makes slabs of its own, and a
+//! page of those holds many new objects where a copied page would hold one.
 
 use super::slab::{Shape, Slab};
 use crate::arena::Arena;
@@ -41,6 +45,10 @@ pub struct Bin {
 pub struct Slabs {
     /// By fullness: the last has the slabs with the fewest free slots.
     buckets: [List; BUCKETS],
+    /// The same of slabs that this process was forked with.
+    inherited: [List; BUCKETS],
+    /// Forks between the first process and this one. A slab made in another is inherited.
+    generation: u32,
     /// Slabs to which slots came back since they were last visited, linked by `left`.
     pub(super) visit: *mut Granule,
     /// What is left of that list during a sweep.
@@ -71,6 +79,8 @@ impl Default for Bin {
 impl Bin {
     const EMPTY: Slabs = Slabs {
         buckets: [const { List::new() }; BUCKETS],
+        inherited: [const { List::new() }; BUCKETS],
+        generation: 0,
         visit: null_mut(),
         sweeping: null_mut(),
         slabs: 0,
@@ -128,7 +138,11 @@ impl Bin {
                 Some(slab) => slab,
                 None => match slabs.add_slab(supply, shape, class, shard, wait) {
                     Some(slab) => slab,
-                    None => break,
+                    // Better a copied page than none.
+                    None => match fullest_of(&slabs.inherited) {
+                        Some(slab) => slab,
+                        None => break,
+                    },
                 },
             };
             // SAFETY: the lock is held, and the slab is one of ours.
@@ -193,12 +207,40 @@ impl Bin {
 impl Slabs {
     /// The slab with the fewest free slots, but at least one.
     fn fullest(&self) -> Option<Slab> {
-        self.buckets
-            .iter()
-            .rev()
-            .map(|list| list.first)
-            .find(|first| !first.is_null())
-            .map(Slab)
+        fullest_of(&self.buckets)
+    }
+
+    /// In the child of a fork: sets the slabs apart that the parent made. Constant, and touches few of
+    /// their descriptors, which are shared as well.
+    ///
+    /// # Safety
+    /// The caller holds this bin's lock.
+    pub unsafe fn leave_to_parent(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+        for (list, inherited) in self.buckets.iter_mut().zip(&mut self.inherited) {
+            // SAFETY: both lists hold slabs of this bin, and the lock is held.
+            unsafe { inherited.append(list) };
+        }
+    }
+
+    /// The lists that a slab belongs on.
+    ///
+    /// # Safety
+    /// The slab is one of this bin's, and its lock is held.
+    unsafe fn buckets_of(&mut self, slab: Slab) -> &mut [List; BUCKETS] {
+        // SAFETY: the caller's promise.
+        if unsafe { self.is_inherited(slab) } {
+            &mut self.inherited
+        } else {
+            &mut self.buckets
+        }
+    }
+
+    /// # Safety
+    /// As for `buckets_of`.
+    unsafe fn is_inherited(&self, slab: Slab) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { (*slab.0).oldest != self.generation }
     }
 
     #[cold]
@@ -221,6 +263,7 @@ impl Slabs {
             (*head).class = class as u8;
             (*head).shard = shard;
             (*head).bucket = NO_BUCKET;
+            (*head).oldest = self.generation;
             let dirty = (*head).fill == Fill::Dirty;
             if !slab.create(supply.os, supply.metadata, shape, dirty, wait) {
                 supply
@@ -287,7 +330,10 @@ impl Slabs {
         }
         // SAFETY: the slab is ours, and the lock is held.
         unsafe {
-            if wait && (*slab.0).free == shape.class.slots && self.has_other_room(slab) {
+            if wait
+                && (*slab.0).free == shape.class.slots
+                && (self.is_inherited(slab) || self.has_other_room(slab))
+            {
                 self.remove_slab(supply, slab, shape, idle);
             } else {
                 self.list_for_visit(slab);
@@ -356,7 +402,7 @@ impl Slabs {
             if bucket != (*slab.0).bucket {
                 self.unbucket(slab);
                 (*slab.0).bucket = bucket;
-                if let Some(list) = self.buckets.get_mut(bucket as usize) {
+                if let Some(list) = self.buckets_of(slab).get_mut(bucket as usize) {
                     list.push_front(slab.0);
                 }
             }
@@ -366,7 +412,8 @@ impl Slabs {
     unsafe fn unbucket(&mut self, slab: Slab) {
         // SAFETY: the slab is ours, and the lock is held; `bucket` names the list it is on.
         unsafe {
-            if let Some(list) = self.buckets.get_mut((*slab.0).bucket as usize) {
+            let bucket = (*slab.0).bucket as usize;
+            if let Some(list) = self.buckets_of(slab).get_mut(bucket) {
                 list.remove(slab.0);
             }
             (*slab.0).bucket = NO_BUCKET;
@@ -413,12 +460,15 @@ impl Slabs {
     /// Checks every slab with free slots, and the lists.
     #[cfg(any(test, loom))]
     pub fn validate(&self, shape: Shape) {
-        for (bucket, list) in self.buckets.iter().enumerate() {
+        let lists = self.buckets.iter().chain(&self.inherited).enumerate();
+        for (index, list) in lists {
+            let (bucket, inherited) = (index % BUCKETS, index >= BUCKETS);
             let mut at = list.first;
             while !at.is_null() {
                 // SAFETY: the lists hold slabs of this bin; `&self` is reached through the lock.
                 unsafe {
                     assert_eq!((*at).bucket as usize, bucket);
+                    assert_eq!(self.is_inherited(Slab(at)), inherited);
                     assert!((*at).free > 0);
                     Slab(at).validate(shape);
                     at = (*at).next;
@@ -434,4 +484,10 @@ impl Slabs {
             }
         }
     }
+}
+
+/// Of lists by fullness, the slab with the fewest free slots.
+fn fullest_of(buckets: &[List; BUCKETS]) -> Option<Slab> {
+    let mut firsts = buckets.iter().rev().map(|list| list.first);
+    firsts.find(|first| !first.is_null()).map(Slab)
 }
