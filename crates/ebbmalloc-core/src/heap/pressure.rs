@@ -85,8 +85,12 @@ impl<O: Os> Heap<O> {
     pub fn has_grown(&self) -> bool {
         let grown = self.arena.take_growth();
         if grown {
-            self.arena
-                .set_growth_mark(self.arena.fresh_bytes() + GROWTH_STEP);
+            let step = if self.is_near_limit() {
+                LEAST_STRIDE
+            } else {
+                GROWTH_STEP
+            };
+            self.arena.set_growth_mark(self.arena.fresh_bytes() + step);
         }
         grown
     }
@@ -119,6 +123,11 @@ impl<O: Os> Heap<O> {
     /// Whether the limit was near at the last look: idle pages have no time then.
     pub fn is_near_limit(&self) -> bool {
         self.pressure.near.load(Ordering::Relaxed)
+    }
+
+    /// Whether a thread is looking right now.
+    pub(super) fn is_looking(&self) -> bool {
+        self.pressure.looking.load(Ordering::Relaxed)
     }
 
     /// One look, by the thread that holds `looking`. True if a pass is worth its time.

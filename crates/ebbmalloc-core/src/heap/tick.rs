@@ -89,6 +89,21 @@ impl<O: Os> Heap<O> {
         None
     }
 
+    /// Sleeps while another thread looks at the limit, or makes a pass near it; a second at most. The
+    /// caller is inside no cache.
+    pub fn wait_for_relief(&self) {
+        const TURNS: usize = 1000;
+        for _ in 0..TURNS {
+            // Relaxed: nothing that the other thread did is read here.
+            let passing = self.is_near_limit() && self.purging.load(Ordering::Relaxed);
+            if !passing && !self.is_looking() {
+                return;
+            }
+            let nobody = core::sync::atomic::AtomicU32::new(0);
+            self.os.wait(&nobody, 0, Some(1));
+        }
+    }
+
     fn pass(&self, reason: Reason, own: Option<&Cache>) -> Option<Tick> {
         let force = reason != Reason::Tick;
         // Acquire pairs with the release below: one pass at a time sees the other's work.

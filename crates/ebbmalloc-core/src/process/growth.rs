@@ -20,4 +20,7 @@ pub(super) fn look() {
             HEAP.is_still_near_limit();
         }
     });
+    // Another thread looks, or returns what is idle: growing on meanwhile could be what is one page
+    // too much. Outside the cache, which a fork may be waiting for.
+    HEAP.wait_for_relief();
 }
