@@ -16,7 +16,7 @@ clean() {
     sed -u -E -e "s#$PWD/##g" -e "s#${CARGO_TARGET_DIR:-$PWD/target}#target#g" -e "s#$HOME#~#g" \
         -e '/^ *(Compiling|Checking|Downloading|Downloaded|Updating|Blocking|Locking|Adding) /d' \
         -e '/ \.\.\. ok$/d' -e '/has been running for over/d' -e '/^$/d' |
-        grep --line-buffered -v -E '^(#[0-9]+|INFO|KEEP|[[:space:]]*[0-9]+: |ReloadedFiles)|ld\.so|DE: |# Uses:'
+        grep --line-buffered -v -E '^(#[0-9]+|INFO|KEEP|[[:space:]]*[0-9]+: |ReloadedFiles)|ld\.so|DE: |# Uses:|NEW_FUNC|ecommended dictionary|^Aborted$'
 }
 
 # step COMMAND...
