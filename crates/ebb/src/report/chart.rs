@@ -286,13 +286,20 @@ fn draw_labels(svg: &mut String, axes: &Axes, lines: &[Line]) {
     }
 }
 
-/// A name that fits beside the plot.
+/// A name that fits beside the plot: of a long one the beginning, which has the allocator, and the end,
+/// which has the setting.
 fn short(name: &str) -> String {
-    const LETTERS: usize = 22;
-    if name.chars().count() <= LETTERS {
+    const LETTERS: usize = 19;
+    const END: usize = 6;
+    let count = name.chars().count();
+    if count <= LETTERS {
         return name.to_owned();
     }
-    name.chars().take(LETTERS - 1).chain(['…']).collect()
+    let start = name.chars().take(LETTERS - 1 - END);
+    start
+        .chain(['…'])
+        .chain(name.chars().skip(count - END))
+        .collect()
 }
 
 fn escape(text: &str) -> String {

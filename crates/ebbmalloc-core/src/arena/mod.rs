@@ -35,7 +35,7 @@ struct View {
 pub struct Arena {
     extents: Lock<Extents>,
     views: [View; REGIONS],
-    /// Bytes freed into slabs and extents since the last tick: what may be worth a purge. Added to by
+    /// Bytes freed into slabs and extents, or that caches have got room for, since the last tick: what may be worth a purge. Added to by
     /// every flush and set to 0 by the purger, relaxed on both sides: it is a hint. One bit of it says
     /// that the heap has grown; see `watch`.
     pub freed_bytes: LoomUsize,

@@ -15,6 +15,12 @@ const GROWN: usize = 1 << (usize::BITS - 2);
 pub const GROWTH_STEP: usize = 4 << 20;
 
 impl Arena {
+    /// Counts room for slots that a cache has got. What is freed into it no flush tells of, so it counts
+    /// as freed from now on: else threads that free a little each would never wake the purger.
+    pub(crate) fn note_room(&self, bytes: usize) {
+        self.freed_bytes.fetch_add(bytes, SeamOrdering::Relaxed);
+    }
+
     /// Counts pages that will become resident.
     pub(crate) fn note_fresh(&self, bytes: usize) {
         let fresh = self.fresh_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;

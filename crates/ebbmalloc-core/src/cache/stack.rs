@@ -14,6 +14,8 @@ pub type Entry = *mut u8;
 /// a flush is worth its lock.
 const MODEST_SLOTS: usize = 127;
 const MODEST_BYTES: usize = 32 * 1024;
+/// Bytes of slots that a stack holds before it grows, about.
+const FIRST_BYTES: usize = 8 * 1024;
 /// The largest refill.
 const BATCH_MAX: u8 = 128;
 
@@ -30,6 +32,14 @@ pub struct Stack {
     /// The oldest entry. The word before it is null for ever, so that the newest entry of an empty
     /// stack can be looked at.
     pub base: *mut Entry,
+}
+
+/// Words of a stack that has not grown: fewer where slots are large, since what they hold is not
+/// counted by [`Arena::note_room`](crate::arena::Arena::note_room).
+fn first_words(class: usize) -> usize {
+    (FIRST_BYTES / CLASS[class].size as usize)
+        .clamp(2, Stack::FIRST_WORDS)
+        .next_power_of_two()
 }
 
 /// What a thread's requests have shown of a class.
@@ -70,7 +80,7 @@ impl Stack {
         base: null_mut(),
     };
 
-    /// Words of a stack's first memory: one for each entry and one before them.
+    /// Words of a stack's first memory, at most: one for each entry and one before them.
     pub const FIRST_WORDS: usize = 8;
 
     /// The empty stack of `class` in the first memory of a cache's stacks.
@@ -82,7 +92,7 @@ impl Stack {
         unsafe {
             Self::within(
                 memory.add((class - 1) * Self::FIRST_WORDS),
-                Self::FIRST_WORDS,
+                first_words(class),
             )
         }
     }
@@ -156,8 +166,8 @@ impl Stack {
                 || capacity < MODEST_SLOTS.min(MODEST_BYTES / CLASS[class].size as usize))
     }
 
-    /// Makes room for four times as many entries, as far as the class may have them. Without memory
-    /// for it the stack stays as it is.
+    /// Makes room for four times as many entries, as far as the class may have them; returns for how
+    /// many bytes of slots more. Without memory for it the stack stays as it is.
     ///
     /// # Safety
     /// The caller has the cache to itself, and `memory` is the first memory of its stacks.
@@ -168,13 +178,14 @@ impl Stack {
         metadata: &Metadata,
         memory: *mut Entry,
         class: usize,
-    ) {
+    ) -> usize {
+        let before = self.capacity();
         let words = (4 * (self.capacity() + 1)).min(CLASS[class].cache_slots as usize + 1);
-        if words <= self.capacity() + 1 {
-            return;
+        if words <= before + 1 {
+            return 0;
         }
         let Some(piece) = metadata.allocate(os, words * size_of::<Entry>(), true) else {
-            return;
+            return 0;
         };
         // SAFETY: the piece has `words` words, more than the stack has entries.
         unsafe {
@@ -185,6 +196,7 @@ impl Stack {
             self.give_back(os, metadata, memory, class);
             *self = larger;
         }
+        (self.capacity() - before) * CLASS[class].size as usize
     }
 
     /// Makes an empty stack as small as it was at first.

@@ -1,7 +1,7 @@
 //! Fill and flush: slots between a cache and the bins, in batches, so that a lock is worth taking.
 
 use super::cache::Cache;
-use super::stack::Entry;
+use super::stack::{Entry, Stack};
 use crate::arena::granule::Granule;
 use crate::base::corrupt::{Corruption, corruption};
 use crate::os::Os;
@@ -117,6 +117,16 @@ fn slab_of<O: Os>(supply: &Supply<O>, slot: Entry) -> *mut Granule {
 }
 
 impl Cache {
+    /// Lets the stack of `class` grow, and the arena know.
+    ///
+    /// # Safety
+    /// The caller has entered the cache, and `stack` is its stack of `class`.
+    unsafe fn grow<O: Os>(&self, supply: &Supply<O>, class: usize, stack: &mut Stack) {
+        // SAFETY: the caller's promise.
+        let room = unsafe { stack.grow(supply.os, supply.metadata, self.first_stacks(), class) };
+        supply.arena.note_room(room);
+    }
+
     /// Takes a slot of `class`, refilling the stack if it is empty. Null if there is no memory.
     ///
     /// # Safety
@@ -132,7 +142,7 @@ impl Cache {
             self.with_stack(class, |stack, demand| {
                 if stack.is_empty() {
                     if demand.batch as usize > stack.capacity() / 2 {
-                        stack.grow(supply.os, supply.metadata, self.first_stacks(), class);
+                        self.grow(supply, class, stack);
                     }
                     let want = (demand.batch as usize).min(stack.capacity() / 2).max(1);
                     demand.refilled();
@@ -174,11 +184,11 @@ impl Cache {
                     corruption(supply.os, Corruption::DoubleFree, slot as usize);
                 }
                 if stack.top == stack.full && stack.should_grow(class, *demand) {
-                    stack.grow(supply.os, supply.metadata, self.first_stacks(), class);
+                    self.grow(supply, class, stack);
                     demand.ran_dry = false;
                 }
                 if stack.top == stack.full {
-                    let half = stack.len() / 2;
+                    let half = stack.len().div_ceil(2);
                     bins.put(supply, class, stack.oldest(half), false, true);
                     stack.drop_oldest(half);
                 }
