@@ -48,11 +48,21 @@ impl World {
             world
                 .take(held)
                 .into_iter()
-                .for_each(|slot| assert!(own.cache().push(CLASS_NUMBER, slot.0)));
+                .for_each(|slot| world.keep(own.cache(), slot));
             own
         });
         let caches = caches.collect();
         (Arc::new(world), caches)
+    }
+
+    /// Puts a slot into a cache, which grows if it has to.
+    fn keep(&self, cache: &Cache, slot: Slot) {
+        assert_eq!(cache.enter(), Entered::Mine);
+        // SAFETY: entered, and the slot is of the class.
+        unsafe {
+            cache.push_or_flush(&self.ground.supply(), &self.bins, CLASS_NUMBER, slot.0);
+        }
+        cache.leave();
     }
 
     fn take(&self, count: usize) -> Vec<Slot> {
