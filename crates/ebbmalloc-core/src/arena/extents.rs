@@ -6,7 +6,7 @@
 //! Each granule of a dirty extent has the tick at which it became free, so merging with a fresh
 //! neighbour does not make old memory young.
 
-use super::granule::{FROM_DIRTY, Fill, Granule, Kind, List, STALE_INSIDE};
+use super::granule::{FROM_DIRTY, Fill, Granule, Kind, List, STALE_INSIDE, mark_ends};
 use super::region::{NoGrowth, Region};
 use super::tree::Tree;
 use crate::os::{Os, OsError};
@@ -22,8 +22,6 @@ const LEAST_GRANULES: usize = 64;
 /// A block of up to so many granules (1 MiB) moves rather than grow into pages that are not there,
 /// while some that are lie idle.
 const MOVED_TO_DIRTY: u32 = 16;
-/// Room on each side of a block that was moved because it grows, in multiples of its length.
-const ROOM: usize = 2;
 /// A clean extent of this many granules has whole pages of descriptors inside, where pages are of
 /// 4 KiB.
 const STALE_GRANULES: u32 = 2 * (4096 / size_of::<Granule>()) as u32;
@@ -32,7 +30,7 @@ const STALE_GRANULES: u32 = 2 * (4096 / size_of::<Granule>()) as u32;
 pub struct Extents {
     pub(super) regions: [Region; REGIONS],
     pub(super) count: usize,
-    dirty: Tree,
+    pub(super) dirty: Tree,
     pub(super) clean: Tree,
     /// Dirty extents, in no order.
     pub(super) aging: List,
@@ -55,7 +53,7 @@ pub struct Extents {
     pub large_bytes: usize,
     /// Large blocks.
     pub large_blocks: usize,
-    limited: bool,
+    pub(super) limited: bool,
     /// Granules that were handed out clean and not counted yet.
     pub(super) fresh_granules: usize,
 }
@@ -142,7 +140,12 @@ impl Extents {
     ///
     /// # Safety
     /// `extent` is the head of a free extent of at least `skip + len` granules.
-    unsafe fn carve_at(&mut self, extent: *mut Granule, skip: u32, len: u32) -> *mut Granule {
+    pub(super) unsafe fn carve_at(
+        &mut self,
+        extent: *mut Granule,
+        skip: u32,
+        len: u32,
+    ) -> *mut Granule {
         // SAFETY: the caller's promise; the parts stay inside the extent.
         unsafe {
             self.unlink(extent);
@@ -168,43 +171,9 @@ impl Extents {
         }
     }
 
-    /// Takes `len` granules for a block that grows: with room on both sides, so that it grows in
-    /// place next time, and so does its neighbour. `None` if there is no such place; address space
-    /// that is limited is not spent on room.
-    pub(super) fn allocate_with_room<O: Os>(&mut self, os: &O, len: usize) -> Option<*mut Granule> {
-        let room = len.checked_mul(ROOM)?;
-        let padded = u32::try_from(room.checked_mul(2)?.checked_add(len)?).ok()?;
-        // SAFETY: we hold the lock (`&mut self`); the trees hold heads of free extents, long enough as
-        // asked.
-        unsafe {
-            let dirty = self.dirty.longest();
-            if !dirty.is_null() && (*dirty).len >= len as u32 {
-                return Some(self.carve_at(dirty, 0, len as u32));
-            }
-            let clean = self.clean.best_fit(padded);
-            if !clean.is_null() {
-                return Some(self.carve_at(clean, room as u32, len as u32));
-            }
-        }
-        if self.limited {
-            return None;
-        }
-        let fresh = self.grow(os, padded as usize, 1)?;
-        self.fresh_granules += len;
-        let head = fresh.wrapping_add(room);
-        // SAFETY: the granules are ours and were never used; `grow` wrote their descriptors.
-        unsafe {
-            self.free(fresh, room as u32, Fill::Clean, 0);
-            self.free(head.wrapping_add(len), room as u32, Fill::Clean, 0);
-            (*head).len = len as u32;
-            (*head).fill = Fill::Clean;
-        }
-        Some(head)
-    }
-
     /// Fresh address space: from the last region, or from a new one.
     #[cold]
-    fn grow<O: Os>(&mut self, os: &O, len: usize, align: usize) -> Option<*mut Granule> {
+    pub(super) fn grow<O: Os>(&mut self, os: &O, len: usize, align: usize) -> Option<*mut Granule> {
         for _ in 0..2 {
             for index in (0..self.count).rev() {
                 let region = &mut self.regions[index];
@@ -302,7 +271,7 @@ impl Extents {
                 let after = head.wrapping_add(len as usize);
                 if (*after).kind == Kind::Free && (*after).fill == fill {
                     self.unlink(after);
-                    oldest = self.older(fill, oldest, (*after).oldest);
+                    oldest = older(fill, oldest, (*after).oldest);
                     len += (*after).len;
                     stale = STALE_INSIDE;
                 }
@@ -312,21 +281,13 @@ impl Extents {
                 if (*last).kind == Kind::Free && (*(*last).head).fill == fill {
                     let before = (*last).head;
                     self.unlink(before);
-                    oldest = self.older(fill, oldest, (*before).oldest);
+                    oldest = older(fill, oldest, (*before).oldest);
                     len += (*before).len;
                     stale = STALE_INSIDE;
                     head = before;
                 }
             }
             self.link(head, len, fill, oldest, stale);
-        }
-    }
-
-    /// The `oldest` of two neighbours that merge.
-    fn older(&self, fill: Fill, fresh: u32, neighbour: u32) -> u32 {
-        match fill {
-            Fill::Dirty => fresh.min(neighbour),
-            Fill::Clean => fresh,
         }
     }
 
@@ -379,12 +340,7 @@ impl Extents {
     unsafe fn link(&mut self, head: *mut Granule, len: u32, fill: Fill, oldest: u32, stale: u8) {
         // SAFETY: called only with granules that belong to nobody else, under the lock.
         unsafe {
-            let last = head.wrapping_add(len as usize - 1);
-            (*last).kind = Kind::Free;
-            (*last).head = head;
-            (*head).kind = Kind::Free;
-            (*head).head = head;
-            (*head).len = len;
+            mark_ends(head, len, Kind::Free);
             (*head).fill = fill;
             (*head).oldest = oldest;
             (*head).flags = 0;
@@ -474,64 +430,15 @@ impl Extents {
             .map(Region::metadata_bytes)
             .sum()
     }
+}
 
-    /// Walks all regions unit by unit and checks every invariant of this file; returns how many units
-    /// are not free.
-    #[cfg(test)]
-    pub fn validate(&self) -> usize {
-        let mut listed = std::collections::BTreeSet::new();
-        for (tree, fill) in [(&self.dirty, Fill::Dirty), (&self.clean, Fill::Clean)] {
-            // SAFETY: `&self` is reached through the lock.
-            unsafe {
-                tree.validate(&mut |node| {
-                    assert_eq!((*node).fill, fill);
-                    listed.insert((*node).base);
-                });
-            }
-        }
-        let (mut dirty, mut clean, mut used) = (0, 0, 0);
-        for region in &self.regions[..self.count] {
-            let mut index = 0;
-            let mut previous = None;
-            while index < region.top {
-                let head = region.descriptor(index);
-                // SAFETY: every index below `top` has a descriptor.
-                unsafe {
-                    let len = (*head).len;
-                    assert!(len > 0 && index + len as usize <= region.top);
-                    assert_eq!((*head).base, region.base + index * GRANULE);
-                    assert_eq!((*head).head, head, "{:?}", (*head).kind);
-                    let last = head.wrapping_add(len as usize - 1);
-                    assert_eq!((*last).head, head);
-                    if (*head).kind == Kind::Free {
-                        assert_ne!(previous, Some((*head).fill), "unmerged neighbours");
-                        assert!(listed.remove(&(*head).base));
-                        assert_eq!((*last).kind, Kind::Free);
-                        previous = Some((*head).fill);
-                        if (*head).fill == Fill::Dirty {
-                            dirty += len as usize;
-                            for granule in 0..len as usize {
-                                assert!((*head.wrapping_add(granule)).stamp >= (*head).oldest);
-                            }
-                        } else {
-                            clean += len as usize;
-                        }
-                    } else {
-                        previous = None;
-                        used += 1;
-                        if len > 1 {
-                            assert!(matches!(
-                                (*last).kind,
-                                Kind::LargeTail | Kind::SlabTail | Kind::Leaving
-                            ));
-                        }
-                    }
-                    index += len as usize;
-                }
-            }
-        }
-        assert!(listed.is_empty());
-        assert_eq!((dirty, clean), (self.dirty_granules, self.clean_granules));
-        used
+/// The `oldest` of two neighbours that merge.
+fn older(fill: Fill, fresh: u32, neighbour: u32) -> u32 {
+    match fill {
+        Fill::Dirty => fresh.min(neighbour),
+        Fill::Clean => fresh,
     }
 }
+
+#[cfg(test)]
+mod validate;

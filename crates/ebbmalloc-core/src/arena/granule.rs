@@ -149,6 +149,23 @@ impl Granule {
     }
 }
 
+/// Marks the ends of a run of `len` granules as those of a unit of `kind`, so that its neighbours and
+/// who looks an address up find its head.
+///
+/// # Safety
+/// The granules belong to the caller alone.
+pub unsafe fn mark_ends(head: *mut Granule, len: u32, kind: Kind) {
+    let last = head.wrapping_add(len as usize - 1);
+    // SAFETY: the caller's promise.
+    unsafe {
+        (*last).kind = kind;
+        (*last).head = head;
+        (*head).kind = kind;
+        (*head).head = head;
+        (*head).len = len;
+    }
+}
+
 /// A list of granules linked by `prev` and `next`; appending and removing are constant.
 #[derive(Debug)]
 pub struct List {

@@ -2,6 +2,7 @@
 //! follows, by its page tables or by its bytes, whichever is cheaper there. Used by realloc.
 
 use super::Arena;
+use super::extents::Extents;
 use super::granule::{FREE_PENDING, FROM_DIRTY, Fill, Granule, TAIL_LEAVING, TAIL_LISTED};
 use super::large::LargeBlock;
 use crate::base::sync::Ordering;
@@ -14,6 +15,9 @@ const MOVE_PAGES_FROM: usize = 512 * 1024;
 /// The largest block that gets room to grow. Growth is by a share of the size, so the larger a block
 /// is, the fewer moves are left to save, and the more address space they cost.
 const ROOM_TO: usize = 64 << 20;
+
+/// Room on each side of a block that was moved because it grows, in multiples of its length.
+const ROOM: usize = 2;
 
 impl Arena {
     /// Moves a large block to a larger one of at least `size` bytes. Returns the new address, or `None`
@@ -92,5 +96,41 @@ impl Arena {
         let head = extents.allocate_with_room(os, bytes.div_ceil(GRANULE))?;
         // SAFETY: the granules are ours alone, and enough.
         Some(unsafe { self.make_large(os, &mut extents, head, bytes, tick) })
+    }
+}
+
+impl Extents {
+    /// Takes `len` granules for a block that grows: with room on both sides, so that it grows in
+    /// place next time, and so does its neighbour. `None` if there is no such place; address space
+    /// that is limited is not spent on room.
+    fn allocate_with_room<O: Os>(&mut self, os: &O, len: usize) -> Option<*mut Granule> {
+        let room = len.checked_mul(ROOM)?;
+        let padded = u32::try_from(room.checked_mul(2)?.checked_add(len)?).ok()?;
+        // SAFETY: we hold the lock (`&mut self`); the trees hold heads of free extents, long enough as
+        // asked.
+        unsafe {
+            let dirty = self.dirty.longest();
+            if !dirty.is_null() && (*dirty).len >= len as u32 {
+                return Some(self.carve_at(dirty, 0, len as u32));
+            }
+            let clean = self.clean.best_fit(padded);
+            if !clean.is_null() {
+                return Some(self.carve_at(clean, room as u32, len as u32));
+            }
+        }
+        if self.limited {
+            return None;
+        }
+        let fresh = self.grow(os, padded as usize, 1)?;
+        self.fresh_granules += len;
+        let head = fresh.wrapping_add(room);
+        // SAFETY: the granules are ours and were never used; `grow` wrote their descriptors.
+        unsafe {
+            self.free(fresh, room as u32, Fill::Clean, 0);
+            self.free(head.wrapping_add(len), room as u32, Fill::Clean, 0);
+            (*head).len = len as u32;
+            (*head).fill = Fill::Clean;
+        }
+        Some(head)
     }
 }

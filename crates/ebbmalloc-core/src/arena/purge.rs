@@ -7,7 +7,8 @@
 
 use super::Arena;
 use super::extents::Extents;
-use super::granule::{FREE_PENDING, Fill, Granule, Kind, TAIL_LEAVING, TAIL_LISTED};
+use super::granule::{FREE_PENDING, Fill, Granule, Kind, TAIL_LEAVING, TAIL_LISTED, mark_ends};
+use crate::base::purged::Purged;
 use crate::os::{Os, PageRun};
 use crate::size::GRANULE;
 use core::ptr::null_mut;
@@ -17,29 +18,6 @@ use core::ptr::null_mut;
 const BATCH: usize = 32;
 /// An extent goes when its memory was free at this many ticks running (second chance).
 pub const IDLE_TICKS: u32 = 2;
-
-/// What a purge did, and whether there is more to do later.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Purged {
-    /// Bytes that the kernel took.
-    pub returned_bytes: usize,
-    /// Bytes that the kernel refused (locked pages).
-    pub refused_bytes: usize,
-    /// Calls into the kernel (batches).
-    pub calls: usize,
-    /// Something free and resident is left that was not idle for long enough.
-    pub more: bool,
-}
-
-impl Purged {
-    /// Adds another purge's figures.
-    pub fn add(&mut self, other: Self) {
-        self.returned_bytes += other.returned_bytes;
-        self.refused_bytes += other.refused_bytes;
-        self.calls += other.calls;
-        self.more |= other.more;
-    }
-}
 
 /// What of a unit goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -216,17 +194,13 @@ impl Extents {
     /// # Safety
     /// The `len` granules at `head` belong to the caller.
     unsafe fn leave(&mut self, head: *mut Granule, len: u32, part: Part) -> Leaving {
+        let kind = if cfg!(ebb_mutation = "leaving_extent") {
+            Kind::Free
+        } else {
+            Kind::Leaving
+        };
         // SAFETY: the caller's promise.
-        unsafe {
-            let last = head.wrapping_add(len as usize - 1);
-            if !cfg!(ebb_mutation = "leaving_extent") {
-                (*last).kind = Kind::Leaving;
-                (*head).kind = Kind::Leaving;
-            }
-            (*last).head = head;
-            (*head).head = head;
-            (*head).len = len;
-        }
+        unsafe { mark_ends(head, len, kind) };
         self.leaving_granules += len as usize;
         Leaving { head, len, part }
     }

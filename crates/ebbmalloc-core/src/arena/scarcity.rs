@@ -6,7 +6,7 @@
 
 use super::Arena;
 use super::extents::Extents;
-use super::granule::{Fill, GIVEN_ADDRESSES, Granule, Kind};
+use super::granule::{Fill, GIVEN_ADDRESSES, Granule, Kind, mark_ends};
 use super::region::Region;
 use crate::os::{Os, OsError, Scarce};
 use crate::size::GRANULE;
@@ -65,7 +65,7 @@ impl Extents {
             }
             let len = (*head).len;
             self.unlink(head);
-            mark_leaving(head, len);
+            mark_ends(head, len, Kind::Leaving);
             self.leaving_granules += len as usize;
             Some((head, (*head).base, len))
         }
@@ -89,7 +89,7 @@ impl Extents {
     unsafe fn list_given(&mut self, head: *mut Granule, len: u32, scarce: Scarce) {
         // SAFETY: the caller's promise.
         unsafe {
-            mark_leaving(head, len);
+            mark_ends(head, len, Kind::Leaving);
             (*head).flags = match scarce {
                 Scarce::Addresses => GIVEN_ADDRESSES,
                 _ => 0,
@@ -173,20 +173,6 @@ impl Extents {
         self.regions[..self.count]
             .iter()
             .any(|other| other.base < end(region) && region.base < end(other))
-    }
-}
-
-/// # Safety
-/// The granules belong to nobody.
-unsafe fn mark_leaving(head: *mut Granule, len: u32) {
-    let last = head.wrapping_add(len as usize - 1);
-    // SAFETY: the caller's promise.
-    unsafe {
-        (*last).kind = Kind::Leaving;
-        (*last).head = head;
-        (*head).kind = Kind::Leaving;
-        (*head).head = head;
-        (*head).len = len;
     }
 }
 

@@ -7,6 +7,7 @@
 //! own, nobody else can write there.
 
 use super::lock::{Lock, Rank};
+use super::purged::Purged;
 use crate::os::{Os, PageRun};
 use core::ptr::{NonNull, null_mut};
 
@@ -74,19 +75,6 @@ struct Link {
 #[derive(Clone, Copy)]
 struct Blocks {
     first: *mut Block,
-}
-
-/// What a pass did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Returned {
-    /// Bytes that the kernel took.
-    pub returned_bytes: usize,
-    /// Bytes that it refused.
-    pub refused_bytes: usize,
-    /// Calls into the kernel.
-    pub calls: usize,
-    /// Something is empty that was not idle for long enough.
-    pub more: bool,
 }
 
 // SAFETY: the pointers lead to memory that only the holder of the lock touches.
@@ -205,8 +193,8 @@ impl Metadata {
     }
 
     /// Returns the blocks to the kernel that were empty at two passes, or with `force` all that are.
-    pub fn purge<O: Os>(&self, os: &O, force: bool) -> Returned {
-        let mut total = Returned::default();
+    pub fn purge<O: Os>(&self, os: &O, force: bool) -> Purged {
+        let mut total = Purged::default();
         let mut first = true;
         loop {
             let mut leaving = [null_mut(); BATCH];

@@ -1,7 +1,8 @@
 //! What every layer stands on: synchronisation through one seam, locks with ranks, metadata memory,
-//! the corruption abort.
+//! the corruption abort, what a purge came to.
 
 pub mod corrupt;
 pub mod lock;
 pub mod metadata;
+pub mod purged;
 pub mod sync;

@@ -1,7 +1,7 @@
 //! A tick of the purger, and the trim that does at once what the ticks do over time.
 
 use super::{Access, Heap};
-use crate::arena::purge::Purged;
+use crate::base::purged::Purged;
 use crate::cache::cache::Cache;
 use crate::os::Os;
 use crate::size::CLASSES;
@@ -130,13 +130,7 @@ impl<O: Os> Heap<O> {
         }
         purged.add(self.arena.purge(&self.os, supply.tick, force));
         let given_bytes = self.arena.give_up(&self.os);
-        let metadata = self.metadata.purge(&self.os, force);
-        purged.add(Purged {
-            returned_bytes: metadata.returned_bytes,
-            refused_bytes: metadata.refused_bytes,
-            calls: metadata.calls,
-            more: metadata.more,
-        });
+        purged.add(self.metadata.purge(&self.os, force));
         let counters = &self.counters;
         counters
             .returned_bytes

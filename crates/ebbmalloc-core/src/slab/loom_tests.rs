@@ -8,8 +8,8 @@
 use super::bin::{Bin, Supply};
 use super::slab::Shape;
 use crate::arena::Arena;
-use crate::arena::purge::Purged;
 use crate::base::metadata::Metadata;
+use crate::base::purged::Purged;
 use crate::os::{Os, fake::Fake};
 use crate::size::{CLASS, CLASSES};
 use core::ptr::null_mut;

@@ -11,7 +11,7 @@
 use super::bin::{Bin, Slabs, Supply};
 use super::slab::{Shape, Slab, mask};
 use crate::arena::granule::Granule;
-use crate::arena::purge::Purged;
+use crate::base::purged::Purged;
 use crate::os::{Os, PageRun};
 use core::ptr::null_mut;
 

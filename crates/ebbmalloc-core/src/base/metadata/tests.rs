@@ -81,7 +81,7 @@ fn an_empty_block_goes_at_the_second_pass_and_serves_again() {
     let os = Fake::new(PAGE);
     let metadata = Metadata::new();
     let piece = metadata.allocate(&os, 100, true).unwrap();
-    assert_eq!(metadata.purge(&os, false), Returned::default());
+    assert_eq!(metadata.purge(&os, false), Purged::default());
     // SAFETY: the piece is not used any more.
     unsafe { metadata.free(&os, piece, 100) };
     let first = metadata.purge(&os, false);

@@ -1,0 +1,67 @@
+//! The validator of the extents: what always holds of them, checked unit by unit after every step of
+//! the tests.
+
+use super::Extents;
+use crate::arena::granule::{Fill, Kind};
+use crate::size::GRANULE;
+
+impl Extents {
+    /// Walks all regions unit by unit and checks every invariant of this file; returns how many units
+    /// are not free.
+    pub fn validate(&self) -> usize {
+        let mut listed = std::collections::BTreeSet::new();
+        for (tree, fill) in [(&self.dirty, Fill::Dirty), (&self.clean, Fill::Clean)] {
+            // SAFETY: `&self` is reached through the lock.
+            unsafe {
+                tree.validate(&mut |node| {
+                    assert_eq!((*node).fill, fill);
+                    listed.insert((*node).base);
+                });
+            }
+        }
+        let (mut dirty, mut clean, mut used) = (0, 0, 0);
+        for region in &self.regions[..self.count] {
+            let mut index = 0;
+            let mut previous = None;
+            while index < region.top {
+                let head = region.descriptor(index);
+                // SAFETY: every index below `top` has a descriptor.
+                unsafe {
+                    let len = (*head).len;
+                    assert!(len > 0 && index + len as usize <= region.top);
+                    assert_eq!((*head).base, region.base + index * GRANULE);
+                    assert_eq!((*head).head, head, "{:?}", (*head).kind);
+                    let last = head.wrapping_add(len as usize - 1);
+                    assert_eq!((*last).head, head);
+                    if (*head).kind == Kind::Free {
+                        assert_ne!(previous, Some((*head).fill), "unmerged neighbours");
+                        assert!(listed.remove(&(*head).base));
+                        assert_eq!((*last).kind, Kind::Free);
+                        previous = Some((*head).fill);
+                        if (*head).fill == Fill::Dirty {
+                            dirty += len as usize;
+                            for granule in 0..len as usize {
+                                assert!((*head.wrapping_add(granule)).stamp >= (*head).oldest);
+                            }
+                        } else {
+                            clean += len as usize;
+                        }
+                    } else {
+                        previous = None;
+                        used += 1;
+                        if len > 1 {
+                            assert!(matches!(
+                                (*last).kind,
+                                Kind::LargeTail | Kind::SlabTail | Kind::Leaving
+                            ));
+                        }
+                    }
+                    index += len as usize;
+                }
+            }
+        }
+        assert!(listed.is_empty());
+        assert_eq!((dirty, clean), (self.dirty_granules, self.clean_granules));
+        used
+    }
+}

@@ -1,0 +1,24 @@
+//! What returning memory to the kernel came to: the figures that every layer with idle memory gives.
+
+/// What a purge did, and whether there is more to do later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purged {
+    /// Bytes that the kernel took.
+    pub returned_bytes: usize,
+    /// Bytes that the kernel refused (locked pages).
+    pub refused_bytes: usize,
+    /// Calls into the kernel (batches).
+    pub calls: usize,
+    /// Something free and resident is left that was not idle for long enough.
+    pub more: bool,
+}
+
+impl Purged {
+    /// Adds another purge's figures.
+    pub fn add(&mut self, other: Self) {
+        self.returned_bytes += other.returned_bytes;
+        self.refused_bytes += other.refused_bytes;
+        self.calls += other.calls;
+        self.more |= other.more;
+    }
+}
