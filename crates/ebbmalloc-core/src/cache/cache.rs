@@ -20,7 +20,7 @@
 //! at `low` and takes the slow path, which lowers it by half of what is below. What is still under
 //! `low` at the next tick was not touched in between, and goes. So the mark costs no instruction.
 
-use super::stack::{Demand, Entry, Stack};
+use super::stack::{Demand, Entry, Stack, Stacks};
 use crate::base::sync::{AtomicU8, Ordering, UnsafeCell, compiler_fence};
 use crate::size::{CLASSES, QUANTUM, QUICK_MAX, class_of};
 use core::ptr::{NonNull, null_mut};
@@ -47,11 +47,11 @@ pub struct Cache {
     claim: AtomicU8,
     /// The shard whose bins refill this cache. Never changes.
     pub shard: u8,
-    stacks: UnsafeCell<[Stack; CLASSES + 1]>,
+    /// Class of a request of up to 16 bytes, 32, ... [`QUICK_MAX`]. A copy for each cache saves the
+    /// fast path the address of a table.
+    quick: [u8; QUICK_MAX / QUANTUM + 1],
+    stacks: UnsafeCell<Stacks>,
     demand: UnsafeCell<[Demand; CLASSES + 1]>,
-    /// Where the stack for a request of up to 16 bytes, 32, ... [`QUICK_MAX`] begins, from the first.
-    /// A copy for each cache saves the fast path the address of a table.
-    quick: [u16; QUICK_MAX / QUANTUM + 1],
     /// The next cache in the registry. Under the registry's lock.
     pub(super) next: UnsafeCell<*mut Cache>,
 }
@@ -62,14 +62,14 @@ unsafe impl Sync for Cache {}
 // SAFETY: no field is bound to a thread.
 unsafe impl Send for Cache {}
 
-const QUICK_STACKS: [u16; QUICK_MAX / QUANTUM + 1] = {
-    let mut stacks = [0; QUICK_MAX / QUANTUM + 1];
+const QUICK_CLASSES: [u8; QUICK_MAX / QUANTUM + 1] = {
+    let mut classes = [0; QUICK_MAX / QUANTUM + 1];
     let mut index = 0;
-    while index < stacks.len() {
-        stacks[index] = (class_of(index * QUANTUM) * size_of::<Stack>()) as u16;
+    while index < classes.len() {
+        classes[index] = class_of(index * QUANTUM) as u8;
         index += 1;
     }
-    stacks
+    classes
 };
 
 /// Enters for a fast operation, or else does `otherwise`: when the owner is inside already, or the
@@ -115,9 +115,9 @@ impl Cache {
             in_use: AtomicU8::new(0),
             claim: AtomicU8::new(0),
             shard: 0,
-            stacks: UnsafeCell::new([Stack::NONE; CLASSES + 1]),
+            quick: QUICK_CLASSES,
+            stacks: UnsafeCell::new(Stacks::NONE),
             demand: UnsafeCell::new([Demand::FIRST; CLASSES + 1]),
-            quick: QUICK_STACKS,
             next: UnsafeCell::new(null_mut()),
         }
     }
@@ -129,9 +129,9 @@ impl Cache {
             in_use: AtomicU8::new(0),
             claim: AtomicU8::new(0),
             shard: 0,
-            stacks: UnsafeCell::new([Stack::NONE; CLASSES + 1]),
+            quick: QUICK_CLASSES,
+            stacks: UnsafeCell::new(Stacks::NONE),
             demand: UnsafeCell::new([Demand::FIRST; CLASSES + 1]),
-            quick: QUICK_STACKS,
             next: UnsafeCell::new(null_mut()),
         }
     }
@@ -153,7 +153,7 @@ impl Cache {
             let cache = place.as_ref();
             cache.stacks.with_mut(|stacks| {
                 for class in 1..=CLASSES {
-                    (*stacks)[class] = Stack::first(cache.first_stacks(), class);
+                    (*stacks).set(class, Stack::first(cache.first_stacks(), class));
                 }
             });
         }
@@ -172,28 +172,22 @@ impl Cache {
     /// instruction.
     #[inline(always)]
     pub fn pop_quick(&self, size: usize) -> Option<NonNull<u8>> {
-        let stack = self.quick[size.wrapping_add(QUANTUM - 1) / QUANTUM];
-        self.pop_at(stack as usize)
+        let class = self.quick[size.wrapping_add(QUANTUM - 1) / QUANTUM];
+        self.pop(class as usize)
     }
 
     /// Takes the newest slot of `class`; `None` as for [`Cache::pop_quick`].
     #[inline(always)]
     pub fn pop(&self, class: usize) -> Option<NonNull<u8>> {
-        self.pop_at(class * size_of::<Stack>())
-    }
-
-    #[inline(always)]
-    fn pop_at(&self, stack: usize) -> Option<NonNull<u8>> {
         enter_or!(self, return None);
-        // SAFETY: entered and not claimed: the stacks are ours, and `stack` is the offset of one.
+        // SAFETY: entered and not claimed: the stacks are ours; the callers pass a class number.
         let slot = self.stacks.with_mut(|stacks| unsafe {
-            let stack = stacks.cast::<u8>().add(stack).cast::<Stack>();
-            let top = (*stack).top;
-            if top == (*stack).low {
+            let top = *(*stacks).top.get_unchecked(class);
+            if top == *(*stacks).low.get_unchecked(class) {
                 return None;
             }
             let newest = top.wrapping_sub(1);
-            (*stack).top = newest;
+            *(*stacks).top.get_unchecked_mut(class) = newest;
             // SAFETY: the entries between base and top are slots, none of them at address 0.
             Some(NonNull::new_unchecked(*newest))
         });
@@ -206,16 +200,14 @@ impl Cache {
     #[inline(always)]
     pub fn push(&self, class: usize, slot: *mut u8) -> bool {
         enter_or!(self, return false);
-        // SAFETY: entered and not claimed: the stacks are ours.
+        // SAFETY: entered and not claimed: the stacks are ours; the callers pass a class number.
         let kept = self.stacks.with_mut(|stacks| unsafe {
-            let stack = stacks.cast::<u8>().add(class * size_of::<Stack>());
-            let stack = stack.cast::<Stack>();
-            let top = (*stack).top;
-            if top == (*stack).full || *top.wrapping_sub(1) == slot {
+            let top = *(*stacks).top.get_unchecked(class);
+            if top == *(*stacks).full.get_unchecked(class) || *top.wrapping_sub(1) == slot {
                 return false;
             }
             *top = slot;
-            (*stack).top = top.wrapping_add(1);
+            *(*stacks).top.get_unchecked_mut(class) = top.wrapping_add(1);
             true
         });
         self.leave();
@@ -286,7 +278,12 @@ impl Cache {
         self.stacks.with_mut(|stacks| {
             self.demand.with_mut(|demand| {
                 // SAFETY: the caller has the cache to itself; `class` is a class number.
-                unsafe { work(&mut (*stacks)[class], &mut (*demand)[class]) }
+                unsafe {
+                    let mut stack = (*stacks).get(class);
+                    let result = work(&mut stack, &mut (*demand)[class]);
+                    (*stacks).set(class, stack);
+                    result
+                }
             })
         })
     }

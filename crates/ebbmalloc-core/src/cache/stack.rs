@@ -4,7 +4,7 @@
 
 use crate::base::metadata::Metadata;
 use crate::os::Os;
-use crate::size::CLASS;
+use crate::size::{CLASS, CLASSES};
 use core::ptr::{NonNull, null_mut};
 
 /// A slot in a stack: the address of a free slot of the heap.
@@ -19,9 +19,54 @@ const FIRST_BYTES: usize = 8 * 1024;
 /// The largest refill.
 const BATCH_MAX: u8 = 128;
 
+/// The stacks of all classes, word by word: so the fast path finds a class's words by the class number
+/// alone, without a multiplication, and the tops of neighbouring classes share a cache line. Entry 0,
+/// which is no class, is always empty and full.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Stacks {
+    /// [`Stack::top`] by class.
+    pub top: [*mut Entry; CLASSES + 1],
+    /// [`Stack::low`] by class.
+    pub low: [*mut Entry; CLASSES + 1],
+    /// [`Stack::full`] by class.
+    pub full: [*mut Entry; CLASSES + 1],
+    base: [*mut Entry; CLASSES + 1],
+}
+
+impl Stacks {
+    /// Stacks that hold nothing and can hold nothing.
+    pub const NONE: Self = {
+        let none = [null_mut(); CLASSES + 1];
+        Self {
+            top: none,
+            low: none,
+            full: none,
+            base: none,
+        }
+    };
+
+    /// The stack of a class.
+    pub fn get(&self, class: usize) -> Stack {
+        Stack {
+            top: self.top[class],
+            low: self.low[class],
+            full: self.full[class],
+            base: self.base[class],
+        }
+    }
+
+    /// Replaces the stack of a class.
+    pub fn set(&mut self, class: usize, stack: Stack) {
+        self.top[class] = stack.top;
+        self.low[class] = stack.low;
+        self.full[class] = stack.full;
+        self.base[class] = stack.base;
+    }
+}
+
 /// The stack of one class. Grows upwards; `base <= low <= top <= full`.
 #[derive(Clone, Copy, Debug)]
-#[repr(C)]
 pub struct Stack {
     /// Behind the newest entry.
     pub top: *mut Entry,
@@ -72,14 +117,6 @@ impl Demand {
 }
 
 impl Stack {
-    /// A stack that holds nothing and can hold nothing.
-    pub const NONE: Self = Self {
-        top: null_mut(),
-        low: null_mut(),
-        full: null_mut(),
-        base: null_mut(),
-    };
-
     /// Words of a stack's first memory, at most: one for each entry and one before them.
     pub const FIRST_WORDS: usize = 8;
 

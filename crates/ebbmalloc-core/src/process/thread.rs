@@ -6,7 +6,7 @@
 //! static caches are shared by all threads, never hold anything, and are told apart by address.
 
 use super::instance::{HEAP, boot, hooks, notice_fork, nudge};
-use super::tls::{is_relocated, thread_word_load, thread_word_store};
+use super::tls::{is_relocated, thread_word_added_to, thread_word_store};
 use super::{early, fork, settings};
 use crate::cache::cache::{Cache, Entered};
 use crate::heap::Access;
@@ -24,8 +24,7 @@ static ENDED: Cache = Cache::none();
 #[inline(always)]
 pub(super) fn current() -> &'static Cache {
     // SAFETY: called only from threads that libc made: the purger's never comes here.
-    let distance = unsafe { thread_word_load() } as usize;
-    let address = (&raw const NEW).cast::<u8>().wrapping_add(distance);
+    let address = unsafe { thread_word_added_to((&raw const NEW).cast()) };
     // SAFETY: the word is the distance from NEW to a static cache or to this thread's own, which
     // lives until the thread's end, where the word is set to ENDED first.
     unsafe { &*address.cast::<Cache>() }
