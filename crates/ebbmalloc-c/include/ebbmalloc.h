@@ -51,6 +51,31 @@ void free_aligned_sized(void *block, size_t alignment, size_t size) EBBMALLOC_NO
 /* The same as free. */
 void cfree(void *block) EBBMALLOC_NOTHROW;
 
+/*
+ * jemalloc's extended functions. The flags are added up: an alignment, zeros, a cache made by
+ * mallctl("tcache.create"), an arena made by mallctl("arenas.create").
+ */
+#ifndef MALLOCX_LG_ALIGN
+#define MALLOCX_LG_ALIGN(la) ((int)(la))
+#define MALLOCX_ALIGN(a) ((int)__builtin_ctzll((unsigned long long)(a)))
+#define MALLOCX_ZERO ((int)0x40)
+#define MALLOCX_TCACHE(tc) ((int)(((tc) + 2) << 8))
+#define MALLOCX_TCACHE_NONE MALLOCX_TCACHE(-1)
+#define MALLOCX_ARENA(a) ((((int)(a)) + 1) << 20)
+#define MALLCTL_ARENAS_ALL 4096
+#define MALLCTL_ARENAS_DESTROYED 4097
+#endif
+
+void *mallocx(size_t size, int flags) EBBMALLOC_NOTHROW;
+void *rallocx(void *block, size_t size, int flags) EBBMALLOC_NOTHROW;
+/* In place, to at least `size` and up to `size + extra` bytes; returns the usable size. */
+size_t xallocx(void *block, size_t size, size_t extra, int flags) EBBMALLOC_NOTHROW;
+size_t sallocx(const void *block, int flags) EBBMALLOC_NOTHROW;
+void dallocx(void *block, int flags) EBBMALLOC_NOTHROW;
+void sdallocx(void *block, size_t size, int flags) EBBMALLOC_NOTHROW;
+/* The usable size that mallocx would give. */
+size_t nallocx(size_t size, int flags) EBBMALLOC_NOTHROW;
+
 #ifndef __GLIBC__
 struct mallinfo {
     int arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;

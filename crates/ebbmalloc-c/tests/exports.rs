@@ -11,10 +11,11 @@ use std::process::Command;
 #[path = "preload/harness/library.rs"]
 mod library;
 
-const C_NAMES: [&str; 23] = [
+const C_NAMES: [&str; 30] = [
     "aligned_alloc",
     "calloc",
     "cfree",
+    "dallocx",
     "free",
     "free_aligned_sized",
     "free_sized",
@@ -25,16 +26,22 @@ const C_NAMES: [&str; 23] = [
     "malloc_stats",
     "malloc_trim",
     "malloc_usable_size",
+    "mallocx",
     "mallopt",
     "memalign",
+    "nallocx",
     "posix_memalign",
     "prctl",
     "pvalloc",
+    "rallocx",
     "realloc",
     "reallocarray",
+    "sallocx",
+    "sdallocx",
     "setns",
     "unshare",
     "valloc",
+    "xallocx",
 ];
 
 const CXX_NAMES: [&str; 20] = [

@@ -13,6 +13,7 @@ mod aligned;
 mod cxx;
 mod cxx_throw;
 mod errno;
+mod extended;
 mod info_xml;
 mod introspection;
 mod malloc;
@@ -22,6 +23,7 @@ mod sandbox;
 mod weak;
 
 pub use aligned::{aligned_alloc, memalign, posix_memalign, pvalloc, valloc};
+pub use extended::{dallocx, mallocx, nallocx, rallocx, sallocx, sdallocx, xallocx};
 pub use introspection::{
     Mallinfo, Mallinfo2, mallinfo, mallinfo2, malloc_info, malloc_stats, malloc_trim, mallopt,
 };

@@ -13,6 +13,11 @@ fn alignment_up_to_a_gibibyte() {
 }
 
 #[test]
+fn mallocx_and_its_kin() {
+    passes("extended");
+}
+
+#[test]
 fn edge_sizes_and_errno() {
     passes("sizes");
 }

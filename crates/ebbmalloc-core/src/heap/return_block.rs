@@ -160,6 +160,15 @@ impl<O: Os> Heap<O> {
         new
     }
 
+    /// The descriptor of the large block at `address`; `None` if the block there is another kind. Ends
+    /// the process if there is none.
+    pub(super) fn large_block(&self, address: usize) -> Option<*mut Granule> {
+        match self.place(address) {
+            Place::Large(granule) => Some(granule),
+            Place::Slot(_) | Place::Outside(_) => None,
+        }
+    }
+
     /// Where the block at `address` lives. Ends the process if it is nowhere.
     fn place(&self, address: usize) -> Place {
         let class = self.arena.class_of(address);

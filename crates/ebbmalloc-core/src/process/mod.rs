@@ -5,6 +5,7 @@
 pub mod conf;
 mod early;
 mod entry;
+mod extended;
 mod fork;
 mod growth;
 mod instance;
@@ -19,6 +20,9 @@ pub mod tls;
 pub use entry::{
     free, free_sized, malloc, malloc_from_cache, malloc_rest, malloc_zeroed, memalign, realloc,
     trim, usable_size,
+};
+pub use extended::{
+    Choice, allocate_with, free_with, reallocate_with, resize_in_place, usable_of_request,
 };
 pub use fork::without_purger;
 pub use instance::finish;

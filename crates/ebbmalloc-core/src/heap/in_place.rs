@@ -1,0 +1,64 @@
+//! What may change of a block without moving it, and what a request would get: for callers who keep
+//! pointers to a block, or choose sizes by what is there.
+
+use super::{Access, Heap};
+use crate::arena::granule::Granule;
+use crate::os::Os;
+use crate::size::{CLASS, GRANULE, REQUEST_MAX, SMALL_MAX, class_aligned};
+
+/// Usable bytes of a block that is asked for with `size` bytes aligned to `align`, a power of two, on
+/// pages of `page_bytes`; 0 if there can be no such block.
+pub fn usable_of_request(size: usize, align: usize, page_bytes: usize) -> usize {
+    if let Some(class) = class_aligned(size, align) {
+        return CLASS[class].size as usize;
+    }
+    if size > REQUEST_MAX - GRANULE || align > REQUEST_MAX / 4 {
+        return 0;
+    }
+    size.max(1).next_multiple_of(page_bytes)
+}
+
+impl<O: Os> Heap<O> {
+    /// Makes a block at least `least` bytes long where it is, and up to `most` if there is room;
+    /// shrinks it if it is longer than that. Returns its usable bytes afterwards: fewer than `least`
+    /// if it could not grow.
+    ///
+    /// A slot keeps its size, and a large block stays one: it is not made shorter than the smallest
+    /// request that is served by a large block.
+    ///
+    /// # Safety
+    /// `block` came from this heap and is live, and nobody else resizes or frees it meanwhile.
+    pub unsafe fn resize_in_place(
+        &self,
+        access: Access,
+        block: *mut u8,
+        least: usize,
+        most: usize,
+    ) -> usize {
+        // SAFETY: the caller's promise.
+        let old = unsafe { self.usable_size(block) };
+        let Some(head) = self.large_block(block as usize) else {
+            return old;
+        };
+        if !access.may_wait() || most <= SMALL_MAX {
+            return old;
+        }
+        // The longest first; where that has no room, what must be.
+        for goal in [most, least.max(SMALL_MAX + 1)] {
+            let changes = goal > old || goal.next_multiple_of(self.os.page_bytes()) < old;
+            // SAFETY: a live large block, which the caller alone changes.
+            if changes && (goal == most || goal > old) && unsafe { self.resize_large(head, goal) } {
+                // SAFETY: as above.
+                return unsafe { self.usable_size(block) };
+            }
+        }
+        old
+    }
+
+    /// # Safety
+    /// `head` is the descriptor of a live large block that the caller alone changes.
+    unsafe fn resize_large(&self, head: *mut Granule, size: usize) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.arena.resize_large(&self.os, head, size, self.now()) }
+    }
+}
