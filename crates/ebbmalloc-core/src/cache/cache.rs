@@ -136,6 +136,16 @@ impl Cache {
         }
     }
 
+    /// Like [`Cache::none`], and entered for ever: many threads may meet it at once, and it is never
+    /// written to.
+    #[cfg(not(loom))]
+    pub const fn closed() -> Self {
+        Self {
+            in_use: AtomicU8::new(1),
+            ..Self::none()
+        }
+    }
+
     /// Bytes of a cache with the first memory of its stacks, which lies behind it.
     pub const BYTES: usize = size_of::<Self>() + CLASSES * Stack::FIRST_WORDS * size_of::<Entry>();
 

@@ -189,6 +189,20 @@ impl<O: Os> Heap<O> {
         unsafe { self.caches.detach(&self.supply(), &self.bins, cache) }
     }
 
+    /// A piece of metadata memory, as [`Metadata::allocate`] says; for a caller that may wait.
+    pub fn allocate_metadata(&self, bytes: usize) -> Option<NonNull<u8>> {
+        self.metadata.allocate(&self.os, bytes, true)
+    }
+
+    /// Takes a piece back.
+    ///
+    /// # Safety
+    /// It came from [`Heap::allocate_metadata`] with as many bytes, and is not used any more.
+    pub unsafe fn free_metadata(&self, piece: NonNull<u8>, bytes: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.metadata.free(&self.os, piece, bytes) }
+    }
+
     /// Bytes freed since the last tick.
     pub fn freed_bytes(&self) -> usize {
         self.arena.freed_bytes()

@@ -54,6 +54,14 @@ impl<O: Os> Heap<O> {
         self.give_back(own).0 > 0
     }
 
+    /// Puts back what the calling thread's cache holds.
+    pub fn flush(&self, access: Access) {
+        if let Access::Cached(cache) = access {
+            // SAFETY: the access says that the cache is entered.
+            unsafe { cache.drain(&self.supply(), &self.bins, true) };
+        }
+    }
+
     /// No memory: gives everything that is free back and drains the caches, so that one more try makes
     /// sense. False if there was nothing.
     pub(super) fn relieve(&self, own: Option<&Cache>) -> bool {

@@ -3,7 +3,8 @@
 
 use super::instance::HEAP;
 use super::lookup::quick_class;
-use super::thread::{current, with_access, with_own_cache};
+use super::observed;
+use super::thread::{current, observer, with_access, with_own_cache};
 use core::ptr::NonNull;
 
 use crate::size::{CLASS, QUANTUM, QUICK_MAX, SMALL_MAX, class_aligned, class_of};
@@ -36,6 +37,9 @@ pub fn malloc_rest(size: usize) -> *mut u8 {
     {
         return slot.as_ptr();
     }
+    if let Some(observer) = observer() {
+        return observed::malloc(observer, size);
+    }
     with_access(|access| HEAP.allocate(access, size))
 }
 
@@ -47,6 +51,9 @@ pub fn malloc_zeroed(size: usize) -> *mut u8 {
         // SAFETY: the slot is ours and at least `size` bytes long.
         unsafe { slot.write_bytes(0, size) };
         return slot.as_ptr();
+    }
+    if let Some(observer) = observer() {
+        return observed::malloc_zeroed(observer, size);
     }
     with_access(|access| HEAP.allocate_zeroed(access, size))
 }
@@ -60,6 +67,9 @@ pub fn memalign(align: usize, size: usize) -> *mut u8 {
         && let Some(slot) = current().pop(class)
     {
         return slot.as_ptr();
+    }
+    if let Some(observer) = observer() {
+        return observed::memalign(observer, align, size);
     }
     with_access(|access| HEAP.allocate_aligned(access, size, align))
 }
@@ -81,10 +91,15 @@ pub unsafe fn free(block: *mut u8) {
 
 #[inline(never)]
 unsafe fn free_rest(block: *mut u8) {
-    if !block.is_null() {
-        // SAFETY: the caller's promise.
-        with_access(|access| unsafe { HEAP.free(access, block) });
+    if block.is_null() {
+        return;
     }
+    if let Some(observer) = observer() {
+        // SAFETY: the caller's promise.
+        return unsafe { observed::free(observer, block) };
+    }
+    // SAFETY: the caller's promise.
+    with_access(|access| unsafe { HEAP.free(access, block) });
 }
 
 /// Takes a block of known size back.
@@ -119,6 +134,10 @@ pub unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
             }
         }
         return new;
+    }
+    if let Some(observer) = observer() {
+        // SAFETY: the caller's promise.
+        return unsafe { observed::realloc(observer, block, size) };
     }
     // SAFETY: the caller's promise.
     with_access(|access| unsafe { HEAP.reallocate(access, block, size) })

@@ -10,6 +10,8 @@ mod fork;
 mod growth;
 mod instance;
 mod lookup;
+mod observed;
+pub mod observer;
 mod publish;
 mod purger;
 mod sandbox;

@@ -2,11 +2,15 @@
 //! it has none.
 //!
 //! The word holds the distance from [`NEW`] to the thread's cache, so that a thread whose word is
-//! still zero finds a cache that is always empty, and the fast path needs no branch for it. The three
-//! static caches are shared by all threads, never hold anything, and are told apart by address.
+//! still zero finds a cache that is always empty, and the fast path needs no branch for it. The four
+//! static caches are shared by all threads, never hold anything, and are told apart by address. One of
+//! them stands for threads that have a cache and are observed ([`super::observer`]).
 
 use super::instance::{HEAP, boot, hooks, notice_fork, nudge};
-use super::tls::{is_relocated, thread_word_added_to, thread_word_store};
+use super::observer::{self, Observer};
+use super::tls::{
+    is_relocated, second_word_load, second_word_store, thread_word_added_to, thread_word_store,
+};
 use super::{early, fork, settings};
 use crate::cache::cache::{Cache, Entered};
 use crate::heap::Access;
@@ -19,8 +23,10 @@ static NEW: Cache = Cache::none();
 static BUSY: Cache = Cache::none();
 /// A thread that is ending and whose cache is gone.
 static ENDED: Cache = Cache::none();
+/// A thread whose every request is looked at: its cache is where its observer says.
+static OBSERVED: Cache = Cache::closed();
 
-/// The calling thread's cache, or one of the three above.
+/// The calling thread's cache, or one of the four above.
 #[inline(always)]
 pub(super) fn current() -> &'static Cache {
     // SAFETY: called only from threads that libc made: the purger's never comes here.
@@ -36,28 +42,72 @@ fn set_current(cache: &Cache) {
     unsafe { thread_word_store(distance as *mut u8) };
 }
 
+/// The calling thread's observer, if its requests are to be looked at now.
+#[inline(always)]
+pub(super) fn observer() -> Option<&'static Observer> {
+    if !core::ptr::eq(current(), &OBSERVED) {
+        return None;
+    }
+    // SAFETY: as in `current`; with OBSERVED in the first word the second leads to a record that
+    // lives until the thread's end.
+    unsafe { Some(&*second_word_load().cast::<Observer>()) }
+}
+
+/// The calling thread's observer, whatever the thread is doing.
+pub(super) fn any_observer() -> Option<&'static Observer> {
+    // SAFETY: null, or a record that lives until the thread's end.
+    unsafe { second_word_load().cast::<Observer>().as_ref() }
+}
+
+/// From now on the calling thread's requests are looked at. It has a cache of its own, and is not
+/// inside it. Without memory for a record it goes on as before.
+#[cold]
+pub(super) fn observe() -> Option<&'static Observer> {
+    if let Some(observer) = any_observer() {
+        return Some(observer);
+    }
+    let cache = current();
+    if !is_own(cache) {
+        return None;
+    }
+    set_current(&BUSY);
+    let made = observer::make(cache);
+    if let Some(observer) = made {
+        // SAFETY: as in `current`.
+        unsafe { second_word_store(core::ptr::from_ref(observer).cast_mut().cast()) };
+    }
+    set_current(if made.is_some() { &OBSERVED } else { cache });
+    made
+}
+
 /// Calls `work` with the access that the calling thread has: the slow way into the heap.
 #[inline]
 pub(super) fn with_access<R>(work: impl FnOnce(Access) -> R) -> R {
     notice_fork();
-    let mut cache = current();
-    if core::ptr::eq(cache, &NEW) {
+    let mut word = current();
+    if core::ptr::eq(word, &NEW) {
         if !is_relocated() {
             early::relocate_self();
             return work(Access::Direct);
         }
         attach();
-        cache = current();
+        word = current();
     }
-    if core::ptr::eq(cache, &BUSY) {
+    if core::ptr::eq(word, &BUSY) {
         return work(Access::Nested);
     }
-    let own = !core::ptr::eq(cache, &ENDED) && !core::ptr::eq(cache, &NEW);
+    let observer = observer();
+    let cache = observer.map_or(word, |observer| observer.cache());
+    let own = !core::ptr::eq(word, &ENDED) && !core::ptr::eq(word, &NEW);
     if own {
         match cache.enter() {
+            Entered::Mine if observer.is_some_and(Observer::goes_around_cache) => cache.leave(),
             Entered::Mine => {
                 let result = work(Access::Cached(cache));
                 cache.leave();
+                if observer.is_none() && observer::is_everyone_observed() {
+                    observe();
+                }
                 nudge();
                 return result;
             }
@@ -67,7 +117,7 @@ pub(super) fn with_access<R>(work: impl FnOnce(Access) -> R) -> R {
     }
     set_current(&BUSY);
     let result = work(Access::Direct);
-    set_current(cache);
+    set_current(word);
     nudge();
     result
 }
@@ -91,6 +141,9 @@ fn attach() {
     };
     // SAFETY: made just now, and it lives until this thread's end.
     set_current(unsafe { cache.as_ref() });
+    if observer::is_everyone_observed() {
+        observe();
+    }
     fork::register();
     // The main thread's end is the end of the process.
     if HEAP.os.gettid() != HEAP.os.process_id() {
@@ -117,20 +170,32 @@ unsafe extern "C" fn thread_ends(value: *mut u8) {
     // SAFETY: `value` is what `attach` passed, on this thread, which uses it no more: its word says
     // so since the line above.
     unsafe { HEAP.detach(cache) };
+    if let Some(observer) = any_observer() {
+        // SAFETY: the word says BUSY, so nothing finds the record any more, and it goes once.
+        unsafe {
+            second_word_store(core::ptr::null_mut());
+            observer::unmake(observer);
+        }
+    }
     set_current(&ENDED);
     nudge();
 }
 
+/// The calling thread's cache, observed or not, or the state that it is in.
+fn cache_behind_word() -> &'static Cache {
+    observer().map_or_else(current, Observer::cache)
+}
+
 /// Fork: marks the thread as busy and returns the cache that it had.
 pub(super) fn begin_fork() -> &'static Cache {
-    let cache = current();
+    let cache = cache_behind_word();
     set_current(&BUSY);
     cache
 }
 
 /// Whether the calling thread is inside an operation already (a signal handler asks).
 pub(super) fn is_inside() -> bool {
-    let cache = current();
+    let cache = cache_behind_word();
     if core::ptr::eq(cache, &BUSY) {
         return true;
     }
@@ -147,12 +212,19 @@ pub(super) fn is_inside() -> bool {
     false
 }
 
-/// Whether `cache` is a thread's own, not one of the three states.
+/// Whether `cache` is a thread's own, not one of the states.
 pub(super) fn is_own(cache: &Cache) -> bool {
-    ![&raw const NEW, &raw const BUSY, &raw const ENDED].contains(&(cache as *const Cache))
+    let states = [
+        &raw const NEW,
+        &raw const BUSY,
+        &raw const ENDED,
+        &raw const OBSERVED,
+    ];
+    !states.contains(&core::ptr::from_ref(cache))
 }
 
 /// Fork, after: the thread is as it was before [`begin_fork`].
 pub(super) fn end_fork(cache: &'static Cache) {
-    set_current(cache);
+    let observed = is_own(cache) && any_observer().is_some();
+    set_current(if observed { &OBSERVED } else { cache });
 }

@@ -1,7 +1,8 @@
-//! The one word of thread-local storage: initial-exec, at a fixed offset from the thread register.
+//! The two words of thread-local storage: initial-exec, at a fixed offset from the thread register. The
+//! first is the thread's state and cache, the second leads to its observer, if it has one.
 //!
 //! Stable Rust has no `#[thread_local]`, and `thread_local!` needs std and may call
-//! `__tls_get_addr`, which allocates. So the word is a `.tbss` symbol of 8 bytes and its offset is
+//! `__tls_get_addr`, which allocates. So the words are a `.tbss` symbol of 16 bytes and its offset is
 //! read through the global offset table; in an executable the linker turns that into a constant.
 //! It is zero in a new thread, and as long as the word lives, the thread does.
 //!
@@ -25,9 +26,9 @@ global_asm!(
     ".hidden ebbmalloc_thread_word",
     ".globl ebbmalloc_thread_word",
     ".type ebbmalloc_thread_word, @object",
-    ".size ebbmalloc_thread_word, 8",
+    ".size ebbmalloc_thread_word, 16",
     "ebbmalloc_thread_word:",
-    ".zero 8",
+    ".zero 16",
     ".popsection",
 );
 
@@ -132,6 +133,44 @@ pub unsafe fn thread_word_store(word: *mut u8) {
     }
 }
 
+/// The calling thread's second word.
+///
+/// # Safety
+/// As for [`thread_word_load`].
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub unsafe fn second_word_load() -> *mut u8 {
+    let word: *mut u8;
+    // SAFETY: as in `thread_word_load`; the second word follows the first.
+    unsafe {
+        asm!(
+            "mov {word}, qword ptr [rip + ebbmalloc_before_word@GOTTPOFF]",
+            concat!("mov {word}, qword ptr fs:[{word} + 8 + ", before_word!(), "]"),
+            word = out(reg) word,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    word
+}
+
+/// Sets the calling thread's second word.
+///
+/// # Safety
+/// As for [`thread_word_load`].
+#[cfg(target_arch = "x86_64")]
+pub unsafe fn second_word_store(word: *mut u8) {
+    // SAFETY: as in `thread_word_store`; the second word follows the first.
+    unsafe {
+        asm!(
+            "mov {offset}, qword ptr [rip + ebbmalloc_before_word@GOTTPOFF]",
+            concat!("mov qword ptr fs:[{offset} + 8 + ", before_word!(), "], {word}"),
+            offset = out(reg) _,
+            word = in(reg) word,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
 /// The calling thread's word.
 ///
 /// # Safety
@@ -180,6 +219,52 @@ pub unsafe fn thread_word_store(word: *mut u8) {
             "ldr {offset}, [{offset}, :gottprel_lo12:ebbmalloc_thread_word]",
             "mrs {base}, tpidr_el0",
             "str {word}, [{base}, {offset}]",
+            base = out(reg) _,
+            offset = out(reg) _,
+            word = in(reg) word,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// The calling thread's second word.
+///
+/// # Safety
+/// As for [`thread_word_load`].
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+pub unsafe fn second_word_load() -> *mut u8 {
+    let word: *mut u8;
+    // SAFETY: as in `thread_word_load`; the second word follows the first.
+    unsafe {
+        asm!(
+            "adrp {word}, :gottprel:ebbmalloc_thread_word",
+            "ldr {word}, [{word}, :gottprel_lo12:ebbmalloc_thread_word]",
+            "mrs {base}, tpidr_el0",
+            "add {word}, {word}, {base}",
+            "ldr {word}, [{word}, #8]",
+            base = out(reg) _,
+            word = out(reg) word,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    word
+}
+
+/// Sets the calling thread's second word.
+///
+/// # Safety
+/// As for [`thread_word_load`].
+#[cfg(target_arch = "aarch64")]
+pub unsafe fn second_word_store(word: *mut u8) {
+    // SAFETY: as in `thread_word_store`; the second word follows the first.
+    unsafe {
+        asm!(
+            "adrp {offset}, :gottprel:ebbmalloc_thread_word",
+            "ldr {offset}, [{offset}, :gottprel_lo12:ebbmalloc_thread_word]",
+            "mrs {base}, tpidr_el0",
+            "add {offset}, {offset}, {base}",
+            "str {word}, [{offset}, #8]",
             base = out(reg) _,
             offset = out(reg) _,
             word = in(reg) word,
@@ -248,14 +333,17 @@ mod tests {
     }
 
     #[test]
-    fn each_thread_has_its_own_word() {
+    fn each_thread_has_its_own_words() {
         let check = |value: usize| {
             // SAFETY: threads of std have libc's thread block, and nothing else uses the word here.
             unsafe {
                 assert!(thread_word_load().is_null());
+                assert!(second_word_load().is_null());
                 thread_word_store(value as *mut u8);
+                second_word_store((value + 100) as *mut u8);
                 std::thread::yield_now();
                 assert_eq!(thread_word_load() as usize, value);
+                assert_eq!(second_word_load() as usize, value + 100);
             }
         };
         let threads: Vec<_> = (1..9)

@@ -1,0 +1,174 @@
+//! Observers: what is kept of a thread whose every request is looked at.
+//!
+//! The fast path counts nothing and asks nothing. A thread that is to be counted, filled for, sampled or
+//! kept from its cache is therefore given a word (`super::thread`) that leads to a cache which is always
+//! empty: each of its requests misses and comes to `super::observed`, which serves it from the thread's
+//! real cache and does the rest. The others pay nothing.
+//!
+//! A thread is observed because everyone is ([`observe_everyone`], settings), or because it asked
+//! ([`thread_counters`], [`set_thread_cache`]). It stays so until its end. Its counters start at zero when
+//! it becomes observed.
+
+use super::instance::HEAP;
+use super::thread::{any_observer, observe, with_access};
+use crate::cache::cache::Cache;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// New blocks are filled with [`JUNK_NEW`].
+pub const JUNK_ALLOCATED: u8 = 1;
+/// Blocks are filled with [`JUNK_FREED`] when they are freed.
+pub const JUNK_DEALLOCATED: u8 = 2;
+/// New blocks are filled with zeros.
+pub const ZERO: u8 = 4;
+/// Nothing is kept in the thread's cache.
+pub const NO_CACHE: u8 = 8;
+
+/// What new blocks are filled with, and freed ones, as in jemalloc.
+pub const JUNK_NEW: u8 = 0xa5;
+/// See [`JUNK_NEW`].
+pub const JUNK_FREED: u8 = 0x5a;
+
+/// What every thread is observed for, the flags above. Written at boot; relaxed.
+static EVERYONE: AtomicU8 = AtomicU8::new(0);
+
+/// The live counters of a thread. Written by the thread alone, read by whoever has their address.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Counters {
+    /// Bytes that the thread allocated since it is observed, each block by its usable size.
+    pub allocated: AtomicU64,
+    /// Bytes that the thread freed since it is observed, whoever allocated them.
+    pub deallocated: AtomicU64,
+}
+
+/// See the module. Atomics because a signal handler of the same thread may come between; written by
+/// plain additions, since no other thread writes.
+pub struct Observer {
+    cache: NonNull<Cache>,
+    flags: AtomicU8,
+    /// See [`Counters`].
+    pub counters: Counters,
+}
+
+impl Observer {
+    /// The thread's real cache.
+    #[inline(always)]
+    pub(super) fn cache(&self) -> &'static Cache {
+        // SAFETY: the cache and this record are unmade together, at the thread's end.
+        unsafe { self.cache.as_ref() }
+    }
+
+    /// What the thread is observed for: the flags of this module.
+    #[inline(always)]
+    pub(super) fn flags(&self) -> u8 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    /// Whether the thread's requests go to the bins at once.
+    pub(super) fn goes_around_cache(&self) -> bool {
+        self.flags() & NO_CACHE != 0
+    }
+
+    /// Counts a new block of `bytes` usable bytes.
+    #[inline(always)]
+    pub(super) fn count_new(&self, bytes: usize) {
+        add(&self.counters.allocated, bytes);
+    }
+
+    /// Counts a freed block.
+    #[inline(always)]
+    pub(super) fn count_freed(&self, bytes: usize) {
+        add(&self.counters.deallocated, bytes);
+    }
+}
+
+/// One instruction on x86-64, without a lock prefix.
+#[inline(always)]
+fn add(counter: &AtomicU64, bytes: usize) {
+    let sum = counter.load(Ordering::Relaxed).wrapping_add(bytes as u64);
+    counter.store(sum, Ordering::Relaxed);
+}
+
+/// From now on every thread is observed for `flags` as well: at once those that are new, others from
+/// their next slow operation on.
+pub fn observe_everyone(flags: u8) {
+    EVERYONE.fetch_or(flags, Ordering::Relaxed);
+}
+
+/// Whether a thread is observed without having asked for it.
+#[inline]
+pub(super) fn is_everyone_observed() -> bool {
+    EVERYONE.load(Ordering::Relaxed) != 0
+}
+
+/// The calling thread's live counters, which are valid until its end; from the first call on the thread
+/// is observed. `None` without memory, in a thread that is ending, and in a signal handler that
+/// interrupted a request.
+pub fn thread_counters() -> Option<&'static Counters> {
+    observed_now().map(|observer| &observer.counters)
+}
+
+/// Whether the calling thread keeps free slots in its cache.
+pub fn has_thread_cache() -> bool {
+    match any_observer() {
+        Some(observer) => !observer.goes_around_cache(),
+        None => EVERYONE.load(Ordering::Relaxed) & NO_CACHE == 0,
+    }
+}
+
+/// Lets the calling thread keep free slots in its cache, or empties that and keeps the thread from it.
+/// False where [`thread_counters`] has nothing.
+pub fn set_thread_cache(enabled: bool) -> bool {
+    if enabled == has_thread_cache() {
+        return true;
+    }
+    let Some(observer) = observed_now() else {
+        return false;
+    };
+    if enabled {
+        observer.flags.fetch_and(!NO_CACHE, Ordering::Relaxed);
+    } else {
+        flush_thread_cache();
+        observer.flags.fetch_or(NO_CACHE, Ordering::Relaxed);
+    }
+    true
+}
+
+/// Puts back what the calling thread's cache holds.
+pub fn flush_thread_cache() {
+    with_access(|access| HEAP.flush(access));
+}
+
+/// The calling thread's observer, made if there is none.
+fn observed_now() -> Option<&'static Observer> {
+    // A thread's first request gives it a cache.
+    with_access(|_| ());
+    observe()
+}
+
+/// A record for the calling thread, whose cache is `cache`. The thread is marked as busy.
+pub(super) fn make(cache: &'static Cache) -> Option<&'static Observer> {
+    let place = HEAP.allocate_metadata(size_of::<Observer>())?.cast();
+    // SAFETY: a piece of metadata is aligned to its size, which is enough, and ours alone.
+    unsafe {
+        place.write(Observer {
+            cache: NonNull::from(cache),
+            flags: AtomicU8::new(EVERYONE.load(Ordering::Relaxed)),
+            counters: Counters {
+                allocated: AtomicU64::new(0),
+                deallocated: AtomicU64::new(0),
+            },
+        });
+        Some(place.as_ref())
+    }
+}
+
+/// Takes the record of a thread that ends.
+///
+/// # Safety
+/// It came from [`make`], and nobody uses it any more.
+pub(super) unsafe fn unmake(observer: &'static Observer) {
+    // SAFETY: the caller's promise.
+    unsafe { HEAP.free_metadata(NonNull::from(observer).cast(), size_of::<Observer>()) }
+}
