@@ -11,7 +11,7 @@ use std::process::Command;
 #[path = "preload/harness/library.rs"]
 mod library;
 
-const C_NAMES: [&str; 30] = [
+const C_NAMES: [&str; 33] = [
     "aligned_alloc",
     "calloc",
     "cfree",
@@ -21,6 +21,9 @@ const C_NAMES: [&str; 30] = [
     "free_sized",
     "mallinfo",
     "mallinfo2",
+    "mallctl",
+    "mallctlbymib",
+    "mallctlnametomib",
     "malloc",
     "malloc_info",
     "malloc_stats",

@@ -3,6 +3,7 @@
 //! The faces (C and Rust) call the functions of this module and nothing else.
 
 pub mod conf;
+pub mod control;
 mod early;
 mod entry;
 mod extended;

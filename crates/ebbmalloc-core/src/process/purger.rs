@@ -104,6 +104,16 @@ pub(super) fn forbid_thread() {
     THREADLESS.store(true, Ordering::Relaxed);
 }
 
+/// Lets slow paths or a thread do the work from now on.
+pub(super) fn set_thread(on: bool) {
+    if on {
+        THREADLESS.store(false, Ordering::Relaxed);
+    } else if !THREADLESS.swap(true, Ordering::Relaxed) {
+        hold();
+        let_go();
+    }
+}
+
 /// The longest that a page stays idle, in milliseconds; `None` for ever.
 pub(super) fn idle_time_ms() -> Option<u64> {
     is_on().then(|| 2 * interval_ms())

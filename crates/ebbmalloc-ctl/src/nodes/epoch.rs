@@ -1,0 +1,42 @@
+//! The leaves of the root: version, epoch, the purger's thread.
+
+use crate::errno::{Errno, Result};
+use crate::node::{Access, Node, Text};
+use ebbmalloc_core::process::control;
+
+/// `version`: the jemalloc whose interface this is, and who gives it.
+const NAME: &core::ffi::CStr = c"5.3.0-0-ebbmalloc-0.1.0";
+
+pub const VERSION: Node = read!("version", Text, |_| Ok(super::text(NAME)));
+
+/// A write takes the statistics anew, whatever is written; what is read is how often that was done.
+pub const EPOCH: Node = Node::leaf::<u64>("epoch", Access::ReadWrite, |call| {
+    if call.take::<u64>()?.is_some() {
+        control::refresh();
+    }
+    call.give(control::epoch())
+});
+
+pub const BACKGROUND_THREAD: Node = read_write!(
+    "background_thread",
+    bool,
+    |_| Ok(control::may_start_thread()),
+    |_, on| {
+        control::let_start_thread(on);
+        Ok(())
+    }
+);
+
+/// One thread is all there is: the bound may be read, and set to what it is.
+pub const MAX_BACKGROUND_THREADS: Node =
+    read_write!("max_background_threads", usize, |_| Ok(1), |_, most| one(
+        most
+    ));
+
+fn one(most: usize) -> Result<()> {
+    if most == 1 {
+        Ok(())
+    } else {
+        Err(Errno::EINVAL)
+    }
+}

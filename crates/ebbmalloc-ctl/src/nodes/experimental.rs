@@ -1,0 +1,5 @@
+//! `experimental.*`.
+
+use crate::node::Node;
+
+pub static NODES: &[Node] = &[];

@@ -1,0 +1,53 @@
+//! `thread.*`: the calling thread.
+
+use crate::errno::{Errno, Result};
+use crate::node::{Access, Node};
+use core::sync::atomic::{AtomicU64, Ordering};
+use ebbmalloc_core::process::observer;
+use ebbmalloc_core::size::SMALL_MAX;
+
+pub static NODES: &[Node] = &[
+    read!("allocated", u64, |_| Ok(load(&counters()?.allocated))),
+    read!("allocatedp", *mut u64, |_| Ok(counters()?
+        .allocated
+        .as_ptr())),
+    read!("deallocated", u64, |_| Ok(load(&counters()?.deallocated))),
+    read!("deallocatedp", *mut u64, |_| Ok(counters()?
+        .deallocated
+        .as_ptr())),
+    Node::group("tcache", TCACHE),
+    Node::group("prof", super::prof::THREAD),
+    act!("idle", flush),
+];
+
+static TCACHE: &[Node] = &[
+    Node::leaf::<bool>("enabled", Access::ReadWrite, |call| {
+        let was = observer::has_thread_cache();
+        if let Some(enabled) = call.take::<bool>()?
+            && !observer::set_thread_cache(enabled)
+        {
+            return Err(Errno::EAGAIN);
+        }
+        call.give(was)
+    }),
+    read!("max", usize, |_| Ok(SMALL_MAX)),
+    act!("flush", |mib| {
+        if !observer::has_thread_cache() {
+            return Err(Errno::EFAULT);
+        }
+        flush(mib)
+    }),
+];
+
+fn counters() -> Result<&'static observer::Counters> {
+    observer::thread_counters().ok_or(Errno::EAGAIN)
+}
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+fn flush(_: &[usize]) -> Result<()> {
+    observer::flush_thread_cache();
+    Ok(())
+}
