@@ -5,7 +5,7 @@ use super::stack::{Entry, Stack};
 use crate::arena::granule::Granule;
 use crate::base::corrupt::{Corruption, corruption};
 use crate::os::Os;
-use crate::size::{CLASS, CLASSES};
+use crate::size::{CLASS, CLASSES, GRANULE};
 use crate::slab::bin::{Bin, Supply};
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
@@ -60,11 +60,19 @@ impl Bins {
         idle: bool,
         wait: bool,
     ) -> usize {
+        let slab_bytes = CLASS[class].granules as usize * GRANULE;
         let mut done = 0;
         for chunk in slots.chunks(BATCH) {
             let mut found = [const { MaybeUninit::<(Entry, *mut Granule)>::uninit() }; BATCH];
+            let (mut slab, mut start) = (null_mut(), 0);
             for (place, &slot) in found.iter_mut().zip(chunk) {
-                place.write((slot, slab_of(supply, slot)));
+                // Most often in the same slab as the one before it.
+                if (slot as usize).wrapping_sub(start) >= slab_bytes {
+                    slab = slab_of(supply, slot);
+                    // SAFETY: `slab_of` returned a valid descriptor.
+                    start = unsafe { (*slab).base };
+                }
+                place.write((slot, slab));
             }
             // SAFETY: as many places as the chunk has slots were written just now.
             let mut rest =

@@ -184,19 +184,24 @@ impl Bin {
             return false;
         };
         slabs.flushes += 1;
-        let mut current = null_mut();
-        for &(pointer, head) in pointers {
-            // SAFETY: the caller's promise; the lock is held.
+        for slots in pointers.chunk_by(|a, b| a.1 == b.1) {
+            let (first, head) = slots[0];
+            let slab = Slab(head);
+            // SAFETY: the caller's promise, and the lock is held; a program that broke its contract is
+            // found out by the checks.
             unsafe {
-                if head != current {
-                    slabs.settle(supply, shape, Slab(current), idle, wait);
-                    current = head;
+                if (*head).kind != Kind::Slab || (*head).class as usize != class {
+                    corruption(supply.os, Corruption::DoubleFree, first as usize);
                 }
-                slabs.put_one(supply, shape, Slab(head), pointer as usize, idle);
+                if let Err((what, address)) = slab.put(shape, slots) {
+                    corruption(supply.os, what, address);
+                }
+                if idle {
+                    slab.put_idle(shape, supply.tick, slots);
+                }
+                slabs.settle(supply, shape, slab, idle, wait);
             }
         }
-        // SAFETY: as above.
-        unsafe { slabs.settle(supply, shape, Slab(current), idle, wait) };
         slabs.slots_out -= pointers.len();
         let bytes = pointers.len() * shape.class.size as usize;
         supply.arena.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -283,37 +288,6 @@ impl Slabs {
         Some(slab)
     }
 
-    /// Makes one slot free; [`Slabs::settle`] follows after the last one of a slab.
-    unsafe fn put_one<O: Os>(
-        &mut self,
-        supply: &Supply<O>,
-        shape: Shape,
-        slab: Slab,
-        address: usize,
-        idle: bool,
-    ) {
-        // SAFETY: the caller of `put` promises that the slab is ours; a program that broke its
-        // contract is found out by the checks here.
-        unsafe {
-            if (*slab.0).kind != Kind::Slab {
-                corruption(supply.os, Corruption::DoubleFree, address);
-            }
-            let offset = address - (*slab.0).base;
-            let slot = shape.class.slot_of(offset);
-            if slot * shape.class.size as usize != offset || slot >= shape.class.slots as usize {
-                corruption(supply.os, Corruption::InteriorPointer, address);
-            }
-            if !slab.put(shape, slot) {
-                corruption(supply.os, Corruption::DoubleFree, address);
-            }
-            if idle {
-                // The slot was idle in a cache; so was its page, if nothing else touched it.
-                let pages = shape.pages_of_slot(slot) & !slab.touched_since(supply.tick);
-                (*slab.0).seen |= slab.free_pages(shape, pages);
-            }
-        }
-    }
-
     /// After slots of a slab came back: to the arena with it if it is whole, else onto its lists. A
     /// signal handler (`wait` false) leaves a whole one to the sweep: its thread may hold the locks
     /// below.
@@ -325,9 +299,6 @@ impl Slabs {
         idle: bool,
         wait: bool,
     ) {
-        if slab.0.is_null() {
-            return;
-        }
         // SAFETY: the slab is ours, and the lock is held.
         unsafe {
             if wait

@@ -8,6 +8,7 @@
 //! `free` counts the bits. A page outside `resident` holds no data that anybody reads.
 
 use crate::arena::granule::Granule;
+use crate::base::corrupt::Corruption;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
 use crate::size::{CLASS, Class, GRANULE};
@@ -63,6 +64,53 @@ impl Shape {
         let behind = self.class.slot_of(end - 1) + 1;
         let slots = self.class.slots as usize;
         (first.min(slots), behind.min(slots))
+    }
+
+    /// The pages that the slots of word `index` of the bitmap touch.
+    #[inline]
+    fn pages_of_word(self, index: usize) -> u64 {
+        let last = (index * 64 + 63).min(self.class.slots as usize - 1);
+        self.pages_between(index * 64, last)
+    }
+
+    /// The pages from the first of slot `first` to the last of slot `last`.
+    #[inline]
+    fn pages_between(self, first: usize, last: usize) -> u64 {
+        let size = self.class.size as usize;
+        let first = (first * size) >> self.page_shift;
+        let last = (last * size + size - 1) >> self.page_shift;
+        mask(first as u32, (last - first + 1) as u32)
+    }
+
+    /// The pages that `slots` of word `index` of the bitmap touch; there is at least one.
+    #[inline]
+    fn pages_of_slots(self, index: usize, mut slots: u64) -> u64 {
+        let at = |bit: u32| index * 64 + bit as usize;
+        let outer = self.pages_between(at(slots.trailing_zeros()), at(slots.ilog2()));
+        // Slots smaller than a page leave none out between two that they touch.
+        if outer.count_ones() <= 2 {
+            return outer;
+        }
+        let mut pages = 0;
+        while slots != 0 {
+            pages |= self.pages_of_slot(at(slots.trailing_zeros()));
+            slots &= slots - 1;
+        }
+        pages
+    }
+
+    /// The slots of word `index` of the bitmap that touch one of `pages`.
+    #[inline]
+    fn slots_of_word(self, index: usize, mut pages: u64) -> u64 {
+        let (start, end) = (index * 64, index * 64 + 64);
+        let mut slots = 0;
+        while pages != 0 {
+            let (first, behind) = self.slots_on_page(pages.trailing_zeros());
+            let (first, behind) = (first.clamp(start, end), behind.clamp(start, end));
+            slots |= mask((first - start) as u32, (behind - first) as u32);
+            pages &= pages - 1;
+        }
+        slots
     }
 
     fn words(self) -> usize {
@@ -213,65 +261,84 @@ impl Slab {
         let size = shape.class.size as usize;
         // SAFETY: the lock is held by the caller of `take`.
         let bitmap = unsafe { self.bitmap(shape) };
-        // The slots of a word lie on one page or on two: the pages of the outer ones are all.
-        let by_word = allowed == u64::MAX && size * 64 <= 1 << shape.page_shift;
         for (index, word) in bitmap.iter_mut().enumerate() {
-            let before = *word;
-            let mut candidates = before;
-            while candidates != 0 {
-                let Some(place) = out.get_mut(*taken) else {
-                    break;
-                };
-                let bit = candidates.trailing_zeros();
-                let slot = index * 64 + bit as usize;
-                candidates &= candidates - 1;
-                if !by_word {
-                    let touches = shape.pages_of_slot(slot);
-                    if touches & !allowed != 0 {
-                        continue;
-                    }
-                    *pages |= touches;
-                }
-                *word &= !(1 << bit);
-                *place = (base + slot * size) as *mut u8;
-                *taken += 1;
-            }
-            let gone = before & !*word;
-            if by_word && gone != 0 {
-                let (first, last) = (gone.trailing_zeros(), 63 - gone.leading_zeros());
-                *pages |= shape.pages_of_slot(index * 64 + first as usize);
-                *pages |= shape.pages_of_slot(index * 64 + last as usize);
-            }
             if *taken == out.len() {
                 return;
+            }
+            if *word == 0 {
+                continue;
+            }
+            let span = shape.pages_of_word(index);
+            let free = *word & !shape.slots_of_word(index, span & !allowed);
+            let first = base + index * 64 * size;
+            let mut left = free;
+            for place in &mut out[*taken..] {
+                if left == 0 {
+                    break;
+                }
+                *place = (first + left.trailing_zeros() as usize * size) as *mut u8;
+                left &= left - 1;
+            }
+            let gone = free & !left;
+            if gone != 0 {
+                *taken += gone.count_ones() as usize;
+                *word &= !gone;
+                *pages |= shape.pages_of_slots(index, gone);
             }
         }
     }
 
-    /// Makes slot `slot` free. False if it is free already: a double free.
+    /// Makes slots free, given by their addresses and, for the caller's convenience, with this slab
+    /// beside each. What is wrong with an address that is no slot in use, and the address.
     ///
     /// # Safety
-    /// The bin's lock is held, and `slot` is below the number of slots.
-    #[inline]
-    pub unsafe fn put(self, shape: Shape, slot: usize) -> bool {
-        // SAFETY: the caller's promise.
+    /// The bin's lock is held, and the slab is of the shape's class.
+    pub unsafe fn put(
+        self,
+        shape: Shape,
+        slots: &[(*mut u8, *mut Granule)],
+    ) -> Result<(), (Corruption, usize)> {
+        let Class {
+            size, slots: count, ..
+        } = *shape.class;
+        // SAFETY: the lock is held.
         unsafe {
-            let leaving = (*self.0).leaving;
-            if leaving != 0 && shape.pages_of_slot(slot) & leaving != 0 {
-                return false;
-            }
+            let (base, leaving) = ((*self.0).base, (*self.0).leaving);
             let bitmap = self.bitmap(shape);
-            let Some(word) = bitmap.get_mut(slot / 64) else {
-                return false;
-            };
-            let bit = 1 << (slot % 64);
-            if *word & bit != 0 {
-                return false;
+            for &(address, _) in slots {
+                let offset = address as usize - base;
+                let slot = shape.class.slot_of(offset);
+                if slot * size as usize != offset || slot >= count as usize {
+                    return Err((Corruption::InteriorPointer, address as usize));
+                }
+                let (word, bit) = (&mut bitmap[slot / 64], 1 << (slot % 64));
+                let leaves = leaving != 0 && shape.pages_of_slot(slot) & leaving != 0;
+                if leaves || *word & bit != 0 {
+                    return Err((Corruption::DoubleFree, address as usize));
+                }
+                *word |= bit;
             }
-            *word |= bit;
-            (*self.0).free += 1;
+            (*self.0).free += slots.len() as u32;
         }
-        true
+        Ok(())
+    }
+
+    /// After slots came back that nobody used since the last tick: so were their pages, if nothing
+    /// else touched them.
+    ///
+    /// # Safety
+    /// The bin's lock is held, and [`Slab::put`] took the slots.
+    pub unsafe fn put_idle(self, shape: Shape, tick: u32, slots: &[(*mut u8, *mut Granule)]) {
+        // SAFETY: the lock is held.
+        unsafe {
+            let base = (*self.0).base;
+            let slot_of = |address: usize| shape.class.slot_of(address - base);
+            let pages = slots.iter().fold(0, |pages, &(address, _)| {
+                pages | shape.pages_of_slot(slot_of(address as usize))
+            });
+            let pages = pages & !self.touched_since(tick);
+            (*self.0).seen |= self.free_pages(shape, pages);
+        }
     }
 
     /// The pages on which no slot is live or cached, among `pages`.
