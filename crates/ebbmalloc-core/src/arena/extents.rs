@@ -225,10 +225,10 @@ impl Extents {
         }
     }
 
-    /// A limit on address space that was set after the start makes every mapping of the program
-    /// fail while an unlimited reservation stands: give back what of it was never used.
+    /// There is a limit on address space. One that was set after the start makes every mapping of the
+    /// program fail while an unlimited reservation stands: give back what of it was never used.
     pub fn follow_limit<O: Os>(&mut self, os: &O) {
-        if !self.limited && self.count > 0 && os.address_space_limit().is_some() {
+        if !self.limited {
             self.limited = true;
             for region in &mut self.regions[..self.count] {
                 region.give_up_unused(os);

@@ -23,8 +23,10 @@ impl Arena {
     pub fn give_up<O: Os>(&self, os: &O) -> usize {
         let scarce = os.scarce();
         let mut given_bytes = 0;
-        if scarce == Scarce::Nothing {
-            return given_bytes;
+        match scarce {
+            Scarce::Nothing => return given_bytes,
+            Scarce::Addresses => self.lock(os).follow_limit(os),
+            Scarce::Charge => {}
         }
         loop {
             let Some((head, base, len)) = self.lock(os).take_longest_clean() else {

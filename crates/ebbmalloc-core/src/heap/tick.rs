@@ -3,8 +3,10 @@
 use super::{Access, Heap};
 use crate::base::purged::Purged;
 use crate::cache::cache::Cache;
-use crate::os::Os;
+use crate::os::{Os, Scarce};
 use crate::size::CLASSES;
+use crate::slab::bin::Supply;
+use crate::slab::sweep::Sweep;
 use core::sync::atomic::Ordering;
 
 /// Why a pass is made.
@@ -130,12 +132,7 @@ impl<O: Os> Heap<O> {
         self.free_pending(Access::Direct);
         let supply = self.supply();
         let drained = self.caches.drain(&supply, &self.bins, force, own);
-        let mut purged = Purged::default();
-        for shard in 0..self.shards() {
-            for class in 1..=CLASSES {
-                purged.add(self.bins.get(shard, class).sweep(&supply, class, force));
-            }
-        }
+        let mut purged = self.sweep(&supply, force);
         purged.add(self.arena.purge(&self.os, supply.tick, force));
         let given_bytes = self.arena.give_up(&self.os);
         purged.add(self.metadata.purge(&self.os, force));
@@ -169,8 +166,23 @@ impl<O: Os> Heap<O> {
         })
     }
 
-    /// Follows a limit on address space that was lowered after the start.
-    pub fn follow_address_space_limit(&self) {
-        self.arena.lock(&self.os).follow_limit(&self.os);
+    /// The pages inside live slabs. Not part of the pass's own frame: it takes 6 KiB of stack.
+    #[inline(never)]
+    fn sweep(&self, supply: &Supply<O>, force: bool) -> Purged {
+        let mut sweep = Sweep::new(supply, force);
+        for shard in 0..self.shards() {
+            for class in 1..=CLASSES {
+                sweep.bin(self.bins.get(shard, class), class);
+            }
+        }
+        sweep.finish()
+    }
+
+    /// Asks for what is limited, and follows a limit on address space that was lowered after the start;
+    /// every pass does.
+    pub fn follow_limits(&self) {
+        if self.os.scarce() == Scarce::Addresses {
+            self.arena.lock(&self.os).follow_limit(&self.os);
+        }
     }
 }

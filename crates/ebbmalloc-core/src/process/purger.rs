@@ -211,7 +211,6 @@ fn tick_inline() {
             )
             .is_ok()
     {
-        HEAP.follow_address_space_limit();
         // The second tick must not wait for as much freed memory again.
         let (tick, _) = thread::with_own_cache(|own| {
             HEAP.is_still_near_limit();
@@ -250,7 +249,6 @@ unsafe extern "C" fn purger_main(_: *mut u8) {
             HEAP.is_still_near_limit();
         }
         let (tick, _) = measured_tick(None);
-        HEAP.follow_address_space_limit();
         LOOK.store(true, Ordering::Relaxed);
         publish::after_tick(HEAP.os.thread_cpu_ns() - before);
         wait_ms = interval_ms();

@@ -8,7 +8,6 @@ use super::fork::without_purger;
 use super::instance::HEAP;
 use super::purger;
 use super::thread::is_inside;
-use crate::os::Os;
 
 /// Runs `enter`, a system call that puts the calling thread into a sandbox if it succeeds.
 pub fn entering_sandbox<T, E>(enter: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
@@ -19,8 +18,7 @@ pub fn entering_sandbox<T, E>(enter: impl FnOnce() -> Result<T, E>) -> Result<T,
     if !is_inside() {
         // What cannot be asked for later.
         HEAP.shards();
-        HEAP.follow_address_space_limit();
-        HEAP.os.scarce();
+        HEAP.follow_limits();
     }
     without_purger(|| {
         let entered = enter();

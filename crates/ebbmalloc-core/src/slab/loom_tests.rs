@@ -7,6 +7,7 @@
 
 use super::bin::{Bin, Supply};
 use super::slab::Shape;
+use super::sweep::Sweep;
 use crate::arena::Arena;
 use crate::base::metadata::Metadata;
 use crate::base::purged::Purged;
@@ -136,7 +137,10 @@ impl Ground {
     /// One tick of the purger over a bin.
     fn tick(&self, bin: &Bin) -> Purged {
         self.tick.fetch_add(1, Ordering::Relaxed);
-        bin.sweep(&self.supply(), CLASS_NUMBER, false)
+        let supply = self.supply();
+        let mut sweep = Sweep::new(&supply, false);
+        sweep.bin(bin, CLASS_NUMBER);
+        sweep.finish()
     }
 
     pub(crate) fn validate(&self, bin: &Bin) {

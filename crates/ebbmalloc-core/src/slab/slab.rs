@@ -371,16 +371,20 @@ impl Slab {
         let mut rest = pages;
         while rest != 0 {
             let page = rest.trailing_zeros();
-            rest &= rest - 1;
-            let (first, behind) = shape.slots_on_page(page);
-            for slot in first..behind {
-                let bit = 1u64 << (slot % 64);
-                if let Some(word) = bitmap.get_mut(slot / 64)
-                    && (*word & bit != 0) != free
-                {
-                    *word ^= bit;
-                    changed += 1;
-                }
+            let count = (rest >> page).trailing_ones();
+            rest &= !mask(page, count);
+            let (first, _) = shape.slots_on_page(page);
+            let (_, behind) = shape.slots_on_page(page + count - 1);
+            let words = first / 64..behind.div_ceil(64);
+            let Some(bitmap) = bitmap.get_mut(words.clone()) else {
+                continue;
+            };
+            for (index, word) in words.zip(bitmap) {
+                let from = first.max(index * 64);
+                let slots = mask((from % 64) as u32, (behind - from).min(64) as u32);
+                let now = if free { *word | slots } else { *word & !slots };
+                changed += (*word ^ now).count_ones();
+                *word = now;
             }
         }
         if cfg!(ebb_mutation = "leaving_count") {
@@ -440,35 +444,4 @@ fn all_set(bitmap: &[u64], first: usize, behind: usize) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pages_and_slots_agree_for_every_class_and_page_size() {
-        for class in 1..=crate::size::CLASSES {
-            for page_shift in [12, 14, 16] {
-                let shape = Shape::new(class, page_shift);
-                for page in 0..shape.pages() {
-                    let (first, behind) = shape.slots_on_page(page);
-                    for slot in 0..shape.class.slots as usize {
-                        let touches = shape.pages_of_slot(slot) >> page & 1 == 1;
-                        assert_eq!(
-                            touches,
-                            (first..behind).contains(&slot),
-                            "class {class} page {page} slot {slot}"
-                        );
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn runs_of_bits_across_words_are_seen_whole() {
-        let bitmap = [u64::MAX << 60, u64::MAX, 1];
-        assert!(all_set(&bitmap, 60, 129));
-        assert!(!all_set(&bitmap, 59, 129));
-        assert!(!all_set(&bitmap, 60, 130));
-        assert!(all_set(&bitmap, 7, 7));
-    }
-}
+mod tests;

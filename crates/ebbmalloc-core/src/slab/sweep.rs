@@ -1,99 +1,193 @@
-//! The sweep of a bin: pages inside live slabs on which no slot was live at two ticks running go
-//! back to the kernel.
+//! The sweep: pages inside live slabs on which no slot was live at two ticks running go back to the
+//! kernel.
 //!
 //! The clock is a second chance (two ticks): `seen` has the pages that were free at the last tick,
 //! `touched` those of which a refill took a slot at the tick in `stamp`. A page that goes is marked as `leaving` under
 //! the bin's lock and its free slots are taken out of the bitmap; the lock is dropped; the kernel
-//! is called; under the lock the page is no longer resident and the slots are put back. A refill
-//! in between cannot find those slots, and a slab with slots taken out is never whole, so it cannot
-//! be released either (loom: `refill_against_return`, `remote_free_against_release`).
+//! is called, once for pages of many bins; under the lock the page is no longer resident and the slots are put
+//! back. A refill in between cannot find those slots, and a slab with slots taken out is never whole, so it
+//! cannot be released either (loom: `refill_against_return`, `remote_free_against_release`).
 
 use super::bin::{Bin, Slabs, Supply};
 use super::slab::{Shape, Slab, mask};
-use crate::arena::granule::Granule;
 use crate::base::purged::Purged;
-use crate::os::{Os, PageRun};
+use crate::os::{Discarded, Os, PageRun};
 use core::ptr::null_mut;
 
-/// Runs of pages returned with one drop of the lock.
-const RUNS: usize = 64;
-/// Slabs looked at with the lock held once: about 20 µs.
+/// Runs of pages returned with one call into the kernel.
+const RUNS: usize = 128;
+/// Runs of one slab at most: every second of its 64 pages.
+const RUNS_OF_SLAB: usize = 32;
+/// Slabs looked at, or settled, with the lock held once.
 const SLABS: usize = 32;
 
-struct Batch {
+/// One pass over bins, which are given to it one after the other.
+pub struct Sweep<'a, O> {
+    supply: &'a Supply<'a, O>,
+    /// Everything free goes, whatever its age.
+    force: bool,
     runs: [PageRun; RUNS],
     run_count: usize,
-    slabs: [*mut Granule; SLABS],
+    /// The slabs that the runs lie in, those of a bin side by side.
+    slabs: [(Option<&'a Bin>, Slab); RUNS],
     slab_count: usize,
+    total: Purged,
 }
 
-impl Bin {
-    /// One tick's sweep; with `force` everything free goes, whatever its age.
-    pub fn sweep<O: Os>(&self, supply: &Supply<O>, class: usize, force: bool) -> Purged {
-        let shape = Shape::new(class, supply.page_shift);
-        let mut total = Purged::default();
-        // What is listed during the sweep is for the next tick.
-        {
-            let mut slabs = self.slabs.lock(supply.os);
-            if slabs.visit.is_null() {
-                return total;
-            }
-            slabs.sweeping = core::mem::replace(&mut slabs.visit, null_mut());
+impl<'a, O: Os> Sweep<'a, O> {
+    /// Nothing gathered yet.
+    pub fn new(supply: &'a Supply<'a, O>, force: bool) -> Self {
+        Self {
+            supply,
+            force,
+            runs: [PageRun { start: 0, bytes: 0 }; RUNS],
+            run_count: 0,
+            slabs: [(None, Slab(null_mut())); RUNS],
+            slab_count: 0,
+            total: Purged::default(),
         }
-        loop {
-            let mut batch = Batch {
-                runs: [PageRun { start: 0, bytes: 0 }; RUNS],
-                run_count: 0,
-                slabs: [null_mut(); SLABS],
-                slab_count: 0,
-            };
-            let mut slabs = self.slabs.lock(supply.os);
-            let mut looked_at = 0;
-            while looked_at < SLABS && batch.run_count < RUNS / 2 && !slabs.sweeping.is_null() {
-                let slab = Slab(slabs.sweeping);
-                looked_at += 1;
-                // SAFETY: the lock is held, and the slab is one of this bin's.
-                total.more |= unsafe {
-                    slabs.unlist(slab);
-                    slabs.visit_slab(slab, shape, supply.tick, force, &mut batch)
-                };
-            }
-            let done = slabs.sweeping.is_null();
-            drop(slabs);
-            if batch.run_count == 0 {
-                if done {
-                    return total;
+    }
+
+    /// One tick's visit of the slabs of a bin of `class`. Some of what goes may go later only, at the latest in
+    /// [`Sweep::finish`].
+    pub fn bin(&mut self, bin: &'a Bin, class: usize) {
+        let shape = Shape::new(class, self.supply.page_shift);
+        // What is listed during the sweep is for the next tick.
+        let mut slabs = bin.slabs.lock(self.supply.os);
+        if slabs.visit.is_null() {
+            return;
+        }
+        slabs.sweeping = core::mem::replace(&mut slabs.visit, null_mut());
+        let mut looked_at = 0;
+        while !slabs.sweeping.is_null() {
+            let full = self.run_count + RUNS_OF_SLAB > RUNS;
+            if full || looked_at == SLABS {
+                drop(slabs);
+                if full {
+                    self.give_back();
                 }
+                slabs = bin.slabs.lock(self.supply.os);
+                looked_at = 0;
                 continue;
             }
-            // SAFETY: the runs are pages without a live slot whose free slots are out of reach.
-            let discarded = unsafe { supply.os.discard(&batch.runs[..batch.run_count]) };
-            total.returned_bytes += discarded.returned_bytes;
-            total.refused_bytes += discarded.refused_bytes;
-            total.calls += 1;
-            let mut slabs = self.slabs.lock(supply.os);
-            for &head in &batch.slabs[..batch.slab_count] {
-                // SAFETY: `visit_slab` marked pages of it as leaving, so it was not released.
-                unsafe { slabs.returned(supply, Slab(head), shape, discarded.refused_bytes > 0) };
-            }
-            if done {
-                return total;
+            let slab = Slab(slabs.sweeping);
+            looked_at += 1;
+            // SAFETY: the lock is held, and the slab is one of this bin's.
+            let going = unsafe {
+                slabs.unlist(slab);
+                let (going, more) = slabs.visit_slab(slab, shape, self.supply.tick, self.force);
+                self.total.more |= more;
+                going
+            };
+            if going != 0 {
+                // SAFETY: as above.
+                self.run_count +=
+                    unsafe { runs_of(slab, shape, going, &mut self.runs[self.run_count..]) };
+                self.slabs[self.slab_count] = (Some(bin), slab);
+                self.slab_count += 1;
             }
         }
     }
+
+    /// What the pass did; the last pages go.
+    pub fn finish(mut self) -> Purged {
+        self.give_back();
+        self.total
+    }
+
+    /// Calls the kernel for what was gathered, without a lock, and settles the slabs. A call that was
+    /// refused some run is made again slab by slab, to know which.
+    fn give_back(&mut self) {
+        if self.run_count == 0 {
+            return;
+        }
+        // SAFETY: the runs are pages without a live slot whose free slots are out of reach.
+        let discarded = unsafe { self.supply.os.discard(&self.runs[..self.run_count]) };
+        self.total.calls += 1;
+        let refused = discarded.refused_bytes > 0;
+        let unclear = refused && self.slab_count > 1;
+        if !unclear {
+            self.total.returned_bytes += discarded.returned_bytes;
+            self.total.refused_bytes += discarded.refused_bytes;
+        }
+        let mut rest = &self.slabs[..self.slab_count];
+        while let Some(&(Some(bin), first)) = rest.first() {
+            let is_same =
+                |slab: &&(Option<&Bin>, Slab)| slab.0.is_some_and(|of| core::ptr::eq(of, bin));
+            let same = rest.iter().take(SLABS).take_while(is_same).count();
+            let (now, later) = rest.split_at(same);
+            // SAFETY: pages of it are leaving, so it is still a slab, and its class does not change.
+            let shape = Shape::new(unsafe { (*first.0).class } as usize, self.supply.page_shift);
+            let mut locked = [refused; SLABS];
+            if unclear {
+                for (locked, &(_, slab)) in locked.iter_mut().zip(now) {
+                    // SAFETY: as for all of the runs.
+                    let alone = unsafe { discard_leaving(self.supply.os, slab, shape) };
+                    self.total.returned_bytes += alone.returned_bytes;
+                    self.total.refused_bytes += alone.refused_bytes;
+                    self.total.calls += 1;
+                    *locked = alone.refused_bytes > 0;
+                }
+            }
+            let mut slabs = bin.slabs.lock(self.supply.os);
+            for (&locked, &(_, slab)) in locked.iter().zip(now) {
+                // SAFETY: `visit_slab` marked pages of it as leaving, so it was not released.
+                unsafe { slabs.returned(self.supply, slab, shape, locked) };
+            }
+            drop(slabs);
+            rest = later;
+        }
+        self.run_count = 0;
+        self.slab_count = 0;
+    }
+}
+
+/// Discards the leaving pages of one slab.
+///
+/// # Safety
+/// They are marked as leaving, and nobody else unmarks them.
+unsafe fn discard_leaving<O: Os>(os: &O, slab: Slab, shape: Shape) -> Discarded {
+    let mut runs = [PageRun { start: 0, bytes: 0 }; RUNS_OF_SLAB];
+    // SAFETY: the caller's promise.
+    unsafe {
+        let count = runs_of(slab, shape, (*slab.0).leaving, &mut runs);
+        os.discard(&runs[..count])
+    }
+}
+
+/// The runs that `pages` of a slab are; returns how many, at most half as many as a slab has pages.
+///
+/// # Safety
+/// The slab is one.
+unsafe fn runs_of(slab: Slab, shape: Shape, mut pages: u64, runs: &mut [PageRun]) -> usize {
+    // SAFETY: the caller's promise: a slab's base does not change.
+    let base = unsafe { (*slab.0).base };
+    let mut count = 0;
+    while pages != 0
+        && let Some(run) = runs.get_mut(count)
+    {
+        let first = pages.trailing_zeros();
+        let len = (pages >> first).trailing_ones();
+        pages &= !mask(first, len);
+        *run = PageRun {
+            start: base + ((first as usize) << shape.page_shift),
+            bytes: (len as usize) << shape.page_shift,
+        };
+        count += 1;
+    }
+    count
 }
 
 impl Slabs {
-    /// Looks at one slab: marks what leaves, notes what is free for the next tick. True if something
-    /// is left for it.
+    /// Looks at one slab: marks what leaves, notes what is free for the next tick. The pages that
+    /// leave, and whether something is left for the next tick.
     unsafe fn visit_slab(
         &mut self,
         slab: Slab,
         shape: Shape,
         tick: u32,
         force: bool,
-        batch: &mut Batch,
-    ) -> bool {
+    ) -> (u64, bool) {
         // SAFETY: the caller holds the lock, and the slab is one of this bin's.
         unsafe {
             let candidates = (*slab.0).resident & !(*slab.0).leaving;
@@ -106,19 +200,6 @@ impl Slabs {
             if (*slab.0).locked && !force {
                 going = 0;
             }
-            let mut left = going;
-            while left != 0 && batch.run_count < RUNS {
-                let first = left.trailing_zeros();
-                let count = (left >> first).trailing_ones();
-                let pages = mask(first, count);
-                left &= !pages;
-                batch.runs[batch.run_count] = PageRun {
-                    start: (*slab.0).base + ((first as usize) << shape.page_shift),
-                    bytes: (count as usize) << shape.page_shift,
-                };
-                batch.run_count += 1;
-            }
-            going &= !left;
             (*slab.0).seen = free & !going;
             if going != 0 {
                 if !cfg!(ebb_mutation = "leaving_slots") {
@@ -126,15 +207,13 @@ impl Slabs {
                 }
                 (*slab.0).leaving = going;
                 self.rebucket(slab, shape);
-                batch.slabs[batch.slab_count] = slab.0;
-                batch.slab_count += 1;
             }
             let rest = free & !going != 0;
             if rest {
                 self.list_for_visit(slab);
             }
             // What the kernel refused waits for a trim.
-            rest && !(*slab.0).locked
+            (going, rest && !(*slab.0).locked)
         }
     }
 

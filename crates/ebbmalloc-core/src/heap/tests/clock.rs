@@ -14,14 +14,17 @@ fn heap() -> Box<Heap<Fake>> {
 
 /// A slab full of slots of half a page, by address.
 fn half_pages(heap: &Heap<Fake>, thread: Thread) -> Vec<*mut u8> {
-    let slots = CLASS[class_of(PAGE / 2)].slots as usize;
-    let mut blocks: Vec<_> = (0..slots)
-        .map(|_| allocate(heap, thread, PAGE / 2))
-        .collect();
+    slab_of(heap, thread, PAGE / 2)
+}
+
+/// A slab full of slots of `size`, by address.
+fn slab_of(heap: &Heap<Fake>, thread: Thread, size: usize) -> Vec<*mut u8> {
+    let slots = CLASS[class_of(size)].slots as usize;
+    let mut blocks: Vec<_> = (0..slots).map(|_| allocate(heap, thread, size)).collect();
     blocks.sort();
     assert_eq!(
         blocks[slots - 1] as usize - blocks[0] as usize,
-        (slots - 1) * PAGE / 2,
+        (slots - 1) * size,
         "one slab"
     );
     blocks
@@ -235,6 +238,33 @@ fn locked_pages_are_tried_once_and_keep_their_contents() {
         blocks[2..4].contains(&allocate(&heap, None, PAGE / 2)),
         "the slots are there to be used"
     );
+}
+
+#[test]
+fn pages_of_two_bins_go_in_one_call_and_a_locked_one_keeps_none_of_the_others() {
+    let heap = heap();
+    let (halves, wholes) = (half_pages(&heap, None), slab_of(&heap, None, PAGE));
+    free_all(&heap, None, &halves[2..4]);
+    free_all(&heap, None, &wholes[3..4]);
+    assert_eq!(tick(&heap), []);
+    assert_eq!(tick(&heap).len(), 2);
+    assert_eq!(heap.statistics(None, true).discard_calls, 1);
+    heap.os.lock_pages(halves[4] as usize, PAGE);
+    free_all(&heap, None, &halves[4..6]);
+    free_all(&heap, None, &wholes[5..6]);
+    assert_eq!(tick(&heap), []);
+    heap.tick(None);
+    let statistics = heap.statistics(None, true);
+    assert_eq!(
+        (statistics.returned, statistics.refused),
+        (3 * PAGE as u64, PAGE as u64)
+    );
+    let went = heap.os.take_discarded();
+    assert!(
+        went.iter().all(|run| run.start == wholes[5] as usize),
+        "{went:?}"
+    );
+    validate(&heap);
 }
 
 #[test]

@@ -1,0 +1,65 @@
+//! Pages, slots and bitmaps of a slab agree.
+
+use super::*;
+use crate::os::fake::Fake;
+
+#[test]
+fn pages_and_slots_agree_for_every_class_and_page_size() {
+    for class in 1..=crate::size::CLASSES {
+        for page_shift in [12, 14, 16] {
+            let shape = Shape::new(class, page_shift);
+            for page in 0..shape.pages() {
+                let (first, behind) = shape.slots_on_page(page);
+                for slot in 0..shape.class.slots as usize {
+                    let touches = shape.pages_of_slot(slot) >> page & 1 == 1;
+                    assert_eq!(
+                        touches,
+                        (first..behind).contains(&slot),
+                        "class {class} page {page} slot {slot}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn runs_of_bits_across_words_are_seen_whole() {
+    let bitmap = [u64::MAX << 60, u64::MAX, 1];
+    assert!(all_set(&bitmap, 60, 129));
+    assert!(!all_set(&bitmap, 59, 129));
+    assert!(!all_set(&bitmap, 60, 130));
+    assert!(all_set(&bitmap, 7, 7));
+}
+
+#[test]
+fn slots_on_leaving_pages_are_taken_out_and_put_back_by_words() {
+    let (os, metadata) = (Fake::new(4096), Metadata::new());
+    for class in 1..=crate::size::CLASSES {
+        let shape = Shape::new(class, 12);
+        let mut head = Granule::new(1 << 20);
+        let slab = Slab(&mut head);
+        // SAFETY: the descriptor is ours, and so is its bitmap.
+        assert!(unsafe { slab.create(&os, &metadata, shape, true, true) });
+        let some = 0xF0F0_0CA5_8001_0F36 & shape.all_pages();
+        for pages in [some, shape.all_pages(), 1] {
+            let touches = |slot: usize| shape.pages_of_slot(slot) & pages != 0;
+            // SAFETY: as above; all slots are free.
+            unsafe {
+                slab.set_slots_on_pages(shape, pages, false);
+                for slot in 0..shape.class.slots as usize {
+                    let free = slab.bitmap(shape)[slot / 64] >> (slot % 64) & 1 == 1;
+                    assert_eq!(free, !touches(slot), "class {class} slot {slot}");
+                }
+                (*slab.0).leaving = pages;
+                slab.validate(shape);
+                (*slab.0).leaving = 0;
+                slab.set_slots_on_pages(shape, pages, true);
+                slab.validate(shape);
+                assert_eq!((*slab.0).free, shape.class.slots);
+            }
+        }
+        // SAFETY: whole, and not used any more.
+        unsafe { slab.destroy(&os, &metadata, shape) };
+    }
+}
