@@ -1,20 +1,18 @@
-//! Any text in EBB_CONF and MALLOC_CONF is read without a panic, and what EBB_CONF says wins.
+//! Any text in any place for settings is read without a panic, and the later one wins.
 #![no_main]
 
 mod hooks;
 
-use ebbmalloc_core::process::conf::parse;
+use ebbmalloc_core::process::conf::{Id, parse};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|text: (Option<&[u8]>, Option<&[u8]>)| {
-    let (ebb, malloc) = text;
-    let (config, problems) = parse(ebb, malloc);
-    let _ = problems.iter().count();
+fuzz_target!(|texts: [Option<&[u8]>; 5]| {
+    let mut wrong = 0;
+    let options = parse(texts, |report| wrong += usize::from(report.outcome.is_err()));
     // A setting that is repeated behind all others is the one in force.
-    let last = [ebb.unwrap_or_default(), b",purge:off,stats_print:true"].concat();
-    if ebb.is_none_or(|text| parse(Some(text), None).1.iter().next().is_none()) {
-        let (changed, _) = parse(Some(&last), malloc);
-        assert!(!changed.purge && changed.stats_print);
-        assert_eq!(changed.narenas, config.narenas);
-    }
+    let last = [texts[4].unwrap_or_default(), b",purge:off,stats_print:true"].concat();
+    let [a, b, c, d, _] = texts;
+    let changed = parse([a, b, c, d, Some(&last)], |_| ());
+    assert!(!changed.is(Id::Purge) && changed.is(Id::StatsPrint));
+    assert_eq!(changed.number(Id::Narenas), options.number(Id::Narenas));
 });

@@ -6,6 +6,8 @@ static HOOKS: Hooks = Hooks {
     register_fork: |_, _, _| false,
     on_thread_exit: |_, _| false,
     environment: |_| None,
+    program_settings: |_| None,
+    message: |_| false,
     errno_location: || core::ptr::null_mut(),
     write_stream: |_, _| false,
     loaded_symbol: |_, _| core::ptr::null(),

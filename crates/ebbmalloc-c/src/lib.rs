@@ -17,6 +17,7 @@ extern crate ebbmalloc_capi as _;
 mod hidden_names;
 #[cfg(not(feature = "archive"))]
 mod memory_functions;
+mod program;
 #[cfg(feature = "archive")]
 mod strong_libc;
 mod thread_exit;
@@ -34,6 +35,8 @@ static HOOKS: Hooks = Hooks {
     register_fork: libc::register_fork,
     on_thread_exit: thread_exit::on_thread_exit,
     environment,
+    program_settings: program::settings,
+    message: program::message,
     errno_location: libc::errno_location,
     write_stream: libc::write_stream,
     loaded_symbol: libc::loaded_symbol,

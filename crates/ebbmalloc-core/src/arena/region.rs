@@ -68,8 +68,8 @@ impl Region {
                 return Err(error);
             }
         };
-        os.refuse_huge_pages(base, granules * GRANULE);
-        os.refuse_huge_pages(map, map_bytes + descriptor_bytes);
+        os.settle_huge_pages(base, granules * GRANULE);
+        os.settle_huge_metadata(map, map_bytes + descriptor_bytes);
         Ok(Self {
             base,
             granules,

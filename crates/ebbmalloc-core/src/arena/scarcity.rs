@@ -131,7 +131,7 @@ impl Extents {
                 }
                 match result {
                     Ok(()) => {
-                        os.refuse_huge_pages(base, taken as usize * GRANULE);
+                        os.settle_huge_pages(base, taken as usize * GRANULE);
                         if taken < len {
                             let rest = head.wrapping_add(taken as usize);
                             (*rest).base = base + taken as usize * GRANULE;

@@ -335,7 +335,7 @@ fn start_of(block: *mut Block) -> usize {
 
 fn new_chunk<O: Os>(os: &O) -> Option<*mut Chunk> {
     let start = os.reserve(CHUNK, CHUNK).ok()?.as_ptr() as usize;
-    os.refuse_huge_pages(start, CHUNK);
+    os.settle_huge_metadata(start, CHUNK);
     // SAFETY: reserved just above, and long enough.
     if unsafe { os.commit(start, STEP * BLOCK) }.is_err() {
         // SAFETY: as above; nobody knows it.

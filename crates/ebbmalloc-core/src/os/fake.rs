@@ -298,7 +298,12 @@ unsafe impl Os for Fake {
         Ok(())
     }
 
-    fn refuse_huge_pages(&self, start: usize, bytes: usize) {
+    fn settle_huge_pages(&self, start: usize, bytes: usize) {
+        self.check_whole_pages(start, bytes);
+        self.state().reservation(start, bytes);
+    }
+
+    fn settle_huge_metadata(&self, start: usize, bytes: usize) {
         self.check_whole_pages(start, bytes);
         self.state().reservation(start, bytes);
     }

@@ -76,9 +76,12 @@ pub unsafe trait Os: Sync {
     /// and uncharged until [`Os::commit`].
     fn reserve(&self, bytes: usize, align: usize) -> Result<NonNull<u8>, OsError>;
 
-    /// Keeps a reserved range from transparent huge pages, unless the process's settings leave that to
-    /// the kernel. Best effort: a kernel without them knows no such call.
-    fn refuse_huge_pages(&self, start: usize, bytes: usize);
+    /// Keeps a reserved range of the heap from transparent huge pages, unless the process's settings
+    /// leave that to the kernel, or want them. Best effort: a kernel without them knows no such call.
+    fn settle_huge_pages(&self, start: usize, bytes: usize);
+
+    /// [`Os::settle_huge_pages`] for memory of the allocator's own, which has a setting of its own.
+    fn settle_huge_metadata(&self, start: usize, bytes: usize);
 
     /// Makes reserved pages readable and writable; they read as zero.
     ///

@@ -1,8 +1,10 @@
 //! What the control side (`ebbmalloc-ctl`) asks and changes while the process runs.
 
+use super::conf::Source;
 use super::instance::HEAP;
-use super::{publish, purger};
+use super::{in_force, publish, purger};
 use crate::os::Os;
+use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// How often the statistics were taken. Relaxed: a number of its own.
@@ -37,4 +39,19 @@ pub fn arenas() -> usize {
 /// Size of a page.
 pub fn page_bytes() -> usize {
     HEAP.os.page_bytes()
+}
+
+/// Arenas that the process has without having asked for them.
+pub fn automatic_arenas() -> usize {
+    HEAP.shards()
+}
+
+/// The longest that memory stays idle where no setting bounds it, in milliseconds; -1 for ever.
+pub fn own_decay_ms() -> isize {
+    purger::idle_time_ms().map_or(-1, |ms| ms as isize)
+}
+
+/// The text that settings were read from, if there was one.
+pub fn settings_text(source: Source) -> Option<&'static CStr> {
+    in_force::source(source)
 }

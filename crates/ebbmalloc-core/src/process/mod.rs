@@ -9,6 +9,7 @@ mod entry;
 mod extended;
 mod fork;
 mod growth;
+pub mod in_force;
 mod instance;
 mod lookup;
 mod observed;
@@ -53,6 +54,11 @@ pub struct Hooks {
     /// libc has set it, else from /proc/self/environ (read into static memory of the face). None
     /// in a set-uid program. `name` comes without `=`.
     pub environment: unsafe fn(name: &[u8]) -> Option<&'static [u8]>,
+    /// What the program's own symbol `malloc_conf` (0) or `malloc_conf_2_conf_harder` (1) points to,
+    /// if it has that.
+    pub program_settings: fn(which: usize) -> Option<&'static [u8]>,
+    /// Hands a text to the program's own `malloc_message`; false if it has none.
+    pub message: fn(text: &core::ffi::CStr) -> bool,
     /// Address of the calling thread's `errno`; null where there is none. For the C face only.
     pub errno_location: unsafe fn() -> *mut core::ffi::c_int,
     /// Writes `text` to an open `FILE *` of the C library; false if it does not take all of it.

@@ -1,7 +1,7 @@
 //! The published counters, the settings' effects, and the words printed on request.
 
 use super::instance::HEAP;
-use super::{conf, fork, purger, settings, thread};
+use super::{conf, fork, in_force, purger, settings, thread};
 use crate::base::corrupt::Line;
 use crate::heap::statistics::Statistics;
 use crate::os::Os;
@@ -122,7 +122,7 @@ pub(super) fn open_file() {
 
 /// At the end of the process: the last figures, and in words what was asked for.
 pub(super) fn at_exit() {
-    if settings::wants_stats_at_exit() {
+    if in_force::is(conf::Id::StatsPrint) {
         write_stats(&mut |text| HEAP.os.write_stderr(text));
     } else if !FILE.load(Ordering::Relaxed).is_null() {
         stats();

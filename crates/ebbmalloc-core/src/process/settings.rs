@@ -1,85 +1,148 @@
-//! The settings' way from the environment to what they act upon, and the words about them.
-//!
-//! Read once at boot. What later needs them reads the atomics here, written at boot only, so relaxed.
+//! The settings' way from where they are written to what they act upon, and the words about them.
 
-use super::conf::{self, Config, Fault, IdleLimit};
+use super::conf::keys::{Effect, OWN_DECAY, STATS_FILE};
+use super::conf::{self, Fault, Id, KEYS, Options, Report, Source};
 use super::instance::{HEAP, hooks};
-use super::{publish, purger};
+use super::{in_force, observer, publish, purger};
 use crate::base::corrupt::Line;
+use crate::os::linux::HugePages;
 use crate::os::{Os, PageRun};
 use crate::size::GRANULE;
-use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 
-static STATS_PRINT: AtomicBool = AtomicBool::new(false);
+/// Room for the target of the link /etc/malloc.conf; what does not fit is cut.
+const LINK_BYTES: usize = 1024;
+
 static CONFIRM: AtomicBool = AtomicBool::new(false);
-/// The value of `stats_file`, in the environment's memory; null if there is none.
-static STATS_FILE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
-static STATS_FILE_LEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Reads the environment and puts the settings into force. Says on standard error what it does not
-/// understand.
+/// Reads all texts and puts the settings into force. Says on standard error what it does not understand,
+/// and ends the process for that if it is told to.
 pub(super) fn read() {
     // SAFETY: the hook may be called at any time.
     let environment = |name| unsafe { (hooks().environment)(name) };
-    let (config, problems) = conf::parse(environment(b"EBB_CONF"), environment(b"MALLOC_CONF"));
-    for problem in problems.iter() {
-        let mut line = Line::new();
-        line.push(b"ebbmalloc: ");
-        line.push(problem.variable.name().as_bytes());
-        line.push(match problem.fault {
-            Fault::UnknownKey => b": unknown setting ignored: ",
-            Fault::BadValue => b": bad value ignored:       ",
-        });
-        line.push(problem.text);
-        line.push(b"\n");
-        HEAP.os.write_stderr(line.bytes());
-    }
-    if problems.untold() > 0 {
+    let mut room = [0; LINK_BYTES];
+    let link = HEAP.os.read_link(c"/etc/malloc.conf", &mut room);
+    let texts = Source::ALL.map(|source| match source {
+        Source::Program => (hooks().program_settings)(0),
+        Source::Link => link,
+        Source::Malloc => environment(b"MALLOC_CONF"),
+        Source::Ebb => environment(b"EBB_CONF"),
+        Source::Harder => (hooks().program_settings)(1),
+    });
+    let options = conf::parse(texts, |_| ());
+    let mut wrong = false;
+    conf::parse(texts, |report| {
+        // What is called experimental comes and goes.
+        wrong |= report.outcome.is_err() && !report.key.starts_with(b"experimental_");
+        if report.outcome.is_err() || options.is(Id::ConfirmConf) {
+            tell(&report);
+        }
+    });
+    if wrong && options.is(Id::AbortConf) {
         HEAP.os
-            .write_stderr(b"ebbmalloc: and more settings that mean nothing here\n");
+            .write_stderr(b"ebbmalloc: abort_conf:true, and a setting is wrong: aborting\n");
+        HEAP.os.abort();
     }
-    apply(&config);
+    in_force::install(&options, &texts);
+    apply(&options);
 }
 
-fn apply(config: &Config<'static>) {
-    if !config.purge || config.idle_limit == IdleLimit::Never {
+/// One line about a setting.
+fn tell(report: &Report<'_>) {
+    let mut line = Line::new();
+    line.push(b"ebbmalloc: ");
+    line.push(report.source.name().as_bytes());
+    line.push(match report.outcome {
+        Ok(_) => b": set: ",
+        Err(Fault::UnknownKey) => b": unknown setting ignored: ",
+        Err(Fault::BadValue) => b": bad value ignored: ",
+        Err(Fault::OutOfRange) => b": value out of range ignored: ",
+    });
+    line.push(report.text);
+    match report.outcome {
+        Ok(place) if KEYS[place].effect == Effect::NoCounterpart => {
+            line.push(b" (no counterpart here)");
+        }
+        Err(Fault::UnknownKey) => {
+            if let Some(name) = conf::nearest(report.key) {
+                line.push(b" (did you mean ");
+                line.push(name.as_bytes());
+                line.push(b"?)");
+            }
+        }
+        _ => {}
+    }
+    line.push(b"\n");
+    HEAP.os.write_stderr(line.bytes());
+}
+
+fn apply(options: &Options<'_>) {
+    let decay = options.number(Id::DirtyDecayMs);
+    if !options.is(Id::Purge) || decay as i64 == -1 {
         purger::switch_off();
+    } else if decay != OWN_DECAY {
+        purger::bound_idle_time(decay);
     }
-    if let IdleLimit::AtMostMs(bound) = config.idle_limit {
-        purger::bound_idle_time(bound);
-    }
-    purger::set_memory_price(config.memory_price);
-    if !config.background_thread {
+    purger::set_memory_price(options.number(Id::MemoryPrice));
+    if !options.is(Id::BackgroundThread) {
         purger::forbid_thread();
     }
-    if config.huge_pages {
-        HEAP.os.allow_huge_pages();
+    if let Some(arenas) = arenas(options) {
+        HEAP.limit_shards(arenas);
     }
-    if let Some(arenas) = config.narenas {
-        HEAP.limit_shards(arenas as usize);
-    }
-    STATS_PRINT.store(config.stats_print, Ordering::Relaxed);
-    CONFIRM.store(config.confirm_conf, Ordering::Relaxed);
-    if let Some(path) = config.stats_file {
-        STATS_FILE_LEN.store(path.len(), Ordering::Relaxed);
-        STATS_FILE.store(path.as_ptr().cast_mut(), Ordering::Relaxed);
+    observer::observe_everyone(observed_for(options));
+    HEAP.os.set_huge_pages(
+        match options.number(Id::Thp) {
+            0 => HugePages::Left,
+            1 => HugePages::Wanted,
+            _ => HugePages::Refused,
+        },
+        match options.number(Id::MetadataThp) {
+            0 => HugePages::Refused,
+            1 => HugePages::Left,
+            _ => HugePages::Wanted,
+        },
+    );
+    CONFIRM.store(options.is(Id::ConfirmConf), Ordering::Relaxed);
+}
+
+/// How many arenas are asked for, if any number is.
+fn arenas(options: &Options<'_>) -> Option<usize> {
+    match (
+        options.number(Id::Narenas),
+        options.number(Id::NarenasRatio),
+    ) {
+        (0, 0) => None,
+        (0, ratio) => Some(((HEAP.os.cpus() * ratio as usize) >> 16).max(1)),
+        (arenas, _) => Some(arenas as usize),
     }
 }
 
-/// Whether statistics are wanted when the process ends.
-pub(super) fn wants_stats_at_exit() -> bool {
-    STATS_PRINT.load(Ordering::Relaxed)
+/// What every thread is observed for.
+fn observed_for(options: &Options<'_>) -> u8 {
+    let junk = match options.number(Id::Junk) {
+        1 => observer::JUNK_ALLOCATED | observer::JUNK_DEALLOCATED,
+        2 => observer::JUNK_ALLOCATED,
+        3 => observer::JUNK_DEALLOCATED,
+        _ => 0,
+    };
+    let zero = if options.is(Id::Zero) {
+        observer::ZERO
+    } else {
+        0
+    };
+    let no_cache = if options.is(Id::Tcache) {
+        0
+    } else {
+        observer::NO_CACHE
+    };
+    junk | zero | no_cache
 }
 
 /// The pattern of the file for the published counters.
 pub(super) fn stats_file() -> Option<&'static [u8]> {
-    let path = STATS_FILE.load(Ordering::Relaxed);
-    let len = STATS_FILE_LEN.load(Ordering::Relaxed);
-    // SAFETY: stored by `apply` from a slice that lives as long as the process.
-    (!path.is_null()).then(|| unsafe { core::slice::from_raw_parts(path, len) })
+    in_force::text(STATS_FILE).map(core::ffi::CStr::to_bytes)
 }
-
 /// With `confirm_conf:true`: the version, the settings and the mechanisms in force, once, after the
 /// boot. Tries the mechanisms, so that what is printed is true.
 pub(super) fn confirm() {
@@ -103,7 +166,7 @@ pub(super) fn confirm() {
     line.push(b" narenas:");
     line.push_decimal(HEAP.shards() as u64);
     line.push(b" stats_print:");
-    line.push(if wants_stats_at_exit() {
+    line.push(if in_force::is(Id::StatsPrint) {
         b"true"
     } else {
         b"false"

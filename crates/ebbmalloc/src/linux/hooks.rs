@@ -12,6 +12,8 @@ static HOOKS: Hooks = Hooks {
     register_fork,
     on_thread_exit,
     environment,
+    program_settings: |_| None,
+    message: |_| false,
     errno_location,
     write_stream,
     loaded_symbol,

@@ -97,11 +97,31 @@ fn reserve_with_surplus(bytes: usize, align: usize) -> Result<usize, OsError> {
     Ok(start)
 }
 
-/// [`Os::refuse_huge_pages`].
-pub fn refuse_huge_pages(start: usize, bytes: usize) {
+/// What the kernel is told of transparent huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum HugePages {
+    /// Nothing: it does as its own settings say.
+    Left,
+    /// To make them.
+    Wanted,
+    /// Not to.
+    Refused,
+}
+
+/// [`Os::settle_huge_pages`], by the number of a [`HugePages`].
+pub fn settle_huge_pages(setting: u8, start: usize, bytes: usize) {
+    const MADV_HUGEPAGE: usize = 14;
     const MADV_NOHUGEPAGE: usize = 15;
+    let advice = if setting == HugePages::Refused as u8 {
+        MADV_NOHUGEPAGE
+    } else if setting == HugePages::Wanted as u8 {
+        MADV_HUGEPAGE
+    } else {
+        return;
+    };
     // SAFETY: the advice has no effect on the contents of memory.
-    let _ = unsafe { call(nr::MADVISE, [start, bytes, MADV_NOHUGEPAGE]) };
+    let _ = unsafe { call(nr::MADVISE, [start, bytes, advice]) };
 }
 
 /// Names the range in /proc/PID/maps; best effort, kernels before 5.17 know no names.

@@ -34,6 +34,7 @@ mod thread;
 mod wait;
 
 pub use call::Errno;
+pub use memory::HugePages;
 pub use startup::PROCESS_PATH_BYTES;
 pub use thread::Spawned;
 
@@ -63,8 +64,9 @@ pub struct Linux {
     purger_leaving: AtomicU32,
     /// Base of the purger's stack and TLS block, mapped once and used by one purger after the other.
     purger_block: AtomicUsize,
-    /// Settings: whether the kernel may make huge pages of the heap. Set at boot.
-    huge_pages: AtomicBool,
+    /// Settings: what the kernel is told about huge pages, for the heap and for metadata. Set at boot.
+    huge_pages: AtomicU8,
+    huge_metadata: AtomicU8,
 }
 
 impl Linux {
@@ -83,13 +85,15 @@ impl Linux {
             purger_tid: AtomicU32::new(0),
             purger_leaving: AtomicU32::new(0),
             purger_block: AtomicUsize::new(0),
-            huge_pages: AtomicBool::new(false),
+            huge_pages: AtomicU8::new(HugePages::Refused as u8),
+            huge_metadata: AtomicU8::new(HugePages::Refused as u8),
         }
     }
 
-    /// Leaves it to the kernel whether memory that is reserved from now on gets huge pages.
-    pub fn allow_huge_pages(&self) {
-        self.huge_pages.store(true, Ordering::Relaxed);
+    /// What the kernel is told of memory that is reserved from now on, for the heap and for metadata.
+    pub fn set_huge_pages(&self, heap: HugePages, metadata: HugePages) {
+        self.huge_pages.store(heap as u8, Ordering::Relaxed);
+        self.huge_metadata.store(metadata as u8, Ordering::Relaxed);
     }
 
     /// Kernel's id of the calling thread.
@@ -156,10 +160,12 @@ unsafe impl Os for Linux {
         memory::reserve(bytes, align, !self.is_confined())
     }
 
-    fn refuse_huge_pages(&self, start: usize, bytes: usize) {
-        if !self.huge_pages.load(Ordering::Relaxed) {
-            memory::refuse_huge_pages(start, bytes);
-        }
+    fn settle_huge_pages(&self, start: usize, bytes: usize) {
+        memory::settle_huge_pages(self.huge_pages.load(Ordering::Relaxed), start, bytes);
+    }
+
+    fn settle_huge_metadata(&self, start: usize, bytes: usize) {
+        memory::settle_huge_pages(self.huge_metadata.load(Ordering::Relaxed), start, bytes);
     }
 
     unsafe fn commit(&self, start: usize, bytes: usize) -> Result<(), OsError> {

@@ -51,6 +51,19 @@ impl Linux {
         Some(filled)
     }
 
+    /// The target of a symbolic link, as much of it as `into` takes. None if there is no such link.
+    pub fn read_link<'a>(&self, path: &CStr, into: &'a mut [u8]) -> Option<&'a [u8]> {
+        let arguments = [
+            AT_FDCWD,
+            path.as_ptr() as usize,
+            into.as_mut_ptr() as usize,
+            into.len(),
+        ];
+        // SAFETY: `into` is writable for as many bytes as we say, `path` ends with a NUL.
+        let bytes = unsafe { call(nr::READLINKAT, arguments) }.ok()?;
+        into.get(..bytes)
+    }
+
     /// Whether the program runs with more rights than its user (AT_SECURE), so that it must not
     /// trust its environment. Without /proc, whether it runs as somebody else.
     pub fn is_privileged(&self) -> bool {

@@ -1,224 +1,188 @@
 //! From text to settings: what is meant, what is wrong, and who wins.
 
+use super::keys::{Effect, MIRRORED, OWN_DECAY, STATS_FILE};
 use super::*;
+use std::string::{String, ToString};
 use std::vec::Vec;
 
-fn ebb(text: &str) -> (Config<'_>, Problems<'_>) {
-    parse(Some(text.as_bytes()), None)
+/// What `EBB_CONF` alone makes, and what is wrong with it.
+fn ebb(text: &str) -> (Options<'_>, Vec<(Fault, String)>) {
+    let mut wrong = Vec::new();
+    let options = parse([None, None, None, Some(text.as_bytes()), None], |report| {
+        if let Err(fault) = report.outcome {
+            wrong.push((fault, String::from_utf8_lossy(report.text).to_string()));
+        }
+    });
+    (options, wrong)
 }
 
-fn clean(text: &str) -> Config<'_> {
-    let (config, problems) = ebb(text);
-    assert_eq!(problems.iter().count(), 0, "{text}");
-    config
+fn number(text: &str, id: Id) -> u64 {
+    let (options, wrong) = ebb(text);
+    assert_eq!(wrong, [], "{text}");
+    // Each key sets its value alone.
+    let others = |place: &usize| *place != id as usize;
+    let changed = (0..KEYS.len())
+        .filter(others)
+        .find(|&place| options.numbers[place] != Options::DEFAULT.numbers[place]);
+    assert_eq!(changed, None, "{text}");
+    options.number(id)
 }
 
 #[test]
 fn nothing_set_is_the_default() {
-    for (ebb, malloc) in [
-        (None, None),
-        (Some(b"".as_slice()), Some(b" , ,".as_slice())),
+    for text in [None, Some(b"".as_slice()), Some(b" , ,".as_slice())] {
+        let options = parse([text; 5], |report| panic!("{report:?}"));
+        assert_eq!(options, Options::DEFAULT);
+    }
+    assert!(Options::DEFAULT.is(Id::BackgroundThread) && Options::DEFAULT.is(Id::Purge));
+    assert_eq!(Options::DEFAULT.number(Id::DirtyDecayMs), OWN_DECAY);
+}
+
+#[test]
+fn a_key_is_at_its_place_and_the_mirror_ends_where_it_says() {
+    assert_eq!(Id::AbortConf.key().name, "abort_conf");
+    assert_eq!(KEYS[Id::StatsFile as usize].name, "stats_file");
+    assert_eq!(KEYS[MIRRORED].name, "lg_tcache_max");
+    let mut names: Vec<_> = KEYS.iter().map(|key| key.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), KEYS.len());
+}
+
+#[test]
+fn each_shape_reads_its_values() {
+    let minus = |value: i64| value as u64;
+    for (text, id, expected) in [
+        ("purge:off", Id::Purge, 0),
+        ("purge:off,purge:on", Id::Purge, 1),
+        (" confirm_conf:true ,", Id::ConfirmConf, 1),
+        ("background_thread:false", Id::BackgroundThread, 0),
+        ("dirty_decay_ms:-1", Id::DirtyDecayMs, minus(-1)),
+        ("dirty_decay_ms:0", Id::DirtyDecayMs, 0),
+        ("dirty_decay_ms:10000", Id::DirtyDecayMs, 10_000),
+        ("narenas:3", Id::Narenas, 3),
+        ("narenas:3,narenas:default", Id::Narenas, 0),
+        ("narenas_ratio:0.5", Id::NarenasRatio, 1 << 15),
+        ("narenas_ratio:2", Id::NarenasRatio, 2 << 16),
+        ("thp:default", Id::Thp, 0),
+        ("thp:always", Id::Thp, 1),
+        ("percpu_arena:phycpu", Id::PercpuArena, 2),
+        (
+            "oversize_threshold:0x100000",
+            Id::OversizeThreshold,
+            1 << 20,
+        ),
+        ("lg_tcache_max:10", Id::TcacheMax, 1024),
+        ("lg_tcache_max:16", Id::TcacheMax, 32 << 10),
+        ("tcache_max:1000000", Id::TcacheMax, 32 << 10),
+        ("stats_interval:-1", Id::StatsInterval, minus(-1)),
+        ("stats_interval:010", Id::StatsInterval, 8),
+        ("lg_prof_sample:99", Id::LgProfSample, 63),
+        ("memory_price:4294967296", Id::MemoryPrice, 4 << 30),
+        ("memory_price:512m", Id::MemoryPrice, 512 << 20),
+        ("memory_price:1K,memory_price:2G", Id::MemoryPrice, 2 << 30),
+        ("hpa_dirty_mult:-1", Id::HpaDirtyMult, u32::MAX.into()),
+        ("bin_shards:1-160:16|161-512:8", Id::BinShards, 0),
+        ("junk:alloc", Id::Junk, 2),
+        ("zero_realloc:abort", Id::ZeroRealloc, 2),
     ] {
-        let (config, problems) = parse(ebb, malloc);
-        assert_eq!(config, Config::DEFAULT);
-        assert_eq!(problems.iter().count(), 0);
+        assert_eq!(number(text, id), expected, "{text}");
+    }
+    let (options, wrong) = ebb("stats_file:/run/ebb/%p");
+    assert_eq!(options.texts[STATS_FILE], Some(b"/run/ebb/%p".as_slice()));
+    assert!(wrong.is_empty());
+}
+
+#[test]
+fn what_makes_no_sense_is_told_and_changes_nothing() {
+    use Fault::{BadValue, OutOfRange, UnknownKey};
+    for (text, fault) in [
+        ("typo:1", UnknownKey),
+        ("purge", BadValue),
+        ("purge:", BadValue),
+        ("purge:true", BadValue),
+        ("stats_print:on", BadValue),
+        ("dirty_decay_ms:-2", OutOfRange),
+        ("dirty_decay_ms:1s", BadValue),
+        ("dirty_decay_ms:99999999999999999999999", BadValue),
+        ("dirty_decay_ms:", BadValue),
+        ("narenas:-1", OutOfRange),
+        ("thp:Always", BadValue),
+        ("narenas_ratio:.", BadValue),
+        ("narenas_ratio:1e3", BadValue),
+        ("narenas_ratio:70000", OutOfRange),
+        ("slab_sizes:1-8", BadValue),
+        ("slab_sizes:1:8", BadValue),
+        ("memory_price:0", OutOfRange),
+        ("memory_price:99999999999g", OutOfRange),
+        ("stats_file:relative", BadValue),
+        ("lg_prof_interval:64", OutOfRange),
+        ("oversize_threshold:08", BadValue),
+    ] {
+        let (options, wrong) = ebb(text);
+        assert_eq!(wrong, [(fault, text.to_string())], "{text}");
+        assert_eq!(options, Options::DEFAULT, "{text}");
     }
 }
 
 #[test]
-fn each_key_sets_its_field_alone() {
-    let default = Config::DEFAULT;
-    for (text, expected) in [
-        (
-            "purge:off",
-            Config {
-                purge: false,
-                ..default
-            },
-        ),
-        ("purge:off,purge:on", default),
-        (
-            "background_thread:false",
-            Config {
-                background_thread: false,
-                ..default
-            },
-        ),
-        (
-            "thp:default",
-            Config {
-                huge_pages: true,
-                ..default
-            },
-        ),
-        ("thp:default,thp:never", default),
-        (
-            "stats_print:true",
-            Config {
-                stats_print: true,
-                ..default
-            },
-        ),
-        (
-            " confirm_conf:true ,",
-            Config {
-                confirm_conf: true,
-                ..default
-            },
-        ),
-        (
-            "dirty_decay_ms:-1",
-            Config {
-                idle_limit: IdleLimit::Never,
-                ..default
-            },
-        ),
-        (
-            "dirty_decay_ms:0",
-            Config {
-                idle_limit: IdleLimit::AtMostMs(0),
-                ..default
-            },
-        ),
-        (
-            "dirty_decay_ms:10000",
-            Config {
-                idle_limit: IdleLimit::AtMostMs(10_000),
-                ..default
-            },
-        ),
-        ("muzzy_decay_ms:5", default),
-        (
+fn the_later_text_wins() {
+    let text = |number: usize| {
+        [
+            "narenas:1",
+            "narenas:2",
             "narenas:3",
-            Config {
-                narenas: Some(3),
-                ..default
-            },
-        ),
-        (
-            "narenas:0",
-            Config {
-                narenas: Some(1),
-                ..default
-            },
-        ),
-        ("narenas:3,narenas:default", default),
-        (
-            "memory_price:4294967296",
-            Config {
-                memory_price: 4 << 30,
-                ..default
-            },
-        ),
-        (
-            "memory_price:512m",
-            Config {
-                memory_price: 512 << 20,
-                ..default
-            },
-        ),
-        ("memory_price:1K,memory_price:2G", default),
-        (
-            "stats_file:/run/ebb/%p",
-            Config {
-                stats_file: Some(b"/run/ebb/%p"),
-                ..default
-            },
-        ),
-        (
-            "stats_file:/a:b",
-            Config {
-                stats_file: Some(b"/a:b"),
-                ..default
-            },
-        ),
-    ] {
-        assert_eq!(clean(text), expected, "{text}");
+            "narenas:4",
+            "narenas:5",
+        ][number]
+    };
+    for last in 0..5 {
+        let texts = core::array::from_fn(|at| (at <= last).then(|| text(at).as_bytes()));
+        let options = parse(texts, |_| ());
+        assert_eq!(options.number(Id::Narenas), last as u64 + 1);
     }
+    assert_eq!(Source::ALL[3].name(), "EBB_CONF");
 }
 
 #[test]
-fn values_that_mean_nothing_change_nothing_and_are_told() {
-    for text in [
-        "purge",
-        "purge:",
-        "purge:true",
-        "stats_print:1",
-        "confirm_conf:on",
-        "background_thread:",
-        "dirty_decay_ms:-2",
-        "dirty_decay_ms:+2",
-        "dirty_decay_ms:1s",
-        "dirty_decay_ms:18446744073709551616",
-        "muzzy_decay_ms:x",
-        "thp:always",
-        "narenas:4294967296",
-        "memory_price:0",
-        "memory_price:0g",
-        "memory_price:g",
-        "memory_price:-1",
-        "memory_price:1t",
-        "memory_price:18446744073709551615k",
-        "narenas:\u{e4}",
-        "stats_file:",
-        "stats_file:relative",
-        "stats_file:/run/%d",
-        "stats_file:/run/%",
-    ] {
-        let (config, problems) = ebb(text);
-        assert_eq!(config, Config::DEFAULT, "{text}");
-        let told: Vec<_> = problems.iter().collect();
-        let problem = Problem {
-            variable: Variable::Ebb,
-            fault: Fault::BadValue,
-            text: text.as_bytes(),
-        };
-        assert_eq!(told, [problem], "{text}");
-    }
-}
-
-#[test]
-fn jemallocs_keys_are_silent_in_its_own_variable_only() {
-    let text = b"tcache:false,prof_active:true,purge:decay,lg_tcache_max:13,stats_file:/x,typo:1";
-    let (config, problems) = parse(Some(b"tcache:false"), Some(text));
-    assert_eq!(config, Config::DEFAULT);
-    let told: Vec<_> = problems
-        .iter()
-        .map(|p| (p.variable, p.fault, p.text))
-        .collect();
+fn every_setting_is_reported_with_its_source() {
+    let mut told = Vec::new();
+    let texts = [
+        Some(b"zero:true".as_slice()),
+        None,
+        Some(b"narena:1"),
+        None,
+        Some(b"utrace:true"),
+    ];
+    parse(texts, |report| told.push((report.source, report.outcome)));
     assert_eq!(
         told,
         [
-            (
-                Variable::Malloc,
-                Fault::UnknownKey,
-                b"stats_file:/x".as_slice()
-            ),
-            (Variable::Malloc, Fault::UnknownKey, b"typo:1".as_slice()),
-            (Variable::Ebb, Fault::UnknownKey, b"tcache:false".as_slice()),
+            (Source::Program, Ok(Id::Zero as usize)),
+            (Source::Malloc, Err(Fault::UnknownKey)),
+            (Source::Harder, Ok(Id::Utrace as usize)),
         ]
     );
+    assert_eq!(Id::Utrace.key().effect, Effect::NoCounterpart);
 }
 
 #[test]
-fn what_ebb_conf_says_wins() {
-    let malloc = b"background_thread:true,dirty_decay_ms:5000,narenas:1,stats_print:true";
-    let (config, problems) = parse(Some(b"dirty_decay_ms:100,stats_print:false"), Some(malloc));
-    assert_eq!(problems.iter().count(), 0);
-    let expected = Config {
-        idle_limit: IdleLimit::AtMostMs(100),
-        narenas: Some(1),
-        ..Config::DEFAULT
-    };
-    assert_eq!(config, expected);
-}
-
-#[test]
-fn many_problems_are_counted_beyond_the_first() {
-    let (_, problems) = ebb("a,b,c,d,e,f,g,h,i,j,k");
-    assert_eq!(problems.iter().count(), 8);
-    assert_eq!(problems.untold(), 3);
-    assert_eq!(ebb("a").1.untold(), 0);
+fn a_key_mistyped_is_guessed_and_a_strange_one_is_not() {
+    for (typed, meant) in [
+        ("narena", Some("narenas")),
+        ("dirty_decay", Some("dirty_decay_ms")),
+        ("background_threads", Some("background_thread")),
+        ("lg_tcachemax", Some("lg_tcache_max")),
+        ("Retain", Some("retain")),
+        ("quux", None),
+        ("", None),
+        (
+            "a_name_that_is_longer_than_any_key_that_there_is_here",
+            None,
+        ),
+    ] {
+        assert_eq!(nearest(typed.as_bytes()), meant, "{typed}");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ pub mod nr {
     pub const CLOSE: usize = 57;
     pub const READ: usize = 63;
     pub const WRITE: usize = 64;
+    pub const READLINKAT: usize = 78;
     pub const EXIT: usize = 93;
     pub const EXIT_GROUP: usize = 94;
     pub const UNSHARE: usize = 97;

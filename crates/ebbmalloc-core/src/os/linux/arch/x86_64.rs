@@ -34,6 +34,7 @@ pub mod nr {
     pub const TGKILL: usize = 234;
     pub const OPENAT: usize = 257;
     pub const UNLINKAT: usize = 263;
+    pub const READLINKAT: usize = 267;
     pub const UNSHARE: usize = 272;
     pub const PRLIMIT64: usize = 302;
     pub const SETNS: usize = 308;
