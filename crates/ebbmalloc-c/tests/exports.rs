@@ -70,6 +70,9 @@ const CXX_NAMES: [&str; 20] = [
     "_ZnwmSt11align_val_tRKSt9nothrow_t",
 ];
 
+/// Variables, each empty until the program or its loader fills it.
+const VARIABLES: [&str; 3] = ["malloc_conf", "malloc_conf_2_conf_harder", "malloc_message"];
+
 /// What the object uses of a program where it is there; all weak.
 const WANTED_NAMES: [&str; 12] = [
     "_ZSt15get_new_handlerv",
@@ -115,6 +118,7 @@ fn with_letter(letter: char, names: &[&str]) -> BTreeSet<(char, String)> {
 fn only_the_listed_names_are_defined() {
     let mut expected = with_letter('T', &C_NAMES);
     expected.extend(with_letter('T', &CXX_NAMES));
+    expected.extend(with_letter('B', &VARIABLES));
     assert_eq!(symbols(&["-D", "--defined-only"]), expected);
 }
 

@@ -7,6 +7,7 @@
 //! neighbour does not make old memory young.
 
 use super::granule::{FROM_DIRTY, Fill, Granule, Kind, List, STALE_INSIDE, mark_ends};
+use super::large_counts::LargeCounts;
 use super::region::{NoGrowth, Region};
 use super::tree::Tree;
 use crate::os::{Os, OsError};
@@ -53,6 +54,8 @@ pub struct Extents {
     pub large_bytes: usize,
     /// Large blocks.
     pub large_blocks: usize,
+    /// The same by class, and all that there were.
+    pub large_counts: LargeCounts,
     pub(super) limited: bool,
     /// Granules that were handed out clean and not counted yet.
     pub(super) fresh_granules: usize,
@@ -86,6 +89,7 @@ impl Extents {
             leaving_granules: 0,
             large_bytes: 0,
             large_blocks: 0,
+            large_counts: LargeCounts::NONE,
             limited: false,
             fresh_granules: 0,
         }

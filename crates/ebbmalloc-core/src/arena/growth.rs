@@ -57,6 +57,7 @@ impl Arena {
         unsafe {
             extents.large_bytes -= old_bytes;
             extents.large_blocks -= 1;
+            extents.large_counts.freed(old_bytes);
             if (*head).flags & TAIL_LEAVING != 0 {
                 (*head).flags |= FREE_PENDING;
             } else {

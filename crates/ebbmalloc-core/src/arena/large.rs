@@ -62,6 +62,7 @@ impl Arena {
             extents.set_used(head, bytes, os.page_bytes(), tick);
             extents.large_bytes += bytes;
             extents.large_blocks += 1;
+            extents.large_counts.made(bytes);
             LargeBlock {
                 start: (*head).base,
                 zero: (*head).fill == Fill::Clean,
@@ -91,6 +92,7 @@ impl Arena {
             let bytes = (*head).bits as usize;
             extents.large_bytes -= bytes;
             extents.large_blocks -= 1;
+            extents.large_counts.freed(bytes);
             self.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
             if (*head).flags & TAIL_LEAVING != 0 {
                 (*head).flags |= FREE_PENDING;
@@ -161,6 +163,8 @@ impl Arena {
                 }
             }
             extents.large_bytes = extents.large_bytes + bytes - old_bytes;
+            extents.large_counts.freed(old_bytes);
+            extents.large_counts.made(bytes);
             extents.set_used(head, bytes, os.page_bytes(), tick);
         }
         true

@@ -10,6 +10,8 @@ use core::ops::{Deref, DerefMut};
 /// The order in which locks may be taken: a thread that holds one takes only greater ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
+    /// The figures as they were taken last.
+    Figures,
     /// The list of thread caches.
     Caches,
     /// A bin: the slabs of one class and shard.

@@ -131,11 +131,11 @@ impl Registry {
         own: Option<&Cache>,
     ) -> Drained {
         let mut drained = Drained::default();
-        self.for_each_seized(supply.os, own, |cache| {
-            let Some(cache) = cache else {
+        self.for_each_seized(supply.os, own, |cache, taken| {
+            if !taken {
                 drained.busy += 1;
                 return;
-            };
+            }
             // SAFETY: seized by `for_each_seized`, or entered by the caller.
             let (put_back, kept) = unsafe { cache.drain(supply, bins, all) };
             drained.put_back_bytes += put_back;
@@ -148,12 +148,20 @@ impl Registry {
     /// Bytes in all caches that can be looked at, and the number of caches.
     pub fn bytes<O: Os>(&self, os: &O, own: Option<&Cache>) -> (usize, usize) {
         let (mut bytes, mut count) = (0, 0);
-        self.for_each_seized(os, own, |cache| {
+        self.by_shard(os, own, |_, more| {
             count += 1;
-            // SAFETY: seized by `for_each_seized`, or entered by the caller.
-            bytes += cache.map_or(0, |cache| unsafe { cache.bytes() });
+            bytes += more;
         });
         (bytes, count)
+    }
+
+    /// Tells of each cache its shard and the bytes in it, 0 where it cannot be looked at.
+    pub fn by_shard<O: Os>(&self, os: &O, own: Option<&Cache>, mut tell: impl FnMut(u8, usize)) {
+        self.for_each_seized(os, own, |cache, taken| {
+            // SAFETY: seized by `for_each_seized`, or entered by the caller.
+            let bytes = if taken { unsafe { cache.bytes() } } else { 0 };
+            tell(cache.shard, bytes);
+        });
     }
 
     /// Number of caches.
@@ -161,12 +169,12 @@ impl Registry {
         self.list.lock(os).count
     }
 
-    /// Calls `work` with each cache that could be taken, and with `None` for each that could not.
+    /// Calls `work` with each cache, and whether it could be taken.
     fn for_each_seized<O: Os>(
         &self,
         os: &O,
         own: Option<&Cache>,
-        mut work: impl FnMut(Option<&Cache>),
+        mut work: impl FnMut(&Cache, bool),
     ) {
         let caches = self.list.lock(os);
         let is_own = |cache: &Cache| own.is_some_and(|own| core::ptr::eq(own, cache));
@@ -178,9 +186,9 @@ impl Registry {
         let barrier = os.membarrier();
         caches.for_each(|cache| {
             if is_own(cache) {
-                work(Some(cache));
+                work(cache, true);
             } else {
-                work((barrier && cache.seize()).then_some(cache));
+                work(cache, barrier && cache.seize());
                 cache.unclaim();
             }
         });

@@ -2,6 +2,7 @@
 //!
 //! A heap knows no threads: each call says in which [`Access`] its thread is.
 
+pub mod figures;
 pub mod in_place;
 pub mod outside;
 pub mod pressure;

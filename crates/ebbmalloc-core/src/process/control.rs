@@ -2,23 +2,27 @@
 
 use super::conf::Source;
 use super::instance::HEAP;
-use super::{in_force, publish, purger};
+use super::{in_force, purger};
 use crate::os::Os;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// How often the statistics were taken. Relaxed: a number of its own.
-static EPOCH: AtomicU64 = AtomicU64::new(1);
+/// Calls of realloc with size 0 and a block. Relaxed: a figure.
+static ZERO_REALLOCS: AtomicU64 = AtomicU64::new(0);
 
-/// How often the statistics were taken.
-pub fn epoch() -> u64 {
-    EPOCH.load(Ordering::Relaxed)
+/// Counts a realloc of a block to size 0.
+pub fn note_zero_realloc() {
+    ZERO_REALLOCS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Takes the statistics anew.
-pub fn refresh() {
-    publish::stats();
-    EPOCH.fetch_add(1, Ordering::Relaxed);
+/// How many of those there were.
+pub fn zero_reallocs() -> u64 {
+    ZERO_REALLOCS.load(Ordering::Relaxed)
+}
+
+/// Whether the purger has a thread now, and the time between its ticks in milliseconds.
+pub fn purger() -> (bool, u64) {
+    (purger::runs(), purger::tick_ms())
 }
 
 /// Whether the purger may have a thread.

@@ -3,7 +3,7 @@
 
 use super::instance::HEAP;
 use super::thread::{begin_fork, end_fork, is_inside, is_own};
-use super::{instance::hooks, publish, purger};
+use super::{figures, instance::hooks, publish, purger};
 use crate::cache::cache::Cache;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -37,6 +37,7 @@ unsafe extern "C" fn prepare() {
     }
     purger::hold();
     let cache = begin_fork();
+    figures::freeze();
     HEAP.freeze(is_own(cache).then_some(cache));
     FORKING.store(core::ptr::from_ref(cache).cast_mut(), Ordering::Relaxed);
 }
@@ -63,7 +64,10 @@ fn after(in_child: bool) {
         return;
     };
     // SAFETY: `prepare` froze the heap on this thread.
-    unsafe { HEAP.thaw(in_child, is_own(cache).then_some(cache)) };
+    unsafe {
+        HEAP.thaw(in_child, is_own(cache).then_some(cache));
+        figures::thaw();
+    }
     end_fork(cache);
     if !in_child {
         purger::let_go();
@@ -79,7 +83,10 @@ pub(super) fn adopt() {
     purger::forget();
     if !is_inside() {
         // SAFETY: a child of fork has one thread, and it is not inside an operation.
-        unsafe { HEAP.reset_locks() };
+        unsafe {
+            HEAP.reset_locks();
+            figures::reset();
+        }
     }
 }
 

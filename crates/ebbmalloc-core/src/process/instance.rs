@@ -1,7 +1,7 @@
 //! The heap of this process, its boot at the first request, and its end.
 
 use super::Hooks;
-use super::{fork, publish, purger, settings};
+use super::{figures, fork, publish, purger, settings};
 use crate::heap::Heap;
 use crate::os::Os;
 use crate::os::linux::Linux;
@@ -37,6 +37,7 @@ pub(super) fn boot() {
         return;
     }
     HEAP.os.mark_alive();
+    figures::note_boot();
     settings::read();
     // Now, and not in the purger: a descriptor opened there could be the one that the program expects.
     HEAP.os.scarce();

@@ -7,6 +7,7 @@ pub mod control;
 mod early;
 mod entry;
 mod extended;
+pub mod figures;
 mod fork;
 mod growth;
 pub mod in_force;

@@ -119,6 +119,16 @@ pub(super) fn idle_time_ms() -> Option<u64> {
     is_on().then(|| 2 * interval_ms())
 }
 
+/// Whether the thread runs.
+pub(super) fn runs() -> bool {
+    STATE.load(Ordering::Relaxed) == RUNS
+}
+
+/// Time between ticks, in milliseconds.
+pub(super) fn tick_ms() -> u64 {
+    interval_ms()
+}
+
 /// Whether purging is on.
 pub(super) fn is_on() -> bool {
     !OFF.load(Ordering::Relaxed)

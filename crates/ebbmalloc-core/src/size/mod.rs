@@ -5,6 +5,8 @@
 //! at most 1/9 of a slot: within the 12.5 % that we promise, at half the classes of a finer grid.
 #![forbid(unsafe_code)]
 
+pub mod large;
+
 /// Distance of the smallest classes, and the alignment that every block has at least.
 pub const QUANTUM: usize = 16;
 /// Largest request that is served from a slab; larger ones are large blocks.

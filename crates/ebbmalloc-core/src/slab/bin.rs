@@ -65,6 +65,14 @@ pub struct Slabs {
     pub flushes: u64,
     /// Pages taken again after they had been returned.
     pub refaulted_pages: u64,
+    /// Slots taken since the start.
+    pub slots_taken: u64,
+    /// Slabs made since the start.
+    pub slabs_made: u64,
+    /// Times a refill went on with a slab that was there.
+    pub slabs_reused: u64,
+    /// Slabs with free slots.
+    pub slabs_with_room: usize,
 }
 
 // SAFETY: the descriptors behind the pointers belong to whoever holds the bin's lock.
@@ -89,6 +97,10 @@ impl Bin {
         refills: 0,
         flushes: 0,
         refaulted_pages: 0,
+        slots_taken: 0,
+        slabs_made: 0,
+        slabs_reused: 0,
+        slabs_with_room: 0,
     };
 
     /// No slab yet.
@@ -135,7 +147,10 @@ impl Bin {
         let mut taken = 0;
         while taken < out.len() {
             let slab = match slabs.fullest() {
-                Some(slab) => slab,
+                Some(slab) => {
+                    slabs.slabs_reused += 1;
+                    slab
+                }
                 None => match slabs.add_slab(supply, shape, class, shard, wait) {
                     Some(slab) => slab,
                     // Better a copied page than none.
@@ -162,6 +177,7 @@ impl Bin {
             }
         }
         slabs.slots_out += taken;
+        slabs.slots_taken += taken as u64;
         taken
     }
 
@@ -278,6 +294,7 @@ impl Slabs {
             }
             drop(extents);
             self.slabs += 1;
+            self.slabs_made += 1;
             self.resident_pages += (*head).resident.count_ones() as usize;
             if dirty {
                 // Pages that nobody touches here would stay resident for nothing.
@@ -375,6 +392,7 @@ impl Slabs {
                 (*slab.0).bucket = bucket;
                 if let Some(list) = self.buckets_of(slab).get_mut(bucket as usize) {
                     list.push_front(slab.0);
+                    self.slabs_with_room += 1;
                 }
             }
         }
@@ -386,6 +404,7 @@ impl Slabs {
             let bucket = (*slab.0).bucket as usize;
             if let Some(list) = self.buckets_of(slab).get_mut(bucket) {
                 list.remove(slab.0);
+                self.slabs_with_room -= 1;
             }
             (*slab.0).bucket = NO_BUCKET;
         }

@@ -2,6 +2,7 @@
 
 use crate::errno::{Errno, Result};
 use crate::node::Node;
+use ebbmalloc_core::process::figures::Which;
 use ebbmalloc_core::process::{self, control};
 
 /// The index that stands for all arenas.
@@ -14,10 +15,19 @@ pub fn holds(_: &[usize], index: usize) -> bool {
     index == ALL || index == DESTROYED || index <= control::arenas()
 }
 
-/// Whether an index stands for all arenas.
-#[allow(dead_code)] // For the groups to come.
-pub fn is_all(index: usize) -> bool {
-    index == ALL || index == control::arenas()
+/// What an index that [`holds`] stands for.
+pub fn which(index: usize) -> Which {
+    match index {
+        DESTROYED => Which::Destroyed,
+        ALL => Which::All,
+        index if index == control::arenas() => Which::All,
+        index => Which::One(index),
+    }
+}
+
+/// How long memory of an arena may stay idle, in milliseconds; -1 for ever.
+pub fn decay_of(_index: usize) -> Result<isize> {
+    Ok(control::own_decay_ms())
 }
 
 pub static NODES: &[Node] = &[

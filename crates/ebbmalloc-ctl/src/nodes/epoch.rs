@@ -2,7 +2,7 @@
 
 use crate::errno::{Errno, Result};
 use crate::node::{Access, Node, Text};
-use ebbmalloc_core::process::control;
+use ebbmalloc_core::process::{control, figures};
 
 /// `version`: the jemalloc whose interface this is, and who gives it.
 const NAME: &core::ffi::CStr = c"5.3.0-0-ebbmalloc-0.1.0";
@@ -12,9 +12,9 @@ pub const VERSION: Node = read!("version", Text, |_| Ok(super::text(NAME)));
 /// A write takes the statistics anew, whatever is written; what is read is how often that was done.
 pub const EPOCH: Node = Node::leaf::<u64>("epoch", Access::ReadWrite, |call| {
     if call.take::<u64>()?.is_some() {
-        control::refresh();
+        figures::refresh();
     }
-    call.give(control::epoch())
+    call.give(figures::epoch())
 });
 
 pub const BACKGROUND_THREAD: Node = read_write!(

@@ -9,6 +9,7 @@ mod arenas;
 mod config;
 mod epoch;
 mod experimental;
+mod mutexes;
 mod opt;
 mod prof;
 mod stats;

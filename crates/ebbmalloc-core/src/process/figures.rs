@@ -1,0 +1,121 @@
+//! The figures in detail as of the last time that they were taken: what `stats.*` reads, so that what is
+//! read one by one belongs together.
+
+use super::instance::HEAP;
+use super::thread;
+use crate::base::lock::{Lock, Rank};
+use crate::cache::transfer::SHARDS;
+use crate::heap::figures::ArenaFigures;
+use crate::os::Os;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Behind a lock, since whoever takes the figures writes all of them.
+struct Taken {
+    arenas: [ArenaFigures; SHARDS],
+    /// All of them.
+    merged: ArenaFigures,
+    /// How many of `arenas` there are.
+    count: usize,
+    /// When, by the monotonic clock.
+    taken_ms: u64,
+    /// How often.
+    epoch: u64,
+}
+
+static TAKEN: Lock<Taken> = Lock::new(
+    Rank::Figures,
+    Taken {
+        arenas: [ArenaFigures::NONE; SHARDS],
+        merged: ArenaFigures::NONE,
+        count: 0,
+        taken_ms: 0,
+        epoch: 0,
+    },
+);
+
+/// When the process booted, by the monotonic clock; 0 before. Written once, relaxed.
+static BOOT_MS: AtomicU64 = AtomicU64::new(0);
+
+/// At boot.
+pub(super) fn note_boot() {
+    BOOT_MS.store(HEAP.os.now_ms(), Ordering::Relaxed);
+}
+
+/// Which arenas are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// One.
+    One(usize),
+    /// All together.
+    All,
+    /// Those that were destroyed, together.
+    Destroyed,
+}
+
+/// Takes the figures.
+pub fn refresh() {
+    // The lock first: a fork takes it before it waits for threads that are inside their caches.
+    let mut taken = TAKEN.lock(&HEAP.os);
+    let taken = &mut *taken;
+    thread::with_own_cache(|own| take(taken, own));
+}
+
+fn take(taken: &mut Taken, own: Option<&crate::cache::cache::Cache>) {
+    taken.count = HEAP.figures(own, &mut taken.arenas);
+    taken.merged = ArenaFigures::NONE;
+    for arena in &taken.arenas[..taken.count] {
+        taken.merged.add(arena);
+    }
+    taken.taken_ms = HEAP.os.now_ms();
+    taken.epoch += 1;
+}
+
+/// How often the figures were taken: once at the first question.
+pub fn epoch() -> u64 {
+    with(Which::All, |_| ());
+    TAKEN.lock(&HEAP.os).epoch
+}
+
+/// Calls `work` with the figures of some arenas as they were taken last; `None` where there are no such
+/// arenas.
+pub fn with<R>(which: Which, work: impl FnOnce(&ArenaFigures) -> R) -> Option<R> {
+    let mut taken = TAKEN.lock(&HEAP.os);
+    let taken = &mut *taken;
+    if taken.epoch == 0 {
+        thread::with_own_cache(|own| take(taken, own));
+    }
+    match which {
+        Which::All => Some(work(&taken.merged)),
+        Which::One(index) => taken.arenas[..taken.count].get(index).map(work),
+        Which::Destroyed => Some(work(&ArenaFigures::NONE)),
+    }
+}
+
+/// How long the process had run when the figures were taken, in milliseconds.
+pub fn uptime_ms() -> u64 {
+    let taken = TAKEN.lock(&HEAP.os).taken_ms;
+    taken.saturating_sub(BOOT_MS.load(Ordering::Relaxed))
+}
+
+/// Fork, before.
+pub(super) fn freeze() {
+    TAKEN.freeze(&HEAP.os);
+}
+
+/// Fork, after, in the parent and in the child.
+///
+/// # Safety
+/// The calling thread, or its parent's, called [`freeze`].
+pub(super) unsafe fn thaw() {
+    // SAFETY: the caller's promise.
+    unsafe { TAKEN.thaw(&HEAP.os) }
+}
+
+/// In the child of a fork that ran no handlers.
+///
+/// # Safety
+/// The process has no other thread.
+pub(super) unsafe fn reset() {
+    // SAFETY: the caller's promise.
+    unsafe { TAKEN.reset() }
+}
