@@ -5,6 +5,7 @@
 #   make test        everything that must pass before a change lands
 #   make test-long   what takes longer, about half an hour; the last run is in ci/test-long.log
 #   make bench       the benchmarks, in short; benches/README.md has the long form
+#   make install-compat PREFIX=...   as the jemalloc of programs that are linked to it; docs/jemalloc.md
 #   make format      rewrites the sources' layout
 
 CARGO ?= cargo
@@ -13,11 +14,15 @@ LONG_PACKAGES = qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 BENCH_PACKAGES = build-essential cmake python3 python3-pip libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 valgrind \
 	redis-server redis-tools sqlite3 ruby nodejs ripgrep jq ghostscript rustc
 
-.PHONY: build demo test test-long bench format lint unit loom preload docs packages
+.PHONY: build demo test test-long bench format lint unit loom preload docs packages install-compat
 
 build:
 	$(CARGO) build --release -p ebb -p ebbmalloc-c
 	$(CARGO) rustc --release -p ebbmalloc-c --features archive --crate-type staticlib
+
+install-compat: build
+	$(CARGO) build --release -p ebbmalloc-jemalloc
+	ci/install-compat.sh "$(PREFIX)"
 
 demo:
 	ci/install.sh $(DEMO_PACKAGES)

@@ -1,10 +1,15 @@
-//! How the preload object is linked: with nothing of libc, never unloaded, bound at once.
+//! How the preload object is linked: with nothing of libc, never unloaded, bound at once. Builds
+//! `ebbmalloc-jemalloc` as well, which is the same object under jemalloc's name.
 
 fn main() {
+    let soname = match std::env::var("CARGO_PKG_NAME").as_deref() {
+        Ok("ebbmalloc-jemalloc") => "-Wl,-soname,libjemalloc.so.2",
+        _ => "-Wl,-soname,libebbmalloc.so",
+    };
     let arguments = [
         "-nostdlib",
         "-nostartfiles",
-        "-Wl,-soname,libebbmalloc.so",
+        soname,
         // Its functions stay reachable through every pointer and handler it has handed out.
         "-Wl,-z,nodelete",
         // No lazy binding: its first call may come before the loader is ready for one.

@@ -46,7 +46,7 @@ const FLAGS: &[&str] = &[
     "-fno-builtin-posix_memalign",
 ];
 
-/// The executable of `tests/programs/NAME.c` (or `.cpp`).
+/// The executable of `tests/programs/NAME.c` (or `.cpp`); NAME may have a folder before it.
 pub fn program(name: &str, flavour: Flavour) -> PathBuf {
     program_with(name, flavour, &[])
 }
@@ -83,7 +83,8 @@ pub fn program_with(name: &str, flavour: Flavour, extra: &[&str]) -> PathBuf {
         arguments.push(super::archive().display().to_string());
     }
     arguments.extend(extra.iter().map(|&one| one.to_owned()));
-    compile(name, compiler, arguments)
+    let file = name.rsplit('/').next().expect("a name has a last part");
+    compile(file, compiler, arguments)
 }
 
 /// The shared object of `tests/programs/NAME.c`.

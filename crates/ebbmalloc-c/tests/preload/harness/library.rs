@@ -56,9 +56,9 @@ fn profile() -> String {
     }
 }
 
-/// Runs cargo for this package and returns the folder of its output: `cargo test` itself leaves a
-/// package's shared object in `deps`, or does not build it at all.
-fn build(verb: &str, profile: impl AsRef<str>, further: &[&str]) -> PathBuf {
+/// Runs cargo for this package, and those named beside it, and returns the folder of its output:
+/// `cargo test` itself leaves a package's shared object in `deps`, or does not build it at all.
+pub fn build(verb: &str, profile: impl AsRef<str>, further: &[&str]) -> PathBuf {
     let profile = profile.as_ref();
     let target = profile_dir().with_file_name("");
     let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))

@@ -2,7 +2,7 @@
 //! a program under the preload with a time limit.
 
 mod compile;
-mod library;
+pub mod library;
 mod run;
 
 pub use compile::{Flavour, program, program_with, shared_object};

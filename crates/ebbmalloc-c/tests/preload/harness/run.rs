@@ -161,7 +161,8 @@ impl Run {
                 .join(OsStr::new(":"));
             environment.push(("LD_PRELOAD".into(), list));
         }
-        environment.push(("EBB_TEST_LIBRARY".into(), library().into()));
+        // The first, so that a run that names another library says so.
+        environment.insert(0, ("EBB_TEST_LIBRARY".into(), library().into()));
         if super::is_foreign() {
             environment.push(("EBB_TEST_FOREIGN_ALLOCATOR".into(), "1".into()));
         }

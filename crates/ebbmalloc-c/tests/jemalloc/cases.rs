@@ -1,0 +1,91 @@
+//! The programs, each on both libraries: its name, its source, its settings.
+
+use crate::either::Library;
+use crate::harness::Scratch;
+
+fn passes(library: Library, program: &str, settings: &str) {
+    let folder = Scratch::new();
+    library.run(program, settings, &folder).run().passed();
+}
+
+fn fails_still(library: Library, program: &str, settings: &str) {
+    let folder = Scratch::new();
+    let outcome = library.run(program, settings, &folder).run();
+    assert!(
+        !(outcome.status.is_some_and(|status| status.success())
+            && outcome.stdout.ends_with("ok\n")),
+        "{program} passes on ebbmalloc by now: take `not_yet` off its line"
+    );
+}
+
+macro_rules! on_ebbmalloc {
+    ($program:expr, $settings:expr) => {
+        passes(Library::Ebbmalloc, $program, $settings)
+    };
+    ($program:expr, $settings:expr, not_yet) => {
+        fails_still(Library::Ebbmalloc, $program, $settings)
+    };
+}
+
+macro_rules! cases {
+    ($($name:ident: $program:literal, $settings:literal $(, $mark:ident)?;)*) => {
+        $(mod $name {
+            use super::*;
+
+            #[test]
+            fn on_jemalloc() {
+                passes(Library::Jemalloc, $program, $settings);
+            }
+
+            #[test]
+            fn on_ebbmalloc() {
+                on_ebbmalloc!($program, $settings $(, $mark)?);
+            }
+        })*
+    };
+}
+
+cases! {
+    aligned_alloc: "aligned_alloc", "";
+    allocated: "allocated", "", not_yet;
+    arenas: "arenas", "", not_yet;
+    background: "background", "", not_yet;
+    batch: "batch", "", not_yet;
+    caches: "caches", "", not_yet;
+    conf: "conf", "", not_yet;
+    decay: "decay", "", not_yet;
+    default_hooks: "default_hooks", "", not_yet;
+    epoch: "epoch", "", not_yet;
+    errors: "errors", "", not_yet;
+    hooks: "hooks", "", not_yet;
+    json: "json", "", not_yet;
+    mallocx: "mallocx", "", not_yet;
+    many_arenas: "many_arenas", "", not_yet;
+    message: "message", "", not_yet;
+    mib: "mib", "", not_yet;
+    options: "options", "", not_yet;
+    overflow: "overflow", "", not_yet;
+    posix_memalign: "posix_memalign", "";
+    purge: "purge", "", not_yet;
+    rallocx: "rallocx", "";
+    reset: "reset", "", not_yet;
+    sallocx: "sallocx", "";
+    sizes: "sizes", "", not_yet;
+    standard: "standard", "";
+    stats: "stats", "", not_yet;
+    utilization: "utilization", "", not_yet;
+    xallocx: "xallocx", "";
+    environment: "environment", "dirty_decay_ms:777,narenas:2", not_yet;
+    fill_junk: "fill", "junk:true", not_yet;
+    fill_junk_alloc: "fill", "junk:alloc", not_yet;
+    fill_junk_free: "fill", "junk:free", not_yet;
+    fill_zero: "fill", "zero:true", not_yet;
+    prof: "prof", "prof:true,prof_active:false,lg_prof_sample:12,prof_prefix:heap", not_yet;
+    zero_realloc_frees: "zero_realloc", "zero_realloc:free", not_yet;
+    zero_realloc_allocates: "zero_realloc", "zero_realloc:alloc", not_yet;
+    deployed_sse: "deployed", "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000", not_yet;
+    deployed_device: "deployed", "narenas:1,tcache:false,dirty_decay_ms:10000,muzzy_decay_ms:10000,background_thread:true", not_yet;
+    deployed_rails: "deployed", "dirty_decay_ms:1000,narenas:2,background_thread:true", not_yet;
+    deployed_clickhouse: "deployed", "percpu_arena:percpu,oversize_threshold:0,muzzy_decay_ms:0,dirty_decay_ms:5000,prof:true,prof_active:true,prof_thread_active_init:false,background_thread:true,lg_extent_max_active_fit:8", not_yet;
+    deployed_doris: "deployed", "percpu_arena:percpu,background_thread:true,metadata_thp:auto,dirty_decay_ms:30000,muzzy_decay_ms:30000,oversize_threshold:0,lg_tcache_max:16", not_yet;
+}
