@@ -55,7 +55,7 @@ cases! {
     conf: "conf", "", not_yet;
     decay: "decay", "", not_yet;
     default_hooks: "default_hooks", "", not_yet;
-    epoch: "epoch", "", not_yet;
+    epoch: "epoch", "";
     errors: "errors", "", not_yet;
     hooks: "hooks", "", not_yet;
     json: "json", "", not_yet;
@@ -63,14 +63,14 @@ cases! {
     many_arenas: "many_arenas", "", not_yet;
     message: "message", "", not_yet;
     mib: "mib", "", not_yet;
-    options: "options", "", not_yet;
-    overflow: "overflow", "", not_yet;
+    options: "options", "";
+    overflow: "overflow", "";
     posix_memalign: "posix_memalign", "";
     purge: "purge", "", not_yet;
     rallocx: "rallocx", "";
     reset: "reset", "", not_yet;
     sallocx: "sallocx", "";
-    sizes: "sizes", "", not_yet;
+    sizes: "sizes", "";
     standard: "standard", "";
     stats: "stats", "", not_yet;
     utilization: "utilization", "", not_yet;
@@ -83,9 +83,9 @@ cases! {
     prof: "prof", "prof:true,prof_active:false,lg_prof_sample:12,prof_prefix:heap", not_yet;
     zero_realloc_frees: "zero_realloc", "zero_realloc:free", not_yet;
     zero_realloc_allocates: "zero_realloc", "zero_realloc:alloc", not_yet;
-    deployed_sse: "deployed", "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000", not_yet;
-    deployed_device: "deployed", "narenas:1,tcache:false,dirty_decay_ms:10000,muzzy_decay_ms:10000,background_thread:true", not_yet;
-    deployed_rails: "deployed", "dirty_decay_ms:1000,narenas:2,background_thread:true", not_yet;
-    deployed_clickhouse: "deployed", "percpu_arena:percpu,oversize_threshold:0,muzzy_decay_ms:0,dirty_decay_ms:5000,prof:true,prof_active:true,prof_thread_active_init:false,background_thread:true,lg_extent_max_active_fit:8", not_yet;
-    deployed_doris: "deployed", "percpu_arena:percpu,background_thread:true,metadata_thp:auto,dirty_decay_ms:30000,muzzy_decay_ms:30000,oversize_threshold:0,lg_tcache_max:16", not_yet;
+    deployed_sse: "deployed", "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000";
+    deployed_device: "deployed", "narenas:1,tcache:false,dirty_decay_ms:10000,muzzy_decay_ms:10000,background_thread:true";
+    deployed_rails: "deployed", "dirty_decay_ms:1000,narenas:2,background_thread:true";
+    deployed_clickhouse: "deployed", "percpu_arena:percpu,oversize_threshold:0,muzzy_decay_ms:0,dirty_decay_ms:5000,prof:true,prof_active:true,prof_thread_active_init:false,background_thread:true,lg_extent_max_active_fit:8";
+    deployed_doris: "deployed", "percpu_arena:percpu,background_thread:true,metadata_thp:auto,dirty_decay_ms:30000,muzzy_decay_ms:30000,oversize_threshold:0,lg_tcache_max:16";
 }
