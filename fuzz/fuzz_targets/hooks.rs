@@ -8,6 +8,7 @@ static HOOKS: Hooks = Hooks {
     environment: |_| None,
     program_settings: |_| None,
     message: |_| false,
+    print_statistics: |_| (),
     errno_location: || core::ptr::null_mut(),
     write_stream: |_, _| false,
     loaded_symbol: |_, _| core::ptr::null(),

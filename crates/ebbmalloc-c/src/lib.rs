@@ -37,6 +37,7 @@ static HOOKS: Hooks = Hooks {
     environment,
     program_settings: program::settings,
     message: program::message,
+    print_statistics: ebbmalloc_ctl::print::to_message,
     errno_location: libc::errno_location,
     write_stream: libc::write_stream,
     loaded_symbol: libc::loaded_symbol,

@@ -11,7 +11,7 @@ use std::process::Command;
 #[path = "preload/harness/library.rs"]
 mod library;
 
-const C_NAMES: [&str; 33] = [
+const C_NAMES: [&str; 34] = [
     "aligned_alloc",
     "calloc",
     "cfree",
@@ -27,6 +27,7 @@ const C_NAMES: [&str; 33] = [
     "malloc",
     "malloc_info",
     "malloc_stats",
+    "malloc_stats_print",
     "malloc_trim",
     "malloc_usable_size",
     "mallocx",

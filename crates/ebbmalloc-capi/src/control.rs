@@ -12,6 +12,36 @@ fn as_errno(result: errno::Result<()>) -> c_int {
     }
 }
 
+/// Takes the text of statistics, piece by piece: the caller's pointer, a C string.
+pub type WriteStatistics = unsafe extern "C" fn(*mut c_void, *const c_char);
+
+/// Writes statistics to `write`, or where that is null to the program's `malloc_message`, or to standard
+/// error. `options` is null or letters that leave parts out; `J` is for JSON.
+///
+/// # Safety
+/// `write` takes texts with `opaque`; `options` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_stats_print(
+    write: Option<WriteStatistics>,
+    opaque: *mut c_void,
+    options: *const c_char,
+) {
+    let options = if options.is_null() {
+        c""
+    } else {
+        // SAFETY: as demanded of our caller.
+        unsafe { CStr::from_ptr(options) }
+    };
+    match write {
+        Some(write) => ebbmalloc_ctl::print::print(
+            // SAFETY: as demanded of our caller.
+            &mut |text| unsafe { write(opaque, text.as_ptr()) },
+            options.to_bytes(),
+        ),
+        None => ebbmalloc_ctl::print::to_message(options),
+    }
+}
+
 /// Reads, writes or does what `name` stands for. 0, or an error number; `errno` stays as it is.
 ///
 /// # Safety

@@ -24,7 +24,7 @@ mod sandbox;
 mod weak;
 
 pub use aligned::{aligned_alloc, memalign, posix_memalign, pvalloc, valloc};
-pub use control::{mallctl, mallctlbymib, mallctlnametomib};
+pub use control::{WriteStatistics, mallctl, mallctlbymib, mallctlnametomib, malloc_stats_print};
 pub use extended::{dallocx, mallocx, nallocx, rallocx, sallocx, sdallocx, xallocx};
 pub use introspection::{
     Mallinfo, Mallinfo2, mallinfo, mallinfo2, malloc_info, malloc_stats, malloc_trim, mallopt,

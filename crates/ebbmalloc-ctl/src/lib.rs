@@ -15,6 +15,7 @@ pub mod errno;
 #[macro_use]
 mod node;
 pub mod nodes;
+pub mod print;
 pub mod tree;
 
 pub use errno::Errno;

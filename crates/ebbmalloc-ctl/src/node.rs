@@ -63,7 +63,6 @@ pub enum Access {
 pub enum Type {
     Bool,
     Unsigned,
-    U32,
     U64,
     I64,
     Size,

@@ -109,6 +109,26 @@ pub fn by_mib(call: &Call<'_>) -> Result<()> {
     }
 }
 
+/// The node that a mib leads to, where that is a node and not an index.
+pub(crate) fn node(mib: &[usize]) -> Option<&'static Node> {
+    let mut nodes = ROOT;
+    let mut found = None;
+    let mut way = mib.iter();
+    while let Some(&index) = way.next() {
+        let node = nodes.get(index)?;
+        found = Some(node);
+        match &node.kind {
+            Kind::Group(members) => nodes = members,
+            Kind::Indexed(indexed) => {
+                nodes = indexed.members;
+                way.next()?;
+            }
+            Kind::Leaf { .. } => nodes = &[],
+        }
+    }
+    found
+}
+
 /// Reads a value by name.
 pub fn read<T: Value>(name: &[u8]) -> Result<T> {
     let mut mib = [0; DEPTH];

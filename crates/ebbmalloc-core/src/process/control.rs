@@ -1,7 +1,7 @@
 //! What the control side (`ebbmalloc-ctl`) asks and changes while the process runs.
 
 use super::conf::Source;
-use super::instance::HEAP;
+use super::instance::{HEAP, hooks};
 use super::{in_force, purger};
 use crate::os::Os;
 use core::ffi::CStr;
@@ -18,6 +18,13 @@ pub fn note_zero_realloc() {
 /// How many of those there were.
 pub fn zero_reallocs() -> u64 {
     ZERO_REALLOCS.load(Ordering::Relaxed)
+}
+
+/// Hands a text to the program's `malloc_message`, or writes it to standard error.
+pub fn message(text: &CStr) {
+    if !(hooks().message)(text) {
+        HEAP.os.write_stderr(text.to_bytes());
+    }
 }
 
 /// Whether the purger has a thread now, and the time between its ticks in milliseconds.

@@ -77,6 +77,7 @@ mod test_hooks {
             environment: |_| None,
             program_settings: |_| None,
             message: |_| false,
+            print_statistics: |_| (),
             errno_location: || core::ptr::null_mut(),
             write_stream: |_, _| false,
             loaded_symbol: |_, _| core::ptr::null(),

@@ -60,6 +60,8 @@ pub struct Hooks {
     pub program_settings: fn(which: usize) -> Option<&'static [u8]>,
     /// Hands a text to the program's own `malloc_message`; false if it has none.
     pub message: fn(text: &core::ffi::CStr) -> bool,
+    /// Prints the statistics, by the options of `malloc_stats_print`.
+    pub print_statistics: fn(options: &core::ffi::CStr),
     /// Address of the calling thread's `errno`; null where there is none. For the C face only.
     pub errno_location: unsafe fn() -> *mut core::ffi::c_int,
     /// Writes `text` to an open `FILE *` of the C library; false if it does not take all of it.

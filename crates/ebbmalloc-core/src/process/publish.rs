@@ -1,6 +1,6 @@
 //! The published counters, the settings' effects, and the words printed on request.
 
-use super::instance::HEAP;
+use super::instance::{HEAP, hooks};
 use super::{conf, fork, in_force, purger, settings, thread};
 use crate::base::corrupt::Line;
 use crate::heap::statistics::Statistics;
@@ -123,7 +123,9 @@ pub(super) fn open_file() {
 /// At the end of the process: the last figures, and in words what was asked for.
 pub(super) fn at_exit() {
     if in_force::is(conf::Id::StatsPrint) {
-        write_stats(&mut |text| HEAP.os.write_stderr(text));
+        let options = in_force::text(conf::keys::STATS_PRINT_OPTS);
+        (hooks().print_statistics)(options.unwrap_or_default());
+        stats();
     } else if !FILE.load(Ordering::Relaxed).is_null() {
         stats();
     }

@@ -34,6 +34,21 @@ pub static ROOT: &[Node] = &[
     Node::group("experimental", experimental::NODES),
 ];
 
+/// The index that stands for all arenas.
+pub const ALL_ARENAS: usize = arena::ALL;
+/// The index that stands for the arenas that were destroyed.
+pub const DESTROYED_ARENAS: usize = arena::DESTROYED;
+
+/// The mutexes of the process.
+pub fn global_mutexes() -> &'static [Node] {
+    mutexes::GLOBAL
+}
+
+/// The mutexes of an arena.
+pub fn arena_mutexes() -> &'static [Node] {
+    mutexes::ARENA
+}
+
 const fn text(text: &'static CStr) -> Text {
     text.as_ptr()
 }

@@ -14,6 +14,7 @@ static HOOKS: Hooks = Hooks {
     environment,
     program_settings: |_| None,
     message: |_| false,
+    print_statistics: ebbmalloc_ctl::print::to_message,
     errno_location,
     write_stream,
     loaded_symbol,
