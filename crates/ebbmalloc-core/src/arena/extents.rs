@@ -187,13 +187,18 @@ impl Extents {
                     Err(NoGrowth::Refused(_)) => return None,
                 };
                 let (head, skip_head) = (region.descriptor(first), region.descriptor(skipped));
+                let fill = if region.clean {
+                    Fill::Clean
+                } else {
+                    Fill::Dirty
+                };
                 // SAFETY: `grow` wrote these descriptors; nobody else knows them yet.
                 unsafe {
                     (*head).len = len as u32;
-                    (*head).fill = Fill::Clean;
+                    (*head).fill = fill;
                     if first > skipped {
                         // Merges with what is free before it.
-                        self.free(skip_head, (first - skipped) as u32, Fill::Clean, 0);
+                        self.free(skip_head, (first - skipped) as u32, fill, 0);
                     }
                 }
                 return Some(head);
@@ -213,10 +218,20 @@ impl Extents {
             Some(bytes) => bytes / 8 / GRANULE,
             None => UNLIMITED_GRANULES,
         };
-        self.limited = limit.is_some();
-        let least = least.max(LEAST_GRANULES);
+        // Small regions are no more for room than limited ones.
+        self.limited = limit.is_some() || os.region_bytes(self.count).is_some();
+        let unit = os.region_unit() / GRANULE;
+        let least = match os.region_bytes(self.count) {
+            None => least.max(LEAST_GRANULES),
+            Some(bytes) => {
+                granules = bytes / GRANULE;
+                least
+                    .checked_next_multiple_of(unit)
+                    .ok_or(OsError::OutOfMemory)?
+            }
+        };
         loop {
-            granules = granules.max(least);
+            granules = granules.next_multiple_of(unit).max(least);
             match self.reserve_apart(os, granules) {
                 Ok(region) => {
                     self.regions[self.count] = region;

@@ -127,10 +127,11 @@ impl Extents {
         let head = fresh.wrapping_add(room);
         // SAFETY: the granules are ours and were never used; `grow` wrote their descriptors.
         unsafe {
-            self.free(fresh, room as u32, Fill::Clean, 0);
-            self.free(head.wrapping_add(len), room as u32, Fill::Clean, 0);
+            let fill = (*fresh).fill;
+            self.free(fresh, room as u32, fill, 0);
+            self.free(head.wrapping_add(len), room as u32, fill, 0);
             (*head).len = len as u32;
-            (*head).fill = Fill::Clean;
+            (*head).fill = fill;
         }
         Some(head)
     }

@@ -21,6 +21,8 @@ pub struct Region {
     pub granules: usize,
     /// Granules handed out so far: the bound of every look-up.
     pub top: usize,
+    /// What was never used reads as zero and is not resident.
+    pub clean: bool,
     /// Granules that are readable and writable.
     committed: usize,
     map: usize,
@@ -46,6 +48,7 @@ impl Region {
         base: 0,
         granules: 0,
         top: 0,
+        clean: true,
         committed: 0,
         map: 0,
         descriptors: 0,
@@ -59,20 +62,21 @@ impl Region {
     pub fn reserve<O: Os>(os: &O, granules: usize) -> Result<Self, OsError> {
         let map_bytes = granules.next_multiple_of(GRANULE);
         let descriptor_bytes = (granules * size_of::<Granule>()).next_multiple_of(GRANULE);
-        let base = os.reserve(granules * GRANULE, GRANULE)?.as_ptr() as usize;
+        let blocks = os.reserve_blocks(granules * GRANULE, GRANULE)?;
+        let base = blocks.start;
         let map = match os.reserve(map_bytes + descriptor_bytes, GRANULE) {
             Ok(map) => map.as_ptr() as usize,
             Err(error) => {
                 // SAFETY: reserved just above, nobody knows it.
-                unsafe { os.release(base, granules * GRANULE) };
+                unsafe { os.release_blocks(base, granules * GRANULE) };
                 return Err(error);
             }
         };
-        os.settle_huge_pages(base, granules * GRANULE);
         os.settle_huge_metadata(map, map_bytes + descriptor_bytes);
         Ok(Self {
             base,
             granules,
+            clean: blocks.clean,
             map,
             descriptors: map + map_bytes,
             metadata_end: map + map_bytes + descriptor_bytes,
@@ -82,15 +86,15 @@ impl Region {
 
     /// Undoes [`Region::reserve`].
     pub fn release<O: Os>(self, os: &O) {
-        // SAFETY: called only for a region that nobody has been given anything of.
+        // SAFETY: called only for a region that nobody uses anything of.
         unsafe {
-            os.release(self.base, self.granules * GRANULE);
+            os.release_blocks(self.base, self.granules * GRANULE);
             os.release(self.map, self.metadata_end - self.map);
         }
     }
 
     /// Hands out `granules` fresh granules aligned to `align` granules; returns the index of the
-    /// first. They are clean. The second value is where the granules start that were skipped for the
+    /// first. They are as the region is. The second value is where the granules start that were skipped for the
     /// alignment.
     pub fn grow<O: Os>(
         &mut self,
@@ -143,7 +147,7 @@ impl Region {
         }
         let start = self.base + self.committed * GRANULE;
         // SAFETY: inside the reservation of the heap.
-        unsafe { os.commit(start, (goal - self.committed) * GRANULE)? };
+        unsafe { os.commit_blocks(start, (goal - self.committed) * GRANULE)? };
         self.committed = goal;
         Ok(())
     }

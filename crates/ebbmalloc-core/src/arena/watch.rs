@@ -52,6 +52,19 @@ impl Arena {
         self.attention() & !GROWN
     }
 
+    /// Counts what was freed and taken in `other` since this was last called; whether anything was.
+    pub(crate) fn take_over(&self, other: &Self) -> bool {
+        let freed = other.freed_bytes.swap(0, SeamOrdering::Relaxed) & !GROWN;
+        let fresh = other.fresh_bytes.swap(0, Ordering::Relaxed);
+        if freed > 0 {
+            self.freed_bytes.fetch_add(freed, SeamOrdering::Relaxed);
+        }
+        if fresh > 0 {
+            self.note_fresh(fresh);
+        }
+        freed > 0 || fresh > 0
+    }
+
     /// A pass begins: what is freed from now on is for the next.
     pub fn reset_freed(&self) {
         self.freed_bytes.fetch_and(GROWN, SeamOrdering::Relaxed);

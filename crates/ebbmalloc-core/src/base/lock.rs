@@ -14,6 +14,8 @@ pub enum Rank {
     Figures,
     /// The list of thread caches.
     Caches,
+    /// The table of explicit arenas.
+    Arenas,
     /// A bin: the slabs of one class and shard.
     Bin,
     /// The extents of pages.

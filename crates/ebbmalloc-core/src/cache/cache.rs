@@ -45,13 +45,18 @@ pub struct Cache {
     /// Written by the purger alone: 1 while it wants or has the cache. Its release store of 0 pairs
     /// with the owner's acquire load on entering.
     claim: AtomicU8,
-    /// The shard whose bins refill this cache. Never changes.
-    pub shard: u8,
+    /// The shard whose bins refill this cache. Written by the owner alone, in its cache; relaxed.
+    shard: core::sync::atomic::AtomicU8,
     /// Class of a request of up to 16 bytes, 32, ... [`QUICK_MAX`]. A copy for each cache saves the
     /// fast path the address of a table.
     quick: [u8; QUICK_MAX / QUANTUM + 1],
     stacks: UnsafeCell<Stacks>,
     demand: UnsafeCell<[Demand; CLASSES + 1]>,
+    /// The explicit arena that refills this cache, as [`Cache::home`] says. Written by the owner alone,
+    /// relaxed.
+    home: core::sync::atomic::AtomicU16,
+    /// Made by the program and used by whichever thread names it, not a thread's own. Never changes.
+    pub(super) explicit: bool,
     /// The next cache in the registry. Under the registry's lock.
     pub(super) next: UnsafeCell<*mut Cache>,
 }
@@ -114,7 +119,9 @@ impl Cache {
         Self {
             in_use: AtomicU8::new(0),
             claim: AtomicU8::new(0),
-            shard: 0,
+            shard: core::sync::atomic::AtomicU8::new(0),
+            home: core::sync::atomic::AtomicU16::new(0),
+            explicit: false,
             quick: QUICK_CLASSES,
             stacks: UnsafeCell::new(Stacks::NONE),
             demand: UnsafeCell::new([Demand::FIRST; CLASSES + 1]),
@@ -128,7 +135,9 @@ impl Cache {
         Self {
             in_use: AtomicU8::new(0),
             claim: AtomicU8::new(0),
-            shard: 0,
+            shard: core::sync::atomic::AtomicU8::new(0),
+            home: core::sync::atomic::AtomicU16::new(0),
+            explicit: false,
             quick: QUICK_CLASSES,
             stacks: UnsafeCell::new(Stacks::NONE),
             demand: UnsafeCell::new([Demand::FIRST; CLASSES + 1]),
@@ -149,15 +158,16 @@ impl Cache {
     /// Bytes of a cache with the first memory of its stacks, which lies behind it.
     pub const BYTES: usize = size_of::<Self>() + CLASSES * Stack::FIRST_WORDS * size_of::<Entry>();
 
-    /// Makes an empty cache for `shard` at `place`.
+    /// Makes an empty cache for `shard` at `place`; `explicit` if it is no thread's own.
     ///
     /// # Safety
     /// `place` is good for [`Cache::BYTES`] bytes, aligned to a cache, and the caller's alone.
-    pub unsafe fn make(place: NonNull<Self>, shard: u8) {
+    pub unsafe fn make(place: NonNull<Self>, shard: u8, explicit: bool) {
         // SAFETY: the caller's promise.
         unsafe {
             place.write(Self {
-                shard,
+                shard: core::sync::atomic::AtomicU8::new(shard),
+                explicit,
                 ..Self::none()
             });
             let cache = place.as_ref();
@@ -167,6 +177,36 @@ impl Cache {
                 }
             });
         }
+    }
+
+    /// The shard whose bins refill this cache, unless it is on an explicit arena.
+    pub fn shard(&self) -> u8 {
+        self.shard.load(Ordering::Relaxed)
+    }
+
+    /// The explicit arena that refills this cache: its place among them plus one; 0 for none.
+    pub fn home(&self) -> u16 {
+        self.home.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is no thread's own.
+    pub fn is_explicit(&self) -> bool {
+        self.explicit
+    }
+
+    /// Whether slots of the heap's own arena may be kept here: not in an explicit cache that is on an
+    /// explicit arena. (In a thread's own the fast path puts them without asking.)
+    pub fn keeps_heap_slots(&self) -> bool {
+        !self.explicit || self.home() == 0
+    }
+
+    /// Refills from another shard, or from an explicit arena, from now on.
+    ///
+    /// # Safety
+    /// The cache is empty, and the caller has entered it or is the only one who uses it.
+    pub unsafe fn settle(&self, shard: u8, home: u16) {
+        self.shard.store(shard, Ordering::Relaxed);
+        self.home.store(home, Ordering::Relaxed);
     }
 
     /// The first memory of the stacks, of a cache that [`Cache::make`] made.

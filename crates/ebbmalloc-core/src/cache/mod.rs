@@ -1,6 +1,7 @@
 //! Per-thread caches of free slots, and how the purger takes them over.
 
 pub mod cache;
+pub mod explicit;
 pub mod registry;
 pub mod stack;
 pub mod transfer;

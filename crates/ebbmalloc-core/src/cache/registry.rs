@@ -70,15 +70,31 @@ impl Registry {
 
     /// Makes a cache for the calling thread. `None` if there is no memory.
     pub fn attach<O: Os>(&self, supply: &Supply<O>, shards: usize) -> Option<NonNull<Cache>> {
+        self.add(supply, shards, false)
+    }
+
+    /// Makes a cache for whoever names it. `None` if there is no memory.
+    pub fn attach_explicit<O: Os>(&self, supply: &Supply<O>) -> Option<NonNull<Cache>> {
+        self.add(supply, 1, true)
+    }
+
+    fn add<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        shards: usize,
+        explicit: bool,
+    ) -> Option<NonNull<Cache>> {
         let piece = supply.metadata.allocate(supply.os, Cache::BYTES, true)?;
         let cache = piece.cast::<Cache>();
         let mut caches = self.list.lock(supply.os);
         let shard = caches.next_shard % shards.clamp(1, SHARDS);
-        caches.next_shard += 1;
-        caches.count += 1;
+        if !explicit {
+            caches.next_shard += 1;
+            caches.count += 1;
+        }
         // SAFETY: the piece is ours, long enough, and aligned to a page.
         unsafe {
-            Cache::make(cache, shard as u8);
+            Cache::make(cache, shard as u8, explicit);
             cache.as_ref().next.with_mut(|next| *next = caches.first);
         }
         caches.first = cache.as_ptr();
@@ -88,8 +104,8 @@ impl Registry {
     /// Puts everything in a cache back and unmakes it.
     ///
     /// # Safety
-    /// `cache` came from [`Registry::attach`], and its owner, the calling thread, does not use it
-    /// again.
+    /// `cache` came from [`Registry::attach`] or [`Registry::attach_explicit`], and its owner, the
+    /// calling thread, does not use it again.
     pub unsafe fn detach<O: Os>(&self, supply: &Supply<O>, bins: &Bins, cache: NonNull<Cache>) {
         if cfg!(ebb_mutation = "exit_lock") {
             // SAFETY: none: a purger may be at work on the cache. That is the mutation.
@@ -114,7 +130,7 @@ impl Registry {
                     at = after;
                 }
             }
-            caches.count -= 1;
+            caches.count -= usize::from(!cache.as_ref().explicit);
             drop(caches);
             supply.metadata.free(supply.os, cache.cast(), Cache::BYTES);
         }
@@ -145,28 +161,52 @@ impl Registry {
         drained
     }
 
-    /// Bytes in all caches that can be looked at, and the number of caches.
+    /// Bytes in all caches that can be looked at, and the number of threads' caches.
     pub fn bytes<O: Os>(&self, os: &O, own: Option<&Cache>) -> (usize, usize) {
-        let (mut bytes, mut count) = (0, 0);
-        self.by_shard(os, own, |_, more| {
-            count += 1;
-            bytes += more;
-        });
-        (bytes, count)
+        let mut bytes = 0;
+        self.by_cache(os, own, |_, more| bytes += more);
+        (bytes, self.count(os))
     }
 
-    /// Tells of each cache its shard and the bytes in it, 0 where it cannot be looked at.
-    pub fn by_shard<O: Os>(&self, os: &O, own: Option<&Cache>, mut tell: impl FnMut(u8, usize)) {
+    /// Tells of each cache the bytes in it, 0 where it cannot be looked at.
+    pub fn by_cache<O: Os>(
+        &self,
+        os: &O,
+        own: Option<&Cache>,
+        mut tell: impl FnMut(&Cache, usize),
+    ) {
         self.for_each_seized(os, own, |cache, taken| {
             // SAFETY: seized by `for_each_seized`, or entered by the caller.
             let bytes = if taken { unsafe { cache.bytes() } } else { 0 };
-            tell(cache.shard, bytes);
+            tell(cache, bytes);
         });
     }
 
-    /// Number of caches.
+    /// Number of threads' caches.
     pub fn count<O: Os>(&self, os: &O) -> usize {
         self.list.lock(os).count
+    }
+
+    /// How many threads' caches are on an explicit arena, by what [`Cache::home`] says.
+    pub fn count_at<O: Os>(&self, os: &O, home: u16) -> usize {
+        let mut count = 0;
+        self.list.lock(os).for_each(|cache| {
+            count += usize::from(cache.home() == home && !cache.is_explicit());
+        });
+        count
+    }
+
+    /// Takes the explicit caches off an explicit arena that ends.
+    ///
+    /// # Safety
+    /// They are empty, and nobody uses them meanwhile.
+    pub unsafe fn leave_home<O: Os>(&self, os: &O, home: u16) {
+        self.list.lock(os).for_each(|cache| {
+            if cache.home() == home && cache.is_explicit() {
+                // SAFETY: the caller's promise.
+                unsafe { cache.settle(cache.shard(), 0) };
+            }
+        });
     }
 
     /// Calls `work` with each cache, and whether it could be taken.
@@ -241,7 +281,8 @@ impl Registry {
     }
 
     /// Fork, after, in the child: the other threads are gone. Their caches are drained and unmade, if
-    /// they were not inside at the fork; else their memory is lost, as the threads' stacks are.
+    /// they were not inside at the fork; else their memory is lost, as the threads' stacks are. Explicit
+    /// caches stay.
     ///
     /// # Safety
     /// The calling thread, or its parent's, called [`Registry::freeze`]; all locks below are free.
@@ -256,11 +297,12 @@ impl Registry {
                 caches.count = 0;
                 while let Some(cache) = NonNull::new(at) {
                     at = cache.as_ref().next.with(|next| *next);
-                    if own.is_some_and(|own| core::ptr::eq(own, cache.as_ref())) {
+                    let is_own = own.is_some_and(|own| core::ptr::eq(own, cache.as_ref()));
+                    if is_own || cache.as_ref().explicit {
                         cache.as_ref().unclaim();
                         cache.as_ref().next.with_mut(|next| *next = caches.first);
                         caches.first = cache.as_ptr();
-                        caches.count += 1;
+                        caches.count += usize::from(is_own);
                     } else {
                         cache.as_ref().next.with_mut(|next| *next = orphans);
                         orphans = cache.as_ptr();

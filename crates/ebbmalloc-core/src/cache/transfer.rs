@@ -1,6 +1,7 @@
 //! Fill and flush: slots between a cache and the bins, in batches, so that a lock is worth taking.
 
 use super::cache::Cache;
+use super::explicit::{EXPLICIT, ExplicitArena, ExplicitArenas};
 use super::stack::{Entry, Stack};
 use crate::arena::granule::Granule;
 use crate::base::corrupt::{Corruption, corruption};
@@ -20,30 +21,62 @@ const BATCH: usize = 64;
 #[derive(Default)]
 pub struct PaddedBin(pub Bin);
 
-/// All bins of a heap: by shard, then class. Entry 0 of a shard is not used.
-pub struct Bins(pub [[PaddedBin; CLASSES + 1]; SHARDS]);
+/// The bins of one shard by class. Entry 0 is not used.
+pub type Shard = [PaddedBin; CLASSES + 1];
+
+/// All bins of a heap.
+pub struct Bins {
+    /// Those of the heap's own arena, by shard.
+    pub shards: [Shard; SHARDS],
+    /// The explicit arenas, each with bins of its own.
+    pub explicit: ExplicitArenas,
+}
 
 impl Bins {
     /// No slab anywhere.
     #[cfg(not(loom))]
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
-        Self([const { [const { PaddedBin(Bin::new()) }; CLASSES + 1] }; SHARDS])
+        Self {
+            shards: [const { [const { PaddedBin(Bin::new()) }; CLASSES + 1] }; SHARDS],
+            explicit: ExplicitArenas::new(),
+        }
     }
 
     /// No slab anywhere (loom's cells are not const).
     #[cfg(loom)]
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        Self(core::array::from_fn(|_| {
-            core::array::from_fn(|_| PaddedBin(Bin::new()))
-        }))
+        Self {
+            shards: core::array::from_fn(|_| core::array::from_fn(|_| PaddedBin(Bin::new()))),
+            explicit: ExplicitArenas::new(),
+        }
     }
 
     /// The bin of a class in a shard.
     #[inline]
     pub fn get(&self, shard: usize, class: usize) -> &Bin {
-        &self.0[shard][class].0
+        &self.shards[shard][class].0
+    }
+
+    /// Fills `out` with slots of `class` for a cache, from the arena that it is on; returns how many.
+    fn refill<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        cache: &Cache,
+        class: usize,
+        out: &mut [Entry],
+    ) -> usize {
+        match self.explicit.get(cache.home()) {
+            Some(arena) => self.explicit.with(arena, supply, |supply| {
+                arena.bin(class).take(supply, class, EXPLICIT, out, true)
+            }),
+            None => {
+                let shard = cache.shard();
+                self.get(shard as usize, class)
+                    .take(supply, class, shard, out, true)
+            }
+        }
     }
 
     /// Puts slots of `class` back into the bins they came from; ends the process if one of them is
@@ -68,7 +101,7 @@ impl Bins {
             for (place, &slot) in found.iter_mut().zip(chunk) {
                 // Most often in the same slab as the one before it.
                 if (slot as usize).wrapping_sub(start) >= slab_bytes {
-                    slab = slab_of(supply, slot);
+                    slab = self.slab_of(supply, slot);
                     // SAFETY: `slab_of` returned a valid descriptor.
                     start = unsafe { (*slab).base };
                 }
@@ -81,14 +114,25 @@ impl Bins {
                 let first: *mut Granule = first;
                 // SAFETY: `slab_of` returned a valid descriptor.
                 let shard = unsafe { (*first).shard };
-                // SAFETY: as above for all of them.
-                let same = partition(rest, |&(_, slab)| unsafe { (*slab).shard } == shard);
+                let owner = self.owner_of(rest[0]);
+                let same = partition(rest, |&slot| {
+                    // SAFETY: as above for all of them.
+                    let same_shard = unsafe { (*slot.1).shard } == shard;
+                    same_shard && (owner.is_none() || is_same(owner, self.owner_of(slot)))
+                });
                 let (now, later) = rest.split_at_mut(same);
-                // SAFETY: the byte map says `class`, the descriptors say `shard`.
-                if !unsafe {
-                    self.get(shard as usize % SHARDS, class)
-                        .put(supply, class, now, idle, wait)
-                } {
+                let put = match owner {
+                    // SAFETY: the byte map says `class`, the map of owners says whose.
+                    Some(arena) => self.explicit.with(arena, supply, |supply| unsafe {
+                        arena.bin(class).put(supply, class, now, idle, wait)
+                    }),
+                    // SAFETY: the byte map says `class`, the descriptors say `shard`.
+                    None => unsafe {
+                        self.get(shard as usize % SHARDS, class)
+                            .put(supply, class, now, idle, wait)
+                    },
+                };
+                if !put {
                     return done;
                 }
                 done += same;
@@ -97,6 +141,32 @@ impl Bins {
         }
         done
     }
+
+    /// The slab that a slot lies in.
+    fn slab_of<O: Os>(&self, supply: &Supply<O>, slot: Entry) -> *mut Granule {
+        let granule = supply.arena.granule_of(slot as usize).or_else(|| {
+            let arena = self.explicit.find(slot as usize)?;
+            arena.arena.granule_of(slot as usize)
+        });
+        match granule {
+            // SAFETY: every granule in a region has a descriptor; one in a slab knows its head.
+            Some(granule) if unsafe { !(*granule).head.is_null() } => unsafe { (*granule).head },
+            _ => corruption(supply.os, Corruption::ForeignPointer, slot as usize),
+        }
+    }
+
+    /// The explicit arena that a slot's slab belongs to.
+    fn owner_of(&self, (slot, slab): (Entry, *mut Granule)) -> Option<&ExplicitArena> {
+        // SAFETY: the descriptor of a slab.
+        if unsafe { (*slab).shard } != EXPLICIT {
+            return None;
+        }
+        self.explicit.find(slot as usize)
+    }
+}
+
+fn is_same(one: Option<&ExplicitArena>, other: Option<&ExplicitArena>) -> bool {
+    one.map(core::ptr::from_ref) == other.map(core::ptr::from_ref)
 }
 
 /// Moves the elements that satisfy `is` to the front; returns how many.
@@ -113,15 +183,6 @@ fn partition<T>(items: &mut [T], is: impl Fn(&T) -> bool) -> usize {
         }
     }
     front
-}
-
-/// The slab that a slot lies in.
-fn slab_of<O: Os>(supply: &Supply<O>, slot: Entry) -> *mut Granule {
-    match supply.arena.granule_of(slot as usize) {
-        // SAFETY: every granule in a region has a descriptor; one in a slab knows its head.
-        Some(granule) if unsafe { !(*granule).head.is_null() } => unsafe { (*granule).head },
-        _ => corruption(supply.os, Corruption::ForeignPointer, slot as usize),
-    }
 }
 
 impl Cache {
@@ -155,8 +216,7 @@ impl Cache {
                     let want = (demand.batch as usize).min(stack.capacity() / 2).max(1);
                     demand.refilled();
                     let out = core::slice::from_raw_parts_mut(stack.base, want);
-                    let bin = bins.get(self.shard as usize, class);
-                    let got = bin.take(supply, class, self.shard, out, true);
+                    let got = bins.refill(supply, self, class, out);
                     // The lowest address is handed out first.
                     out[..got].reverse();
                     stack.top = stack.base.wrapping_add(got);

@@ -4,12 +4,15 @@
 //! Taken lock by lock: each structure's figures are of one instant, not all of the same.
 
 use super::Heap;
+use crate::arena::extents::Extents;
 use crate::arena::large_counts::{LargeCount, LargeCounts};
 use crate::cache::cache::Cache;
+use crate::cache::explicit::ExplicitArena;
 use crate::cache::transfer::SHARDS;
 use crate::os::Os;
 use crate::size::large::LARGE_CLASSES;
 use crate::size::{CLASS, CLASSES, GRANULE};
+use crate::slab::bin::Bin;
 use core::sync::atomic::Ordering;
 
 /// Of one bin: a size class in one arena.
@@ -148,33 +151,62 @@ impl<O: Os> Heap<O> {
     /// thread's cache, if it has entered it; the caches of others are claimed to be looked at.
     pub fn figures(&self, own: Option<&Cache>, out: &mut [ArenaFigures; SHARDS]) -> usize {
         let shards = self.shards();
-        let page = self.os.page_bytes();
         *out = [ArenaFigures::NONE; SHARDS];
-        self.caches.by_shard(&self.os, own, |shard, bytes| {
-            let arena = &mut out[usize::from(shard) % SHARDS];
-            arena.threads += 1;
-            arena.cached += bytes;
+        self.caches.by_cache(&self.os, own, |cache, bytes| {
+            if cache.home() == 0 {
+                let arena = &mut out[usize::from(cache.shard()) % SHARDS];
+                arena.threads += usize::from(!cache.is_explicit());
+                arena.cached += bytes;
+            }
         });
         for (shard, arena) in out.iter_mut().enumerate().take(shards) {
-            for class in 1..=CLASSES {
-                let slabs = self.bins.get(shard, class).lock(&self.os);
-                arena.bins[class - 1] = BinFigures {
-                    nmalloc: slabs.slots_taken,
-                    ndalloc: slabs.slots_taken - slabs.slots_out as u64,
-                    curregs: slabs.slots_out,
-                    nfills: slabs.refills,
-                    nflushes: slabs.flushes,
-                    nslabs: slabs.slabs_made,
-                    nreslabs: slabs.slabs_reused,
-                    curslabs: slabs.slabs,
-                    nonfull_slabs: slabs.slabs_with_room,
-                };
-                arena.small_allocated += slabs.slots_out * CLASS[class].size as usize;
-                arena.active += slabs.resident_pages * page;
-            }
+            let bins = (1..=CLASSES).map(|class| (class, self.bins.get(shard, class)));
+            self.bin_figures(arena, bins);
         }
         self.shared_figures(&mut out[0]);
         shards
+    }
+
+    /// The figures of now of an explicit arena.
+    pub fn explicit_figures(
+        &self,
+        own: Option<&Cache>,
+        explicit: &ExplicitArena,
+        arena: &mut ArenaFigures,
+    ) {
+        *arena = ArenaFigures::NONE;
+        self.caches.by_cache(&self.os, own, |cache, bytes| {
+            if cache.home() == explicit.home() {
+                arena.threads += usize::from(!cache.is_explicit());
+                arena.cached += bytes;
+            }
+        });
+        self.bin_figures(arena, explicit.bins());
+        extent_figures(arena, &explicit.arena.lock(&self.os), 0, 0);
+    }
+
+    fn bin_figures<'a>(
+        &self,
+        arena: &mut ArenaFigures,
+        bins: impl Iterator<Item = (usize, &'a Bin)>,
+    ) {
+        let page = self.os.page_bytes();
+        for (class, bin) in bins {
+            let slabs = bin.lock(&self.os);
+            arena.bins[class - 1] = BinFigures {
+                nmalloc: slabs.slots_taken,
+                ndalloc: slabs.slots_taken - slabs.slots_out as u64,
+                curregs: slabs.slots_out,
+                nfills: slabs.refills,
+                nflushes: slabs.flushes,
+                nslabs: slabs.slabs_made,
+                nreslabs: slabs.slabs_reused,
+                curslabs: slabs.slabs,
+                nonfull_slabs: slabs.slabs_with_room,
+            };
+            arena.small_allocated += slabs.slots_out * CLASS[class].size as usize;
+            arena.active += slabs.resident_pages * page;
+        }
     }
 
     /// What all shards share.
@@ -185,15 +217,19 @@ impl<O: Os> Heap<O> {
         arena.purged = counters.returned_bytes.load(Ordering::Relaxed);
         let metadata = self.metadata.bytes(&self.os).1;
         let outside = self.outside.bytes();
-        let extents = self.arena.lock(&self.os);
-        arena.large = extents.large_counts.classes;
-        arena.large_allocated = extents.large_bytes + outside;
-        arena.active += extents.large_bytes + outside;
-        arena.dirty = (extents.dirty_granules + extents.leaving_granules) * GRANULE;
-        arena.retained = extents.clean_granules * GRANULE;
-        arena.descriptors = extents.metadata_bytes();
-        arena.metadata = metadata + arena.descriptors;
-        let address_space = extents.mapped_bytes() + outside + arena.metadata;
-        arena.mapped = address_space - arena.retained;
+        extent_figures(arena, &self.arena.lock(&self.os), outside, metadata);
     }
+}
+
+/// What extents say; `outside` and `metadata` are bytes in no arena that count for this one.
+fn extent_figures(arena: &mut ArenaFigures, extents: &Extents, outside: usize, metadata: usize) {
+    arena.large = extents.large_counts.classes;
+    arena.large_allocated = extents.large_bytes + outside;
+    arena.active += extents.large_bytes + outside;
+    arena.dirty = (extents.dirty_granules + extents.leaving_granules) * GRANULE;
+    arena.retained = extents.clean_granules * GRANULE;
+    arena.descriptors = extents.metadata_bytes();
+    arena.metadata = metadata + arena.descriptors;
+    let address_space = extents.mapped_bytes() + outside + arena.metadata;
+    arena.mapped = address_space - arena.retained;
 }

@@ -3,6 +3,7 @@
 
 use super::{Access, Heap};
 use crate::arena::granule::Granule;
+use crate::cache::explicit::ExplicitArena;
 use crate::os::Os;
 use crate::size::{CLASS, GRANULE, REQUEST_MAX, SMALL_MAX, class_aligned};
 
@@ -37,7 +38,7 @@ impl<O: Os> Heap<O> {
     ) -> usize {
         // SAFETY: the caller's promise.
         let old = unsafe { self.usable_size(block) };
-        let Some(head) = self.large_block(block as usize) else {
+        let Some((head, arena)) = self.large_block(block as usize) else {
             return old;
         };
         if !access.may_wait() || most <= SMALL_MAX {
@@ -46,8 +47,11 @@ impl<O: Os> Heap<O> {
         // The longest first; where that has no room, what must be.
         for goal in [most, least.max(SMALL_MAX + 1)] {
             let changes = goal > old || goal.next_multiple_of(self.os.page_bytes()) < old;
+            if !changes || goal != most && goal < old {
+                continue;
+            }
             // SAFETY: a live large block, which the caller alone changes.
-            if changes && (goal == most || goal > old) && unsafe { self.resize_large(head, goal) } {
+            if unsafe { self.resize_large(head, arena, goal) } {
                 // SAFETY: as above.
                 return unsafe { self.usable_size(block) };
             }
@@ -57,8 +61,20 @@ impl<O: Os> Heap<O> {
 
     /// # Safety
     /// `head` is the descriptor of a live large block that the caller alone changes.
-    unsafe fn resize_large(&self, head: *mut Granule, size: usize) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { self.arena.resize_large(&self.os, head, size, self.now()) }
+    unsafe fn resize_large(
+        &self,
+        head: *mut Granule,
+        arena: Option<&ExplicitArena>,
+        size: usize,
+    ) -> bool {
+        match arena {
+            // SAFETY: the caller's promise.
+            None => unsafe { self.arena.resize_large(&self.os, head, size, self.now()) },
+            // SAFETY: as above, for the arena that the block is in.
+            Some(arena) => self.with_arena(arena, |supply| unsafe {
+                let now = supply.tick;
+                supply.arena.resize_large(supply.os, head, size, now)
+            }),
+        }
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! A heap knows no threads: each call says in which [`Access`] its thread is.
 
+pub mod explicit;
+pub mod explicit_caches;
 pub mod figures;
 pub mod in_place;
 pub mod outside;
@@ -21,6 +23,7 @@ use crate::os::Os;
 use crate::slab::bin::Supply;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use explicit_caches::ExplicitCaches;
 use outside::Outside;
 use pressure::Pressure;
 
@@ -29,13 +32,24 @@ use pressure::Pressure;
 pub enum Access<'a> {
     /// The thread has entered its cache.
     Cached(&'a Cache),
-    /// Without a cache: the purger has it, or the thread has none.
+    /// Without a cache: the thread has none.
     Direct,
+    /// Without the thread's cache, which the purger has, or which is not wanted: it still says which
+    /// arena the thread is on.
+    Around(&'a Cache),
     /// A signal handler inside an operation of its own thread: no lock may be waited for.
     Nested,
 }
 
-impl Access<'_> {
+impl<'a> Access<'a> {
+    /// The same around the thread's cache.
+    pub fn without_cache(self) -> Access<'a> {
+        match self {
+            Access::Cached(cache) => Access::Around(cache),
+            other => other,
+        }
+    }
+
     fn may_wait(self) -> bool {
         !matches!(self, Access::Nested)
     }
@@ -53,6 +67,7 @@ pub struct Heap<O> {
     bins: Bins,
     caches: Registry,
     outside: Outside,
+    explicit_caches: ExplicitCaches,
     /// Blocks freed by signal handlers that found the locks taken; linked through their first words,
     /// since they are not free yet. Pushed by compare-and-swap with release, taken whole with
     /// acquire.
@@ -93,6 +108,7 @@ macro_rules! new_heap {
             bins: Bins::new(),
             caches: Registry::new(),
             outside: Outside::new(),
+            explicit_caches: ExplicitCaches::new(),
             pending: AtomicPtr::new(null_mut()),
             tick: AtomicU32::new(FIRST_TICK),
             purging: AtomicBool::new(false),
@@ -187,7 +203,14 @@ impl<O: Os> Heap<O> {
     /// `cache` came from [`Heap::attach`] on this thread, which does not use it again.
     pub unsafe fn detach(&self, cache: NonNull<Cache>) {
         // SAFETY: the caller's promise.
-        unsafe { self.caches.detach(&self.supply(), &self.bins, cache) }
+        unsafe {
+            if let Some(arena) = self.home(Access::Around(cache.as_ref()))
+                && !cache.as_ref().is_explicit()
+            {
+                arena.count_threads(-1);
+            }
+            self.caches.detach(&self.supply(), &self.bins, cache);
+        }
     }
 
     /// A piece of metadata memory, as [`Metadata::allocate`] says; for a caller that may wait.
@@ -211,7 +234,7 @@ impl<O: Os> Heap<O> {
 
     /// The bins of the shards in use.
     fn used_bins(&self) -> impl Iterator<Item = &crate::slab::bin::Bin> {
-        self.bins.0[..self.shards()]
+        self.bins.shards[..self.shards()]
             .iter()
             .flatten()
             .map(|bin| &bin.0)
@@ -229,6 +252,8 @@ impl<O: Os> Heap<O> {
             self.os.yield_now();
         }
         self.caches.freeze(&self.os, own);
+        self.freeze_explicit_caches();
+        self.bins.explicit.freeze_table(&self.os);
         let against_rank = cfg!(ebb_mutation = "fork_rank");
         if against_rank {
             self.arena.freeze(&self.os);
@@ -236,9 +261,11 @@ impl<O: Os> Heap<O> {
         for bin in self.used_bins() {
             bin.raw().freeze(&self.os);
         }
+        self.bins.explicit.freeze_bins(&self.os);
         if !against_rank {
             self.arena.freeze(&self.os);
         }
+        self.bins.explicit.freeze_arenas(&self.os);
         self.metadata.freeze(&self.os);
     }
 
@@ -258,10 +285,13 @@ impl<O: Os> Heap<O> {
                 }
                 bin.raw().thaw(&self.os);
             }
+            self.bins.explicit.thaw(&self.os, child);
+            self.thaw_explicit_caches();
             self.purging.store(false, Ordering::Release);
             if child {
                 self.pressure.reset();
                 self.caches.thaw_child(&self.supply(), &self.bins, own);
+                self.recount_threads();
             } else {
                 self.caches.thaw_parent(&self.os);
             }
@@ -280,6 +310,8 @@ impl<O: Os> Heap<O> {
             for bin in self.used_bins() {
                 bin.raw().reset();
             }
+            self.bins.explicit.reset_locks();
+            self.reset_explicit_caches();
             self.caches.reset();
         }
         self.pressure.reset();

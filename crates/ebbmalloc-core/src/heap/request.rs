@@ -41,8 +41,13 @@ impl<O: Os> Heap<O> {
         }
     }
 
-    fn allocate_slot(&self, access: Access, class: usize) -> *mut u8 {
+    pub(super) fn allocate_slot(&self, access: Access, class: usize) -> *mut u8 {
         let supply = self.supply();
+        if let Access::Around(_) = access
+            && let Some(arena) = self.home(access)
+        {
+            return self.slot_in(arena, access, class);
+        }
         match access {
             Access::Cached(cache) => {
                 self.free_pending(access);
@@ -54,7 +59,7 @@ impl<O: Os> Heap<O> {
                 }
                 slot
             }
-            Access::Direct => {
+            Access::Direct | Access::Around(_) => {
                 let mut slot = [null_mut()];
                 self.bins
                     .get(0, class)
@@ -94,7 +99,15 @@ impl<O: Os> Heap<O> {
     }
 
     /// A large block, and whether it is known to read as zero.
-    fn allocate_large(&self, access: Access, size: usize, align: usize) -> (*mut u8, bool) {
+    pub(super) fn allocate_large(
+        &self,
+        access: Access,
+        size: usize,
+        align: usize,
+    ) -> (*mut u8, bool) {
+        if let Some(arena) = self.home(access) {
+            return self.large_in(arena, access, size, align);
+        }
         // What no kernel can give is no reason to give everything back first.
         if size > REQUEST_MAX - GRANULE {
             return (null_mut(), false);

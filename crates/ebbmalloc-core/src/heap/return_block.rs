@@ -1,15 +1,19 @@
 //! Blocks that come back, and what can be asked of a block: free, realloc, usable size.
 
+use super::explicit::PlaceIn;
 use super::{Access, Heap, Pending};
 use crate::arena::granule::{Granule, Kind};
 use crate::base::corrupt::{Corruption, corruption};
+use crate::cache::explicit::ExplicitArena;
 use crate::os::Os;
 use crate::size::{CLASS, GRANULE, SMALL_MAX, class_of};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering;
 
 /// Where a block lives.
-enum Place {
+enum Place<'a> {
+    /// In an explicit arena, of whatever kind.
+    Explicit(&'a ExplicitArena),
     Slot(usize),
     Large(*mut Granule),
     Outside(usize),
@@ -35,6 +39,8 @@ impl<O: Os> Heap<O> {
                     unsafe { self.postpone(block) };
                 }
             }
+            // SAFETY: the caller's promise.
+            Place::Explicit(arena) => unsafe { self.free_in(arena, access, block) },
             Place::Outside(_) => {
                 if !self.outside.free(&self.os, block as usize) {
                     corruption(&self.os, Corruption::DoubleFree, block as usize);
@@ -46,12 +52,12 @@ impl<O: Os> Heap<O> {
     unsafe fn free_slot(&self, access: Access, class: usize, block: *mut u8) {
         let supply = self.supply();
         match access {
-            Access::Cached(cache) => {
+            Access::Cached(cache) if cache.keeps_heap_slots() => {
                 self.free_pending(access);
                 // SAFETY: the access says that the cache is entered; the byte map says `class`.
                 unsafe { cache.push_or_flush(&supply, &self.bins, class, block) };
             }
-            Access::Direct | Access::Nested => {
+            _ => {
                 // SAFETY: the byte map says `class`.
                 if unsafe {
                     self.bins
@@ -69,7 +75,7 @@ impl<O: Os> Heap<O> {
     ///
     /// # Safety
     /// The block is the caller's to free.
-    unsafe fn postpone(&self, block: *mut u8) {
+    pub(super) unsafe fn postpone(&self, block: *mut u8) {
         let pending = block.cast::<Pending>();
         let mut head = self.pending.load(Ordering::Relaxed);
         loop {
@@ -115,6 +121,8 @@ impl<O: Os> Heap<O> {
                 self.arena.large_size(&self.os, granule, block as usize)
             },
             Place::Outside(bytes) => bytes,
+            // SAFETY: the caller's promise.
+            Place::Explicit(arena) => unsafe { self.usable_size_in(arena, block) },
         }
     }
 
@@ -124,6 +132,10 @@ impl<O: Os> Heap<O> {
     /// # Safety
     /// `block` came from this heap and is live; afterwards only the result is, unless it is null.
     pub unsafe fn reallocate(&self, access: Access, block: *mut u8, size: usize) -> *mut u8 {
+        if let Place::Explicit(arena) = self.place(block as usize) {
+            // SAFETY: the caller's promise.
+            return unsafe { self.reallocate_in(arena, access, block, size) };
+        }
         // SAFETY: the caller's promise.
         let old = unsafe { self.usable_size(block) };
         if let Place::Large(granule) = self.place(block as usize)
@@ -160,17 +172,24 @@ impl<O: Os> Heap<O> {
         new
     }
 
-    /// The descriptor of the large block at `address`; `None` if the block there is another kind. Ends
-    /// the process if there is none.
-    pub(super) fn large_block(&self, address: usize) -> Option<*mut Granule> {
+    /// The descriptor of the large block at `address` and the explicit arena that it is in; `None` if the
+    /// block there is another kind. Ends the process if there is none.
+    pub(super) fn large_block(
+        &self,
+        address: usize,
+    ) -> Option<(*mut Granule, Option<&ExplicitArena>)> {
         match self.place(address) {
-            Place::Large(granule) => Some(granule),
+            Place::Large(granule) => Some((granule, None)),
+            Place::Explicit(arena) => match self.place_in(arena, address) {
+                PlaceIn::Large(granule) => Some((granule, Some(arena))),
+                PlaceIn::Slot(_) => None,
+            },
             Place::Slot(_) | Place::Outside(_) => None,
         }
     }
 
     /// Where the block at `address` lives. Ends the process if it is nowhere.
-    fn place(&self, address: usize) -> Place {
+    fn place(&self, address: usize) -> Place<'_> {
         let class = self.arena.class_of(address);
         if class != 0 {
             return Place::Slot(class);
@@ -189,9 +208,12 @@ impl<O: Os> Heap<O> {
                 }
                 _ => corruption(&self.os, Corruption::ForeignPointer, address),
             },
-            None => match self.outside.size(address) {
-                Some(bytes) => Place::Outside(bytes),
-                None => corruption(&self.os, Corruption::ForeignPointer, address),
+            None => match self.bins.explicit.find(address) {
+                Some(arena) => Place::Explicit(arena),
+                None => match self.outside.size(address) {
+                    Some(bytes) => Place::Outside(bytes),
+                    None => corruption(&self.os, Corruption::ForeignPointer, address),
+                },
             },
         }
     }

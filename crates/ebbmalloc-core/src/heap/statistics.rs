@@ -1,6 +1,7 @@
 //! Figures of a heap, derived from what fill, flush and purge keep; the fast path counts nothing.
 
 use super::Heap;
+use crate::arena::extents::Extents;
 use crate::cache::cache::Cache;
 use crate::os::Os;
 use crate::size::{CLASS, CLASSES, GRANULE};
@@ -68,17 +69,26 @@ impl<O: Os> Heap<O> {
                 refaulted += slabs.refaulted_pages;
             }
         }
+        let mut extents = ExtentBytes::default();
+        extents.add(&self.arena.lock(&self.os));
+        for arena in self.explicit_arenas() {
+            for (class, bin) in arena.bins() {
+                let slabs = bin.lock(&self.os);
+                out += slabs.slots_out * CLASS[class].size as usize;
+                resident_pages += slabs.resident_pages;
+                refaulted += slabs.refaulted_pages;
+            }
+            extents.add(&arena.arena.lock(&self.os));
+        }
+        let ExtentBytes {
+            large,
+            blocks,
+            dirty,
+            clean,
+            mapped,
+            metadata,
+        } = extents;
         let slabs = resident_pages * page;
-        let (large, blocks, dirty, clean, mapped) = {
-            let extents = self.arena.lock(&self.os);
-            (
-                extents.large_bytes,
-                extents.large_blocks,
-                (extents.dirty_granules + extents.leaving_granules) * GRANULE,
-                extents.clean_granules * GRANULE,
-                extents.mapped_bytes(),
-            )
-        };
         let large_and_outside = large + self.outside.bytes();
         let counters = &self.counters;
         Statistics {
@@ -90,7 +100,7 @@ impl<O: Os> Heap<O> {
             resident: slabs + dirty + large_and_outside,
             mapped,
             retained: clean,
-            metadata: self.metadata.bytes(&self.os).1 + self.arena.lock(&self.os).metadata_bytes(),
+            metadata: self.metadata.bytes(&self.os).1 + metadata,
             returned: counters.returned_bytes.load(Ordering::Relaxed),
             refaulted: refaulted * page as u64,
             refused: counters.refused_bytes.load(Ordering::Relaxed),
@@ -100,5 +110,27 @@ impl<O: Os> Heap<O> {
             claims_refused: counters.claims_refused.load(Ordering::Relaxed),
             threads,
         }
+    }
+}
+
+/// What the extents of several arenas hold together.
+#[derive(Default)]
+struct ExtentBytes {
+    large: usize,
+    blocks: usize,
+    dirty: usize,
+    clean: usize,
+    mapped: usize,
+    metadata: usize,
+}
+
+impl ExtentBytes {
+    fn add(&mut self, extents: &Extents) {
+        self.large += extents.large_bytes;
+        self.blocks += extents.large_blocks;
+        self.dirty += (extents.dirty_granules + extents.leaving_granules) * GRANULE;
+        self.clean += extents.clean_granules * GRANULE;
+        self.mapped += extents.mapped_bytes();
+        self.metadata += extents.metadata_bytes();
     }
 }

@@ -1,6 +1,7 @@
 //! The heap over the fake kernel, driven as the faces drive it.
 
 mod clock;
+mod explicit;
 mod fork;
 mod growth;
 mod model;

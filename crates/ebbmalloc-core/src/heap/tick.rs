@@ -134,18 +134,11 @@ impl<O: Os> Heap<O> {
         let drained = self.caches.drain(&supply, &self.bins, force, own);
         let mut purged = self.sweep(&supply, force);
         purged.add(self.arena.purge(&self.os, supply.tick, force));
+        purged.add(self.pass_explicit(reason == Reason::Trim));
         let given_bytes = self.arena.give_up(&self.os);
         purged.add(self.metadata.purge(&self.os, force));
+        self.count_purged(&purged);
         let counters = &self.counters;
-        counters
-            .returned_bytes
-            .fetch_add(purged.returned_bytes as u64, Ordering::Relaxed);
-        counters
-            .refused_bytes
-            .fetch_add(purged.refused_bytes as u64, Ordering::Relaxed);
-        counters
-            .discard_calls
-            .fetch_add(purged.calls as u64, Ordering::Relaxed);
         counters
             .claims
             .fetch_add(drained.claimed as u64, Ordering::Relaxed);
@@ -164,6 +157,20 @@ impl<O: Os> Heap<O> {
             cached_bytes: drained.kept_bytes,
             more: purged.more,
         })
+    }
+
+    /// Counts what a pass returned.
+    pub(super) fn count_purged(&self, purged: &Purged) {
+        let counters = &self.counters;
+        counters
+            .returned_bytes
+            .fetch_add(purged.returned_bytes as u64, Ordering::Relaxed);
+        counters
+            .refused_bytes
+            .fetch_add(purged.refused_bytes as u64, Ordering::Relaxed);
+        counters
+            .discard_calls
+            .fetch_add(purged.calls as u64, Ordering::Relaxed);
     }
 
     /// The pages inside live slabs. Not part of the pass's own frame: it takes 6 KiB of stack.

@@ -32,6 +32,9 @@ pub enum OsError {
     Invalid,
 }
 
+/// The least that is reserved at a time: what no page is larger than.
+const REGION_UNIT: usize = 64 << 10;
+
 /// What became of a call to [`Os::discard`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Discarded {
@@ -39,6 +42,15 @@ pub struct Discarded {
     pub returned_bytes: usize,
     /// Bytes the kernel would not take (locked pages): still resident, contents unchanged.
     pub refused_bytes: usize,
+}
+
+/// Address space for blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    /// Address of the first byte.
+    pub start: usize,
+    /// Its pages read as zero and are not resident.
+    pub clean: bool,
 }
 
 /// What the tightest limit on the process's memory leaves.
@@ -75,6 +87,42 @@ pub unsafe trait Os: Sync {
     /// Reserves `bytes` of address space aligned to `align` (both multiples of 64 KiB), inaccessible
     /// and uncharged until [`Os::commit`].
     fn reserve(&self, bytes: usize, align: usize) -> Result<NonNull<u8>, OsError>;
+
+    /// [`Os::reserve`] for blocks, not for what is known of them.
+    fn reserve_blocks(&self, bytes: usize, align: usize) -> Result<Reserved, OsError> {
+        let start = self.reserve(bytes, align)?.as_ptr() as usize;
+        self.settle_huge_pages(start, bytes);
+        Ok(Reserved { start, clean: true })
+    }
+
+    /// How much address space for blocks to reserve at once, after so many `regions`: a multiple of
+    /// [`Os::region_unit`]. `None`: as much as there is use for.
+    fn region_bytes(&self, _regions: usize) -> Option<usize> {
+        None
+    }
+
+    /// What is reserved for blocks is a multiple of this.
+    fn region_unit(&self) -> usize {
+        REGION_UNIT
+    }
+
+    /// [`Os::commit`] in what [`Os::reserve_blocks`] gave.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn commit_blocks(&self, start: usize, bytes: usize) -> Result<(), OsError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.commit(start, bytes) }
+    }
+
+    /// [`Os::release`] of what [`Os::reserve_blocks`] gave, whole.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn release_blocks(&self, start: usize, bytes: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.release(start, bytes) }
+    }
 
     /// Keeps a reserved range of the heap from transparent huge pages, unless the process's settings
     /// leave that to the kernel, or want them. Best effort: a kernel without them knows no such call.

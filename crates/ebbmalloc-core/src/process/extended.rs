@@ -1,11 +1,23 @@
-//! Requests that say more than a size: an alignment, zeros. What they do not say is as in `entry`.
+//! Requests that say more than a size: an alignment, zeros, a cache, an arena. What they do not say is as
+//! in `entry`.
 
 use super::entry;
 use super::instance::HEAP;
-use super::thread::with_access;
-use crate::heap::in_place;
+use super::thread::{observer, with_access};
+use crate::heap::{Access, in_place};
 use crate::os::Os;
-use crate::size::QUANTUM;
+use crate::size::{QUANTUM, SMALL_MAX};
+
+/// Which cache a request goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheChoice {
+    /// The thread's own.
+    Own,
+    /// None.
+    None,
+    /// The explicit one of this index.
+    Explicit(u32),
+}
 
 /// What a request says beside its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +26,10 @@ pub struct Choice {
     pub align: usize,
     /// The block reads as zero.
     pub zero: bool,
+    /// See there.
+    pub cache: CacheChoice,
+    /// The arena of this index; `None` is the one that the thread, or the cache, is on.
+    pub arena: Option<u32>,
 }
 
 impl Choice {
@@ -21,20 +37,80 @@ impl Choice {
     pub const PLAIN: Self = Self {
         align: 1,
         zero: false,
+        cache: CacheChoice::Own,
+        arena: None,
     };
+
+    /// Whether it leaves the place to the thread.
+    fn is_placed_by_thread(&self) -> bool {
+        self.cache == CacheChoice::Own && self.arena.is_none()
+    }
 }
 
-/// A block of at least `size` bytes; null if there is no memory.
+/// A block of at least `size` bytes; null if there is no memory, or no such cache or arena.
 pub fn allocate_with(size: usize, choice: &Choice) -> *mut u8 {
-    if choice.zero && choice.align <= QUANTUM {
-        return entry::malloc_zeroed(size);
+    if choice.is_placed_by_thread() {
+        if choice.zero && choice.align <= QUANTUM {
+            return entry::malloc_zeroed(size);
+        }
+        if !choice.zero || size <= SMALL_MAX {
+            let block = entry::memalign(choice.align, size);
+            if choice.zero && !block.is_null() {
+                // SAFETY: the block is ours and at least `size` bytes long.
+                unsafe { block.write_bytes(0, size) };
+            }
+            return block;
+        }
     }
-    let block = entry::memalign(choice.align, size);
-    if choice.zero && !block.is_null() {
+    let (block, zero) = with_access(|access| allocate_placed(access, size, choice));
+    if block.is_null() {
+        return block;
+    }
+    if choice.zero && !zero {
         // SAFETY: the block is ours and at least `size` bytes long.
         unsafe { block.write_bytes(0, size) };
     }
+    if let Some(observer) = observer() {
+        // SAFETY: live since just now.
+        observer.count_new(unsafe { HEAP.usable_size(block) });
+    }
     block
+}
+
+/// A block from the cache and the arena that were chosen, and whether it is known to read as zero.
+fn allocate_placed(access: Access, size: usize, choice: &Choice) -> (*mut u8, bool) {
+    const NOTHING: (*mut u8, bool) = (core::ptr::null_mut(), false);
+    let align = choice.align;
+    let arena = choice.arena.map(|index| index as usize);
+    let explicit = arena.and_then(|index| HEAP.explicit_arena(index));
+    if arena.is_some_and(|index| explicit.is_none() && index >= HEAP.shards()) {
+        return NOTHING;
+    }
+    if let CacheChoice::Explicit(index) = choice.cache {
+        let Some(cache) = HEAP.explicit_cache(index as usize) else {
+            return NOTHING;
+        };
+        // A shard is as good as another; a cache that is on an arena of its own stays there.
+        return HEAP.with_cache(access, cache, explicit, |access| {
+            HEAP.allocate_chosen(access, size, align)
+        });
+    }
+    let around = choice.cache == CacheChoice::None;
+    let is_there = |index| !around && HEAP.arena_of_thread(access) == index;
+    match (arena, explicit) {
+        (None, _) if around => HEAP.allocate_chosen(access.without_cache(), size, align),
+        (None, _) => HEAP.allocate_chosen(access, size, align),
+        (Some(index), _) if is_there(index) => HEAP.allocate_chosen(access, size, align),
+        (_, Some(explicit)) => {
+            let made = HEAP.allocate_in(explicit, access, size, align);
+            // A signal handler that finds the locks taken is served from elsewhere.
+            if made.0.is_null() && matches!(access, Access::Nested) {
+                return HEAP.allocate_chosen(access, size, align);
+            }
+            made
+        }
+        (Some(index), None) => HEAP.allocate_in_shard(index, access, size, align),
+    }
 }
 
 /// Takes a block back.
@@ -42,27 +118,39 @@ pub fn allocate_with(size: usize, choice: &Choice) -> *mut u8 {
 /// # Safety
 /// As for [`entry::free`].
 pub unsafe fn free_with(block: *mut u8, choice: &Choice) {
-    let _ = choice;
-    // SAFETY: the caller's promise.
-    unsafe { entry::free(block) }
+    if choice.cache == CacheChoice::Own || block.is_null() {
+        // SAFETY: the caller's promise.
+        return unsafe { entry::free(block) };
+    }
+    if let Some(observer) = observer() {
+        // SAFETY: the caller's promise.
+        observer.count_freed(unsafe { HEAP.usable_size(block) });
+    }
+    let cache = match choice.cache {
+        CacheChoice::Explicit(index) => HEAP.explicit_cache(index as usize),
+        _ => None,
+    };
+    with_access(|access| match cache {
+        // SAFETY: the caller's promise.
+        Some(cache) => HEAP.with_cache(access, cache, None, |access| unsafe {
+            HEAP.free(access, block);
+        }),
+        // SAFETY: as above.
+        None => unsafe { HEAP.free(access.without_cache(), block) },
+    });
 }
 
 /// Makes a block larger or smaller; null if there is no memory, and the block is unchanged then. With
-/// `zero`, what is beyond its old usable size reads as zero.
+/// `zero`, what is beyond its old usable size reads as zero. The block is as long as
+/// [`usable_of_request`] says.
 ///
 /// # Safety
 /// As for [`entry::realloc`].
 pub unsafe fn reallocate_with(block: *mut u8, size: usize, choice: &Choice) -> *mut u8 {
     // SAFETY: the caller's promise.
     let old = unsafe { entry::usable_size(block) };
-    let plain = choice.align <= QUANTUM;
-    let new = if plain {
-        // SAFETY: the caller's promise.
-        unsafe { entry::realloc(block, size) }
-    } else {
-        // SAFETY: the caller's promise.
-        unsafe { reallocate_aligned(block, old, size, choice) }
-    };
+    // SAFETY: as above.
+    let new = unsafe { reallocate(block, old, size, choice) };
     if choice.zero && !new.is_null() {
         // SAFETY: the block is ours, and as long as it says.
         unsafe {
@@ -77,13 +165,20 @@ pub unsafe fn reallocate_with(block: *mut u8, size: usize, choice: &Choice) -> *
 
 /// # Safety
 /// As for [`reallocate_with`]; `old` is the usable size of `block`.
-unsafe fn reallocate_aligned(block: *mut u8, old: usize, size: usize, choice: &Choice) -> *mut u8 {
+unsafe fn reallocate(block: *mut u8, old: usize, size: usize, choice: &Choice) -> *mut u8 {
+    let wanted = usable_of_request(size, choice);
+    if wanted == 0 {
+        return core::ptr::null_mut();
+    }
     if (block as usize).is_multiple_of(choice.align) {
         // SAFETY: the caller's promise.
-        let usable = unsafe { resize_in_place(block, size, size, false) };
-        // As long as a new block would be, or not long enough to be worth a move.
-        if usable >= size && size > usable / 2 {
+        if old == wanted || unsafe { resize_in_place(block, size, size, false) } == wanted {
             return block;
+        }
+        if choice.is_placed_by_thread() && choice.align <= QUANTUM && size > old {
+            // Knows how to grow.
+            // SAFETY: the caller's promise.
+            return unsafe { entry::realloc(block, size) };
         }
     }
     let plain = Choice {
@@ -115,6 +210,12 @@ pub unsafe fn resize_in_place(block: *mut u8, least: usize, most: usize, zero: b
     if zero && new > old {
         // SAFETY: the block is as long as was said just now.
         unsafe { block.add(old).write_bytes(0, new - old) };
+    }
+    if let Some(observer) = observer()
+        && new != old
+    {
+        observer.count_freed(old);
+        observer.count_new(new);
     }
     new
 }

@@ -4,6 +4,7 @@
 use super::instance::HEAP;
 use super::thread;
 use crate::base::lock::{Lock, Rank};
+use crate::cache::explicit::ExplicitArena;
 use crate::cache::transfer::SHARDS;
 use crate::heap::figures::ArenaFigures;
 use crate::os::Os;
@@ -12,6 +13,11 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// Behind a lock, since whoever takes the figures writes all of them.
 struct Taken {
     arenas: [ArenaFigures; SHARDS],
+    /// The explicit arena that was asked for last, its place in the table plus one, and the epoch.
+    explicit: ArenaFigures,
+    explicit_of: (u16, u64),
+    /// What explicit arenas that ended had done.
+    ended: ArenaFigures,
     /// All of them.
     merged: ArenaFigures,
     /// How many of `arenas` there are.
@@ -26,6 +32,9 @@ static TAKEN: Lock<Taken> = Lock::new(
     Rank::Figures,
     Taken {
         arenas: [ArenaFigures::NONE; SHARDS],
+        explicit: ArenaFigures::NONE,
+        explicit_of: (0, 0),
+        ended: ArenaFigures::NONE,
         merged: ArenaFigures::NONE,
         count: 0,
         taken_ms: 0,
@@ -66,6 +75,11 @@ fn take(taken: &mut Taken, own: Option<&crate::cache::cache::Cache>) {
     for arena in &taken.arenas[..taken.count] {
         taken.merged.add(arena);
     }
+    for arena in HEAP.explicit_arenas() {
+        HEAP.explicit_figures(own, arena, &mut taken.explicit);
+        taken.merged.add(&taken.explicit);
+    }
+    taken.explicit_of = (0, 0);
     taken.taken_ms = HEAP.os.now_ms();
     taken.epoch += 1;
 }
@@ -86,9 +100,31 @@ pub fn with<R>(which: Which, work: impl FnOnce(&ArenaFigures) -> R) -> Option<R>
     }
     match which {
         Which::All => Some(work(&taken.merged)),
-        Which::One(index) => taken.arenas[..taken.count].get(index).map(work),
-        Which::Destroyed => Some(work(&ArenaFigures::NONE)),
+        Which::One(index) if index < taken.count => Some(work(&taken.arenas[index])),
+        Which::One(index) => {
+            let arena = HEAP.explicit_arena(index)?;
+            if taken.explicit_of != (arena.home(), taken.epoch) {
+                thread::with_own_cache(|own| {
+                    HEAP.explicit_figures(own, arena, &mut taken.explicit);
+                });
+                taken.explicit_of = (arena.home(), taken.epoch);
+            }
+            Some(work(&taken.explicit))
+        }
+        Which::Destroyed => Some(work(&taken.ended)),
     }
+}
+
+/// Adds what an explicit arena has done, which is about to end, to those that ended.
+pub fn note_end(arena: &ExplicitArena) {
+    let mut taken = TAKEN.lock(&HEAP.os);
+    let taken = &mut *taken;
+    thread::with_own_cache(|own| HEAP.explicit_figures(own, arena, &mut taken.explicit));
+    taken.explicit_of = (0, 0);
+    let Taken {
+        explicit, ended, ..
+    } = taken;
+    ended.add(explicit);
 }
 
 /// How long the process had run when the figures were taken, in milliseconds.

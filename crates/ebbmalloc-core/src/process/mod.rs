@@ -27,7 +27,8 @@ pub use entry::{
     trim, usable_size,
 };
 pub use extended::{
-    Choice, allocate_with, free_with, reallocate_with, resize_in_place, usable_of_request,
+    CacheChoice, Choice, allocate_with, free_with, reallocate_with, resize_in_place,
+    usable_of_request,
 };
 pub use fork::without_purger;
 pub use instance::finish;

@@ -116,7 +116,11 @@ pub(super) fn with_access<R>(work: impl FnOnce(Access) -> R) -> R {
         }
     }
     set_current(&BUSY);
-    let result = work(Access::Direct);
+    let result = work(if own {
+        Access::Around(cache)
+    } else {
+        Access::Direct
+    });
     set_current(word);
     nudge();
     result
@@ -126,7 +130,7 @@ pub(super) fn with_access<R>(work: impl FnOnce(Access) -> R) -> R {
 pub(super) fn with_own_cache<R>(work: impl FnOnce(Option<&Cache>) -> R) -> R {
     with_access(|access| match access {
         Access::Cached(cache) => work(Some(cache)),
-        Access::Direct | Access::Nested => work(None),
+        Access::Direct | Access::Around(_) | Access::Nested => work(None),
     })
 }
 

@@ -244,6 +244,23 @@ impl Slabs {
         }
     }
 
+    /// Forgets all slabs: for an arena that takes them back whatever is on them.
+    ///
+    /// # Safety
+    /// No slot of theirs is used any more, and the caller takes the slabs' granules from the arena.
+    pub unsafe fn forget_slabs(&mut self) {
+        *self = Self {
+            generation: self.generation,
+            refills: self.refills,
+            flushes: self.flushes,
+            refaulted_pages: self.refaulted_pages,
+            slots_taken: self.slots_taken,
+            slabs_made: self.slabs_made,
+            slabs_reused: self.slabs_reused,
+            ..Bin::EMPTY
+        };
+    }
+
     /// The lists that a slab belongs on.
     ///
     /// # Safety

@@ -1,0 +1,259 @@
+//! The kernel as an explicit arena sees it: the same, but address space for blocks comes in small
+//! reservations that are entered into the map of owners, or from the program's own hooks.
+//!
+//! A hook may call malloc; the thread counts as inside an operation then, as in a signal handler. No
+//! lock of the heap's own arena is held around a hook.
+
+use super::hooks::ExtentHooks;
+use super::owner_map::{OwnerMap, UNIT};
+use crate::base::metadata::Metadata;
+use crate::os::{Discarded, Headroom, Os, OsError, PageRun, Reserved, Scarce};
+use core::ffi::c_void;
+use core::ptr::NonNull;
+use core::sync::atomic::AtomicU32;
+
+/// The most that is reserved beyond what is needed (1 GiB).
+const MOST_DOUBLINGS: usize = 9;
+
+/// See the module.
+pub struct OwnSpace<'a, O> {
+    /// The kernel.
+    pub os: &'a O,
+    /// Where the map gets its nodes.
+    pub metadata: &'a Metadata,
+    /// Who owns which address.
+    pub map: &'a OwnerMap,
+    /// The arena's place among the explicit ones.
+    pub owner: u16,
+    /// The arena's index as the program knows it.
+    pub index: u32,
+    /// The program's hooks; null for none. They outlive the arena.
+    pub hooks: *mut ExtentHooks,
+}
+
+// SAFETY: hooks may be called from any thread, as the program promised when it set them.
+unsafe impl<O: Sync> Sync for OwnSpace<'_, O> {}
+
+impl<O: Os> OwnSpace<'_, O> {
+    fn hooks(&self) -> Option<&ExtentHooks> {
+        // SAFETY: null or hooks that outlive the arena.
+        unsafe { self.hooks.as_ref() }
+    }
+
+    fn take(&self, bytes: usize, align: usize) -> Result<Reserved, OsError> {
+        let Some(hooks) = self.hooks() else {
+            return self.os.reserve_blocks(bytes, align);
+        };
+        let alloc = hooks.alloc.ok_or(OsError::Refused)?;
+        let (mut zero, mut commit) = (false, true);
+        // SAFETY: as jemalloc's interface says: no address wanted, both flags are ours.
+        let start = unsafe {
+            alloc(
+                self.hooks,
+                core::ptr::null_mut(),
+                bytes,
+                align,
+                &raw mut zero,
+                &raw mut commit,
+                self.index,
+            )
+        };
+        if start.is_null() {
+            return Err(OsError::OutOfMemory);
+        }
+        let start = start as usize;
+        if !start.is_multiple_of(align) {
+            self.leave(start, bytes);
+            return Err(OsError::Invalid);
+        }
+        Ok(Reserved { start, clean: zero })
+    }
+
+    /// Gives a range back that [`OwnSpace::take`] took.
+    fn leave(&self, start: usize, bytes: usize) {
+        let Some(hooks) = self.hooks() else {
+            // SAFETY: as demanded of our callers.
+            return unsafe { self.os.release(start, bytes) };
+        };
+        let address = start as *mut c_void;
+        // SAFETY: the range is as `alloc` gave it, and nobody uses it any more.
+        unsafe {
+            let stays = hooks
+                .dalloc
+                .is_none_or(|dalloc| dalloc(self.hooks, address, bytes, true, self.index));
+            if stays && let Some(destroy) = hooks.destroy {
+                destroy(self.hooks, address, bytes, true, self.index);
+            }
+        }
+    }
+
+    /// Gives a run's pages back by what hook goes; false if none does so that they read as zero.
+    fn purge(&self, hooks: &ExtentHooks, run: &PageRun) -> bool {
+        let address = run.start as *mut c_void;
+        let goes = |hook: Option<super::hooks::OnPages>| {
+            // SAFETY: the run is in memory of `alloc`'s and nobody uses it.
+            hook.is_some_and(|hook| unsafe {
+                !hook(self.hooks, address, run.bytes, 0, run.bytes, self.index)
+            })
+        };
+        if goes(hooks.decommit) {
+            // Usable again at once, so that whoever takes the pages next need not ask. A program whose
+            // pages come back no more cannot go on with them.
+            if !goes(hooks.commit) {
+                self.write_stderr(b"ebbmalloc: a commit hook refused what decommit took\n");
+                self.abort();
+            }
+            return true;
+        }
+        goes(hooks.purge_forced) || {
+            goes(hooks.purge_lazy);
+            false
+        }
+    }
+}
+
+// SAFETY: blocks lie in memory that the kernel or the program's hooks gave for this arena alone; all
+// else is passed on.
+unsafe impl<O: Os> Os for OwnSpace<'_, O> {
+    fn page_bytes(&self) -> usize {
+        self.os.page_bytes()
+    }
+
+    fn reserve(&self, bytes: usize, align: usize) -> Result<NonNull<u8>, OsError> {
+        self.os.reserve(bytes, align)
+    }
+
+    fn reserve_blocks(&self, bytes: usize, align: usize) -> Result<Reserved, OsError> {
+        let reserved = self.take(bytes, align.max(UNIT))?;
+        let noted = self
+            .map
+            .set(self.os, self.metadata, reserved.start, bytes, self.owner);
+        if let Err(error) = noted {
+            self.map.clear(reserved.start, bytes);
+            self.leave(reserved.start, bytes);
+            return Err(error);
+        }
+        Ok(reserved)
+    }
+
+    fn region_bytes(&self, regions: usize) -> Option<usize> {
+        Some(UNIT << regions.min(MOST_DOUBLINGS))
+    }
+
+    fn region_unit(&self) -> usize {
+        UNIT
+    }
+
+    unsafe fn commit_blocks(&self, start: usize, bytes: usize) -> Result<(), OsError> {
+        match self.hooks() {
+            Some(_) => Ok(()),
+            // SAFETY: the caller's promise.
+            None => unsafe { self.os.commit(start, bytes) },
+        }
+    }
+
+    unsafe fn release_blocks(&self, start: usize, bytes: usize) {
+        self.map.clear(start, bytes);
+        self.leave(start, bytes);
+    }
+
+    fn settle_huge_pages(&self, start: usize, bytes: usize) {
+        self.os.settle_huge_pages(start, bytes);
+    }
+
+    fn settle_huge_metadata(&self, start: usize, bytes: usize) {
+        self.os.settle_huge_metadata(start, bytes);
+    }
+
+    unsafe fn commit(&self, start: usize, bytes: usize) -> Result<(), OsError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.os.commit(start, bytes) }
+    }
+
+    unsafe fn release(&self, start: usize, bytes: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.os.release(start, bytes) }
+    }
+
+    unsafe fn discard(&self, runs: &[PageRun]) -> Discarded {
+        let Some(hooks) = self.hooks() else {
+            // SAFETY: the caller's promise.
+            return unsafe { self.os.discard(runs) };
+        };
+        let mut done = Discarded::default();
+        for run in runs {
+            // Descriptors are returned by the same call, and are no memory of the hooks'.
+            if self.map.owner(run.start) != Some(self.owner) {
+                // SAFETY: the caller's promise.
+                let discarded = unsafe { self.os.discard(core::slice::from_ref(run)) };
+                done.returned_bytes += discarded.returned_bytes;
+                done.refused_bytes += discarded.refused_bytes;
+            } else if self.purge(hooks, run) {
+                done.returned_bytes += run.bytes;
+            } else {
+                done.refused_bytes += run.bytes;
+            }
+        }
+        done
+    }
+
+    unsafe fn move_pages(&self, from: usize, to: usize, bytes: usize) -> Result<(), OsError> {
+        match self.hooks() {
+            Some(_) => Err(OsError::Refused),
+            // SAFETY: the caller's promise.
+            None => unsafe { self.os.move_pages(from, to, bytes) },
+        }
+    }
+
+    fn scarce(&self) -> Scarce {
+        Scarce::Nothing
+    }
+
+    unsafe fn give_up(&self, _: usize, _: usize, _: Scarce) -> Result<(), OsError> {
+        Err(OsError::Refused)
+    }
+
+    unsafe fn take_back(&self, _: usize, _: usize, _: Scarce) -> Result<(), OsError> {
+        Err(OsError::Refused)
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.os.now_ms()
+    }
+
+    fn membarrier(&self) -> bool {
+        self.os.membarrier()
+    }
+
+    fn wait(&self, word: &AtomicU32, expected: u32, timeout_ms: Option<u64>) {
+        self.os.wait(word, expected, timeout_ms);
+    }
+
+    fn wake(&self, word: &AtomicU32, count: u32) {
+        self.os.wake(word, count);
+    }
+
+    fn yield_now(&self) {
+        self.os.yield_now();
+    }
+
+    fn address_space_limit(&self) -> Option<usize> {
+        self.os.address_space_limit()
+    }
+
+    fn cpus(&self) -> usize {
+        self.os.cpus()
+    }
+
+    fn headroom(&self) -> Option<Headroom> {
+        self.os.headroom()
+    }
+
+    fn write_stderr(&self, text: &[u8]) {
+        self.os.write_stderr(text);
+    }
+
+    fn abort(&self) -> ! {
+        self.os.abort()
+    }
+}

@@ -1,0 +1,433 @@
+//! Explicit arenas of a heap: their blocks, their return to the kernel, and their end.
+
+use super::{Access, Heap};
+use crate::arena::granule::{Granule, Kind};
+use crate::arena::hooks::ExtentHooks;
+use crate::arena::own_space::OwnSpace;
+use crate::base::corrupt::{Corruption, corruption};
+use crate::base::purged::Purged;
+use crate::cache::cache::Cache;
+use crate::cache::explicit::{EXPLICIT, ExplicitArena};
+use crate::cache::transfer::SHARDS;
+use crate::os::Os;
+use crate::size::{CLASS, GRANULE, REQUEST_MAX, SMALL_MAX, class_aligned, class_of};
+use crate::slab::bin::Supply;
+use core::ptr::null_mut;
+use core::sync::atomic::Ordering;
+
+/// Times that the end of all other use of an arena is waited for, in slices of time.
+const PATIENCE: usize = 10_000;
+
+/// Where in an explicit arena a block lives.
+pub(super) enum PlaceIn {
+    Slot(usize),
+    Large(*mut Granule),
+}
+
+impl<O: Os> Heap<O> {
+    /// Makes an explicit arena; see [`ExplicitArenas::create`](crate::cache::explicit::ExplicitArenas).
+    pub fn create_arena(&self, hooks: *mut ExtentHooks, decay_ms: i64) -> Option<&ExplicitArena> {
+        let first = self.shards() as u32;
+        let explicit = &self.bins.explicit;
+        explicit.create(&self.os, &self.metadata, first, hooks, decay_ms)
+    }
+
+    /// How many indices of arenas there are: shards, then explicit arenas, ended ones among them.
+    pub fn arena_indices(&self) -> usize {
+        self.shards() + self.bins.explicit.count()
+    }
+
+    /// The live explicit arena of an index.
+    pub fn explicit_arena(&self, index: usize) -> Option<&ExplicitArena> {
+        let place = index.checked_sub(self.shards())?;
+        self.bins.explicit.get(u16::try_from(place + 1).ok()?)
+    }
+
+    /// The live explicit arenas.
+    pub fn explicit_arenas(&self) -> impl Iterator<Item = &ExplicitArena> {
+        self.bins.explicit.live()
+    }
+
+    /// Index of an explicit arena.
+    pub fn index_of(&self, arena: &ExplicitArena) -> usize {
+        self.bins.explicit.index_of(arena) as usize
+    }
+
+    /// Index of the arena that `address` lies in: large blocks of the heap's own count as the first
+    /// shard's. `None` where there is no arena.
+    pub fn arena_of(&self, address: usize) -> Option<usize> {
+        if let Some(granule) = self.arena.granule_of(address) {
+            // SAFETY: every granule of a region has a descriptor; a slab's are true in each.
+            return unsafe {
+                match (*granule).kind {
+                    Kind::Slab | Kind::SlabTail => Some((*(*granule).head).shard as usize),
+                    Kind::Large | Kind::LargeTail => Some(0),
+                    _ => None,
+                }
+            };
+        }
+        let arena = self.bins.explicit.find(address)?;
+        arena.arena.granule_of(address)?;
+        Some(self.index_of(arena))
+    }
+
+    /// The explicit arena that the calling thread is on.
+    pub(super) fn home(&self, access: Access) -> Option<&ExplicitArena> {
+        match access {
+            Access::Cached(cache) | Access::Around(cache) => self.bins.explicit.get(cache.home()),
+            Access::Direct | Access::Nested => None,
+        }
+    }
+
+    /// Calls `work` with what the arena's bins and extents are given to work with.
+    pub(super) fn with_arena<R>(
+        &self,
+        arena: &ExplicitArena,
+        work: impl FnOnce(&Supply<OwnSpace<'_, O>>) -> R,
+    ) -> R {
+        self.bins.explicit.with(arena, &self.supply(), work)
+    }
+
+    /// A block of at least `size` bytes aligned to `align` from where the thread is on, and whether it is
+    /// known to read as zero. Null if there is no memory.
+    pub fn allocate_chosen(&self, access: Access, size: usize, align: usize) -> (*mut u8, bool) {
+        match class_aligned(size, align) {
+            Some(class) => (self.allocate_slot(access, class), false),
+            None => self.allocate_large(access, size, align),
+        }
+    }
+
+    /// The same from a shard, whatever the thread is on.
+    pub fn allocate_in_shard(
+        &self,
+        shard: usize,
+        access: Access,
+        size: usize,
+        align: usize,
+    ) -> (*mut u8, bool) {
+        let around = match access {
+            Access::Nested => Access::Nested,
+            _ => Access::Direct,
+        };
+        let Some(class) = class_aligned(size, align) else {
+            return self.allocate_large(around, size, align);
+        };
+        let mut slot = [null_mut()];
+        let shard = shard % SHARDS;
+        let bin = self.bins.get(shard, class);
+        let wait = access.may_wait();
+        bin.take(&self.supply(), class, shard as u8, &mut slot, wait);
+        match slot {
+            // The rest of the way, which gives back what is idle first.
+            [slot] if slot.is_null() => (self.allocate_slot(around, class), false),
+            [slot] => (slot, false),
+        }
+    }
+
+    /// A block of at least `size` bytes aligned to `align`, in an explicit arena whatever the thread is
+    /// on, and whether it is known to read as zero. Null if there is no memory.
+    pub fn allocate_in(
+        &self,
+        arena: &ExplicitArena,
+        access: Access,
+        size: usize,
+        align: usize,
+    ) -> (*mut u8, bool) {
+        match class_aligned(size, align) {
+            Some(class) => (self.slot_in(arena, access, class), false),
+            None => self.large_in(arena, access, size, align),
+        }
+    }
+
+    /// A slot straight from the arena's bin.
+    pub(super) fn slot_in(&self, arena: &ExplicitArena, access: Access, class: usize) -> *mut u8 {
+        let wait = access.may_wait();
+        let take = || {
+            self.with_arena(arena, |supply| {
+                let mut slot = [null_mut()];
+                arena
+                    .bin(class)
+                    .take(supply, class, EXPLICIT, &mut slot, wait);
+                slot[0]
+            })
+        };
+        let mut slot = take();
+        if slot.is_null() && wait && self.relieve(own_of(access)) {
+            slot = take();
+        }
+        self.tend(arena, access, false);
+        slot
+    }
+
+    pub(super) fn large_in(
+        &self,
+        arena: &ExplicitArena,
+        access: Access,
+        size: usize,
+        align: usize,
+    ) -> (*mut u8, bool) {
+        if size > REQUEST_MAX - GRANULE {
+            return (null_mut(), false);
+        }
+        let wait = access.may_wait();
+        let take = || {
+            self.with_arena(arena, |supply| {
+                let tick = supply.tick;
+                supply
+                    .arena
+                    .allocate_large(supply.os, size, align, tick, wait)
+            })
+        };
+        let mut made = take();
+        if made.is_none() && wait && self.relieve(own_of(access)) {
+            made = take();
+        }
+        self.tend(arena, access, false);
+        made.map_or((null_mut(), false), |block| {
+            (block.start as *mut u8, block.zero)
+        })
+    }
+
+    /// Takes a block of an explicit arena back.
+    ///
+    /// # Safety
+    /// As for [`Heap::free`].
+    pub(super) unsafe fn free_in(&self, arena: &ExplicitArena, access: Access, block: *mut u8) {
+        let wait = access.may_wait();
+        let done = match self.place_in(arena, block as usize) {
+            PlaceIn::Slot(class) => {
+                let supply = self.supply();
+                if let Access::Cached(cache) = access
+                    && cache.home() == arena.home()
+                {
+                    // SAFETY: the access says that the cache is entered; the byte map says `class`.
+                    unsafe { cache.push_or_flush(&supply, &self.bins, class, block) };
+                    true
+                } else {
+                    // SAFETY: the byte map says `class`.
+                    unsafe { self.bins.put(&supply, class, &[block], false, wait) == 1 }
+                }
+            }
+            PlaceIn::Large(head) => self.with_arena(arena, |supply| {
+                let tick = supply.tick;
+                // SAFETY: `head` is the descriptor of the block's granule.
+                unsafe {
+                    supply
+                        .arena
+                        .free_large(supply.os, head, block as usize, tick, wait)
+                }
+            }),
+        };
+        if !done {
+            // SAFETY: the block is the caller's and at least a pointer long.
+            return unsafe { self.postpone(block) };
+        }
+        self.tend(arena, access, true);
+    }
+
+    /// # Safety
+    /// As for [`Heap::usable_size`].
+    pub(super) unsafe fn usable_size_in(&self, arena: &ExplicitArena, block: *const u8) -> usize {
+        match self.place_in(arena, block as usize) {
+            PlaceIn::Slot(class) => CLASS[class].size as usize,
+            // SAFETY: `head` is the descriptor of the block's granule.
+            PlaceIn::Large(head) => unsafe {
+                arena.arena.large_size(&self.os, head, block as usize)
+            },
+        }
+    }
+
+    /// A block of an explicit arena stays there, whatever the thread is on.
+    ///
+    /// # Safety
+    /// As for [`Heap::reallocate`].
+    pub(super) unsafe fn reallocate_in(
+        &self,
+        arena: &ExplicitArena,
+        access: Access,
+        block: *mut u8,
+        size: usize,
+    ) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        let old = unsafe { self.usable_size_in(arena, block) };
+        if let PlaceIn::Large(head) = self.place_in(arena, block as usize)
+            && access.may_wait()
+            && size > SMALL_MAX
+        {
+            // SAFETY: the block is live, so its descriptor is that of a large block.
+            let moved = self.with_arena(arena, |supply| unsafe {
+                let tick = supply.tick;
+                if supply.arena.resize_large(supply.os, head, size, tick) {
+                    return Some(block as usize);
+                }
+                if size <= old {
+                    return None;
+                }
+                supply.arena.move_large(supply.os, head, size, tick)
+            });
+            if let Some(moved) = moved {
+                self.tend(arena, access, true);
+                return moved as *mut u8;
+            }
+        }
+        let keeps = size <= old && size > old / 2
+            || size <= SMALL_MAX && CLASS[class_of(size)].size as usize == old;
+        if keeps && old <= SMALL_MAX {
+            return block;
+        }
+        let (new, _) = self.allocate_in(arena, access, size, 1);
+        if !new.is_null() {
+            // SAFETY: both blocks are live and at least this long, and they are not the same.
+            unsafe {
+                core::ptr::copy_nonoverlapping(block, new, old.min(size));
+                self.free_in(arena, access, block);
+            }
+        }
+        new
+    }
+
+    /// Where in the arena the block at `address` lives. Ends the process if it is nowhere.
+    pub(super) fn place_in(&self, arena: &ExplicitArena, address: usize) -> PlaceIn {
+        let class = arena.arena.class_of(address);
+        if class != 0 {
+            return PlaceIn::Slot(class);
+        }
+        let Some(granule) = arena.arena.granule_of(address) else {
+            corruption(&self.os, Corruption::ForeignPointer, address);
+        };
+        // SAFETY: every granule of a region has a descriptor.
+        match unsafe { (*granule).kind } {
+            Kind::Large if address.is_multiple_of(GRANULE) => PlaceIn::Large(granule),
+            Kind::Large | Kind::LargeTail => {
+                corruption(&self.os, Corruption::InteriorPointer, address)
+            }
+            Kind::Free | Kind::Leaving => corruption(&self.os, Corruption::DoubleFree, address),
+            _ => corruption(&self.os, Corruption::ForeignPointer, address),
+        }
+    }
+
+    /// After an operation: purges an arena that no pass looks at, because hooks are code of the program's
+    /// and its threads have to run it, or that keeps nothing idle.
+    #[inline]
+    fn tend(&self, arena: &ExplicitArena, access: Access, freed: bool) {
+        if access.may_wait() && arena.is_due(self.now(), freed) {
+            self.purge_arena(arena, arena.decay_ms() == 0);
+        }
+    }
+
+    /// Returns what is idle in an explicit arena, or with `force` all that is free; whatever its decay
+    /// time says, and through its hooks. Does nothing if a pass is under way.
+    pub fn purge_arena(&self, arena: &ExplicitArena, force: bool) {
+        // Acquire and release pair as in `Heap::pass`.
+        if self.purging.swap(true, Ordering::Acquire) {
+            return;
+        }
+        let purged = self.with_arena(arena, |supply| arena.purge(supply, force));
+        self.count_purged(&purged);
+        self.purging.store(false, Ordering::Release);
+    }
+
+    /// One pass over the explicit arenas. Without `force` those are left out that keep everything, and
+    /// those with hooks: the pass may be the purger's, and hooks are code of the program's.
+    pub(super) fn pass_explicit(&self, force: bool) -> Purged {
+        let mut purged = Purged::default();
+        for arena in self.bins.explicit.live() {
+            if force || arena.decay_ms() >= 0 && arena.hooks().is_null() {
+                purged.add(self.with_arena(arena, |supply| arena.purge(supply, force)));
+            }
+        }
+        purged
+    }
+
+    /// Takes back every block of an explicit arena, whoever has it.
+    ///
+    /// # Safety
+    /// Nobody uses a block of it any more, or calls anything for it meanwhile.
+    pub unsafe fn reset_arena(&self, access: Access, arena: &ExplicitArena) {
+        self.alone_with(access, || {
+            // SAFETY: the caller's promise, and `alone_with`'s.
+            self.with_arena(arena, |supply| unsafe { arena.reset(supply) });
+        });
+    }
+
+    /// Ends an explicit arena: all its blocks, its address space, its index. False, and nothing happened,
+    /// if threads are on it or it has ended already.
+    ///
+    /// # Safety
+    /// As for [`Heap::reset_arena`].
+    pub unsafe fn end_arena(&self, access: Access, arena: &ExplicitArena) -> bool {
+        let explicit = &self.bins.explicit;
+        let mut ended = false;
+        self.alone_with(access, || {
+            // Not before the caches are empty: their slots are put back by address.
+            if arena.threads() > 0 || !explicit.begin_end(arena) {
+                return;
+            }
+            ended = true;
+            // SAFETY: the caller's promise, and `alone_with`'s.
+            self.with_arena(arena, |supply| unsafe { arena.reset(supply) });
+            // SAFETY: all caches are empty; the caller's promise.
+            unsafe { self.caches.leave_home(&self.os, arena.home()) };
+            // SAFETY: reset just now.
+            unsafe { explicit.end(arena, &self.supply()) };
+        });
+        ended
+    }
+
+    /// Calls `work` while no pass is under way, with what handlers postponed freed and all caches empty.
+    fn alone_with(&self, access: Access, work: impl FnOnce()) {
+        // Acquire and release pair as in `Heap::pass`.
+        while self.purging.swap(true, Ordering::Acquire) {
+            self.os.yield_now();
+        }
+        self.free_pending(Access::Direct);
+        let supply = self.supply();
+        for _ in 0..PATIENCE {
+            let drained = self.caches.drain(&supply, &self.bins, true, own_of(access));
+            if drained.busy == 0 {
+                break;
+            }
+            self.os.yield_now();
+        }
+        work();
+        self.purging.store(false, Ordering::Release);
+    }
+
+    /// Puts the calling thread's cache on another shard, or on an explicit arena, and empties it. False if
+    /// there is no such arena, or the thread has no cache that it can enter.
+    pub fn move_cache(&self, access: Access, index: usize) -> bool {
+        let Access::Cached(cache) = access else {
+            return false;
+        };
+        match self.explicit_arena(index) {
+            Some(arena) => self.settle(cache, cache.shard(), Some(arena)),
+            None if index < self.shards() => self.settle(cache, index as u8, None),
+            None => return false,
+        }
+        true
+    }
+
+    /// Index of the arena that the calling thread is on.
+    pub fn arena_of_thread(&self, access: Access) -> usize {
+        match (self.home(access), access) {
+            (Some(arena), _) => self.index_of(arena),
+            (None, Access::Cached(cache) | Access::Around(cache)) => cache.shard() as usize,
+            (None, Access::Direct | Access::Nested) => 0,
+        }
+    }
+
+    /// In a child of fork: it has one thread.
+    pub(super) fn recount_threads(&self) {
+        for arena in self.bins.explicit.live() {
+            arena.recount_threads(self.caches.count_at(&self.os, arena.home()));
+        }
+    }
+}
+
+/// The calling thread's cache, if it has entered it.
+fn own_of(access: Access<'_>) -> Option<&Cache> {
+    match access {
+        Access::Cached(cache) => Some(cache),
+        _ => None,
+    }
+}

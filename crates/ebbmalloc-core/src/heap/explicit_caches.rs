@@ -1,0 +1,217 @@
+//! Explicit caches: made and ended on request, and used by whichever thread names one. They are caches
+//! like those of threads, in the same registry, so the purger drains them as well.
+//!
+//! Two threads that name one cache at the same time break a promise of theirs; what one of them asks
+//! for goes around the cache then.
+
+use super::{Access, Heap};
+use crate::base::lock::{Lock, Rank};
+use crate::cache::cache::{Cache, Entered};
+use crate::cache::explicit::ExplicitArena;
+use crate::os::Os;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+/// Explicit caches at most: what 12 bits of flags can name beside two meanings of their own.
+const MOST: usize = 4094;
+
+/// See the module.
+pub struct ExplicitCaches {
+    /// By index; null up to the first. Written under the lock, with release, which pairs with the acquire
+    /// of a look-up.
+    table: AtomicPtr<[AtomicPtr<Cache>; MOST]>,
+    changing: Lock<()>,
+}
+
+impl ExplicitCaches {
+    /// None.
+    #[cfg(not(loom))]
+    pub(super) const fn new() -> Self {
+        Self {
+            table: AtomicPtr::new(null_mut()),
+            changing: Lock::new(Rank::Arenas, ()),
+        }
+    }
+
+    /// None (loom's cells are not const).
+    #[cfg(loom)]
+    pub(super) fn new() -> Self {
+        Self {
+            table: AtomicPtr::new(null_mut()),
+            changing: Lock::new(Rank::Arenas, ()),
+        }
+    }
+
+    fn place(&self, index: usize) -> Option<&AtomicPtr<Cache>> {
+        // SAFETY: null or a table that stays.
+        unsafe { self.table.load(Ordering::Acquire).as_ref() }?.get(index)
+    }
+}
+
+impl<O: Os> Heap<O> {
+    /// Makes an explicit cache, on the arena that the calling thread is on; its index. `None` if there is
+    /// no memory, or no index.
+    pub fn create_cache(&self, access: Access) -> Option<usize> {
+        let cache = self.caches.attach_explicit(&self.supply())?;
+        // SAFETY: made just now, and nobody else knows it.
+        let fresh = unsafe { cache.as_ref() };
+        let (shard, home) = match access {
+            Access::Cached(own) | Access::Around(own) => (own.shard(), own.home()),
+            Access::Direct | Access::Nested => (0, 0),
+        };
+        if fresh.enter() == Entered::Mine {
+            self.settle(fresh, shard, self.bins.explicit.get(home));
+            fresh.leave();
+        }
+        let index = self.enter_cache(cache.as_ptr());
+        if index.is_none() {
+            // SAFETY: attached above, and used by nobody.
+            unsafe { self.detach(cache) };
+        }
+        index
+    }
+
+    /// Finds an index for a cache.
+    fn enter_cache(&self, cache: *mut Cache) -> Option<usize> {
+        let explicit = &self.explicit_caches;
+        let _changing = explicit.changing.lock(&self.os);
+        if explicit.table.load(Ordering::Relaxed).is_null() {
+            let bytes = size_of::<[AtomicPtr<Cache>; MOST]>();
+            let piece = self.metadata.allocate(&self.os, bytes, true)?;
+            // SAFETY: the piece is ours and long enough; zeros are null pointers.
+            unsafe { piece.write_bytes(0, bytes) };
+            explicit
+                .table
+                .store(piece.as_ptr().cast(), Ordering::Release);
+        }
+        (0..MOST).find(|&index| {
+            explicit.place(index).is_some_and(|place| {
+                let free = place.load(Ordering::Relaxed).is_null();
+                if free {
+                    place.store(cache, Ordering::Release);
+                }
+                free
+            })
+        })
+    }
+
+    /// The explicit cache of an index.
+    pub fn explicit_cache(&self, index: usize) -> Option<&Cache> {
+        let cache = self.explicit_caches.place(index)?.load(Ordering::Acquire);
+        // SAFETY: null or a cache that lives until the program ends it.
+        unsafe { cache.as_ref() }
+    }
+
+    /// Puts everything that an explicit cache holds back. False if there is none of that index.
+    pub fn flush_cache(&self, index: usize) -> bool {
+        let Some(cache) = self.explicit_cache(index) else {
+            return false;
+        };
+        self.with_entered(cache, |cache| {
+            // SAFETY: entered.
+            unsafe { cache.drain(&self.supply(), &self.bins, true) };
+        });
+        true
+    }
+
+    /// Ends an explicit cache. False if there is none of that index.
+    ///
+    /// # Safety
+    /// No thread uses it meanwhile, or names it again.
+    pub unsafe fn end_cache(&self, index: usize) -> bool {
+        let cache = {
+            let _changing = self.explicit_caches.changing.lock(&self.os);
+            let place = self.explicit_caches.place(index);
+            place.map_or(null_mut(), |place| {
+                place.swap(null_mut(), Ordering::Acquire)
+            })
+        };
+        match core::ptr::NonNull::new(cache) {
+            Some(cache) => {
+                // SAFETY: taken out of the table just now; the caller's promise.
+                unsafe { self.detach(cache) };
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Calls `work` with an access through an explicit cache that refills from `arena` (`None`: from where
+    /// it did). The caller's own access if another thread is in the cache.
+    pub fn with_cache<R>(
+        &self,
+        access: Access,
+        cache: &Cache,
+        arena: Option<&ExplicitArena>,
+        work: impl FnOnce(Access) -> R,
+    ) -> R {
+        if !access.may_wait() {
+            return work(access);
+        }
+        match cache.enter() {
+            Entered::Mine => {
+                if arena.is_some_and(|arena| arena.home() != cache.home()) {
+                    self.settle(cache, cache.shard(), arena);
+                }
+                let result = work(Access::Cached(cache));
+                cache.leave();
+                result
+            }
+            Entered::Claimed | Entered::Nested => work(Access::Around(cache)),
+        }
+    }
+
+    /// Empties an entered cache and puts it on another shard or arena.
+    pub(super) fn settle(&self, cache: &Cache, shard: u8, arena: Option<&ExplicitArena>) {
+        if !cache.is_explicit() {
+            if let Some(arena) = arena {
+                arena.count_threads(1);
+            }
+            if let Some(before) = self.bins.explicit.get(cache.home()) {
+                before.count_threads(-1);
+            }
+        }
+        // SAFETY: the caller has entered the cache, which is drained first.
+        unsafe {
+            cache.drain(&self.supply(), &self.bins, true);
+            cache.settle(shard, arena.map_or(0, ExplicitArena::home));
+        }
+    }
+
+    /// Enters a cache as soon as the purger leaves it; goes without if a thread never does.
+    fn with_entered(&self, cache: &Cache, work: impl FnOnce(&Cache)) {
+        for _ in 0..10_000 {
+            match cache.enter() {
+                Entered::Mine => {
+                    work(cache);
+                    return cache.leave();
+                }
+                Entered::Claimed => self.os.yield_now(),
+                Entered::Nested => return,
+            }
+        }
+    }
+
+    /// Fork: see [`Heap::freeze`].
+    pub(super) fn freeze_explicit_caches(&self) {
+        self.explicit_caches.changing.freeze(&self.os);
+    }
+
+    /// Fork: see [`Heap::thaw`].
+    ///
+    /// # Safety
+    /// As there.
+    pub(super) unsafe fn thaw_explicit_caches(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.explicit_caches.changing.thaw(&self.os) }
+    }
+
+    /// See [`Heap::reset_locks`].
+    ///
+    /// # Safety
+    /// As there.
+    pub(super) unsafe fn reset_explicit_caches(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.explicit_caches.changing.reset() }
+    }
+}
