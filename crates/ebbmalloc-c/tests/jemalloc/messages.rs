@@ -97,7 +97,7 @@ fn zero_realloc_may_end_the_process(library: Library) {
     assert!(outcome.stderr.contains("realloc"), "{}", outcome.describe());
 }
 
-both!(stats_print_writes_at_the_end, not_yet);
+both!(stats_print_writes_at_the_end);
 fn stats_print_writes_at_the_end(library: Library) {
     let text = outcome(library, "stats_at_exit", "stats_print:true").passed();
     for part in [
