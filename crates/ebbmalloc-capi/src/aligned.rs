@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_void};
 use ebbmalloc_core::os::Os;
 
 use crate::KERNEL;
-use crate::errno::{EINVAL, ENOMEM, fail, or_enomem};
+use crate::errno::{EINVAL, ENOMEM, abort_if_told, fail, or_enomem, out_of_memory};
 use ebbmalloc_core::process;
 
 /// Stores a block aligned to `align` in `*out`; returns 0, EINVAL or ENOMEM. `errno` and, on
@@ -20,6 +20,7 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, siz
     }
     let block = process::memalign(align, size);
     if block.is_null() {
+        abort_if_told();
         return ENOMEM;
     }
     // SAFETY: as demanded of our caller.
@@ -69,6 +70,6 @@ pub unsafe extern "C" fn pvalloc(size: usize) -> *mut c_void {
     let page = KERNEL.page_bytes();
     match size.max(1).checked_next_multiple_of(page) {
         Some(bytes) => or_enomem(process::memalign(page, bytes)),
-        None => fail(ENOMEM),
+        None => out_of_memory(),
     }
 }

@@ -9,9 +9,11 @@ use core::mem::transmute;
 
 use ebbmalloc_core::os::Os;
 
-use crate::errno::hooks;
+use crate::errno::{abort_if_told, hooks};
 use crate::{KERNEL, weak_symbol};
 use ebbmalloc_core::process;
+use ebbmalloc_core::process::conf::Id;
+use ebbmalloc_core::process::in_force;
 
 type Handler = extern "C" fn();
 type GetNewHandler = extern "C" fn() -> Option<Handler>;
@@ -23,11 +25,23 @@ type AlignedNothrowNew = unsafe extern "C" fn(usize, usize, *const c_void) -> *m
 #[cold]
 #[inline(never)]
 pub fn out_of_memory(size: usize, align: Option<usize>) -> *mut c_void {
+    abort_if_infallible();
     let block = call_handlers(size, align);
     if block.is_null() {
         throw_bad_alloc();
     }
     block
+}
+
+/// The settings `experimental_infallible_new` and `xmalloc`: no form of `new` fails.
+fn abort_if_infallible() {
+    if in_force::is(Id::InfallibleNew) {
+        KERNEL.write_stderr(
+            b"ebbmalloc: operator new: out of memory, and experimental_infallible_new:true: aborting\n",
+        );
+        KERNEL.abort();
+    }
+    abort_if_told();
 }
 
 /// Calls the new-handler until there is memory, or no handler any more: null then.
@@ -55,6 +69,7 @@ pub fn out_of_memory_nothrow(
     operator: &'static str,
     nothrow: *const c_void,
 ) -> *mut c_void {
+    abort_if_infallible();
     if new_handler().is_none() {
         return core::ptr::null_mut();
     }

@@ -2,7 +2,11 @@
 
 use core::ffi::{c_int, c_void};
 
-use ebbmalloc_core::process::Hooks;
+use ebbmalloc_core::os::Os;
+use ebbmalloc_core::process::conf::Id;
+use ebbmalloc_core::process::{Hooks, in_force};
+
+use crate::KERNEL;
 
 /// Invalid argument.
 pub const EINVAL: c_int = 22;
@@ -32,11 +36,28 @@ pub fn fail(errno: c_int) -> *mut c_void {
     core::ptr::null_mut()
 }
 
+/// No memory: null with ENOMEM in `errno`; under the setting `xmalloc` the end of the process.
+#[cold]
+#[inline(never)]
+pub fn out_of_memory() -> *mut c_void {
+    abort_if_told();
+    fail(ENOMEM)
+}
+
+/// Ends the process for lack of memory if the setting `xmalloc` says so.
+#[cold]
+pub fn abort_if_told() {
+    if in_force::is(Id::Xmalloc) {
+        KERNEL.write_stderr(b"ebbmalloc: out of memory, and xmalloc:true: aborting\n");
+        KERNEL.abort();
+    }
+}
+
 /// `block`, or null with ENOMEM in `errno`.
 #[inline(always)]
 pub fn or_enomem(block: *mut u8) -> *mut c_void {
     if block.is_null() {
-        return fail(ENOMEM);
+        return out_of_memory();
     }
     block.cast()
 }

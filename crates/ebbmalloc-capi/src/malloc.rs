@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 
-use crate::errno::{ENOMEM, fail, or_enomem};
+use crate::errno::{or_enomem, out_of_memory};
 use ebbmalloc_core::process;
 
 /// At least `size` bytes, aligned to 16; a block also for size 0.
@@ -33,7 +33,7 @@ fn malloc_rest(size: usize) -> *mut c_void {
 pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     match count.checked_mul(size) {
         Some(bytes) => or_enomem(process::malloc_zeroed(bytes)),
-        None => fail(ENOMEM),
+        None => out_of_memory(),
     }
 }
 

@@ -2,8 +2,11 @@
 
 use core::ffi::c_void;
 
-use crate::errno::{ENOMEM, fail, or_enomem};
+use crate::KERNEL;
+use crate::errno::{or_enomem, out_of_memory};
+use ebbmalloc_core::os::Os;
 use ebbmalloc_core::process;
+use ebbmalloc_core::process::control::{self, ZeroRealloc};
 
 /// Changes a block's size, moving it where it must. Null asks for a new block; size 0 frees the
 /// block and returns null, as glibc does.
@@ -18,11 +21,34 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
     }
     if size == 0 {
         // SAFETY: as demanded of our caller.
-        unsafe { process::free(block.cast()) };
-        return core::ptr::null_mut();
+        return unsafe { realloc_to_nothing(block) };
     }
     // SAFETY: as demanded of our caller, and the block is not null.
     or_enomem(unsafe { process::realloc(block.cast(), size) })
+}
+
+/// Size 0: frees the block, unless the setting `zero_realloc` says otherwise.
+///
+/// # Safety
+/// As for [`realloc`].
+#[cold]
+unsafe fn realloc_to_nothing(block: *mut c_void) -> *mut c_void {
+    control::note_zero_realloc();
+    match control::zero_realloc() {
+        ZeroRealloc::Free => {
+            // SAFETY: as demanded of our caller.
+            unsafe { process::free(block.cast()) };
+            core::ptr::null_mut()
+        }
+        // SAFETY: as demanded of our caller, and the block is not null.
+        ZeroRealloc::Alloc => or_enomem(unsafe { process::realloc(block.cast(), 1) }),
+        ZeroRealloc::Abort => {
+            KERNEL.write_stderr(
+                b"ebbmalloc: realloc of a block to size 0, and zero_realloc:abort: aborting\n",
+            );
+            KERNEL.abort()
+        }
+    }
 }
 
 /// [`realloc`] to `count` times `size` bytes; fails where the product overflows.
@@ -38,6 +64,6 @@ pub unsafe extern "C" fn reallocarray(
     match count.checked_mul(size) {
         // SAFETY: as demanded of our caller.
         Some(bytes) => unsafe { realloc(block, bytes) },
-        None => fail(ENOMEM),
+        None => out_of_memory(),
     }
 }

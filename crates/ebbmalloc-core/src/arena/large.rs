@@ -9,7 +9,7 @@ use super::extents::Extents;
 use super::granule::{FREE_PENDING, FROM_DIRTY, Fill, Granule, Kind, TAIL_LEAVING, TAIL_LISTED};
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::sync::Ordering;
-use crate::os::Os;
+use crate::os::{Os, PageRun};
 use crate::size::{GRANULE, REQUEST_MAX};
 
 /// A large block that was just made.
@@ -102,6 +102,48 @@ impl Arena {
             extents.free(head, (*head).len, Fill::Dirty, tick);
         }
         true
+    }
+
+    /// Takes a large block of `least` bytes or more back whose pages go to the kernel now; how many
+    /// bytes that were. `None` if the block is smaller, or the kernel refuses; nothing has happened then.
+    ///
+    /// # Safety
+    /// As for [`Arena::free_large`].
+    pub unsafe fn return_large<O: Os>(
+        &self,
+        os: &O,
+        head: *mut Granule,
+        address: usize,
+        least: usize,
+        tick: u32,
+    ) -> Option<usize> {
+        // SAFETY: the caller's promise. The block is live until it is freed below, so its pages are the
+        // caller's to discard without a lock.
+        unsafe {
+            let bytes = self.large_size(os, head, address);
+            if bytes < least {
+                return None;
+            }
+            // The tail goes too: it may be resident.
+            let run = PageRun {
+                start: address,
+                bytes: (*head).len as usize * GRANULE,
+            };
+            if os.discard(&[run]).refused_bytes > 0 {
+                return None;
+            }
+            let mut extents = self.lock(os);
+            extents.large_bytes -= bytes;
+            extents.large_blocks -= 1;
+            extents.large_counts.freed(bytes);
+            if (*head).flags & TAIL_LEAVING != 0 {
+                (*head).flags |= FREE_PENDING;
+                return Some(bytes);
+            }
+            extents.unlist_tail(head);
+            extents.free(head, (*head).len, Fill::Clean, tick);
+            Some(bytes)
+        }
     }
 
     /// Size in bytes of the large block at `address`: all of it may be used.

@@ -68,26 +68,33 @@ impl Registry {
         }
     }
 
-    /// Makes a cache for the calling thread. `None` if there is no memory.
-    pub fn attach<O: Os>(&self, supply: &Supply<O>, shards: usize) -> Option<NonNull<Cache>> {
-        self.add(supply, shards, false)
+    /// Makes a cache for the calling thread: its shard is that of `processor`, or the next one in turn.
+    /// `None` if there is no memory.
+    pub fn attach<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        shards: usize,
+        processor: Option<usize>,
+    ) -> Option<NonNull<Cache>> {
+        self.add(supply, shards, processor, false)
     }
 
     /// Makes a cache for whoever names it. `None` if there is no memory.
     pub fn attach_explicit<O: Os>(&self, supply: &Supply<O>) -> Option<NonNull<Cache>> {
-        self.add(supply, 1, true)
+        self.add(supply, 1, None, true)
     }
 
     fn add<O: Os>(
         &self,
         supply: &Supply<O>,
         shards: usize,
+        processor: Option<usize>,
         explicit: bool,
     ) -> Option<NonNull<Cache>> {
         let piece = supply.metadata.allocate(supply.os, Cache::BYTES, true)?;
         let cache = piece.cast::<Cache>();
         let mut caches = self.list.lock(supply.os);
-        let shard = caches.next_shard % shards.clamp(1, SHARDS);
+        let shard = processor.unwrap_or(caches.next_shard) % shards.clamp(1, SHARDS);
         if !explicit {
             caches.next_shard += 1;
             caches.count += 1;

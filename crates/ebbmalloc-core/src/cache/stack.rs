@@ -134,6 +134,21 @@ impl Stack {
         }
     }
 
+    /// A stack of `class` that holds nothing and can hold nothing, in the first memory.
+    ///
+    /// # Safety
+    /// As for [`Stack::first`].
+    pub unsafe fn closed(memory: *mut Entry, class: usize) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self::within(memory.add((class - 1) * Self::FIRST_WORDS), 1) }
+    }
+
+    /// Whether the stack can hold nothing: each slot goes to its bin at once.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.full == self.base
+    }
+
     /// # Safety
     /// `memory` is good for `words` pointers.
     unsafe fn within(memory: *mut Entry, words: usize) -> Self {

@@ -76,7 +76,10 @@ impl Shared {
     /// One owner: takes a slot, marks it, finds its mark, puts it back.
     fn own(&self, number: usize) {
         let class = class_of(SIZE);
-        let cache = self.registry.attach(&self.supply(), 1).expect("memory");
+        let cache = self
+            .registry
+            .attach(&self.supply(), 1, None)
+            .expect("memory");
         // SAFETY: unmade below only.
         let own: &Cache = unsafe { cache.as_ref() };
         let mut turn = number << 48;

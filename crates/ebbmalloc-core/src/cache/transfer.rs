@@ -209,6 +209,12 @@ impl Cache {
         // SAFETY: the caller's promise.
         unsafe {
             self.with_stack(class, |stack, demand| {
+                if stack.is_closed() {
+                    let mut slot = [null_mut()];
+                    let bin = bins.get(self.shard as usize, class);
+                    bin.take(supply, class, self.shard, &mut slot, true);
+                    return slot[0];
+                }
                 if stack.is_empty() {
                     if demand.batch as usize > stack.capacity() / 2 {
                         self.grow(supply, class, stack);
@@ -248,6 +254,10 @@ impl Cache {
         // SAFETY: the caller's promise; the word before an empty stack's base is readable.
         unsafe {
             self.with_stack(class, |stack, demand| {
+                if stack.is_closed() {
+                    bins.put(supply, class, &[slot], false, true);
+                    return;
+                }
                 if *stack.top.wrapping_sub(1) == slot {
                     corruption(supply.os, Corruption::DoubleFree, slot as usize);
                 }
@@ -290,7 +300,7 @@ impl Cache {
                         put_back += count * size;
                         demand.was_cold();
                     }
-                    if stack.is_empty() {
+                    if stack.is_empty() && !stack.is_closed() {
                         stack.shrink(supply.os, supply.metadata, self.first_stacks(), class);
                     }
                     stack.low = stack.top;
@@ -299,6 +309,44 @@ impl Cache {
             }
         }
         (put_back, kept)
+    }
+
+    /// From now on slots of classes up to `most` are kept, and no others; those that are kept already
+    /// go back.
+    ///
+    /// # Safety
+    /// The caller has entered the cache.
+    pub unsafe fn limit<O: Os>(&self, supply: &Supply<O>, bins: &Bins, most: usize) {
+        for class in 1..=CLASSES {
+            // SAFETY: the caller's promise.
+            unsafe {
+                self.with_stack(class, |stack, _| {
+                    if class <= most {
+                        if stack.is_closed() {
+                            *stack = Stack::first(self.first_stacks(), class);
+                        }
+                        return;
+                    }
+                    let count = stack.len();
+                    bins.put(supply, class, stack.oldest(count), false, true);
+                    stack.drop_oldest(count);
+                    stack.shrink(supply.os, supply.metadata, self.first_stacks(), class);
+                    *stack = Stack::closed(self.first_stacks(), class);
+                });
+            }
+        }
+    }
+
+    /// The largest class of which slots are kept; 0 for none.
+    ///
+    /// # Safety
+    /// The caller has entered the cache.
+    pub unsafe fn limit_now(&self) -> usize {
+        let open = |class: &usize| {
+            // SAFETY: the caller's promise.
+            unsafe { self.with_stack(*class, |stack, _| !stack.is_closed()) }
+        };
+        (1..=CLASSES).rev().find(open).unwrap_or(0)
     }
 
     /// Bytes in the cache.

@@ -16,10 +16,11 @@ pub mod tick;
 use crate::arena::Arena;
 use crate::base::metadata::Metadata;
 use crate::base::sync::AtomicBool;
-use crate::cache::cache::Cache;
+use crate::cache::cache::{Cache, Entered};
 use crate::cache::registry::Registry;
 use crate::cache::transfer::{Bins, SHARDS};
 use crate::os::Os;
+use crate::size::{CLASSES, SMALL_MAX, class_of};
 use crate::slab::bin::Supply;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -78,6 +79,12 @@ pub struct Heap<O> {
     /// pairs with release on clearing it (loom: `fork_against_pass`).
     purging: AtomicBool,
     shards: AtomicUsize,
+    /// Settings: the largest class that new caches keep. Written at boot; relaxed.
+    cached_classes: AtomicUsize,
+    /// Settings: blocks from this size on are returned when they are freed. As above.
+    oversize: AtomicUsize,
+    /// Settings: a cache's shard is that of the processor its thread begins on. As above.
+    by_processor: core::sync::atomic::AtomicBool,
     pressure: Pressure,
     counters: Counters,
 }
@@ -92,6 +99,15 @@ struct Counters {
     claims: AtomicU64,
     claims_refused: AtomicU64,
     cached_bytes: AtomicUsize,
+}
+
+/// The class of the largest slots that are to be kept.
+fn classes_up_to(bytes: usize) -> usize {
+    match bytes {
+        0 => 0,
+        1..SMALL_MAX => class_of(bytes),
+        _ => CLASSES,
+    }
 }
 
 struct Pending {
@@ -113,6 +129,9 @@ macro_rules! new_heap {
             tick: AtomicU32::new(FIRST_TICK),
             purging: AtomicBool::new(false),
             shards: AtomicUsize::new(0),
+            cached_classes: AtomicUsize::new(CLASSES),
+            oversize: AtomicUsize::new(usize::MAX),
+            by_processor: core::sync::atomic::AtomicBool::new(false),
             pressure: Pressure::new(),
             counters: Counters {
                 returned_bytes: AtomicU64::new(0),
@@ -190,11 +209,52 @@ impl<O: Os> Heap<O> {
     pub fn attach(&self) -> Option<NonNull<Cache>> {
         // The first thread gets the first shard, however many there are: most programs have no other,
         // and need not ask the kernel.
+        let by_processor = self.by_processor.load(Ordering::Relaxed);
         let shards = match self.caches.count(&self.os) {
-            0 => 1,
+            0 if !by_processor => 1,
             _ => self.shards(),
         };
-        self.caches.attach(&self.supply(), shards)
+        let processor = by_processor.then(|| self.os.processor());
+        let supply = self.supply();
+        let cache = self.caches.attach(&supply, shards, processor)?;
+        let most = self.cached_classes.load(Ordering::Relaxed);
+        if most < CLASSES {
+            // SAFETY: made just now for this thread, which has entered no cache; nobody seizes it while
+            // it is entered.
+            unsafe {
+                if cache.as_ref().enter() == Entered::Mine {
+                    cache.as_ref().limit(&supply, &self.bins, most);
+                    cache.as_ref().leave();
+                }
+            }
+        }
+        Some(cache)
+    }
+
+    /// Settings: new caches keep slots of up to `bytes`, or none for 0.
+    pub fn limit_caches(&self, bytes: usize) {
+        self.cached_classes
+            .store(classes_up_to(bytes), Ordering::Relaxed);
+    }
+
+    /// Settings: blocks of `bytes` and more are returned to the kernel when they are freed; 0 for none.
+    pub fn return_at_once(&self, bytes: usize) {
+        let from = if bytes == 0 { usize::MAX } else { bytes };
+        self.oversize.store(from, Ordering::Relaxed);
+    }
+
+    /// Settings: the shard of a new cache is that of the processor that its thread is on.
+    pub fn choose_shards_by_processor(&self) {
+        self.by_processor.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets the calling thread's cache keep slots of up to `bytes`, or none for 0.
+    ///
+    /// # Safety
+    /// The calling thread has entered `own`.
+    pub unsafe fn limit_cache(&self, own: &Cache, bytes: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { own.limit(&self.supply(), &self.bins, classes_up_to(bytes)) }
     }
 
     /// Unmakes the calling thread's cache; what it holds goes back to the bins.

@@ -30,6 +30,25 @@ impl<O: Os> Heap<O> {
             Place::Slot(class) => unsafe { self.free_slot(access, class, block) },
             Place::Large(granule) => {
                 let wait = access.may_wait();
+                let oversize = self.oversize.load(Ordering::Relaxed);
+                if wait && oversize != usize::MAX {
+                    // SAFETY: `granule` is the descriptor of the block's granule.
+                    let done = unsafe {
+                        self.arena.return_large(
+                            &self.os,
+                            granule,
+                            block as usize,
+                            oversize,
+                            self.now(),
+                        )
+                    };
+                    if let Some(returned) = done {
+                        self.counters
+                            .returned_bytes
+                            .fetch_add(returned as u64, Ordering::Relaxed);
+                        return;
+                    }
+                }
                 // SAFETY: `granule` is the descriptor of the block's granule.
                 if !unsafe {
                     self.arena

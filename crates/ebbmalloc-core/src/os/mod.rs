@@ -197,6 +197,11 @@ pub unsafe trait Os: Sync {
     /// fewer, that.
     fn cpus(&self) -> usize;
 
+    /// The processor that the calling thread is on, 0 if that cannot be told.
+    fn processor(&self) -> usize {
+        0
+    }
+
     /// How near the process is to a limit on the memory of its cgroups; `None` where there is none,
     /// or it cannot be told. Some 20 to 100 microseconds; neither for signal handlers nor under a lock.
     fn headroom(&self) -> Option<Headroom>;

@@ -1,9 +1,11 @@
 //! What the control side (`ebbmalloc-ctl`) asks and changes while the process runs.
 
-use super::conf::Source;
+use super::conf::{Id, Source};
 use super::instance::{HEAP, hooks};
+use super::thread::with_own_cache;
 use super::{in_force, purger};
 use crate::os::Os;
+use crate::size::CLASS;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,6 +15,49 @@ static ZERO_REALLOCS: AtomicU64 = AtomicU64::new(0);
 /// Counts a realloc of a block to size 0.
 pub fn note_zero_realloc() {
     ZERO_REALLOCS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The largest slots that the calling thread's cache keeps, in bytes; 0 for none.
+pub fn cache_max() -> usize {
+    with_own_cache(|own| {
+        let class = own.map_or(0, |own| {
+            // SAFETY: `with_own_cache` has entered it.
+            unsafe { own.limit_now() }
+        });
+        CLASS[class].size as usize
+    })
+}
+
+/// Lets the calling thread's cache keep slots of up to `bytes`, or none for 0. False if it has none.
+pub fn set_cache_max(bytes: usize) -> bool {
+    with_own_cache(|own| match own {
+        // SAFETY: `with_own_cache` has entered it.
+        Some(own) => unsafe {
+            HEAP.limit_cache(own, bytes);
+            true
+        },
+        None => false,
+    })
+}
+
+/// What a realloc of a block to size 0 does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZeroRealloc {
+    /// Frees the block and returns null.
+    Free,
+    /// Makes the block as small as one can be.
+    Alloc,
+    /// Ends the process.
+    Abort,
+}
+
+/// What the settings say of a realloc to size 0.
+pub fn zero_realloc() -> ZeroRealloc {
+    match in_force::number(Id::ZeroRealloc) {
+        0 => ZeroRealloc::Free,
+        1 => ZeroRealloc::Alloc,
+        _ => ZeroRealloc::Abort,
+    }
 }
 
 /// How many of those there were.

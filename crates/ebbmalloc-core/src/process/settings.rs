@@ -90,6 +90,14 @@ fn apply(options: &Options<'_>) {
     if let Some(arenas) = arenas(options) {
         HEAP.limit_shards(arenas);
     }
+    HEAP.limit_caches(options.number(Id::TcacheMax) as usize);
+    if options.is(Id::PercpuArena) {
+        HEAP.choose_shards_by_processor();
+    }
+    if !options.is(Id::Retain) {
+        HEAP.os.unmap_what_is_free();
+    }
+    HEAP.return_at_once(options.number(Id::OversizeThreshold) as usize);
     observer::observe_everyone(observed_for(options));
     HEAP.os.set_huge_pages(
         match options.number(Id::Thp) {

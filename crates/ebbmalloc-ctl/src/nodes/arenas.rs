@@ -1,10 +1,11 @@
 //! `arenas.*`: how many arenas there are, what they have in common, their size classes.
 
 use crate::node::Node;
-use ebbmalloc_core::process::control;
+use ebbmalloc_core::process::conf::Id;
+use ebbmalloc_core::process::{control, in_force};
 pub use ebbmalloc_core::size::large::LARGE_CLASSES;
 use ebbmalloc_core::size::large::large_class_size;
-use ebbmalloc_core::size::{CLASS, CLASSES, GRANULE, QUANTUM, SMALL_MAX};
+use ebbmalloc_core::size::{CLASS, CLASSES, GRANULE, QUANTUM};
 
 pub static NODES: &[Node] = &[
     read!("narenas", u32, |_| Ok(control::arenas() as u32)),
@@ -13,7 +14,9 @@ pub static NODES: &[Node] = &[
     read!("quantum", usize, |_| Ok(QUANTUM)),
     read!("page", usize, |_| Ok(control::page_bytes())),
     read!("hugepage", usize, |_| Ok(2 << 20)),
-    read!("tcache_max", usize, |_| Ok(SMALL_MAX)),
+    read!("tcache_max", usize, |_| Ok(
+        in_force::number(Id::TcacheMax) as usize
+    )),
     read!("nbins", u32, |_| Ok(CLASSES as u32)),
     read!("nhbins", u32, |_| Ok(CLASSES as u32)),
     Node::indexed("bin", |_, bin| bin < CLASSES, BIN),

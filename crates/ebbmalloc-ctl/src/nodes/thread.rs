@@ -3,7 +3,7 @@
 use crate::errno::{Errno, Result};
 use crate::node::{Access, Node};
 use core::sync::atomic::{AtomicU64, Ordering};
-use ebbmalloc_core::process::observer;
+use ebbmalloc_core::process::{control, observer};
 use ebbmalloc_core::size::SMALL_MAX;
 
 pub static NODES: &[Node] = &[
@@ -30,7 +30,13 @@ static TCACHE: &[Node] = &[
         }
         call.give(was)
     }),
-    read!("max", usize, |_| Ok(SMALL_MAX)),
+    read_write!("max", usize, |_| Ok(control::cache_max()), |_, most| {
+        if control::set_cache_max(most.min(SMALL_MAX)) {
+            Ok(())
+        } else {
+            Err(Errno::EAGAIN)
+        }
+    }),
     act!("flush", |mib| {
         if !observer::has_thread_cache() {
             return Err(Errno::EFAULT);

@@ -43,7 +43,7 @@ impl World {
         let caches = (0..threads).map(|_| {
             let own = Own(world
                 .registry
-                .attach(&world.ground.supply(), 1)
+                .attach(&world.ground.supply(), 1, None)
                 .expect("memory"));
             world
                 .take(held)

@@ -64,6 +64,8 @@ pub struct Linux {
     purger_leaving: AtomicU32,
     /// Base of the purger's stack and TLS block, mapped once and used by one purger after the other.
     purger_block: AtomicUsize,
+    /// Settings: free address space is unmapped. Set at boot.
+    unmaps: AtomicBool,
     /// Settings: what the kernel is told about huge pages, for the heap and for metadata. Set at boot.
     huge_pages: AtomicU8,
     huge_metadata: AtomicU8,
@@ -85,6 +87,7 @@ impl Linux {
             purger_tid: AtomicU32::new(0),
             purger_leaving: AtomicU32::new(0),
             purger_block: AtomicUsize::new(0),
+            unmaps: AtomicBool::new(false),
             huge_pages: AtomicU8::new(HugePages::Refused as u8),
             huge_metadata: AtomicU8::new(HugePages::Refused as u8),
         }
@@ -94,6 +97,11 @@ impl Linux {
     pub fn set_huge_pages(&self, heap: HugePages, metadata: HugePages) {
         self.huge_pages.store(heap as u8, Ordering::Relaxed);
         self.huge_metadata.store(metadata as u8, Ordering::Relaxed);
+    }
+
+    /// From now on free address space is unmapped, as if it were limited.
+    pub fn unmap_what_is_free(&self) {
+        self.unmaps.store(true, Ordering::Relaxed);
     }
 
     /// Kernel's id of the calling thread.
@@ -253,6 +261,13 @@ unsafe impl Os for Linux {
         }
         self.cgroup_processors()
             .map_or(affinity, |quota| quota.clamp(1, affinity))
+    }
+
+    fn processor(&self) -> usize {
+        let mut processor = 0u32;
+        // SAFETY: `processor` is valid to write to.
+        let _ = unsafe { call(arch::nr::GETCPU, [&raw mut processor as usize, 0, 0]) };
+        processor as usize
     }
 
     fn headroom(&self) -> Option<Headroom> {

@@ -33,7 +33,7 @@ pub fn limit(resource: usize) -> usize {
 impl Linux {
     /// [`Os::scarce`].
     pub(super) fn find_scarce(&self) -> Scarce {
-        if self.address_space_limit().is_some() {
+        if self.address_space_limit().is_some() || self.unmaps.load(Ordering::Relaxed) {
             return Scarce::Addresses;
         }
         if !self.is_confined() {

@@ -23,6 +23,7 @@ pub mod nr {
     pub const RT_SIGACTION: usize = 134;
     pub const RT_SIGPROCMASK: usize = 135;
     pub const PRCTL: usize = 167;
+    pub const GETCPU: usize = 168;
     pub const GETPID: usize = 172;
     pub const GETPPID: usize = 173;
     pub const GETUID: usize = 174;

@@ -38,6 +38,7 @@ pub mod nr {
     pub const UNSHARE: usize = 272;
     pub const PRLIMIT64: usize = 302;
     pub const SETNS: usize = 308;
+    pub const GETCPU: usize = 309;
     pub const MEMBARRIER: usize = 324;
     pub const CLOSE_RANGE: usize = 436;
     pub const PROCESS_MADVISE: usize = 440;
