@@ -211,8 +211,7 @@ impl Cache {
             self.with_stack(class, |stack, demand| {
                 if stack.is_closed() {
                     let mut slot = [null_mut()];
-                    let bin = bins.get(self.shard as usize, class);
-                    bin.take(supply, class, self.shard, &mut slot, true);
+                    bins.refill(supply, self, class, &mut slot);
                     return slot[0];
                 }
                 if stack.is_empty() {
