@@ -1,0 +1,108 @@
+//! Where the bytes of a glibc heap are. Plain figures that add up.
+
+use serde::Serialize;
+
+/// Bytes of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Line {
+    /// Chunks.
+    pub chunks: u64,
+    /// Bytes of address space, headers included.
+    pub bytes: u64,
+    /// Those of them that lie on pages which are present.
+    pub resident: u64,
+}
+
+impl std::ops::AddAssign for Line {
+    fn add_assign(&mut self, other: Self) {
+        self.chunks += other.chunks;
+        self.bytes += other.bytes;
+        self.resident += other.resident;
+    }
+}
+
+/// Where the bytes of all arenas are. The lines add up to `system`, see [`Ledger::adds_up`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Ledger {
+    /// What the arenas took from the kernel, as glibc counts it (`mallinfo2.arena`), and how much of it
+    /// is resident.
+    pub system: Line,
+    /// Allocated by the program, malloc's own structures in chunks included.
+    pub in_use: Line,
+    /// Free, in threads' caches. glibc itself counts them as in use.
+    pub tcache: Line,
+    /// Free, in fastbins: not merged with their neighbours yet.
+    pub fastbins: Line,
+    /// Free, in bins.
+    pub free: Line,
+    /// Free, at the end of the main arena.
+    pub main_top: Line,
+    /// Free, at the ends of the other arenas, where malloc_trim does not go.
+    pub secondary_tops: Line,
+    /// Heads of heaps and what closes them.
+    pub overhead: Line,
+    /// Not walked: swapped out, torn while the process ran, or put there by others (brk).
+    pub unread: Line,
+    /// Chunks that are mappings of their own. Not part of `system`; `resident` counts those that were found.
+    pub mmapped: Line,
+    /// Whether `mmapped` was found in full.
+    pub mmapped_complete: bool,
+}
+
+impl Ledger {
+    /// Whether the lines add up, in bytes and in resident bytes.
+    pub fn adds_up(&self) -> bool {
+        let sum = |figure: fn(&Line) -> u64| {
+            self.parts().iter().map(figure).sum::<u64>() == figure(&self.system)
+        };
+        sum(|line| line.bytes) && sum(|line| line.resident)
+    }
+
+    /// Free bytes as `mallinfo2.fordblks` has them: tops, bins, fastbins.
+    pub fn mallinfo_free(&self) -> u64 {
+        self.main_top.bytes + self.secondary_tops.bytes + self.free.bytes + self.fastbins.bytes
+    }
+
+    /// Bytes in use as `mallinfo2.uordblks` has them: all others, tcaches included.
+    pub fn mallinfo_in_use(&self) -> u64 {
+        self.system.bytes.saturating_sub(self.mallinfo_free())
+    }
+
+    fn parts(&self) -> [Line; 8] {
+        [
+            self.in_use,
+            self.tcache,
+            self.fastbins,
+            self.free,
+            self.main_top,
+            self.secondary_tops,
+            self.overhead,
+            self.unread,
+        ]
+    }
+}
+
+/// What malloc_trim(0) would do, in resident bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Trim {
+    /// Resident bytes that it would return: whole pages within free chunks, and the main arena's end.
+    pub returns: u64,
+    /// Resident whole pages at the ends of the other arenas: free, and it does not touch them. Only a
+    /// lower trim threshold returns them.
+    pub secondary_tops: u64,
+    /// Resident free bytes on pages that also hold something else: no trim returns them.
+    pub pinned: u64,
+}
+
+/// When malloc returns memory by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Thresholds {
+    /// The end of an arena is given back when it is larger than this.
+    pub trim_threshold: u64,
+    /// Requests from this size on are mappings of their own, which go back when they are freed.
+    pub mmap_threshold: u64,
+    /// Whether both still follow the largest such block that was freed.
+    pub dynamic: bool,
+    /// Limit of the number of arenas, 0 for 8 a core.
+    pub arena_max: u64,
+}

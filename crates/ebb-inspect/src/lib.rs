@@ -1,0 +1,24 @@
+//! Reads the memory of another process, and the heaps in it, without stopping or changing it.
+//!
+//! The pieces, each of which uses only those below it:
+//!
+//! - [`glibc`]: the heap of the GNU C library: its arenas, walked chunk by chunk into a [`Ledger`].
+//! - [`target`]: a process as it is read: its mappings and its memory.
+//! - [`memory`]: pages and words of a process, present ones only; the real thing and a made-up one.
+//! - [`permission`]: why a process is closed to us, and the one thing that opens it.
+//!
+//! What always holds: whether a page is there is asked before it is read, because reading an absent page
+//! would map it and reading a swapped one would bring it in; own memory is bounded whatever
+//! the target's size; what the target's memory says is never trusted, so it costs neither a panic nor
+//! an endless loop; a figure that cannot be had is an error or `None`, never 0.
+#![forbid(unsafe_code)]
+
+pub mod glibc;
+pub mod memory;
+pub mod permission;
+pub mod target;
+
+pub use glibc::{Heap, Ledger, Line, Thresholds, Trim, Unsupported};
+pub use memory::{Memory, Page, Unreadable};
+pub use permission::Gate;
+pub use target::{Mapping, Target};

@@ -1,0 +1,96 @@
+//! Pages and words of a process's memory, of those pages only that are there.
+//!
+//! [`Memory`] is the seam between the readers of heaps and the process: [`process`] is the real
+//! one, `fake` one that a test makes up.
+
+use std::io;
+
+#[cfg(any(test, feature = "fake-memory"))]
+pub mod fake;
+mod presence;
+pub mod process;
+mod reader;
+
+pub use presence::Presence;
+pub use reader::Reader;
+
+/// Where a page of a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Page {
+    /// Nowhere: never touched, or given back. It reads as zero, and reading it would map it.
+    Absent,
+    /// In physical memory.
+    Present,
+    /// In swap. Reading it would bring it in.
+    Swapped,
+}
+
+/// Why memory of a process could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// The process ended.
+    #[error("the process ended while it was read")]
+    Gone,
+    /// The kernel refuses us; [`crate::permission`] says which gate it was.
+    #[error("no right to read its memory")]
+    Refused,
+    /// There is no mapping (any more) at this address.
+    #[error("nothing is mapped at {0:#x}")]
+    Unmapped(u64),
+    /// The page at this address is not present, so it was not read.
+    #[error("the page at {0:#x} is not present")]
+    NotPresent(u64),
+    /// Something else.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl Unreadable {
+    /// Whether no further read of this process can succeed.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Gone | Self::Refused | Self::Other(_))
+    }
+
+    pub(crate) fn from_io(error: &io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(code) => Self::from_errno(nix::errno::Errno::from_raw(code), 0),
+            None => Self::Other(error.to_string()),
+        }
+    }
+
+    pub(crate) fn from_errno(errno: nix::errno::Errno, address: u64) -> Self {
+        use nix::errno::Errno;
+        match errno {
+            Errno::ESRCH | Errno::ENOENT => Self::Gone,
+            Errno::EPERM | Errno::EACCES => Self::Refused,
+            Errno::EFAULT | Errno::EIO => Self::Unmapped(address),
+            other => Self::Other(other.desc().to_owned()),
+        }
+    }
+}
+
+/// The memory of one process.
+pub trait Memory {
+    /// Bytes of a page.
+    fn page_bytes(&self) -> u64;
+
+    /// Where the pages from `start` (a page's first byte) on are. Changes nothing in the process.
+    fn pages(&self, start: u64, pages: &mut [Page]) -> Result<(), Unreadable>;
+
+    /// Copies `ranges` (address and length), one behind the other, into `out`, which has exactly
+    /// their length. The caller has seen that their pages are present. Ranges that lost their mapping meanwhile
+    /// are [`Unreadable::Unmapped`].
+    fn copy(&self, ranges: &[(u64, usize)], out: &mut [u8]) -> Result<(), Unreadable>;
+}
+
+impl<M: Memory + ?Sized> Memory for &M {
+    fn page_bytes(&self) -> u64 {
+        (**self).page_bytes()
+    }
+    fn pages(&self, start: u64, pages: &mut [Page]) -> Result<(), Unreadable> {
+        (**self).pages(start, pages)
+    }
+    fn copy(&self, ranges: &[(u64, usize)], out: &mut [u8]) -> Result<(), Unreadable> {
+        (**self).copy(ranges, out)
+    }
+}

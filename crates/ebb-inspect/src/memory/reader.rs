@@ -1,0 +1,85 @@
+//! Words at any address of a process: a small cache of pages before a [`Memory`].
+//!
+//! For lists that are followed from pointer to pointer. A page that is not present is an error, and
+//! so is an address at which nothing is mapped; nothing is read twice while it stays in the cache, so
+//! a reader is made anew for each look at a busy process.
+
+use super::{Memory, Page, Unreadable};
+
+/// Cached pages: 256 KiB with pages of 4 KiB.
+const PAGES: usize = 64;
+
+/// Reads words and bytes by address.
+#[derive(Debug)]
+pub struct Reader<M> {
+    memory: M,
+    /// Addresses of the cached pages; a page's place follows from its number.
+    at: [Option<u64>; PAGES],
+    bytes: Vec<u8>,
+}
+
+impl<M: Memory> Reader<M> {
+    /// A reader of `memory` with an empty cache.
+    pub fn new(memory: M) -> Self {
+        let page = memory.page_bytes() as usize;
+        Self {
+            memory,
+            at: [None; PAGES],
+            bytes: vec![0; PAGES * page],
+        }
+    }
+
+    /// The memory that is read.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// The 64-bit word at `address`.
+    pub fn word(&mut self, address: u64) -> Result<u64, Unreadable> {
+        let mut bytes = [0; 8];
+        self.bytes(address, &mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+
+    /// The 32-bit word at `address`.
+    pub fn int(&mut self, address: u64) -> Result<u32, Unreadable> {
+        let mut bytes = [0; 4];
+        self.bytes(address, &mut bytes)?;
+        Ok(u32::from_ne_bytes(bytes))
+    }
+
+    /// Fills `out` with the bytes from `address` on.
+    pub fn bytes(&mut self, mut address: u64, mut out: &mut [u8]) -> Result<(), Unreadable> {
+        let page_bytes = self.memory.page_bytes();
+        while !out.is_empty() {
+            let within = (address % page_bytes) as usize;
+            let len = out.len().min(page_bytes as usize - within);
+            let page = self.page(address - within as u64)?;
+            let (head, tail) = out.split_at_mut(len);
+            head.copy_from_slice(&page[within..within + len]);
+            out = tail;
+            address = address
+                .checked_add(len as u64)
+                .ok_or(Unreadable::Unmapped(address))?;
+        }
+        Ok(())
+    }
+
+    fn page(&mut self, start: u64) -> Result<&[u8], Unreadable> {
+        let page_bytes = self.memory.page_bytes();
+        let slot = (start / page_bytes) as usize % PAGES;
+        let bytes = slot * page_bytes as usize..(slot + 1) * page_bytes as usize;
+        if self.at[slot] != Some(start) {
+            let mut page = [Page::Absent];
+            self.memory.pages(start, &mut page)?;
+            if page[0] != Page::Present {
+                return Err(Unreadable::NotPresent(start));
+            }
+            self.at[slot] = None;
+            let range = [(start, page_bytes as usize)];
+            self.memory.copy(&range, &mut self.bytes[bytes.clone()])?;
+            self.at[slot] = Some(start);
+        }
+        Ok(&self.bytes[bytes])
+    }
+}

@@ -1,0 +1,274 @@
+//! Why the memory of a process is closed to us, and the one thing that opens it.
+//!
+//! The kernel answers EPERM and no more. What it checked can be looked up one after the other, in its
+//! order: user and group, a process that made itself unreadable, capabilities beyond ours, Yama. The order
+//! matters: the first gate that is shut is the one to open.
+
+use std::fmt;
+use std::os::unix::fs::MetadataExt;
+
+use nix::unistd::Pid;
+use procfs::process::{Process, Status};
+
+use crate::memory::Unreadable;
+use crate::target::reason;
+
+/// The capability that passes every gate here, CAP_SYS_PTRACE, as a bit of a capability mask.
+const SYS_PTRACE: u64 = 1 << 19;
+
+/// What keeps us from the memory of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// It runs as another user.
+    User {
+        /// The user it runs as.
+        uid: u32,
+    },
+    /// It is in another user namespace, where our capabilities do not count.
+    Namespace,
+    /// It changed its user or group without exec, or switched itself off for debuggers.
+    NonDumpable,
+    /// It has capabilities that we do not have.
+    Capabilities,
+    /// Yama allows a debugger its own descendants only (`ptrace_scope` 1).
+    YamaDescendants,
+    /// Yama allows debugging with CAP_SYS_PTRACE only (`ptrace_scope` 2).
+    YamaCapability,
+    /// Yama allows nobody to debug, until the next boot (`ptrace_scope` 3).
+    YamaNobody,
+    /// A filter on ourselves, such as a container's, refuses the call as such.
+    Seccomp,
+    /// None of the above: a security module's policy.
+    Policy,
+}
+
+impl fmt::Display for Gate {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User { uid } => write!(out, "it runs as another user (uid {uid})"),
+            Self::Namespace => out.write_str("it is in another user namespace"),
+            Self::NonDumpable => out.write_str(
+                "it is not dumpable: it changed its user or group without exec, or asked for it",
+            ),
+            Self::Capabilities => out.write_str("it has capabilities that this process has not"),
+            Self::YamaDescendants => {
+                out.write_str("Yama lets a process read its descendants only (ptrace_scope 1)")
+            }
+            Self::YamaCapability => out.write_str("Yama asks for CAP_SYS_PTRACE (ptrace_scope 2)"),
+            Self::YamaNobody => out.write_str("Yama allows it to nobody (ptrace_scope 3)"),
+            Self::Seccomp => out.write_str("a seccomp filter on this process refuses the call"),
+            Self::Policy => out.write_str("a security module refuses it"),
+        }
+    }
+}
+
+impl Gate {
+    /// The one thing to do, as a sentence.
+    pub fn remedy(&self) -> String {
+        match self {
+            Self::User { .. } => "Run ebb as root, or as that user.".to_owned(),
+            Self::Namespace => {
+                "Run ebb as root outside of the container, or inside of it as its user.".to_owned()
+            }
+            Self::NonDumpable | Self::Capabilities => {
+                "Run ebb as root (CAP_SYS_PTRACE).".to_owned()
+            }
+            Self::YamaDescendants | Self::YamaCapability => {
+                "Run ebb as root (CAP_SYS_PTRACE), or set kernel.yama.ptrace_scope=0.".to_owned()
+            }
+            Self::YamaNobody => {
+                "Only a boot with another kernel.yama.ptrace_scope opens it.".to_owned()
+            }
+            Self::Seccomp => {
+                "Run ebb outside of the container, or start this one with --cap-add SYS_PTRACE."
+                    .to_owned()
+            }
+            Self::Policy => {
+                "Look for a denial in the audit log (SELinux, AppArmor) and allow ptrace."
+                    .to_owned()
+            }
+        }
+    }
+}
+
+/// What the kernel looks at, for us and for the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// Our real user.
+    pub own_uid: u32,
+    /// Our real group.
+    pub own_gid: u32,
+    /// Our capabilities in force.
+    pub own_capabilities: u64,
+    /// Real, effective and saved user of the process.
+    pub uids: [u32; 3],
+    /// Real, effective and saved group of the process.
+    pub gids: [u32; 3],
+    /// Capabilities that the process may use.
+    pub capabilities: u64,
+    /// Whether its files in `/proc` belong to it; they belong to root while it is not dumpable.
+    pub dumpable: bool,
+    /// Whether it is in our user namespace, where that can be seen.
+    pub same_namespace: Option<bool>,
+    /// Yama's `ptrace_scope`, where there is Yama.
+    pub yama: Option<u8>,
+    /// Whether we can read even our own memory by the call that reads others'.
+    pub call_works: bool,
+}
+
+/// The first gate that is shut, for a process whose memory the kernel refused to us.
+pub fn gate(seen: &Credentials) -> Gate {
+    let privileged = seen.own_capabilities & SYS_PTRACE != 0;
+    let same_user = seen.uids.iter().all(|uid| *uid == seen.own_uid)
+        && seen.gids.iter().all(|gid| *gid == seen.own_gid);
+    if !seen.call_works {
+        return Gate::Seccomp;
+    }
+    if privileged {
+        return match seen.yama {
+            Some(3) => Gate::YamaNobody,
+            // The capability would do in our namespace.
+            _ if seen.same_namespace != Some(true) => Gate::Namespace,
+            _ => Gate::Policy,
+        };
+    }
+    if !same_user {
+        return Gate::User { uid: seen.uids[1] };
+    }
+    if !seen.dumpable {
+        return Gate::NonDumpable;
+    }
+    if seen.same_namespace == Some(false) {
+        return Gate::Namespace;
+    }
+    if seen.capabilities & !seen.own_capabilities != 0 {
+        return Gate::Capabilities;
+    }
+    match seen.yama {
+        Some(1) => Gate::YamaDescendants,
+        Some(2) => Gate::YamaCapability,
+        Some(3..) => Gate::YamaNobody,
+        _ => Gate::Policy,
+    }
+}
+
+impl Credentials {
+    /// Looks them up for process `pid`.
+    pub fn read(pid: i32) -> Result<Self, Unreadable> {
+        let own = Process::myself()
+            .and_then(|own| own.status())
+            .map_err(reason)?;
+        let process = Process::new(pid).map_err(reason)?;
+        let its: Status = process.status().map_err(reason)?;
+        let owner = std::fs::metadata(format!("/proc/{pid}"))
+            .map_err(|error| Unreadable::from_io(&error))?;
+        let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/user")).ok();
+        Ok(Self {
+            own_uid: own.ruid,
+            own_gid: own.rgid,
+            own_capabilities: own.capeff,
+            uids: [its.ruid, its.euid, its.suid],
+            gids: [its.rgid, its.egid, its.sgid],
+            capabilities: its.capprm,
+            dumpable: owner.uid() == its.euid && owner.gid() == its.egid,
+            same_namespace: namespace(&pid.to_string())
+                .zip(namespace("self"))
+                .map(|(its, own)| its == own),
+            yama: std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope")
+                .ok()
+                .and_then(|text| text.trim().parse().ok()),
+            call_works: call_works(),
+        })
+    }
+}
+
+/// The gate that keeps us from process `pid`.
+pub fn diagnose(pid: i32) -> Result<Gate, Unreadable> {
+    Credentials::read(pid).map(|seen| gate(&seen))
+}
+
+/// Reads a word of our own memory the way that others' memory is read.
+fn call_works() -> bool {
+    let word = 1u64;
+    let mut copy = [0; 8];
+    let range = nix::sys::uio::RemoteIoVec {
+        base: (&raw const word) as usize,
+        len: copy.len(),
+    };
+    nix::sys::uio::process_vm_readv(
+        Pid::this(),
+        &mut [std::io::IoSliceMut::new(&mut copy)],
+        &[range],
+    )
+    .is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One's own ordinary process under Yama's default.
+    fn ordinary() -> Credentials {
+        Credentials {
+            own_uid: 1000,
+            own_gid: 1000,
+            own_capabilities: 0,
+            uids: [1000; 3],
+            gids: [1000; 3],
+            capabilities: 0,
+            dumpable: true,
+            same_namespace: Some(true),
+            yama: Some(1),
+            call_works: true,
+        }
+    }
+
+    #[test]
+    fn the_first_shut_gate_is_named() {
+        let with = |change: fn(&mut Credentials)| {
+            let mut seen = ordinary();
+            change(&mut seen);
+            gate(&seen)
+        };
+        assert_eq!(gate(&ordinary()), Gate::YamaDescendants);
+        assert_eq!(with(|seen| seen.yama = Some(2)), Gate::YamaCapability);
+        assert_eq!(with(|seen| seen.yama = Some(3)), Gate::YamaNobody);
+        assert_eq!(with(|seen| seen.yama = None), Gate::Policy);
+        assert_eq!(with(|seen| seen.uids = [0; 3]), Gate::User { uid: 0 });
+        // A user that was changed half way: the saved one still differs.
+        assert_eq!(
+            with(|seen| seen.uids = [1000, 1000, 0]),
+            Gate::User { uid: 1000 }
+        );
+        assert_eq!(with(|seen| seen.dumpable = false), Gate::NonDumpable);
+        assert_eq!(
+            with(|seen| seen.same_namespace = Some(false)),
+            Gate::Namespace
+        );
+        assert_eq!(with(|seen| seen.capabilities = 1 << 10), Gate::Capabilities);
+        assert_eq!(with(|seen| seen.call_works = false), Gate::Seccomp);
+    }
+
+    #[test]
+    fn the_capability_passes_all_but_the_last_gates() {
+        let mut root = ordinary();
+        root.own_capabilities = u64::MAX;
+        root.uids = [33; 3];
+        root.dumpable = false;
+        assert_eq!(gate(&root), Gate::Policy);
+        root.yama = Some(3);
+        assert_eq!(gate(&root), Gate::YamaNobody);
+        root.yama = None;
+        root.same_namespace = None;
+        assert_eq!(gate(&root), Gate::Namespace);
+    }
+
+    #[test]
+    fn credentials_of_this_process_are_its_own() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let seen = Credentials::read(pid).unwrap();
+        assert_eq!(seen.uids[0], seen.own_uid);
+        assert_eq!(seen.same_namespace, Some(true));
+        assert!(seen.dumpable && seen.call_works);
+    }
+}

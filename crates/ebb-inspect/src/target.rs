@@ -1,0 +1,161 @@
+//! A process as it is read: its mappings, its memory, its program.
+
+use std::path::{Path, PathBuf};
+
+use procfs::ProcError;
+use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
+
+use crate::memory::Unreadable;
+use crate::memory::process::ProcessMemory;
+
+/// A running process.
+#[derive(Debug)]
+pub struct Target {
+    process: Process,
+    memory: ProcessMemory,
+}
+
+/// What a mapping shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// Nothing: memory of its own, also where the kernel knows a name for it.
+    Anonymous,
+    /// The area that brk moves.
+    Heap,
+    /// The first thread's stack.
+    Stack,
+    /// A file, by the name that it had when it was mapped.
+    File(PathBuf),
+    /// The kernel's own: vdso and the like, or shared memory of System V.
+    Other,
+}
+
+/// One mapping of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// Its first address.
+    pub start: u64,
+    /// The first address behind it.
+    pub end: u64,
+    /// Whether it may be read.
+    pub readable: bool,
+    /// Whether it may be written.
+    pub writable: bool,
+    /// Whether it may be executed.
+    pub executable: bool,
+    /// Whether writes are seen by others.
+    pub shared: bool,
+    /// Offset in the file.
+    pub offset: u64,
+    /// What it shows.
+    pub backing: Backing,
+}
+
+impl Mapping {
+    /// Bytes of address space.
+    pub fn len(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Whether it has no byte.
+    pub fn is_empty(&self) -> bool {
+        self.end <= self.start
+    }
+
+    /// Whether `address` lies in it.
+    pub fn contains(&self, address: u64) -> bool {
+        (self.start..self.end).contains(&address)
+    }
+
+    /// Whether it is the process's own memory that may be read and written.
+    pub fn is_own_data(&self) -> bool {
+        self.readable && self.writable && !self.shared
+    }
+
+    /// The file's path.
+    pub fn file(&self) -> Option<&Path> {
+        match &self.backing {
+            Backing::File(path) => Some(path),
+            _ => None,
+        }
+    }
+}
+
+impl From<MemoryMap> for Mapping {
+    fn from(map: MemoryMap) -> Self {
+        let may = |permission| map.perms.contains(permission);
+        Self {
+            start: map.address.0,
+            end: map.address.1,
+            readable: may(MMPermissions::READ),
+            writable: may(MMPermissions::WRITE),
+            executable: may(MMPermissions::EXECUTE),
+            shared: may(MMPermissions::SHARED),
+            offset: map.offset,
+            backing: match map.pathname {
+                MMapPath::Path(path) => Backing::File(path),
+                MMapPath::Heap => Backing::Heap,
+                MMapPath::Stack => Backing::Stack,
+                MMapPath::Anonymous | MMapPath::TStack(_) => Backing::Anonymous,
+                // A name that the process gave (prctl): [anon:glibc: malloc].
+                MMapPath::Other(name) if name.starts_with("anon") => Backing::Anonymous,
+                _ => Backing::Other,
+            },
+        }
+    }
+}
+
+impl Target {
+    /// Opens process `pid`. What of it may be read shows when it is read.
+    pub fn open(pid: i32) -> Result<Self, Unreadable> {
+        Ok(Self {
+            process: Process::new(pid).map_err(reason)?,
+            memory: ProcessMemory::open(pid)?,
+        })
+    }
+
+    /// The kernel's id of the process.
+    pub fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    /// The process's files under `/proc`.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Its memory.
+    pub fn memory(&self) -> &ProcessMemory {
+        &self.memory
+    }
+
+    /// Its mappings, in the order of addresses.
+    pub fn mappings(&self) -> Result<Vec<Mapping>, Unreadable> {
+        let maps = self.process.maps().map_err(reason)?;
+        let maps: Vec<Mapping> = maps.into_iter().map(Mapping::from).collect();
+        // Without an address space: a zombie.
+        if maps.is_empty() {
+            return Err(Unreadable::Gone);
+        }
+        Ok(maps)
+    }
+
+    /// Where a file that the process knows as `path` is for us: through its own root, because it may be
+    /// in a container.
+    pub fn path_of(&self, path: &Path) -> PathBuf {
+        let relative = path.strip_prefix("/").unwrap_or(path);
+        Path::new("/proc")
+            .join(self.pid().to_string())
+            .join("root")
+            .join(relative)
+    }
+}
+
+pub(crate) fn reason(error: ProcError) -> Unreadable {
+    match error {
+        ProcError::NotFound(_) => Unreadable::Gone,
+        ProcError::PermissionDenied(_) => Unreadable::Refused,
+        ProcError::Io(error, _) => Unreadable::from_io(&error),
+        other => Unreadable::Other(other.to_string()),
+    }
+}
