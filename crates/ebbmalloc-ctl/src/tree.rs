@@ -6,6 +6,7 @@ use crate::node::{Kind, Node, Value};
 use crate::nodes::ROOT;
 use core::ffi::c_void;
 use core::ptr::{null, null_mut};
+use ebbmalloc_core::process::control;
 
 /// Nodes from the root to a leaf, at most.
 pub const DEPTH: usize = 7;
@@ -85,11 +86,13 @@ fn walk(name: &[u8], mib: &mut [usize]) -> Result<(usize, Below)> {
 /// The mib of a name, which may be that of a group; how many places of `mib` it takes. A name longer
 /// than `mib` is translated as far as there is room.
 pub fn name_to_mib(name: &[u8], mib: &mut [usize]) -> Result<usize> {
+    control::make_ready();
     walk(name, mib).map(|(depth, _)| depth)
 }
 
 /// Makes a call at the node of that name.
 pub fn by_name(name: &[u8], call: &Call<'_>) -> Result<()> {
+    control::make_ready();
     let mut mib = [0; DEPTH];
     match walk(name, &mut mib)? {
         (depth, Below::Nothing(run)) => run(&call.at(&mib[..depth])),
@@ -99,6 +102,7 @@ pub fn by_name(name: &[u8], call: &Call<'_>) -> Result<()> {
 
 /// Makes a call at the node of `call.mib`.
 pub fn by_mib(call: &Call<'_>) -> Result<()> {
+    control::make_ready();
     let mut below = Below::Named(ROOT);
     for (depth, &index) in call.mib.iter().enumerate() {
         below = below.at(&call.mib[..depth], index)?;

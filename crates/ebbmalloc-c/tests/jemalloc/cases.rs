@@ -78,8 +78,8 @@ cases! {
     environment: "environment", "dirty_decay_ms:777,narenas:2", not_yet;
     fill_junk: "fill", "junk:true", not_yet;
     fill_junk_alloc: "fill", "junk:alloc", not_yet;
-    fill_junk_free: "fill", "junk:free", not_yet;
-    fill_zero: "fill", "zero:true", not_yet;
+    fill_junk_free: "fill", "junk:free";
+    fill_zero: "fill", "zero:true";
     prof: "prof", "prof:true,prof_active:false,lg_prof_sample:12,prof_prefix:heap", not_yet;
     zero_realloc_frees: "zero_realloc", "zero_realloc:free", not_yet;
     zero_realloc_allocates: "zero_realloc", "zero_realloc:alloc", not_yet;

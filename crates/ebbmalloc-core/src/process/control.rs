@@ -2,7 +2,7 @@
 
 use super::conf::{Id, Source};
 use super::instance::{HEAP, hooks};
-use super::thread::with_own_cache;
+use super::thread::{with_access, with_own_cache};
 use super::{in_force, purger};
 use crate::os::Os;
 use crate::size::CLASS;
@@ -63,6 +63,11 @@ pub fn zero_realloc() -> ZeroRealloc {
 /// How many of those there were.
 pub fn zero_reallocs() -> u64 {
     ZERO_REALLOCS.load(Ordering::Relaxed)
+}
+
+/// Makes sure that the settings have been read: a program may ask for something before it allocates.
+pub fn make_ready() {
+    with_access(|_| ());
 }
 
 /// Hands a text to the program's `malloc_message`, or writes it to standard error.
