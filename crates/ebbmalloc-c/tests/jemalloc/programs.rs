@@ -170,20 +170,17 @@ fn redis_serves_and_its_memory_commands_are_sane() {
     fill(&mut redis);
 
     // The figures are ordered, and agree with what redis and the kernel count by themselves.
-    wait_until("redis's own figures are up to date", || {
-        redis.memory("allocator.allocated") > 30e6
+    // Redis samples them ten times a second.
+    wait_until("redis and the allocator count the same", || {
+        let used = redis.memory("total.allocated");
+        (used / redis.memory("allocator.allocated") - 1.0).abs() < 0.02
     });
     let allocated = redis.memory("allocator.allocated");
     let active = redis.memory("allocator.active");
     let resident = redis.memory("allocator.resident");
-    let used = redis.memory("total.allocated");
     assert!(
-        allocated <= active && active <= resident,
+        30e6 < allocated && allocated <= active && active <= resident,
         "{allocated} {active} {resident}"
-    );
-    assert!(
-        (used / allocated - 1.0).abs() < 0.1,
-        "redis counts {used}, the allocator {allocated}"
     );
     assert!(
         resident / 1048576.0 < resident_mib(server.id()) + 2.0,
