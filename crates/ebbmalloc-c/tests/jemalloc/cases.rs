@@ -81,8 +81,8 @@ cases! {
     fill_junk_free: "fill", "junk:free";
     fill_zero: "fill", "zero:true";
     prof: "prof", "prof:true,prof_active:false,lg_prof_sample:12,prof_prefix:heap", not_yet;
-    zero_realloc_frees: "zero_realloc", "zero_realloc:free", not_yet;
-    zero_realloc_allocates: "zero_realloc", "zero_realloc:alloc", not_yet;
+    zero_realloc_frees: "zero_realloc", "zero_realloc:free";
+    zero_realloc_allocates: "zero_realloc", "zero_realloc:alloc";
     deployed_sse: "deployed", "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000";
     deployed_device: "deployed", "narenas:1,tcache:false,dirty_decay_ms:10000,muzzy_decay_ms:10000,background_thread:true";
     deployed_rails: "deployed", "dirty_decay_ms:1000,narenas:2,background_thread:true";

@@ -90,7 +90,7 @@ fn settings_that_are_all_known_say_nothing(library: Library) {
     assert_eq!(outcome.stderr, "", "{library:?}");
 }
 
-both!(zero_realloc_may_end_the_process, not_yet);
+both!(zero_realloc_may_end_the_process);
 fn zero_realloc_may_end_the_process(library: Library) {
     let outcome = outcome(library, "zero_realloc", "zero_realloc:abort");
     assert!(is_aborted(&outcome), "{}", outcome.describe());
