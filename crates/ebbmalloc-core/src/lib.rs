@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`process`] | the one instance: boot, settings, threads, fork, the purger thread, published counters |
 //! | [`heap`] | what a request meets: alloc, free, realloc, usable size |
+//! | [`profile`] | the heap profile: live samples by stack, and their text |
 //! | [`cache`] | per-thread stacks of free slots: fill, flush, claim by the purger |
 //! | [`slab`] | bins and slabs: the bitmap of slots, the bitmap of resident pages, the sweep |
 //! | [`arena`] | regions of address space, extents of granules, their return to the kernel |
@@ -21,5 +22,6 @@ pub mod heap;
 pub mod os;
 #[cfg(not(loom))]
 pub mod process;
+pub mod profile;
 pub mod size;
 pub mod slab;

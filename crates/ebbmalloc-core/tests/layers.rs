@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From top to bottom.
-const LAYERS: [&str; 8] = [
-    "process", "heap", "cache", "slab", "arena", "size", "base", "os",
+const LAYERS: [&str; 9] = [
+    "process", "heap", "profile", "cache", "slab", "arena", "size", "base", "os",
 ];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {

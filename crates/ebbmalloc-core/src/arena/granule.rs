@@ -105,7 +105,8 @@ pub struct Granule {
     pub used: u64,
     /// Slab: pages on which no slot was live at the last tick.
     pub seen: u64,
-    /// Slab: pages of which a slot was taken at tick `stamp`.
+    /// Slab: pages of which a slot was taken at tick `stamp`. Large block: address of its sample's
+    /// record, or 0; of this word its owner alone makes use.
     pub touched: u64,
     /// Slab: pages that are being returned to the kernel; their free slots are out of the bitmap.
     pub leaving: u64,

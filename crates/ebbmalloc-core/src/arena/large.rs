@@ -63,6 +63,7 @@ impl Arena {
             extents.large_bytes += bytes;
             extents.large_blocks += 1;
             extents.large_counts.made(bytes);
+            (*head).touched = 0;
             LargeBlock {
                 start: (*head).base,
                 zero: (*head).fill == Fill::Clean,

@@ -20,6 +20,8 @@ pub enum Rank {
     Bin,
     /// The extents of pages.
     Arena,
+    /// The heap profile.
+    Profile,
     /// Metadata memory.
     Metadata,
 }

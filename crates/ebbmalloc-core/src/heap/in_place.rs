@@ -41,7 +41,9 @@ impl<O: Os> Heap<O> {
         let Some((head, arena)) = self.large_block(block as usize) else {
             return old;
         };
-        if !access.may_wait() || most <= SMALL_MAX {
+        // SAFETY: the descriptor of a live large block.
+        let is_slot = unsafe { self.promised_bytes(head) }.is_some();
+        if is_slot || !access.may_wait() || most <= SMALL_MAX {
             return old;
         }
         // The longest first; where that has no room, what must be.

@@ -10,6 +10,7 @@ pub mod outside;
 pub mod pressure;
 pub mod request;
 pub mod return_block;
+mod sampled;
 pub mod statistics;
 pub mod tick;
 
@@ -21,6 +22,7 @@ use crate::cache::registry::Registry;
 use crate::cache::transfer::{Bins, SHARDS};
 use crate::os::Os;
 use crate::size::{CLASSES, SMALL_MAX, class_of};
+use crate::profile::Profile;
 use crate::slab::bin::Supply;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -69,6 +71,8 @@ pub struct Heap<O> {
     caches: Registry,
     outside: Outside,
     explicit_caches: ExplicitCaches,
+    /// The heap profile.
+    pub profile: Profile,
     /// Blocks freed by signal handlers that found the locks taken; linked through their first words,
     /// since they are not free yet. Pushed by compare-and-swap with release, taken whole with
     /// acquire.
@@ -125,6 +129,7 @@ macro_rules! new_heap {
             caches: Registry::new(),
             outside: Outside::new(),
             explicit_caches: ExplicitCaches::new(),
+            profile: Profile::new(),
             pending: AtomicPtr::new(null_mut()),
             tick: AtomicU32::new(FIRST_TICK),
             purging: AtomicBool::new(false),
@@ -326,6 +331,7 @@ impl<O: Os> Heap<O> {
             self.arena.freeze(&self.os);
         }
         self.bins.explicit.freeze_arenas(&self.os);
+        self.profile.freeze(&self.os);
         self.metadata.freeze(&self.os);
     }
 
@@ -338,6 +344,7 @@ impl<O: Os> Heap<O> {
         // SAFETY: the caller's promise.
         unsafe {
             self.metadata.thaw(&self.os);
+            self.profile.thaw(&self.os);
             self.arena.thaw(&self.os);
             for bin in self.used_bins() {
                 if child {
@@ -366,6 +373,7 @@ impl<O: Os> Heap<O> {
         // SAFETY: the caller's promise.
         unsafe {
             self.metadata.reset();
+            self.profile.reset_lock();
             self.arena.reset();
             for bin in self.used_bins() {
                 bin.raw().reset();

@@ -51,8 +51,14 @@ impl<O: Os> Heap<O> {
                 }
                 // SAFETY: `granule` is the descriptor of the block's granule.
                 if !unsafe {
-                    self.arena
-                        .free_large(&self.os, granule, block as usize, self.now(), wait)
+                    self.forget_sample(granule, wait)
+                        && self.arena.free_large(
+                            &self.os,
+                            granule,
+                            block as usize,
+                            self.now(),
+                            wait,
+                        )
                 } {
                     // SAFETY: the block is the caller's and at least a pointer long.
                     unsafe { self.postpone(block) };
@@ -137,7 +143,8 @@ impl<O: Os> Heap<O> {
             Place::Slot(class) => CLASS[class].size as usize,
             // SAFETY: `granule` is the descriptor of the block's granule.
             Place::Large(granule) => unsafe {
-                self.arena.large_size(&self.os, granule, block as usize)
+                let bytes = self.arena.large_size(&self.os, granule, block as usize);
+                self.promised_bytes(granule).unwrap_or(bytes)
             },
             Place::Outside(bytes) => bytes,
             // SAFETY: the caller's promise.
@@ -163,6 +170,7 @@ impl<O: Os> Heap<O> {
         {
             // SAFETY: the block is live, so its descriptor is that of a large block.
             unsafe {
+                self.forget_sample(granule, true);
                 if self.arena.resize_large(&self.os, granule, size, self.now()) {
                     return block;
                 }

@@ -1,0 +1,149 @@
+//! The text of a heap profile: heap_v2, as jemalloc writes it and jeprof and pprof read it.
+//!
+//! ```text
+//! heap_v2/524288                            the mean interval between samples
+//!   t*: 28: 56637 [0: 0]                    all threads: live objects: bytes [all ever: bytes]
+//!   t3: 28: 56637 [0: 0] name               each thread
+//! @ 0x5f86da8 0x5f5a1dc                     a stack, the innermost return address first
+//!   t*: 13: 6688 [0: 0]
+//!   t3: 13: 6688 [0: 0]
+//! ```
+//!
+//! The list of mapped libraries that follows is the caller's to write. The counts are of samples, so
+//! that what readers make of them, who scale by the mean size, is the estimate ([`Weight::as_samples`]).
+
+use super::Profile;
+use super::interval::Weight;
+use super::table::{Stack, Sums, Table, Thread};
+use crate::base::corrupt::Line;
+use crate::os::Os;
+
+/// What a dump found live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Bytes, estimated.
+    pub bytes: u64,
+    /// Objects, estimated.
+    pub objects: u64,
+    /// Stacks that any of them is from.
+    pub stacks: u64,
+}
+
+impl Profile {
+    /// Writes the profile, whose mean interval is `2^lg`, through `write`. The lock is held meanwhile.
+    pub fn dump<O: Os>(&self, os: &O, lg: u32, write: &mut dyn FnMut(&[u8])) -> Summary {
+        let mut table = self.table.lock(os);
+        let summary = add_up(&mut table);
+        let mut line = Line::new();
+        line.push(b"heap_v2/");
+        line.push_decimal(1 << lg);
+        line.push(b"\n");
+        write(line.bytes());
+        let mut total = Sums::default();
+        table.for_each_thread(&mut |thread| total.add(thread.sums));
+        write_sums(lg, None, &total, write);
+        table.for_each_thread(&mut |thread| {
+            if thread.sums != Sums::default() {
+                write_sums(lg, Some(thread), &thread.sums, write);
+            }
+        });
+        table.for_each_stack(&mut |table, stack| write_stack(table, stack, lg, write));
+        summary
+    }
+
+    /// What is live.
+    pub fn summary<O: Os>(&self, os: &O) -> Summary {
+        add_up(&mut self.table.lock(os))
+    }
+}
+
+/// Sums up by threads, in their records, and in all.
+fn add_up(table: &mut Table) -> Summary {
+    let mut live = Weight::default();
+    let mut stacks = 0;
+    table.for_each_thread(&mut |thread| thread.sums = Sums::default());
+    table.for_each_stack(&mut |table, stack| {
+        let mut here = Weight::default();
+        // SAFETY: `for_each_stack` gives stacks of the table.
+        unsafe {
+            table.for_each_tally(stack, &mut |thread, sums| {
+                let shown = shown(table, sums);
+                thread.sums.add(shown);
+                here.add(shown.live);
+            });
+        }
+        live.add(here);
+        stacks += u64::from(here.objects > 0);
+    });
+    Summary {
+        bytes: live.bytes,
+        objects: live.count(),
+        stacks,
+    }
+}
+
+/// Without `prof_accum` the second pair is zero.
+fn shown(table: &Table, sums: &Sums) -> Sums {
+    Sums {
+        live: sums.live,
+        all: if table.accumulates {
+            sums.all
+        } else {
+            Weight::default()
+        },
+    }
+}
+
+fn write_stack(table: &mut Table, stack: *mut Stack, lg: u32, write: &mut dyn FnMut(&[u8])) {
+    let mut total = Sums::default();
+    // SAFETY: the caller passes a stack of the table.
+    unsafe { table.for_each_tally(stack, &mut |_, sums| total.add(shown(table, sums))) };
+    if total == Sums::default() {
+        return;
+    }
+    write(b"@");
+    // SAFETY: as above.
+    for &frame in unsafe { Stack::frames(stack) } {
+        let mut line = Line::new();
+        line.push(b" ");
+        line.push_hex(frame);
+        write(line.bytes());
+    }
+    write(b"\n");
+    write_sums(lg, None, &total, write);
+    // SAFETY: as above.
+    unsafe {
+        table.for_each_tally(stack, &mut |thread, sums| {
+            write_sums(lg, Some(thread), &shown(table, sums), write);
+        });
+    }
+}
+
+/// A line of sums; `None` is all threads.
+fn write_sums(lg: u32, thread: Option<&Thread>, sums: &Sums, write: &mut dyn FnMut(&[u8])) {
+    let mut line = Line::new();
+    line.push(b"  t");
+    match thread {
+        None => line.push(b"*"),
+        Some(thread) => line.push_decimal(thread.number),
+    }
+    let (count, bytes) = sums.live.as_samples(lg);
+    let (all_count, all_bytes) = sums.all.as_samples(lg);
+    line.push(b": ");
+    line.push_decimal(count);
+    line.push(b": ");
+    line.push_decimal(bytes);
+    line.push(b" [");
+    line.push_decimal(all_count);
+    line.push(b": ");
+    line.push_decimal(all_bytes);
+    line.push(b"]");
+    write(line.bytes());
+    if let Some(thread) = thread
+        && !thread.name().is_empty()
+    {
+        write(b" ");
+        write(thread.name());
+    }
+    write(b"\n");
+}

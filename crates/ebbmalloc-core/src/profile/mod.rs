@@ -1,0 +1,181 @@
+//! The heap profile: which sampled blocks live, by the stack that allocated them, and its text.
+//!
+//! Used by `heap`, which takes a block out when it is freed, and by `process`, which decides what is
+//! sampled, walks the stack and writes the dumps. All memory is metadata memory, under one lock; a
+//! process without profiling has none of it.
+
+pub mod dump;
+pub mod interval;
+mod table;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+pub use table::{DEPTH, Sample, Thread};
+
+use crate::base::lock::{Lock, Rank};
+use crate::base::metadata::Metadata;
+use crate::os::Os;
+use core::ptr::NonNull;
+use interval::Weight;
+use table::Table;
+
+/// See the module.
+pub struct Profile {
+    table: Lock<Table>,
+}
+
+/// The kernel and the memory that a profile is kept in.
+pub struct Store<'a, O> {
+    /// The kernel.
+    pub os: &'a O,
+    /// The memory.
+    pub metadata: &'a Metadata,
+}
+
+/// A block that was sampled.
+#[derive(Clone, Copy)]
+pub struct Sampled<'a> {
+    /// The thread, from [`Profile::add_thread`].
+    pub thread: NonNull<Thread>,
+    /// Return addresses, the innermost first.
+    pub frames: &'a [usize],
+    /// What it stands for.
+    pub weight: Weight,
+    /// Usable bytes if the block is shorter than the memory that was taken for it, else 0.
+    pub usable_bytes: usize,
+}
+
+impl Profile {
+    /// No sample.
+    #[cfg(not(loom))]
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Self {
+        Self {
+            table: Lock::new(Rank::Profile, Table::EMPTY),
+        }
+    }
+
+    /// No sample (loom's cells are not const).
+    #[cfg(loom)]
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Self {
+            table: Lock::new(Rank::Profile, Table::EMPTY),
+        }
+    }
+
+    /// `prof_accum`: whether sums of what was freed are kept.
+    pub fn set_accumulates<O: Os>(&self, os: &O, accumulates: bool) {
+        self.table.lock(os).accumulates = accumulates;
+    }
+
+    /// A record for the calling thread; `None` without memory.
+    pub fn add_thread<O: Os>(&self, store: &Store<O>) -> Option<NonNull<Thread>> {
+        let mut table = self.table.lock(store.os);
+        table.add_thread(store.os, store.metadata)
+    }
+
+    /// The thread has ended.
+    ///
+    /// # Safety
+    /// `thread` came from [`Profile::add_thread`] and is not used again.
+    pub unsafe fn end_thread<O: Os>(&self, store: &Store<O>, thread: NonNull<Thread>) {
+        let mut table = self.table.lock(store.os);
+        // SAFETY: the caller's promise.
+        unsafe { table.end_thread(store.os, store.metadata, thread) }
+    }
+
+    /// Gives a thread a name; false without memory for it.
+    ///
+    /// # Safety
+    /// `thread` came from [`Profile::add_thread`] and has not ended.
+    pub unsafe fn set_name<O: Os>(
+        &self,
+        store: &Store<O>,
+        thread: NonNull<Thread>,
+        name: &[u8],
+    ) -> bool {
+        let mut table = self.table.lock(store.os);
+        // SAFETY: the caller's promise.
+        unsafe { table.set_name(store.os, store.metadata, thread, name) }
+    }
+
+    /// Where a thread's name lies, with a NUL behind; null if it has none.
+    ///
+    /// # Safety
+    /// As for [`Profile::set_name`].
+    pub unsafe fn name<O: Os>(&self, os: &O, thread: NonNull<Thread>) -> *const u8 {
+        // SAFETY: the caller's promise.
+        unsafe { self.table.lock(os).name(thread) }
+    }
+
+    /// Adds a sampled block. `None` without memory for it.
+    ///
+    /// # Safety
+    /// The thread came from [`Profile::add_thread`] and has not ended.
+    pub unsafe fn add<O: Os>(
+        &self,
+        store: &Store<O>,
+        sampled: &Sampled,
+    ) -> Option<NonNull<Sample>> {
+        let mut table = self.table.lock(store.os);
+        // SAFETY: the caller's promise.
+        unsafe {
+            table.add(
+                store.os,
+                store.metadata,
+                sampled.thread,
+                sampled.frames,
+                sampled.weight,
+                sampled.usable_bytes,
+            )
+        }
+    }
+
+    /// Takes a sampled block out. False if the lock is held and `wait` is false; nothing has happened
+    /// then.
+    ///
+    /// # Safety
+    /// `sample` came from [`Profile::add`], and is not used again after true.
+    pub unsafe fn remove<O: Os>(
+        &self,
+        store: &Store<O>,
+        sample: NonNull<Sample>,
+        wait: bool,
+    ) -> bool {
+        let Some(mut table) = self.table.lock_if(store.os, wait) else {
+            return false;
+        };
+        // SAFETY: the caller's promise.
+        unsafe { table.remove(store.os, store.metadata, sample) };
+        true
+    }
+
+    /// Forgets all samples.
+    pub fn reset<O: Os>(&self, store: &Store<O>) {
+        self.table.lock(store.os).reset(store.os, store.metadata);
+    }
+
+    /// The lock, for the fork handlers.
+    pub fn freeze<O: Os>(&self, os: &O) {
+        self.table.freeze(os);
+    }
+
+    /// See [`Lock::thaw`].
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn thaw<O: Os>(&self, os: &O) {
+        // SAFETY: the caller's promise.
+        unsafe { self.table.thaw(os) }
+    }
+
+    /// See [`Lock::reset`].
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn reset_lock(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.table.reset() }
+    }
+}

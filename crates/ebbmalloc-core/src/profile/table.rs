@@ -1,0 +1,516 @@
+//! The live samples, by the stack that allocated them and by thread.
+//!
+//! All of it lies in metadata memory and is changed under the one lock of [`super::Profile`].
+
+use super::interval::Weight;
+use crate::base::metadata::Metadata;
+use crate::os::Os;
+use core::ptr::{NonNull, null_mut};
+
+/// Return addresses that are kept of a stack.
+pub const DEPTH: usize = 128;
+const BUCKETS: usize = 4096;
+
+type Buckets = [*mut Stack; BUCKETS];
+
+/// See the module.
+pub struct Table {
+    /// Stacks by hash; null until the first.
+    buckets: *mut Buckets,
+    threads: *mut Thread,
+    next_thread: u64,
+    /// Counted up by a reset: samples of an older one are in no sum.
+    epoch: u64,
+    /// `prof_accum`: sums of what was freed are kept.
+    pub accumulates: bool,
+}
+
+// SAFETY: the pointers lead to memory that only the holder of the lock touches.
+unsafe impl Send for Table {}
+
+/// Sums of a stack, a thread, or all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// What is live.
+    pub live: Weight,
+    /// What was ever allocated, with `prof_accum`.
+    pub all: Weight,
+}
+
+impl Sums {
+    pub(super) fn add(&mut self, other: Self) {
+        self.live.add(other.live);
+        self.all.add(other.all);
+    }
+}
+
+/// A stack; its addresses follow it.
+#[repr(C)]
+pub struct Stack {
+    next: *mut Stack,
+    hash: u64,
+    depth: usize,
+    tallies: *mut Tally,
+}
+
+/// What one thread allocated from one stack.
+pub struct Tally {
+    next: *mut Tally,
+    stack: *mut Stack,
+    thread: *mut Thread,
+    /// Live samples.
+    samples: u64,
+    pub(super) sums: Sums,
+}
+
+/// A thread that was sampled.
+pub struct Thread {
+    next: *mut Thread,
+    /// Its number.
+    pub(super) number: u64,
+    ended: bool,
+    tallies: usize,
+    name: *mut u8,
+    name_bytes: usize,
+    /// For a dump.
+    pub(super) sums: Sums,
+}
+
+/// A sampled block.
+pub struct Sample {
+    tally: *mut Tally,
+    epoch: u64,
+    weight: Weight,
+    /// Usable bytes if the block is shorter than the memory that was taken for it, else 0.
+    pub usable_bytes: usize,
+}
+
+fn hash_of(frames: &[usize]) -> u64 {
+    frames
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, &frame| {
+            (hash ^ frame as u64)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(23)
+        })
+}
+
+/// A new piece of metadata that holds `value`.
+fn place<O: Os, T>(os: &O, metadata: &Metadata, value: T) -> Option<*mut T> {
+    let piece = metadata.allocate(os, size_of::<T>(), true)?.cast::<T>();
+    // SAFETY: the piece is ours, long enough, and aligned to its size.
+    unsafe { piece.write(value) };
+    Some(piece.as_ptr())
+}
+
+/// # Safety
+/// `piece` came from [`place`], and nobody uses it any more.
+unsafe fn give_back<O: Os, T>(os: &O, metadata: &Metadata, piece: *mut T) {
+    if let Some(piece) = NonNull::new(piece.cast()) {
+        // SAFETY: the caller's promise.
+        unsafe { metadata.free(os, piece, size_of::<T>()) };
+    }
+}
+
+impl Stack {
+    const fn bytes(depth: usize) -> usize {
+        size_of::<Self>() + depth * size_of::<usize>()
+    }
+
+    fn first_frame(stack: *mut Self) -> *mut usize {
+        stack.wrapping_add(1).cast()
+    }
+
+    /// # Safety
+    /// `stack` is in the table, whose lock is held for `'a`.
+    pub(super) unsafe fn frames<'a>(stack: *mut Self) -> &'a [usize] {
+        // SAFETY: the addresses were written behind the head when the stack was made.
+        unsafe { core::slice::from_raw_parts(Self::first_frame(stack), (*stack).depth) }
+    }
+}
+
+impl Thread {
+    /// The name that the thread gave itself.
+    pub(super) fn name(&self) -> &[u8] {
+        if self.name.is_null() {
+            return b"";
+        }
+        // SAFETY: `set_name` made the piece and wrote that many bytes.
+        unsafe { core::slice::from_raw_parts(self.name, self.name_bytes) }
+    }
+}
+
+impl Table {
+    /// No sample.
+    pub const EMPTY: Self = Self {
+        buckets: null_mut(),
+        threads: null_mut(),
+        next_thread: 0,
+        epoch: 0,
+        accumulates: false,
+    };
+
+    /// A record for a thread that is sampled for the first time.
+    pub fn add_thread<O: Os>(&mut self, os: &O, metadata: &Metadata) -> Option<NonNull<Thread>> {
+        let thread = Thread {
+            next: self.threads,
+            number: self.next_thread,
+            ended: false,
+            tallies: 0,
+            name: null_mut(),
+            name_bytes: 0,
+            sums: Sums::default(),
+        };
+        self.threads = place(os, metadata, thread)?;
+        self.next_thread += 1;
+        NonNull::new(self.threads)
+    }
+
+    /// The thread has ended; its record goes with its last sample.
+    ///
+    /// # Safety
+    /// `thread` came from [`Table::add_thread`] and is not used again.
+    pub unsafe fn end_thread<O: Os>(
+        &mut self,
+        os: &O,
+        metadata: &Metadata,
+        thread: NonNull<Thread>,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            (*thread.as_ptr()).ended = true;
+            self.drop_thread_if_unused(os, metadata, thread.as_ptr());
+        }
+    }
+
+    /// # Safety
+    /// `thread` is in the list.
+    unsafe fn drop_thread_if_unused<O: Os>(
+        &mut self,
+        os: &O,
+        metadata: &Metadata,
+        thread: *mut Thread,
+    ) {
+        // SAFETY: the caller's promise; all in the list are valid.
+        unsafe {
+            if !(*thread).ended || (*thread).tallies > 0 {
+                return;
+            }
+            let mut link = &raw mut self.threads;
+            while *link != thread {
+                link = &raw mut (**link).next;
+            }
+            *link = (*thread).next;
+            Self::free_name(os, metadata, thread);
+            give_back(os, metadata, thread);
+        }
+    }
+
+    /// # Safety
+    /// `thread` is in the list.
+    unsafe fn free_name<O: Os>(os: &O, metadata: &Metadata, thread: *mut Thread) {
+        // SAFETY: `set_name` made the piece, one byte longer than the name.
+        unsafe {
+            if let Some(name) = NonNull::new((*thread).name) {
+                metadata.free(os, name, (*thread).name_bytes + 1);
+            }
+            (*thread).name = null_mut();
+        }
+    }
+
+    /// Gives a thread a name; false without memory for it. The name ends with a NUL where it lies.
+    ///
+    /// # Safety
+    /// `thread` came from [`Table::add_thread`] and has not ended.
+    pub unsafe fn set_name<O: Os>(
+        &mut self,
+        os: &O,
+        metadata: &Metadata,
+        thread: NonNull<Thread>,
+        name: &[u8],
+    ) -> bool {
+        let Some(place) = metadata.allocate(os, name.len() + 1, true) else {
+            return false;
+        };
+        // SAFETY: the caller's promise; the piece is ours and long enough.
+        unsafe {
+            Self::free_name(os, metadata, thread.as_ptr());
+            place.copy_from_nonoverlapping(NonNull::from(name).cast(), name.len());
+            place.add(name.len()).write(0);
+            (*thread.as_ptr()).name = place.as_ptr();
+            (*thread.as_ptr()).name_bytes = name.len();
+        }
+        true
+    }
+
+    /// Where a thread's name lies; null if it has none.
+    ///
+    /// # Safety
+    /// As for [`Table::set_name`].
+    pub unsafe fn name(&self, thread: NonNull<Thread>) -> *const u8 {
+        // SAFETY: the caller's promise.
+        unsafe { (*thread.as_ptr()).name }
+    }
+
+    /// Adds a sampled block of `thread`, allocated at `frames`. `None` without memory for it.
+    ///
+    /// # Safety
+    /// `thread` came from [`Table::add_thread`] and has not ended.
+    pub unsafe fn add<O: Os>(
+        &mut self,
+        os: &O,
+        metadata: &Metadata,
+        thread: NonNull<Thread>,
+        frames: &[usize],
+        weight: Weight,
+        usable_bytes: usize,
+    ) -> Option<NonNull<Sample>> {
+        let stack = self.stack(os, metadata, &frames[..frames.len().min(DEPTH)])?;
+        // SAFETY: the caller's promise; `stack` was found just now.
+        let tally = unsafe { self.tally(os, metadata, stack, thread.as_ptr()) };
+        let sample = Sample {
+            tally: tally.unwrap_or(null_mut()),
+            epoch: self.epoch,
+            weight,
+            usable_bytes,
+        };
+        let made = match tally {
+            Some(_) => place(os, metadata, sample),
+            None => None,
+        };
+        // SAFETY: found or made just now, under the lock.
+        unsafe {
+            if made.is_some()
+                && let Some(tally) = tally
+            {
+                (*tally).samples += 1;
+                (*tally).sums.live.add(weight);
+                (*tally).sums.all.add(weight);
+            } else {
+                // Whatever was made on the way goes again.
+                match tally {
+                    Some(tally) => self.drop_if_unused(os, metadata, tally),
+                    None => self.drop_stack_if_unused(os, metadata, stack),
+                }
+            }
+        }
+        made.and_then(NonNull::new)
+    }
+
+    /// Takes a sampled block out, which was freed.
+    ///
+    /// # Safety
+    /// `sample` came from [`Table::add`], and is not used again.
+    pub unsafe fn remove<O: Os>(&mut self, os: &O, metadata: &Metadata, sample: NonNull<Sample>) {
+        // SAFETY: the caller's promise; a sample of this epoch has its tally.
+        unsafe {
+            let Sample {
+                tally,
+                epoch,
+                weight,
+                ..
+            } = *sample.as_ptr();
+            give_back(os, metadata, sample.as_ptr());
+            if epoch == self.epoch {
+                (*tally).samples -= 1;
+                (*tally).sums.live.sub(weight);
+                self.drop_if_unused(os, metadata, tally);
+            }
+        }
+    }
+
+    /// Forgets all samples: what lives now is counted no more.
+    pub fn reset<O: Os>(&mut self, os: &O, metadata: &Metadata) {
+        self.epoch += 1;
+        self.for_each_stack(&mut |table, stack| {
+            // SAFETY: in the table, under the lock; nobody knows a tally of the last epoch any more.
+            unsafe {
+                let mut tally = (*stack).tallies;
+                while !tally.is_null() {
+                    let next = (*tally).next;
+                    table.drop_tally(os, metadata, tally);
+                    tally = next;
+                }
+                table.drop_stack_if_unused(os, metadata, stack);
+            }
+        });
+    }
+
+    /// The stack with these addresses, made if there is none.
+    fn stack<O: Os>(
+        &mut self,
+        os: &O,
+        metadata: &Metadata,
+        frames: &[usize],
+    ) -> Option<*mut Stack> {
+        if self.buckets.is_null() {
+            self.buckets = place(os, metadata, [null_mut(); BUCKETS])?;
+        }
+        let hash = hash_of(frames);
+        // SAFETY: the table is there; all stacks in it are valid, under the lock.
+        unsafe {
+            let bucket = self.bucket(hash);
+            let mut at = *bucket;
+            while !at.is_null() {
+                if (*at).hash == hash && Stack::frames(at) == frames {
+                    return Some(at);
+                }
+                at = (*at).next;
+            }
+            let bytes = Stack::bytes(frames.len());
+            let stack = metadata.allocate(os, bytes, true)?.cast::<Stack>().as_ptr();
+            stack.write(Stack {
+                next: *bucket,
+                hash,
+                depth: frames.len(),
+                tallies: null_mut(),
+            });
+            Stack::first_frame(stack).copy_from_nonoverlapping(frames.as_ptr(), frames.len());
+            *bucket = stack;
+            Some(stack)
+        }
+    }
+
+    /// # Safety
+    /// There are buckets.
+    unsafe fn bucket(&self, hash: u64) -> *mut *mut Stack {
+        // SAFETY: the caller's promise.
+        unsafe { &raw mut (*self.buckets)[hash as usize % BUCKETS] }
+    }
+
+    /// # Safety
+    /// Both are in the table.
+    unsafe fn tally<O: Os>(
+        &mut self,
+        os: &O,
+        metadata: &Metadata,
+        stack: *mut Stack,
+        thread: *mut Thread,
+    ) -> Option<*mut Tally> {
+        // SAFETY: the caller's promise; all tallies of a stack are valid, under the lock.
+        unsafe {
+            let mut at = (*stack).tallies;
+            while !at.is_null() {
+                if (*at).thread == thread {
+                    return Some(at);
+                }
+                at = (*at).next;
+            }
+            let tally = Tally {
+                next: (*stack).tallies,
+                stack,
+                thread,
+                samples: 0,
+                sums: Sums::default(),
+            };
+            let tally = place(os, metadata, tally)?;
+            (*stack).tallies = tally;
+            (*thread).tallies += 1;
+            Some(tally)
+        }
+    }
+
+    /// # Safety
+    /// `tally` is in the table.
+    unsafe fn drop_if_unused<O: Os>(&mut self, os: &O, metadata: &Metadata, tally: *mut Tally) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let kept = self.accumulates && (*tally).sums.all != Weight::default();
+            if (*tally).samples > 0 || kept {
+                return;
+            }
+            let stack = (*tally).stack;
+            self.drop_tally(os, metadata, tally);
+            self.drop_stack_if_unused(os, metadata, stack);
+        }
+    }
+
+    /// # Safety
+    /// `tally` is in the table, and no sample of this epoch leads to it.
+    unsafe fn drop_tally<O: Os>(&mut self, os: &O, metadata: &Metadata, tally: *mut Tally) {
+        // SAFETY: the caller's promise; the links are valid, under the lock.
+        unsafe {
+            let (stack, thread) = ((*tally).stack, (*tally).thread);
+            let mut link = &raw mut (*stack).tallies;
+            while *link != tally {
+                link = &raw mut (**link).next;
+            }
+            *link = (*tally).next;
+            give_back(os, metadata, tally);
+            (*thread).tallies -= 1;
+            self.drop_thread_if_unused(os, metadata, thread);
+        }
+    }
+
+    /// # Safety
+    /// `stack` is in the table.
+    unsafe fn drop_stack_if_unused<O: Os>(
+        &mut self,
+        os: &O,
+        metadata: &Metadata,
+        stack: *mut Stack,
+    ) {
+        // SAFETY: the caller's promise; the links are valid, under the lock.
+        unsafe {
+            if !(*stack).tallies.is_null() {
+                return;
+            }
+            let mut link = self.bucket((*stack).hash);
+            while *link != stack {
+                link = &raw mut (**link).next;
+            }
+            *link = (*stack).next;
+            if let Some(piece) = NonNull::new(stack.cast()) {
+                metadata.free(os, piece, Stack::bytes((*stack).depth));
+            }
+        }
+    }
+
+    /// Calls `work` with each stack, which may take it out.
+    pub(super) fn for_each_stack(&mut self, work: &mut dyn FnMut(&mut Self, *mut Stack)) {
+        if self.buckets.is_null() {
+            return;
+        }
+        for index in 0..BUCKETS {
+            // SAFETY: the buckets are there; all stacks in them are valid, under the lock.
+            let mut at = unsafe { (*self.buckets)[index] };
+            while !at.is_null() {
+                // SAFETY: as above.
+                let next = unsafe { (*at).next };
+                work(self, at);
+                at = next;
+            }
+        }
+    }
+
+    /// Calls `work` with the sums of each thread of a stack.
+    ///
+    /// # Safety
+    /// `stack` is in the table.
+    pub(super) unsafe fn for_each_tally(
+        &self,
+        stack: *mut Stack,
+        work: &mut dyn FnMut(&mut Thread, &Sums),
+    ) {
+        // SAFETY: the caller's promise; under the lock.
+        unsafe {
+            let mut at = (*stack).tallies;
+            while !at.is_null() {
+                work(&mut *(*at).thread, &(*at).sums);
+                at = (*at).next;
+            }
+        }
+    }
+
+    /// Calls `work` with each thread.
+    pub(super) fn for_each_thread(&self, work: &mut dyn FnMut(&mut Thread)) {
+        let mut at = self.threads;
+        while !at.is_null() {
+            // SAFETY: all in the list are valid, under the lock.
+            unsafe {
+                work(&mut *at);
+                at = (*at).next;
+            }
+        }
+    }
+}
