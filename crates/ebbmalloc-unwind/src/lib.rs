@@ -1,0 +1,51 @@
+//! The calling thread's stack: its return addresses, found without memory from the heap, without locks,
+//! and without reading anything that might not be there.
+//!
+//! Used by the heap profile of ebbmalloc. A frame is left by what the unwind tables of its module say
+//! (`.eh_frame`, found through `.eh_frame_hdr`, read by the crate `gimli`), and where there are none by
+//! the frame pointer. What the tables say about an address is remembered, so that a frame costs two or
+//! three loads. Where modules lie is read from the kernel's list of mappings, never from the loader,
+//! which would take its lock.
+//!
+//! What always holds: memory on the stack is read only after the kernel was asked whether it can be; a
+//! table is read only after its module was seen to be the one that was there when it was found. So a
+//! wrong or missing table, a library that was unloaded, or a stack that is none cost frames, not the
+//! process.
+#![cfg_attr(not(test), no_std)]
+#![cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    target_pointer_width = "64"
+))]
+
+mod elf;
+mod maps;
+mod modules;
+mod registers;
+mod rules;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+pub use registers::Registers;
+pub use walk::Unwinder;
+
+/// What the walk needs from the process around it.
+pub trait Host {
+    /// Whether the eight bytes at `address` can be read.
+    fn is_readable(&self, address: usize) -> bool;
+
+    /// Calls `each` with the text of /proc/self/maps, piece by piece; false if it cannot be had.
+    fn read_maps(&self, each: &mut dyn FnMut(&[u8])) -> bool;
+}
+
+/// Pages are at least that long: what is readable at one place is, as far as the next multiple.
+const PAGE: usize = 4096;
+
+/// The word at `address`, if it can be read.
+fn word_at(host: &impl Host, address: usize) -> Option<usize> {
+    if !address.is_multiple_of(size_of::<usize>()) || !host.is_readable(address) {
+        return None;
+    }
+    // SAFETY: the kernel says that it can be read; it is aligned. Another thread may write it: volatile.
+    Some(unsafe { (address as *const usize).read_volatile() })
+}

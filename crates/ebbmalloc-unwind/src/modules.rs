@@ -1,0 +1,122 @@
+//! What is mapped executable, and the unwind tables that belong to it.
+
+use crate::elf::{self, Tables};
+use crate::maps::{Lines, Mapping};
+use crate::{Host, elf::tables};
+
+/// Executable mappings that are known; what lies beyond has no tables.
+const MOST: usize = 1024;
+/// Walks between two readings of the list, at most, for addresses that it does not know.
+const PATIENCE_MOST: u32 = 4096;
+
+/// Executable memory.
+#[derive(Clone, Copy, Debug)]
+struct Code {
+    start: usize,
+    end: usize,
+    /// Where its file's first byte is mapped, 0 if it is nowhere.
+    base: usize,
+    tables: Option<Tables>,
+}
+
+/// See the module.
+pub struct Modules {
+    codes: [Code; MOST],
+    count: usize,
+    /// Walks to let pass before the list is read again, and how many that were last time.
+    wait: u32,
+    patience: u32,
+}
+
+impl Modules {
+    /// Nothing is known yet. All of it is zero.
+    pub const fn new() -> Self {
+        const NOTHING: Code = Code {
+            start: 0,
+            end: 0,
+            base: 0,
+            tables: None,
+        };
+        Self {
+            codes: [NOTHING; MOST],
+            count: 0,
+            wait: 0,
+            patience: 0,
+        }
+    }
+
+    /// At the beginning of a walk.
+    pub fn next_walk(&mut self) {
+        self.wait = self.wait.saturating_sub(1);
+    }
+
+    /// Whether `pc` lies in executable memory that is known.
+    pub fn knows(&self, pc: usize) -> bool {
+        self.find(pc).is_some()
+    }
+
+    /// The tables for `pc`, as they are now; `None` if there are none.
+    pub fn tables(&self, host: &impl Host, pc: usize) -> Option<Tables> {
+        let code = self.find(pc)?;
+        // The module may be gone, and another in its place.
+        let now = elf::tables(host, code.base);
+        code.tables.filter(|_| code.tables == now)
+    }
+
+    /// Whether what is known of `pc` is out of date.
+    pub fn is_stale(&self, host: &impl Host, pc: usize) -> bool {
+        self.find(pc).is_some_and(|code| {
+            code.tables.is_some() && elf::tables(host, code.base) != code.tables
+        })
+    }
+
+    fn find(&self, pc: usize) -> Option<&Code> {
+        let known = &self.codes[..self.count];
+        let at = known.partition_point(|code| code.end <= pc);
+        known.get(at).filter(|code| code.start <= pc)
+    }
+
+    /// Reads the list of mappings, because `pc` was not in it; not at every walk. True if it was read.
+    pub fn refresh(&mut self, host: &impl Host, pc: usize) -> bool {
+        if self.wait > 0 {
+            return false;
+        }
+        self.count = 0;
+        let mut lines = Lines::new();
+        let (mut file, mut base) = ((0, 0), 0);
+        let read = host.read_maps(&mut |text| {
+            lines.push(text, &mut |mapping: Mapping| {
+                if mapping.offset == 0 {
+                    (file, base) = (mapping.file, mapping.start);
+                }
+                let known = (mapping.file == file).then_some(base);
+                if mapping.executable {
+                    self.add(mapping, known.unwrap_or(0));
+                }
+            });
+        });
+        for code in &mut self.codes[..self.count] {
+            code.tables = tables(host, code.base);
+        }
+        let helped = read && self.knows(pc);
+        self.patience = if helped {
+            0
+        } else {
+            (self.patience * 2 + 1).min(PATIENCE_MOST)
+        };
+        self.wait = self.patience;
+        true
+    }
+
+    fn add(&mut self, mapping: Mapping, base: usize) {
+        if let Some(place) = self.codes.get_mut(self.count) {
+            *place = Code {
+                start: mapping.start,
+                end: mapping.end,
+                base,
+                tables: None,
+            };
+            self.count += 1;
+        }
+    }
+}

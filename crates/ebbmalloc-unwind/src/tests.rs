@@ -1,0 +1,132 @@
+//! Walks of real stacks: this test's own.
+
+use crate::{Host, Registers, Unwinder};
+use std::fs::{self, File};
+use std::hint::black_box;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+struct Process {
+    memory: File,
+    readings: AtomicUsize,
+}
+
+impl Process {
+    fn new() -> Self {
+        Self {
+            memory: File::open("/proc/self/mem").unwrap(),
+            readings: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Host for Process {
+    fn is_readable(&self, address: usize) -> bool {
+        let mut word = [0; 8];
+        self.memory.read_exact_at(&mut word, address as u64).is_ok()
+    }
+
+    fn read_maps(&self, each: &mut dyn FnMut(&[u8])) -> bool {
+        self.readings.fetch_add(1, Ordering::Relaxed);
+        let text = fs::read("/proc/self/maps").unwrap();
+        text.chunks(1000).for_each(each);
+        true
+    }
+}
+
+type Walk<'a> = &'a mut dyn FnMut() -> Vec<usize>;
+
+#[inline(never)]
+fn deeper(levels: usize, walk: Walk) -> Vec<usize> {
+    if levels == 0 {
+        return black_box(walk());
+    }
+    // Room of different lengths, so that frames are not all alike to the compiler.
+    let room = black_box([levels; 37]);
+    let frames = deeper(levels - 1, walk);
+    black_box(room);
+    frames
+}
+
+fn walk_here(unwinder: &mut Unwinder, process: &Process, most: usize) -> Vec<usize> {
+    let mut frames = vec![0; most];
+    // SAFETY: this frame's own registers.
+    let count = unsafe { unwinder.walk(process, Registers::here(), &mut frames) };
+    frames.truncate(count);
+    frames
+}
+
+/// How many of the frames are the most frequent one.
+fn repeated(frames: &[usize]) -> usize {
+    frames
+        .iter()
+        .map(|frame| frames.iter().filter(|other| *other == frame).count())
+        .max()
+        .unwrap_or(0)
+}
+
+#[test]
+fn every_level_of_a_recursion_is_found_up_to_the_threads_beginning() {
+    let process = Process::new();
+    let mut unwinder = Box::new(Unwinder::new());
+    let frames = deeper(50, &mut || walk_here(&mut unwinder, &process, 500));
+    // 49 levels return into the same place, the outermost to this test.
+    assert_eq!(repeated(&frames), 50 - 1 + 1, "{frames:x?}");
+    assert!(frames.len() > 52 && frames.len() < 200, "{}", frames.len());
+    // What is remembered gives the same.
+    let again = deeper(50, &mut || walk_here(&mut unwinder, &process, 500));
+    assert_eq!(frames.len(), again.len());
+    assert_eq!(process.readings.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_walk_stops_where_there_is_no_more_room() {
+    let process = Process::new();
+    let mut unwinder = Box::new(Unwinder::new());
+    let frames = deeper(50, &mut || walk_here(&mut unwinder, &process, 10));
+    assert_eq!(frames.len(), 10);
+}
+
+#[test]
+fn registers_that_lead_nowhere_end_the_walk() {
+    let process = Process::new();
+    let mut unwinder = Box::new(Unwinder::new());
+    let here = Registers::here();
+    let mut frames = [0; 64];
+    for wrong in [
+        Registers { pc: 16, ..here },
+        Registers {
+            pc: 16,
+            fp: 8,
+            ..here
+        },
+        Registers {
+            pc: 16,
+            fp: here.sp + 8,
+            ..here
+        },
+        Registers { sp: 16, ..here },
+        Registers {
+            sp: usize::MAX & !15,
+            fp: usize::MAX & !15,
+            ..here
+        },
+    ] {
+        // SAFETY: none; that the walk survives is what is tested: it asks before it reads.
+        let count = unsafe { unwinder.walk(&process, wrong, &mut frames) };
+        assert!(count <= frames.len());
+    }
+}
+
+/// Code that nobody knows (as a compiler at run time makes it) does not have the list read at each walk.
+#[test]
+fn unknown_code_is_asked_for_ever_more_seldom() {
+    let process = Process::new();
+    let mut unwinder = Box::new(Unwinder::new());
+    let here = Registers::here();
+    for _ in 0..1000 {
+        // SAFETY: as above.
+        unsafe { unwinder.walk(&process, Registers { pc: 16, ..here }, &mut [0; 8]) };
+    }
+    assert!(process.readings.load(Ordering::Relaxed) < 12);
+}
