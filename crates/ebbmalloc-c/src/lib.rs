@@ -38,6 +38,7 @@ static HOOKS: Hooks = Hooks {
     program_settings: program::settings,
     message: program::message,
     print_statistics: ebbmalloc_ctl::print::to_message,
+    is_own_object: cfg!(not(feature = "archive")),
     errno_location: libc::errno_location,
     write_stream: libc::write_stream,
     loaded_symbol: libc::loaded_symbol,

@@ -55,6 +55,12 @@ impl Modules {
         self.find(pc).is_some()
     }
 
+    /// Whether two addresses lie in one executable mapping.
+    pub fn are_one_code(&self, one: usize, other: usize) -> bool {
+        self.find(one)
+            .is_some_and(|code| code.start <= other && other < code.end)
+    }
+
     /// The tables for `pc`, as they are now; `None` if there are none.
     pub fn tables(&self, host: &impl Host, pc: usize) -> Option<Tables> {
         let code = self.find(pc)?;

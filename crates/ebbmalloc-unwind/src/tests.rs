@@ -51,7 +51,7 @@ fn deeper(levels: usize, walk: Walk) -> Vec<usize> {
 fn walk_here(unwinder: &mut Unwinder, process: &Process, most: usize) -> Vec<usize> {
     let mut frames = vec![0; most];
     // SAFETY: this frame's own registers.
-    let count = unsafe { unwinder.walk(process, Registers::here(), &mut frames) };
+    let count = unsafe { unwinder.walk(process, Registers::here(), false, &mut frames) };
     frames.truncate(count);
     frames
 }
@@ -113,7 +113,7 @@ fn registers_that_lead_nowhere_end_the_walk() {
         },
     ] {
         // SAFETY: none; that the walk survives is what is tested: it asks before it reads.
-        let count = unsafe { unwinder.walk(&process, wrong, &mut frames) };
+        let count = unsafe { unwinder.walk(&process, wrong, false, &mut frames) };
         assert!(count <= frames.len());
     }
 }
@@ -126,7 +126,7 @@ fn unknown_code_is_asked_for_ever_more_seldom() {
     let here = Registers::here();
     for _ in 0..1000 {
         // SAFETY: as above.
-        unsafe { unwinder.walk(&process, Registers { pc: 16, ..here }, &mut [0; 8]) };
+        unsafe { unwinder.walk(&process, Registers { pc: 16, ..here }, false, &mut [0; 8]) };
     }
     assert!(process.readings.load(Ordering::Relaxed) < 12);
 }

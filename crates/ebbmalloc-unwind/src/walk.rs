@@ -52,7 +52,8 @@ impl Unwinder {
     }
 
     /// Writes the return addresses of the stack of which `registers` are the innermost frame's to
-    /// `frames`, the innermost first; returns how many.
+    /// `frames`, the innermost first; returns how many. With `skip_own`, the innermost frames are left
+    /// out that lie in the same code as `registers`: the caller's library.
     ///
     /// # Safety
     /// `registers` are the calling thread's, of a frame that is still there.
@@ -60,6 +61,7 @@ impl Unwinder {
         &mut self,
         host: &impl Host,
         registers: Registers,
+        skip_own: bool,
         frames: &mut [usize],
     ) -> usize {
         self.modules.next_walk();
@@ -68,18 +70,21 @@ impl Unwinder {
             pages: [usize::MAX; 2],
         };
         let mut at = registers;
-        let mut count = 0;
+        let (mut count, mut innermost, mut own) = (0, true, skip_own);
         while let Some(place) = frames.get_mut(count) {
             // A call may be its function's last instruction: the caller is where the call is.
-            let pc = if count == 0 { at.pc } else { at.pc - 1 };
+            let pc = if innermost { at.pc } else { at.pc - 1 };
             // SAFETY: a live frame's code stays loaded.
             let rule = unsafe { self.rule(host, pc) };
-            let Some(caller) = self.leave(&mut stack, at, rule, count == 0) else {
+            let Some(caller) = self.leave(&mut stack, at, rule, innermost) else {
                 break;
             };
-            *place = caller.pc;
-            count += 1;
-            at = caller;
+            (at, innermost) = (caller, false);
+            own = own && self.modules.are_one_code(caller.pc - 1, registers.pc);
+            if !own {
+                *place = caller.pc;
+                count += 1;
+            }
         }
         count
     }

@@ -30,6 +30,8 @@ impl<O: Os> Heap<O> {
             Place::Slot(class) => unsafe { self.free_slot(access, class, block) },
             Place::Large(granule) => {
                 let wait = access.may_wait();
+                // SAFETY: `granule` is the descriptor of the block's granule.
+                let forgotten = unsafe { self.forget_sample(granule, wait) };
                 let oversize = self.oversize.load(Ordering::Relaxed);
                 if wait && oversize != usize::MAX {
                     // SAFETY: `granule` is the descriptor of the block's granule.
@@ -51,7 +53,7 @@ impl<O: Os> Heap<O> {
                 }
                 // SAFETY: `granule` is the descriptor of the block's granule.
                 if !unsafe {
-                    self.forget_sample(granule, wait)
+                    forgotten
                         && self.arena.free_large(
                             &self.os,
                             granule,

@@ -21,22 +21,23 @@ impl<O: Os> Heap<O> {
     }
 
     /// A large block for a request of any size, aligned to `align`, that may be sampled. Null if there is
-    /// no memory, and in a signal handler that interrupted a request.
+    /// no memory, in a signal handler that interrupted a request, and for a thread on an explicit arena,
+    /// whose blocks may all go at once.
     pub fn allocate_apart(&self, access: Access, size: usize, align: usize) -> *mut u8 {
-        if !access.may_wait() {
+        if !access.may_wait() || self.home(access).is_some() {
             return core::ptr::null_mut();
         }
         self.allocate_large(access, size, align).0
     }
 
-    /// Adds a live block to the profile. Nothing happens if it is no large block, is sampled already, or
-    /// there is no memory for the record.
+    /// Adds a live block to the profile. Nothing happens if it is no large block, is in an explicit
+    /// arena, is sampled already, or there is no memory for the record.
     ///
     /// # Safety
     /// `block` is a live block of the caller's; the thread is one of this heap's profile. The caller may
     /// wait for locks.
     pub unsafe fn sample(&self, block: *mut u8, sampled: &Sampled) {
-        let Some(granule) = self.large_block(block as usize) else {
+        let Some((granule, None)) = self.large_block(block as usize) else {
             return;
         };
         // SAFETY: the descriptor of a large block whose owner is the caller.

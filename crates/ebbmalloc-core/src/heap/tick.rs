@@ -56,6 +56,12 @@ impl<O: Os> Heap<O> {
         self.give_back(own).0 > 0
     }
 
+    /// Makes every thread's next request of each class one that its cache does not serve at once, and
+    /// what it did not use since the last tick go. `own` as for [`Heap::trim`].
+    pub fn mark_caches(&self, own: Option<&Cache>) {
+        self.caches.drain(&self.supply(), &self.bins, false, own);
+    }
+
     /// Puts back what the calling thread's cache holds.
     pub fn flush(&self, access: Access) {
         if let Access::Cached(cache) = access {

@@ -3,10 +3,11 @@
 
 use super::entry;
 use super::instance::HEAP;
+use super::observed;
 use super::thread::{observer, with_access};
 use crate::heap::{Access, in_place};
 use crate::os::Os;
-use crate::size::{QUANTUM, SMALL_MAX};
+use crate::size::{CLASS, QUANTUM, SMALL_MAX, class_aligned};
 
 /// Which cache a request goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +63,13 @@ pub fn allocate_with(size: usize, choice: &Choice) -> *mut u8 {
             return block;
         }
     }
+    if let Some(block) = allocate_sampled(size, choice) {
+        if choice.zero {
+            // SAFETY: the block is ours and at least `size` bytes long.
+            unsafe { block.write_bytes(0, size) };
+        }
+        return block;
+    }
     let (block, zero) = with_access(|access| allocate_placed(access, size, choice));
     if block.is_null() {
         return block;
@@ -71,10 +79,20 @@ pub fn allocate_with(size: usize, choice: &Choice) -> *mut u8 {
         unsafe { block.write_bytes(0, size) };
     }
     if let Some(observer) = observer() {
-        // SAFETY: live since just now.
-        observer.count_new(unsafe { HEAP.usable_size(block) });
+        observed::note_new(observer, block);
     }
     block
+}
+
+/// A small block, if it is one to be sampled: it lies apart, whatever was chosen but an explicit arena.
+fn allocate_sampled(size: usize, choice: &Choice) -> Option<*mut u8> {
+    let observer = observer()?;
+    let class = class_aligned(size, choice.align)?;
+    let arena = choice.arena.map(|index| index as usize);
+    if arena.is_some_and(|index| index >= HEAP.shards()) {
+        return None;
+    }
+    observed::take_sampled(observer, CLASS[class].size as usize)
 }
 
 /// A block from the cache and the arena that were chosen, and whether it is known to read as zero.

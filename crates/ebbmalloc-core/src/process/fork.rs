@@ -3,7 +3,7 @@
 
 use super::instance::HEAP;
 use super::thread::{begin_fork, end_fork, is_inside, is_own};
-use super::{figures, instance::hooks, publish, purger};
+use super::{figures, instance::hooks, profile, publish, purger};
 use crate::cache::cache::Cache;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -38,6 +38,7 @@ unsafe extern "C" fn prepare() {
     purger::hold();
     let cache = begin_fork();
     figures::freeze();
+    profile::freeze();
     HEAP.freeze(is_own(cache).then_some(cache));
     FORKING.store(core::ptr::from_ref(cache).cast_mut(), Ordering::Relaxed);
 }
@@ -67,6 +68,7 @@ fn after(in_child: bool) {
     unsafe {
         HEAP.thaw(in_child, is_own(cache).then_some(cache));
         figures::thaw();
+        profile::thaw();
     }
     end_fork(cache);
     if !in_child {
@@ -86,6 +88,7 @@ pub(super) fn adopt() {
         unsafe {
             HEAP.reset_locks();
             figures::reset();
+            profile::adopt();
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::instance::HEAP;
 use super::thread::with_own_cache;
-use super::{publish, purger};
+use super::{profile, publish, purger};
 
 /// After a slow operation that saw [`crate::heap::Heap::attention`].
 pub(super) fn look() {
@@ -20,6 +20,7 @@ pub(super) fn look() {
             HEAP.is_still_near_limit();
         }
     });
+    profile::after_growth();
     // Another thread looks, or returns what is idle: growing on meanwhile could be what is one page
     // too much. Outside the cache, which a fork may be waiting for.
     HEAP.wait_for_relief();

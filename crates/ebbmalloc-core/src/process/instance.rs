@@ -1,7 +1,7 @@
 //! The heap of this process, its boot at the first request, and its end.
 
 use super::Hooks;
-use super::{figures, fork, publish, purger, settings};
+use super::{figures, fork, profile, publish, purger, settings};
 use crate::heap::Heap;
 use crate::os::Os;
 use crate::os::linux::Linux;
@@ -48,6 +48,7 @@ pub(super) fn boot() {
 /// At the end of the process (the face's destructor): prints what was asked for.
 pub fn finish() {
     publish::at_exit();
+    profile::at_exit();
 }
 
 /// After a slow operation, without a lock: what needs doing now and then.
@@ -78,6 +79,7 @@ mod test_hooks {
             program_settings: |_| None,
             message: |_| false,
             print_statistics: |_| (),
+            is_own_object: false,
             errno_location: || core::ptr::null_mut(),
             write_stream: |_, _| false,
             loaded_symbol: |_, _| core::ptr::null(),

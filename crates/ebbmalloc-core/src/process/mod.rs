@@ -15,6 +15,7 @@ mod instance;
 mod lookup;
 mod observed;
 pub mod observer;
+pub mod profile;
 mod publish;
 mod purger;
 mod sandbox;
@@ -63,6 +64,8 @@ pub struct Hooks {
     pub message: fn(text: &core::ffi::CStr) -> bool,
     /// Prints the statistics, by the options of `malloc_stats_print`.
     pub print_statistics: fn(options: &core::ffi::CStr),
+    /// The allocator is a shared object of its own: its frames are no part of the program's stacks.
+    pub is_own_object: bool,
     /// Address of the calling thread's `errno`; null where there is none. For the C face only.
     pub errno_location: unsafe fn() -> *mut core::ffi::c_int,
     /// Writes `text` to an open `FILE *` of the C library; false if it does not take all of it.

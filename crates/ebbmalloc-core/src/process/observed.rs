@@ -7,6 +7,7 @@
 use super::instance::HEAP;
 use super::lookup::quick_class;
 use super::observer::{JUNK_ALLOCATED, JUNK_DEALLOCATED, JUNK_FREED, JUNK_NEW, Observer, ZERO};
+use super::profile;
 use super::thread::with_access;
 use crate::heap::Access;
 use crate::size::{CLASS, SMALL_MAX, class_aligned, class_of};
@@ -64,6 +65,14 @@ fn allocate(
     otherwise: impl FnOnce(Access) -> *mut u8,
 ) -> *mut u8 {
     let bytes = CLASS[class].size as usize;
+    if class != 0
+        && let Some(block) = take_sampled(observer, bytes)
+    {
+        if contents == Contents::Any && observer.flags() & (JUNK_ALLOCATED | ZERO) != 0 {
+            fill_new(observer, block, bytes);
+        }
+        return block;
+    }
     // No stack of class 0 ever holds anything.
     let block = match observer.cache().pop(class) {
         Some(slot) => slot.as_ptr(),
@@ -73,8 +82,14 @@ fn allocate(
         return block;
     }
     let bytes = match bytes {
-        // SAFETY: allocated just now.
-        0 => unsafe { HEAP.usable_size(block) },
+        0 => {
+            // SAFETY: allocated just now.
+            let bytes = unsafe { HEAP.usable_size(block) };
+            if observer.sampler.takes(bytes) {
+                profile::record(observer, block, bytes, false);
+            }
+            bytes
+        }
         bytes => bytes,
     };
     observer.count_new(bytes);
@@ -82,6 +97,43 @@ fn allocate(
         fill_new(observer, block, bytes);
     }
     block
+}
+
+/// A block of `bytes` bytes, of a size class, if an interval between samples ends with it; counted.
+#[inline]
+pub(super) fn take_sampled(observer: &Observer, bytes: usize) -> Option<*mut u8> {
+    if !observer.sampler.takes(bytes) {
+        return None;
+    }
+    allocate_sampled(observer, bytes)
+}
+
+/// Counts and samples a block that was allocated otherwise. A slot is counted alone: see
+/// [`take_sampled`].
+pub(super) fn note_new(observer: &Observer, block: *mut u8) {
+    // SAFETY: live since just now.
+    let bytes = unsafe { HEAP.usable_size(block) };
+    observer.count_new(bytes);
+    if bytes > SMALL_MAX && observer.sampler.takes(bytes) {
+        profile::record(observer, block, bytes, false);
+    }
+}
+
+/// A block of `bytes` bytes, of a size class, with which an interval between samples ended: it is a
+/// large block, so that its free is seen. It is counted. `None` if it cannot be had.
+#[cold]
+#[inline(never)]
+fn allocate_sampled(observer: &Observer, bytes: usize) -> Option<*mut u8> {
+    // As any large block it starts at a granule, which is all the alignment that a slot can have.
+    let block = with_access(|access| HEAP.allocate_apart(access, bytes, 1));
+    if block.is_null() {
+        observer.sampler.start_interval();
+        return None;
+    }
+    profile::record(observer, block, bytes, true);
+    // SAFETY: allocated just now.
+    observer.count_new(unsafe { HEAP.usable_size(block) });
+    Some(block)
 }
 
 #[cold]
@@ -122,6 +174,10 @@ pub(super) unsafe fn free(observer: &Observer, block: *mut u8) {
 pub(super) unsafe fn realloc(observer: &Observer, block: *mut u8, size: usize) -> *mut u8 {
     // SAFETY: the caller's promise.
     let old = unsafe { HEAP.usable_size(block) };
+    if size <= SMALL_MAX {
+        // SAFETY: the caller's promise.
+        return unsafe { realloc_small(observer, block, old, size) };
+    }
     // SAFETY: the caller's promise.
     let new = with_access(|access| unsafe { HEAP.reallocate(access, block, size) });
     if new.is_null() {
@@ -131,8 +187,31 @@ pub(super) unsafe fn realloc(observer: &Observer, block: *mut u8, size: usize) -
     let bytes = unsafe { HEAP.usable_size(new) };
     observer.count_freed(old);
     observer.count_new(bytes);
+    if observer.sampler.takes(bytes) {
+        profile::record(observer, new, bytes, false);
+    }
     if bytes > old && observer.flags() & (JUNK_ALLOCATED | ZERO) != 0 {
         fill_new(observer, new.wrapping_add(old), bytes - old);
+    }
+    new
+}
+
+/// A block that is no slot becomes `size` bytes long, which a slot can be; `old` is its usable size.
+///
+/// # Safety
+/// As for [`realloc`].
+unsafe fn realloc_small(observer: &Observer, block: *mut u8, old: usize, size: usize) -> *mut u8 {
+    // A sampled block that is a slot to its user stays where a slot would.
+    if old <= SMALL_MAX && size <= old && (size > old / 2 || class_of(old) == 1) {
+        return block;
+    }
+    let new = malloc(observer, size);
+    if !new.is_null() {
+        // SAFETY: both blocks are live, apart, and at least this long.
+        unsafe {
+            core::ptr::copy_nonoverlapping(block, new, old.min(size));
+            free(observer, block);
+        }
     }
     new
 }

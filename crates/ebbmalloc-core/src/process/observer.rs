@@ -10,6 +10,7 @@
 //! it becomes observed.
 
 use super::instance::HEAP;
+use super::profile::{self, Sampler};
 use super::thread::{any_observer, observe, with_access};
 use crate::cache::cache::Cache;
 use core::ptr::NonNull;
@@ -23,6 +24,8 @@ pub const JUNK_DEALLOCATED: u8 = 2;
 pub const ZERO: u8 = 4;
 /// Nothing is kept in the thread's cache.
 pub const NO_CACHE: u8 = 8;
+/// The thread's allocations are sampled, as [`super::profile`] says.
+pub const PROFILE: u8 = 16;
 
 /// What new blocks are filled with, and freed ones, as in jemalloc.
 pub const JUNK_NEW: u8 = 0xa5;
@@ -49,6 +52,7 @@ pub struct Observer {
     flags: AtomicU8,
     /// See [`Counters`].
     pub counters: Counters,
+    pub(super) sampler: Sampler,
 }
 
 impl Observer {
@@ -96,6 +100,11 @@ pub fn observe_everyone(flags: u8) {
     EVERYONE.fetch_or(flags, Ordering::Relaxed);
 }
 
+/// A thread that is not observed yet need not be for `flags` any more.
+pub(super) fn leave_everyone(flags: u8) {
+    EVERYONE.fetch_and(!flags, Ordering::Relaxed);
+}
+
 /// Whether a thread is observed without having asked for it.
 #[inline]
 pub(super) fn is_everyone_observed() -> bool {
@@ -141,7 +150,7 @@ pub fn flush_thread_cache() {
 }
 
 /// The calling thread's observer, made if there is none.
-fn observed_now() -> Option<&'static Observer> {
+pub(super) fn observed_now() -> Option<&'static Observer> {
     // A thread's first request gives it a cache.
     with_access(|_| ());
     observe()
@@ -149,7 +158,9 @@ fn observed_now() -> Option<&'static Observer> {
 
 /// A record for the calling thread, whose cache is `cache`. The thread is marked as busy.
 pub(super) fn make(cache: &'static Cache) -> Option<&'static Observer> {
-    let place = HEAP.allocate_metadata(size_of::<Observer>())?.cast();
+    let place = HEAP
+        .allocate_metadata(size_of::<Observer>())?
+        .cast::<Observer>();
     // SAFETY: a piece of metadata is aligned to its size, which is enough, and ours alone.
     unsafe {
         place.write(Observer {
@@ -159,6 +170,7 @@ pub(super) fn make(cache: &'static Cache) -> Option<&'static Observer> {
                 allocated: AtomicU64::new(0),
                 deallocated: AtomicU64::new(0),
             },
+            sampler: Sampler::new(place.as_ptr() as u64),
         });
         Some(place.as_ref())
     }
@@ -169,6 +181,7 @@ pub(super) fn make(cache: &'static Cache) -> Option<&'static Observer> {
 /// # Safety
 /// It came from [`make`], and nobody uses it any more.
 pub(super) unsafe fn unmake(observer: &'static Observer) {
+    profile::end_thread(&observer.sampler);
     // SAFETY: the caller's promise.
     unsafe { HEAP.free_metadata(NonNull::from(observer).cast(), size_of::<Observer>()) }
 }

@@ -3,7 +3,7 @@
 use super::conf::keys::{Effect, OWN_DECAY, STATS_FILE};
 use super::conf::{self, Fault, Id, KEYS, Options, Report, Source};
 use super::instance::{HEAP, hooks};
-use super::{in_force, observer, publish, purger};
+use super::{in_force, observer, profile, publish, purger};
 use crate::base::corrupt::Line;
 use crate::os::linux::HugePages;
 use crate::os::{Os, PageRun};
@@ -111,6 +111,7 @@ fn apply(options: &Options<'_>) {
             _ => HugePages::Wanted,
         },
     );
+    profile::configure(options);
     CONFIRM.store(options.is(Id::ConfirmConf), Ordering::Relaxed);
 }
 

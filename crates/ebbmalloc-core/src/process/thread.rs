@@ -105,9 +105,7 @@ pub(super) fn with_access<R>(work: impl FnOnce(Access) -> R) -> R {
             Entered::Mine => {
                 let result = work(Access::Cached(cache));
                 cache.leave();
-                if observer.is_none() && observer::is_everyone_observed() {
-                    observe();
-                }
+                follow_settings(observer);
                 nudge();
                 return result;
             }
@@ -122,8 +120,35 @@ pub(super) fn with_access<R>(work: impl FnOnce(Access) -> R) -> R {
         Access::Direct
     });
     set_current(word);
+    if own {
+        follow_settings(observer);
+    }
     nudge();
     result
+}
+
+/// After a slow operation of a thread that has a cache: whether it is observed may have changed, and
+/// for what.
+#[inline]
+fn follow_settings(observer: Option<&Observer>) {
+    match observer {
+        Some(observer) => observer.sampler.follow_settings(),
+        None if observer::is_everyone_observed() => drop(observe()),
+        None => {}
+    }
+}
+
+/// Calls `work` with the thread marked as busy, so that it may take locks: whatever interrupts it waits
+/// for nothing. `None` in a signal handler that interrupted a request.
+pub(super) fn set_apart<R>(work: impl FnOnce() -> R) -> Option<R> {
+    let word = current();
+    if is_inside() {
+        return None;
+    }
+    set_current(&BUSY);
+    let result = work();
+    set_current(word);
+    Some(result)
 }
 
 /// The calling thread's cache, entered, for `work`; `None` if it has none or cannot enter it.

@@ -15,6 +15,7 @@ static HOOKS: Hooks = Hooks {
     program_settings: |_| None,
     message: |_| false,
     print_statistics: ebbmalloc_ctl::print::to_message,
+    is_own_object: false,
     errno_location,
     write_stream,
     loaded_symbol,

@@ -21,6 +21,7 @@ mod call;
 mod cgroup;
 mod discard;
 mod environment;
+mod files;
 mod fork_mark;
 mod memory;
 mod namespaces;
@@ -34,6 +35,7 @@ mod thread;
 mod wait;
 
 pub use call::Errno;
+pub use files::NewFile;
 pub use memory::HugePages;
 pub use startup::PROCESS_PATH_BYTES;
 pub use thread::Spawned;

@@ -16,9 +16,9 @@ pub const PROCESS_PATH_BYTES: usize = 512;
 
 const AT_FDCWD: usize = -100isize as usize;
 const O_RDWR: usize = 0o2;
-const O_CREAT: usize = 0o100;
+pub(super) const O_CREAT: usize = 0o100;
 const O_EXCL: usize = 0o200;
-const O_CLOEXEC: usize = 0o2000000;
+pub(super) const O_CLOEXEC: usize = 0o2000000;
 
 impl Linux {
     /// Finds the page size by asking for advice of no effect at addresses of ever higher alignment:
@@ -118,12 +118,12 @@ impl Linux {
     }
 }
 
-fn open(path: &CStr, flags: usize, mode: usize) -> Result<usize, Errno> {
+pub(super) fn open(path: &CStr, flags: usize, mode: usize) -> Result<usize, Errno> {
     // SAFETY: `path` ends with a NUL.
     unsafe { call(nr::OPENAT, [AT_FDCWD, path.as_ptr() as usize, flags, mode]) }
 }
 
-fn close(descriptor: usize) {
+pub(super) fn close(descriptor: usize) {
     // SAFETY: the descriptor is one that this file opened.
     let _ = unsafe { call(nr::CLOSE, [descriptor]) };
 }

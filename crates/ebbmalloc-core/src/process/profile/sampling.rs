@@ -1,0 +1,192 @@
+//! Which allocations of a thread are sampled, and what is kept of one.
+
+use super::super::conf::Id;
+use super::super::instance::HEAP;
+use super::super::observer::{self, Observer};
+use super::super::{in_force, thread};
+use super::{GENERATION, LG_SAMPLE, backtrace, dumps, is_active, is_on, lg_sample};
+use crate::profile::interval::{Intervals, LG_MAX, Weight};
+use crate::profile::{DEPTH, Sampled, Thread};
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+/// An interval that no thread comes to the end of.
+const NEVER: i64 = i64::MAX / 2;
+
+/// A thread's way to its next sample. Used by the thread alone, signal handlers included: relaxed.
+pub(crate) struct Sampler {
+    /// Bytes to the next sample; less than zero where there is one.
+    left: AtomicI64,
+    /// What `left` was at first.
+    drawn: AtomicI64,
+    /// The mean interval that it was drawn with.
+    lg: AtomicU32,
+    random: AtomicU64,
+    /// `thread.prof.active`.
+    active: AtomicBool,
+    /// Of the settings that `left` follows from.
+    generation: AtomicU32,
+    /// The thread's record in the profile; null until it is needed.
+    thread: AtomicPtr<Thread>,
+}
+
+impl Sampler {
+    /// Of a thread that becomes observed; `seed` should be another for each.
+    pub(crate) fn new(seed: u64) -> Self {
+        let sampler = Self {
+            left: AtomicI64::new(NEVER),
+            drawn: AtomicI64::new(NEVER),
+            lg: AtomicU32::new(0),
+            random: AtomicU64::new(seed),
+            active: AtomicBool::new(super::thread_active_init()),
+            generation: AtomicU32::new(0),
+            thread: AtomicPtr::new(null_mut()),
+        };
+        sampler.start_interval();
+        sampler
+    }
+
+    /// Counts an allocation of `bytes`; true if it is to be sampled, by [`record`].
+    #[inline(always)]
+    pub(crate) fn takes(&self, bytes: usize) -> bool {
+        let left = self.left.load(Ordering::Relaxed) - bytes as i64;
+        self.left.store(left, Ordering::Relaxed);
+        left < 0
+    }
+
+    /// After a slow operation: the settings may have changed.
+    #[inline]
+    pub(crate) fn follow_settings(&self) {
+        if self.generation.load(Ordering::Relaxed) != GENERATION.load(Ordering::Relaxed) {
+            self.start_interval();
+        }
+    }
+
+    /// The way to the next sample begins.
+    #[cold]
+    pub(crate) fn start_interval(&self) {
+        self.generation
+            .store(GENERATION.load(Ordering::Relaxed), Ordering::Relaxed);
+        let mut bytes = NEVER;
+        if is_active() && self.active.load(Ordering::Relaxed) {
+            let mut intervals = Intervals::new(self.random.load(Ordering::Relaxed));
+            self.lg.store(lg_sample(), Ordering::Relaxed);
+            bytes = intervals.draw(lg_sample());
+            self.random.store(intervals.state(), Ordering::Relaxed);
+        }
+        self.left.store(bytes, Ordering::Relaxed);
+        self.drawn.store(bytes, Ordering::Relaxed);
+    }
+
+    /// The thread's record in the profile, made if there is none. The thread is marked as busy.
+    fn thread(&self) -> Option<NonNull<Thread>> {
+        if let Some(thread) = NonNull::new(self.thread.load(Ordering::Relaxed)) {
+            return Some(thread);
+        }
+        let thread = HEAP.profile.add_thread(&HEAP.store())?;
+        self.thread.store(thread.as_ptr(), Ordering::Relaxed);
+        Some(thread)
+    }
+}
+
+/// Adds a new block of `bytes` usable bytes, with which an interval ended, to the profile;
+/// `is_short` if the memory that was taken for it is longer. Begins the next interval.
+#[cold]
+#[inline(never)]
+pub(crate) fn record(observer: &Observer, block: *mut u8, bytes: usize, is_short: bool) {
+    let sampler = &observer.sampler;
+    let lg = sampler.lg.load(Ordering::Relaxed);
+    let passed = sampler.drawn.load(Ordering::Relaxed) - sampler.left.load(Ordering::Relaxed);
+    let counts = sampler.drawn.load(Ordering::Relaxed) != NEVER;
+    sampler.start_interval();
+    if !counts || !is_active() || HEAP.os.is_confined() {
+        return;
+    }
+    // A signal handler that interrupted a request is not sampled: it may wait for nothing.
+    thread::set_apart(|| {
+        let mut frames = [0; DEPTH];
+        let most = DEPTH.min(in_force::number(Id::ProfBtMax) as usize);
+        let depth = backtrace::walk(&mut frames[..most]);
+        let Some(thread) = sampler.thread() else {
+            return;
+        };
+        let sampled = Sampled {
+            thread,
+            frames: &frames[..depth],
+            weight: Weight::of(bytes, lg),
+            usable_bytes: if is_short { bytes } else { 0 },
+        };
+        // SAFETY: the block is the caller's, the thread's record lives until its end, and a thread that
+        // is set apart may wait.
+        unsafe { HEAP.sample(block, &sampled) };
+    });
+    dumps::after_allocations(passed.max(0) as u64);
+}
+
+/// At a thread's end.
+pub(crate) fn end_thread(sampler: &Sampler) {
+    if let Some(thread) = NonNull::new(sampler.thread.swap(null_mut(), Ordering::Relaxed)) {
+        // SAFETY: the thread's own record, and it is gone from where it could be found.
+        unsafe { HEAP.profile.end_thread(&HEAP.store(), thread) };
+    }
+}
+
+/// `thread.prof.active`: whether the calling thread is sampled while anything is.
+pub fn is_thread_active() -> bool {
+    match thread::any_observer() {
+        Some(observer) => observer.sampler.active.load(Ordering::Relaxed),
+        None => is_on() && super::thread_active_init(),
+    }
+}
+
+/// Sets that. False without memory for it.
+pub fn set_thread_active(active: bool) -> bool {
+    if active == is_thread_active() {
+        return true;
+    }
+    let Some(observer) = observer::observed_now() else {
+        return false;
+    };
+    observer.sampler.active.store(active, Ordering::Relaxed);
+    observer.sampler.start_interval();
+    true
+}
+
+/// `thread.prof.name`, with a NUL behind it; null if the thread has none.
+pub fn start_of_thread_name() -> *const u8 {
+    let thread = thread::any_observer()
+        .and_then(|observer| NonNull::new(observer.sampler.thread.load(Ordering::Relaxed)));
+    thread.map_or(core::ptr::null(), |thread| {
+        // SAFETY: the calling thread's own record.
+        unsafe { HEAP.profile.name(&HEAP.os, thread) }
+    })
+}
+
+/// Gives the calling thread a name in dumps. False without memory for it.
+pub fn set_thread_name(name: &[u8]) -> bool {
+    let Some(observer) = observer::observed_now() else {
+        return false;
+    };
+    thread::set_apart(|| {
+        observer.sampler.thread().is_some_and(|thread| {
+            // SAFETY: the calling thread's own record.
+            unsafe { HEAP.profile.set_name(&HEAP.store(), thread, name) }
+        })
+    })
+    .unwrap_or(false)
+}
+
+/// `prof.reset`: forgets all samples, and samples from now on with a mean interval of `2^lg` bytes.
+pub fn reset(lg: Option<u32>) {
+    if let Some(lg) = lg {
+        LG_SAMPLE.store(lg.min(LG_MAX), Ordering::Relaxed);
+    }
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    thread::set_apart(|| HEAP.profile.reset(&HEAP.store()));
+    if let Some(observer) = thread::any_observer() {
+        observer.sampler.start_interval();
+    }
+    if is_active() {
+        thread::with_own_cache(|own| HEAP.mark_caches(own));
+    }
+}
