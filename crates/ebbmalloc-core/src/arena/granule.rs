@@ -9,6 +9,7 @@
 //! fields of an extent or a large block to the arena's lock.
 
 use core::ptr::null_mut;
+use core::sync::atomic::AtomicUsize;
 
 /// What a granule is part of.
 #[repr(u8)]
@@ -113,6 +114,8 @@ pub struct Granule {
     /// Slab: the bitmap of free slots itself (up to 64 slots), or its address. Large block: bytes in
     /// use, a multiple of the page size.
     pub bits: u64,
+    /// Slab: address of its bitmap of tails, once it lent slots to a larger class.
+    pub tails: AtomicUsize,
 }
 
 /// A full slab is on no list.
@@ -146,6 +149,7 @@ impl Granule {
             touched: 0,
             leaving: 0,
             bits: 0,
+            tails: AtomicUsize::new(0),
         }
     }
 }

@@ -250,14 +250,17 @@ impl Arena {
         }
     }
 
-    fn set_class(&self, base: usize, class: u8) {
+    /// Enters a class into the byte map for the granule at `base`; 0 sends look-ups the slow way.
+    pub fn set_class(&self, base: usize, class: u8) {
         for view in &self.views {
             let index = base.wrapping_sub(view.base.load(Ordering::Relaxed)) / GRANULE;
             if index < view.top.load(Ordering::Relaxed) {
                 let map = view.map.load(Ordering::Relaxed) as *const AtomicU8;
-                // SAFETY: the map has a byte for each index below `top`. Relaxed: whoever looks the
-                // byte up holds a pointer into the slab, which reached it after this store.
-                unsafe { (*map.wrapping_add(index)).store(class, Ordering::Relaxed) };
+                // SAFETY: the map has a byte for each index below `top`. Whoever looks the byte up
+                // holds a pointer into the slab, which reached it after this store; release for the
+                // fence of who finds a 0 and looks at what was made before it
+                // (`Heap::place_in_lender`).
+                unsafe { (*map.wrapping_add(index)).store(class, Ordering::Release) };
                 return;
             }
         }

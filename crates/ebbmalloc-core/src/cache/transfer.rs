@@ -8,6 +8,7 @@ use crate::base::corrupt::{Corruption, corruption};
 use crate::os::Os;
 use crate::size::{CLASS, CLASSES, GRANULE};
 use crate::slab::bin::{Bin, Supply};
+use crate::slab::lend::Run;
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 
@@ -73,9 +74,59 @@ impl Bins {
             }),
             None => {
                 let shard = cache.shard();
-                self.get(shard as usize, class)
-                    .take(supply, class, shard, out, true)
+                let bin = self.get(shard as usize, class);
+                let mut got = bin.take_without_growth(supply, class, shard, out);
+                if got == 0 {
+                    got = self.borrow(supply, class, shard, out);
+                }
+                if got == 0 {
+                    got = bin.take(supply, class, shard, out, true);
+                }
+                got
             }
+        }
+    }
+
+    /// Fills `out` with blocks that fit `class`, made of free slots of smaller classes on pages that
+    /// are resident ([`lend`](crate::slab::lend)); returns how many.
+    fn borrow<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        class: usize,
+        shard: u8,
+        out: &mut [*mut u8],
+    ) -> usize {
+        let mut lent = 0;
+        // The largest first: a block of few slots.
+        for lender in (1..class).rev() {
+            if let Some(run) = Run::of(lender, class) {
+                let bin = self.get(shard as usize, lender);
+                lent += bin.lend(supply, lender, run, &mut out[lent..]);
+                if lent == out.len() {
+                    break;
+                }
+            }
+        }
+        lent
+    }
+
+    /// Takes back a block that [`Bins::borrow`] made, in a slab whose head is `head`. With `wait`
+    /// false, false comes back if a lock is held.
+    ///
+    /// # Safety
+    /// The block lies in the slab.
+    pub unsafe fn take_back<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        head: *mut Granule,
+        block: Entry,
+        wait: bool,
+    ) -> bool {
+        // SAFETY: the caller's promise; what a slab's descriptor says does not change.
+        unsafe {
+            let (shard, class) = ((*head).shard as usize % SHARDS, (*head).class as usize);
+            self.get(shard, class)
+                .take_back(supply, class, head, block as usize, wait)
         }
     }
 
@@ -97,7 +148,8 @@ impl Bins {
         let mut done = 0;
         for chunk in slots.chunks(BATCH) {
             let mut found = [const { MaybeUninit::<(Entry, *mut Granule)>::uninit() }; BATCH];
-            let (mut slab, mut start) = (null_mut(), 0);
+            let (mut slab, mut start): (*mut Granule, _) = (null_mut(), 0);
+            let mut own = true;
             for (place, &slot) in found.iter_mut().zip(chunk) {
                 // Most often in the same slab as the one before it.
                 if (slot as usize).wrapping_sub(start) >= slab_bytes {
@@ -105,11 +157,28 @@ impl Bins {
                     // SAFETY: `slab_of` returned a valid descriptor.
                     start = unsafe { (*slab).base };
                 }
+                // SAFETY: as above.
+                own &= unsafe { (*slab).class } as usize == class;
                 place.write((slot, slab));
             }
             // SAFETY: as many places as the chunk has slots were written just now.
-            let mut rest =
+            let mut rest: &mut [(Entry, *mut Granule)] =
                 unsafe { core::slice::from_raw_parts_mut(found.as_mut_ptr().cast(), chunk.len()) };
+            if !own {
+                // SAFETY: `slab_of` returned valid descriptors.
+                let mine = partition(rest, |&(_, slab)| unsafe {
+                    (*slab).class as usize == class
+                });
+                let (own, lent) = rest.split_at_mut(mine);
+                for &mut (block, slab) in lent {
+                    // SAFETY: the block lies in the slab.
+                    if !unsafe { self.take_back(supply, slab, block, wait) } {
+                        return done;
+                    }
+                    done += 1;
+                }
+                rest = own;
+            }
             while let [(_, first), ..] = *rest {
                 let first: *mut Granule = first;
                 // SAFETY: `slab_of` returned a valid descriptor.

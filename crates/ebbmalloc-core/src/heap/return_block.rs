@@ -7,14 +7,17 @@ use crate::base::corrupt::{Corruption, corruption};
 use crate::cache::explicit::ExplicitArena;
 use crate::os::Os;
 use crate::size::{CLASS, GRANULE, SMALL_MAX, class_of};
+use crate::slab::slab::{Shape, Slab};
 use core::ptr::null_mut;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 
 /// Where a block lives.
 enum Place<'a> {
     /// In an explicit arena, of whatever kind.
     Explicit(&'a ExplicitArena),
     Slot(usize),
+    /// So many neighbouring slots of the slab that this is the head of.
+    Lent(*mut Granule, usize),
     Large(*mut Granule),
     Outside(usize),
 }
@@ -28,6 +31,15 @@ impl<O: Os> Heap<O> {
         match self.place(block as usize) {
             // SAFETY: the byte map says `class`.
             Place::Slot(class) => unsafe { self.free_slot(access, class, block) },
+            Place::Lent(head, _) => {
+                let (supply, wait) = (self.supply(), access.may_wait());
+                // SAFETY: `place` found the block in the slab; it is the caller's.
+                unsafe {
+                    if !self.bins.take_back(&supply, head, block, wait) {
+                        self.postpone(block);
+                    }
+                }
+            }
             Place::Large(granule) => {
                 let wait = access.may_wait();
                 // SAFETY: `granule` is the descriptor of the block's granule.
@@ -143,6 +155,10 @@ impl<O: Os> Heap<O> {
     pub unsafe fn usable_size(&self, block: *const u8) -> usize {
         match self.place(block as usize) {
             Place::Slot(class) => CLASS[class].size as usize,
+            // SAFETY: every slab's descriptor says its class.
+            Place::Lent(head, slots) => unsafe {
+                slots * CLASS[(*head).class as usize].size as usize
+            },
             // SAFETY: `granule` is the descriptor of the block's granule.
             Place::Large(granule) => unsafe {
                 let bytes = self.arena.large_size(&self.os, granule, block as usize);
@@ -213,7 +229,7 @@ impl<O: Os> Heap<O> {
                 PlaceIn::Large(granule) => Some((granule, Some(arena))),
                 PlaceIn::Slot(_) => None,
             },
-            Place::Slot(_) | Place::Outside(_) => None,
+            Place::Slot(_) | Place::Lent(..) | Place::Outside(_) => None,
         }
     }
 
@@ -226,6 +242,7 @@ impl<O: Os> Heap<O> {
         match self.arena.granule_of(address) {
             // SAFETY: every granule of a region has a descriptor.
             Some(granule) => match unsafe { (*granule).kind } {
+                Kind::Slab => self.place_in_lender(granule, address),
                 Kind::Large if address.is_multiple_of(GRANULE) => Place::Large(granule),
                 // Where addresses were given up the kernel may have put a block from outside.
                 Kind::Free | Kind::Leaving => match self.outside.size(address) {
@@ -244,6 +261,23 @@ impl<O: Os> Heap<O> {
                     None => corruption(&self.os, Corruption::ForeignPointer, address),
                 },
             },
+        }
+    }
+
+    /// Where the block at `address` is, in a slab without a class in the byte map: one that lends.
+    fn place_in_lender(&self, head: *mut Granule, address: usize) -> Place<'_> {
+        // Pairs with the release store of 0 to the byte map: the bitmap of tails is there.
+        fence(Ordering::Acquire);
+        // SAFETY: `head` is a slab's descriptor, and `address` lies in its first granule, which is all of
+        // a slab that lends.
+        unsafe {
+            let class = (*head).class as usize;
+            let shape = Shape::new(class, self.os.page_bytes().trailing_zeros());
+            match Slab(head).slots_at(shape, address) {
+                Some(1) => Place::Slot(class),
+                Some(slots) => Place::Lent(head, slots),
+                None => corruption(&self.os, Corruption::InteriorPointer, address),
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ mod clock;
 mod explicit;
 mod fork;
 mod growth;
+mod lend;
 mod model;
 mod nested;
 mod pressure;

@@ -8,6 +8,7 @@
 //! one of the two writes, so slots on them are not handed out. The child makes slabs of its own, and a
 //! page of those holds many new objects where a copied page would hold one.
 
+use super::lend::lends;
 use super::slab::{Shape, Slab};
 use crate::arena::Arena;
 use crate::arena::granule::{Fill, Granule, Kind, List, NO_BUCKET};
@@ -18,9 +19,10 @@ use crate::base::metadata::Metadata;
 use crate::base::sync::Ordering;
 use crate::os::Os;
 use core::ptr::null_mut;
+use core::sync::atomic::AtomicBool;
 
 /// Lists by fullness: eighths of a slab's slots.
-const BUCKETS: usize = 8;
+pub(super) const BUCKETS: usize = 8;
 
 /// What a bin is given to work with; it finds nothing by itself.
 pub struct Supply<'a, O> {
@@ -39,12 +41,14 @@ pub struct Supply<'a, O> {
 /// See the module.
 pub struct Bin {
     pub(super) slabs: Lock<Slabs>,
+    /// Whether a look for slots to lend is worth the lock; a hint, so relaxed.
+    pub(super) may_lend: AtomicBool,
 }
 
 /// What the lock of a bin guards.
 pub struct Slabs {
     /// By fullness: the last has the slabs with the fewest free slots.
-    buckets: [List; BUCKETS],
+    pub(super) buckets: [List; BUCKETS],
     /// The same of slabs that this process was forked with.
     inherited: [List; BUCKETS],
     /// Forks between the first process and this one. A slab made in another is inherited.
@@ -108,6 +112,7 @@ impl Bin {
     pub const fn new() -> Self {
         Self {
             slabs: Lock::new(Rank::Bin, Self::EMPTY),
+            may_lend: AtomicBool::new(false),
         }
     }
 
@@ -116,6 +121,7 @@ impl Bin {
     pub fn new() -> Self {
         Self {
             slabs: Lock::new(Rank::Bin, Self::EMPTY),
+            may_lend: AtomicBool::new(false),
         }
     }
 
@@ -139,6 +145,29 @@ impl Bin {
         out: &mut [*mut u8],
         wait: bool,
     ) -> usize {
+        self.take_from(supply, class, shard, out, wait, true)
+    }
+
+    /// [`Bin::take`] from the slabs that there are.
+    pub fn take_without_growth<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        class: usize,
+        shard: u8,
+        out: &mut [*mut u8],
+    ) -> usize {
+        self.take_from(supply, class, shard, out, true, false)
+    }
+
+    fn take_from<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        class: usize,
+        shard: u8,
+        out: &mut [*mut u8],
+        wait: bool,
+        grow: bool,
+    ) -> usize {
         let shape = Shape::new(class, supply.page_shift);
         let Some(mut slabs) = self.slabs.lock_if(supply.os, wait) else {
             return 0;
@@ -151,6 +180,7 @@ impl Bin {
                     slabs.slabs_reused += 1;
                     slab
                 }
+                None if !grow => break,
                 None => match slabs.add_slab(supply, shape, class, shard, wait) {
                     Some(slab) => slab,
                     // Better a copied page than none.
@@ -219,6 +249,9 @@ impl Bin {
             }
         }
         slabs.slots_out -= pointers.len();
+        if lends(class) {
+            self.may_lend.store(slabs.may_lend(), Ordering::Relaxed);
+        }
         let bytes = pointers.len() * shape.class.size as usize;
         supply.arena.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
         true
@@ -325,7 +358,7 @@ impl Slabs {
     /// After slots of a slab came back: to the arena with it if it is whole, else onto its lists. A
     /// signal handler (`wait` false) leaves a whole one to the sweep: its thread may hold the locks
     /// below.
-    unsafe fn settle<O: Os>(
+    pub(super) unsafe fn settle<O: Os>(
         &mut self,
         supply: &Supply<O>,
         shape: Shape,

@@ -2,6 +2,7 @@
 //! returns idle pages from inside live slabs.
 
 pub mod bin;
+pub mod lend;
 pub mod slab;
 pub mod sweep;
 

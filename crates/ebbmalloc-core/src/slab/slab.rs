@@ -13,6 +13,7 @@ use crate::base::metadata::Metadata;
 use crate::os::Os;
 use crate::size::{CLASS, Class, GRANULE};
 use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
 
 /// A slab under its bin's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +69,7 @@ impl Shape {
 
     /// The pages that the slots of word `index` of the bitmap touch.
     #[inline]
-    fn pages_of_word(self, index: usize) -> u64 {
+    pub(super) fn pages_of_word(self, index: usize) -> u64 {
         let last = (index * 64 + 63).min(self.class.slots as usize - 1);
         self.pages_between(index * 64, last)
     }
@@ -84,7 +85,7 @@ impl Shape {
 
     /// The pages that `slots` of word `index` of the bitmap touch; there is at least one.
     #[inline]
-    fn pages_of_slots(self, index: usize, mut slots: u64) -> u64 {
+    pub(super) fn pages_of_slots(self, index: usize, mut slots: u64) -> u64 {
         let at = |bit: u32| index * 64 + bit as usize;
         let outer = self.pages_between(at(slots.trailing_zeros()), at(slots.ilog2()));
         // Slots smaller than a page leave none out between two that they touch.
@@ -101,7 +102,7 @@ impl Shape {
 
     /// The slots of word `index` of the bitmap that touch one of `pages`.
     #[inline]
-    fn slots_of_word(self, index: usize, mut pages: u64) -> u64 {
+    pub(super) fn slots_of_word(self, index: usize, mut pages: u64) -> u64 {
         let (start, end) = (index * 64, index * 64 + 64);
         let mut slots = 0;
         while pages != 0 {
@@ -113,7 +114,7 @@ impl Shape {
         slots
     }
 
-    fn words(self) -> usize {
+    pub(super) fn words(self) -> usize {
         (self.class.slots as usize).div_ceil(64)
     }
 }
@@ -155,6 +156,7 @@ impl Slab {
             slab.leaving = 0;
             slab.listed = false;
             slab.locked = false;
+            slab.tails.store(0, Ordering::Relaxed);
             if slots <= 64 {
                 slab.bits = mask(0, slots);
                 return true;
@@ -175,6 +177,8 @@ impl Slab {
     /// # Safety
     /// The slab is whole (all slots free) and not used afterwards.
     pub unsafe fn destroy<O: Os>(self, os: &O, metadata: &Metadata, shape: Shape) {
+        // SAFETY: the caller's promise.
+        unsafe { self.forget_tails(os, metadata, shape) };
         if shape.class.slots > 64 {
             // SAFETY: the bitmap came from `create`, and the slab is not used any more.
             unsafe {
@@ -221,16 +225,26 @@ impl Slab {
             self.take_where(shape, u64::MAX, base, out, &mut taken, &mut pages);
             let slab = &mut *self.0;
             slab.free -= taken as u32;
-            if slab.stamp != tick {
-                slab.stamp = tick;
-                slab.touched = 0;
-            }
-            slab.touched |= pages;
-            slab.seen &= !pages;
             slab.resident |= pages;
             slab.used |= pages;
+            self.touch(pages, tick);
         }
         taken
+    }
+
+    /// Remembers that slots on `pages` were taken at `tick`.
+    ///
+    /// # Safety
+    /// The bin's lock is held.
+    pub(super) unsafe fn touch(self, pages: u64, tick: u32) {
+        // SAFETY: the lock is held.
+        let slab = unsafe { &mut *self.0 };
+        if slab.stamp != tick {
+            slab.stamp = tick;
+            slab.touched = 0;
+        }
+        slab.touched |= pages;
+        slab.seen &= !pages;
     }
 
     /// The pages of which a slot was taken since the tick before `tick`.
@@ -418,6 +432,7 @@ impl Slab {
                 0
             );
             assert_eq!(slab.leaving & !slab.resident, 0);
+            self.validate_tails(shape);
             for slot in 0..shape.class.slots as usize {
                 let set = bitmap[slot / 64] >> (slot % 64) & 1 == 1;
                 assert!(

@@ -1,0 +1,347 @@
+//! Lending: a bin whose slabs are nearly empty gives runs of neighbouring free slots to a larger
+//! class, on pages that are resident already. So what one phase of a program left between its
+//! survivors serves the next phase, whose sizes are others, and no fresh page is touched.
+//!
+//! A lent block starts at a slot and covers the ones behind it, its tails, which a bitmap marks. The
+//! byte map says 0 for a slab that lends, which sends every free to the slow path: there
+//! [`Slab::slots_at`] tells how many slots a block has. When the last lent block is back the byte map
+//! gets the class again; the bitmap stays until the slab goes.
+//!
+//! Used by refills that would need a new slab, through
+//! the bins of all classes. Always holds: a tail's slot is not free, and
+//! neither is the slot before it.
+
+use super::bin::{BUCKETS, Bin, Slabs, Supply};
+use super::slab::{Shape, Slab, mask};
+use crate::arena::granule::{Granule, Kind};
+use crate::base::corrupt::{Corruption, corruption};
+use crate::base::metadata::Metadata;
+use crate::os::Os;
+use crate::size::CLASS;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Slabs that a bin has before it lends: a bin of few has little to give.
+const LENDER_SLABS: usize = if cfg!(test) { 1 } else { 16 };
+/// Lists by fullness whose slabs lend: those with more than half of their slots free. Runs
+/// are short in others, and their own class will want the slots.
+const LENDER_BUCKETS: usize = BUCKETS / 2;
+/// Slabs of a list that are looked at before the next list is.
+const LOOK_AT: usize = 4;
+/// Most slots of a block: a run lies in one word of the bitmap, and longer ones are rare.
+const SLOTS_MAX: usize = 32;
+
+/// What a block of a larger class needs of a lender.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// Neighbouring slots.
+    slots: u32,
+    /// Alignment of the first, in bytes: what every slot of the borrower's class has.
+    align: usize,
+}
+
+impl Run {
+    /// What a block of class `borrower` needs of class `lender`; `None` where it is not so many slots
+    /// exactly, or the slots are too large or too small to lend.
+    pub fn of(lender: usize, borrower: usize) -> Option<Self> {
+        let (slot, block) = (CLASS[lender].size as usize, CLASS[borrower].size as usize);
+        let slots = block / slot;
+        let fits = (2..=SLOTS_MAX).contains(&slots) && slots * slot == block;
+        (fits && lends(lender)).then_some(Self {
+            slots: slots as u32,
+            align: 1 << block.trailing_zeros(),
+        })
+    }
+}
+
+/// Whether slots of `class` are small enough to be lent: the bitmap is apart from the descriptor.
+pub fn lends(class: usize) -> bool {
+    CLASS[class].slots > 64
+}
+
+impl Bin {
+    /// Fills `out` with blocks of the shape `run`, as far as the emptiest slabs have such runs;
+    /// returns how many.
+    pub fn lend<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        class: usize,
+        run: Run,
+        out: &mut [*mut u8],
+    ) -> usize {
+        if !self.may_lend.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let shape = Shape::new(class, supply.page_shift);
+        let mut slabs = self.slabs.lock(supply.os);
+        let mut lent = 0;
+        for bucket in 0..LENDER_BUCKETS {
+            for _ in 0..LOOK_AT {
+                let head = slabs.buckets[bucket].first;
+                if head.is_null() || lent == out.len() {
+                    break;
+                }
+                // SAFETY: the lock is held, and the list holds slabs of this bin.
+                unsafe {
+                    if !Slab(head).prepare_to_lend(supply, shape) {
+                        return lent;
+                    }
+                    let now = Slab(head).lend(shape, run, supply.tick, &mut out[lent..]);
+                    Slab(head).show_class(supply, shape);
+                    slabs.slots_out += now * run.slots as usize;
+                    slabs.slots_taken += (now * run.slots as usize) as u64;
+                    lent += now;
+                    slabs.rebucket_last(Slab(head), shape);
+                }
+            }
+        }
+        if lent == 0 {
+            // Not before something came back.
+            self.may_lend.store(false, Ordering::Relaxed);
+        }
+        lent
+    }
+
+    /// Takes a lent block back; ends the process if it is none. With `wait` false, nothing happens
+    /// and false comes back if the lock is held.
+    ///
+    /// # Safety
+    /// `head` is the head of a slab of `class` and this bin's shard, and `address` lies in it.
+    pub unsafe fn take_back<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        class: usize,
+        head: *mut Granule,
+        address: usize,
+        wait: bool,
+    ) -> bool {
+        let shape = Shape::new(class, supply.page_shift);
+        let Some(mut slabs) = self.slabs.lock_if(supply.os, wait) else {
+            return false;
+        };
+        let slab = Slab(head);
+        // SAFETY: the lock is held; a program that broke its contract is found out by the checks.
+        unsafe {
+            if (*head).kind != Kind::Slab {
+                corruption(supply.os, Corruption::DoubleFree, address);
+            }
+            let slots = match slab.take_back(shape, address) {
+                Ok(slots) => slots,
+                Err(what) => corruption(supply.os, what, address),
+            };
+            slab.show_class(supply, shape);
+            slabs.slots_out -= slots;
+            let bytes = slots * shape.class.size as usize;
+            supply.arena.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
+            slabs.settle(supply, shape, slab, false, wait);
+        }
+        true
+    }
+}
+
+impl Slabs {
+    /// Whether there may be something to lend.
+    pub(super) fn may_lend(&self) -> bool {
+        self.slabs >= LENDER_SLABS
+            && self.buckets[..LENDER_BUCKETS]
+                .iter()
+                .any(|list| !list.first.is_null())
+    }
+
+    /// [`Slabs::rebucket`], and behind the others of its list: the next look is at another slab.
+    unsafe fn rebucket_last(&mut self, slab: Slab, shape: Shape) {
+        // SAFETY: the caller holds the lock, and the slab is one of this bin's own.
+        unsafe {
+            self.rebucket(slab, shape);
+            if let Some(list) = self.buckets.get_mut((*slab.0).bucket as usize) {
+                list.remove(slab.0);
+                list.push_back(slab.0);
+            }
+        }
+    }
+}
+
+impl Slab {
+    /// Gives the slab its bitmap of tails and takes its class out of the byte map. False without
+    /// memory for it.
+    unsafe fn prepare_to_lend<O: Os>(self, supply: &Supply<O>, shape: Shape) -> bool {
+        // SAFETY: the caller holds the lock; the memory is as long as `words` says.
+        unsafe {
+            if (*self.0).tails.load(Ordering::Relaxed) == 0 {
+                let bytes = shape.words() * size_of::<u64>();
+                let Some(tails) = supply.metadata.allocate(supply.os, bytes, true) else {
+                    return false;
+                };
+                tails.write_bytes(0, bytes);
+                // Pairs with the acquire load in `tails`.
+                (*self.0)
+                    .tails
+                    .store(tails.as_ptr() as usize, Ordering::Release);
+            }
+            supply.arena.set_class((*self.0).base, 0);
+        }
+        true
+    }
+
+    /// Gives the bitmap of tails back, with the slab.
+    ///
+    /// # Safety
+    /// The slab is whole, its bin's lock is held, and it is not used afterwards.
+    pub(super) unsafe fn forget_tails<O: Os>(self, os: &O, metadata: &Metadata, shape: Shape) {
+        // SAFETY: the memory came from `prepare_to_lend`.
+        unsafe {
+            let tails = (*self.0).tails.swap(0, Ordering::Relaxed);
+            if let Some(tails) = NonNull::new(tails as *mut u8) {
+                metadata.free(os, tails, shape.words() * size_of::<u64>());
+            }
+        }
+    }
+
+    /// The bitmap of tails: written under the lock, read by whoever frees a block. `None` if the slab
+    /// never lent.
+    unsafe fn tails<'a>(self, shape: Shape) -> Option<&'a [AtomicU64]> {
+        // SAFETY: the slab is one; its memory holds as many words, until the slab is whole.
+        unsafe {
+            let tails = (*self.0).tails.load(Ordering::Acquire) as *const AtomicU64;
+            (!tails.is_null()).then(|| core::slice::from_raw_parts(tails, shape.words()))
+        }
+    }
+
+    /// Lends blocks from free slots on resident pages; returns how many.
+    unsafe fn lend(self, shape: Shape, run: Run, tick: u32, out: &mut [*mut u8]) -> usize {
+        let size = shape.class.size as usize;
+        // SAFETY: the caller holds the lock.
+        let (bitmap, tails, base, resident) = unsafe {
+            let Some(tails) = self.tails(shape) else {
+                return 0;
+            };
+            (
+                self.bitmap(shape),
+                tails,
+                (*self.0).base,
+                (*self.0).resident,
+            )
+        };
+        let (mut lent, mut pages) = (0, 0);
+        for (index, (word, tails)) in bitmap.iter_mut().zip(tails).enumerate() {
+            if lent == out.len() {
+                break;
+            }
+            if word.count_ones() < run.slots {
+                continue;
+            }
+            let gone = shape.pages_of_word(index) & !resident;
+            let mut starts = starts_of_runs(*word & !shape.slots_of_word(index, gone), run.slots);
+            while starts != 0 && lent < out.len() {
+                let bit = starts.trailing_zeros();
+                let address = base + (index * 64 + bit as usize) * size;
+                if !address.is_multiple_of(run.align) {
+                    starts &= starts - 1;
+                    continue;
+                }
+                let slots = mask(bit, run.slots);
+                starts &= !mask(0, bit + run.slots);
+                *word &= !slots;
+                // Relaxed: who reads the bits of a block got its address after this.
+                tails.fetch_or(slots & (slots - 1), Ordering::Relaxed);
+                pages |= shape.pages_of_slots(index, slots);
+                out[lent] = address as *mut u8;
+                lent += 1;
+            }
+        }
+        // SAFETY: the caller holds the lock.
+        unsafe {
+            (*self.0).free -= lent as u32 * run.slots;
+            self.touch(pages, tick);
+        }
+        lent
+    }
+
+    /// Slots of the block that starts at `address`, which is live; `None` if none can start there, or
+    /// the slab never lent. Without the lock.
+    ///
+    /// # Safety
+    /// The slab is one of the shape's class, and `address` lies in it.
+    pub unsafe fn slots_at(self, shape: Shape, address: usize) -> Option<usize> {
+        // SAFETY: the caller's promise; a slab's base does not change.
+        let (tails, offset) = unsafe { (self.tails(shape)?, address - (*self.0).base) };
+        let slot = shape.class.slot_of(offset);
+        if slot * shape.class.size as usize != offset || slot >= shape.class.slots as usize {
+            return None;
+        }
+        // A block lies in one word, and its bits are the same as long as it is live.
+        let behind = tails[slot / 64].load(Ordering::Relaxed) >> (slot % 64);
+        (behind & 1 == 0).then_some(1 + (behind >> 1).trailing_ones() as usize)
+    }
+
+    /// Frees the slots of the block at `address`; how many, or what is wrong with it.
+    unsafe fn take_back(self, shape: Shape, address: usize) -> Result<usize, Corruption> {
+        // SAFETY: the caller holds the lock, and `address` lies in the slab.
+        unsafe {
+            let Some(slots) = self.slots_at(shape, address) else {
+                return Err(Corruption::InteriorPointer);
+            };
+            let slot = shape.class.slot_of(address - (*self.0).base);
+            let (index, block) = (slot / 64, mask((slot % 64) as u32, slots as u32));
+            let word = &mut self.bitmap(shape)[index];
+            let leaving = (*self.0).leaving & shape.pages_of_slots(index, block) != 0;
+            if leaving || *word & block != 0 {
+                return Err(Corruption::DoubleFree);
+            }
+            *word |= block;
+            (*self.0).free += slots as u32;
+            if let Some(tails) = self.tails(shape)
+                && !cfg!(ebb_mutation = "lent_tails")
+            {
+                tails[index].fetch_and(!(block & (block - 1)), Ordering::Relaxed);
+            }
+            Ok(slots)
+        }
+    }
+
+    /// Enters the class into the byte map again if no lent block is out.
+    unsafe fn show_class<O: Os>(self, supply: &Supply<O>, shape: Shape) {
+        // SAFETY: the caller holds the lock.
+        unsafe {
+            let tails = self.tails(shape).unwrap_or_default();
+            if tails.iter().all(|word| word.load(Ordering::Relaxed) == 0) {
+                supply.arena.set_class((*self.0).base, (*self.0).class);
+            }
+        }
+    }
+
+    /// Checks the invariant at the head of this file.
+    ///
+    /// # Safety
+    /// The bin's lock is held.
+    #[cfg(any(test, loom))]
+    pub(super) unsafe fn validate_tails(self, shape: Shape) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            for (index, tails) in self.tails(shape).into_iter().flatten().enumerate() {
+                let tails = tails.load(Ordering::Relaxed);
+                assert_eq!(tails & self.bitmap(shape)[index], 0, "a tail is free");
+                assert_eq!(
+                    tails >> 1 & self.bitmap(shape)[index],
+                    0,
+                    "a tail without a block"
+                );
+            }
+        }
+    }
+}
+
+/// The bits of `free` at which as many ones begin.
+fn starts_of_runs(free: u64, ones: u32) -> u64 {
+    let (mut starts, mut have) = (free, 1);
+    while have < ones {
+        // A run of twice as many begins where one begins and another follows it.
+        let step = have.min(ones - have);
+        starts &= starts >> step;
+        have += step;
+    }
+    starts
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
