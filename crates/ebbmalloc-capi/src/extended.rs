@@ -5,26 +5,11 @@
 
 use core::ffi::{c_int, c_void};
 
-use ebbmalloc_core::process::{self, CacheChoice, Choice};
-
-const LOG2_ALIGN: c_int = 0x3f;
-const ZERO: c_int = 0x40;
-const TWELVE_BITS: u32 = 0xfff;
+use ebbmalloc_core::process::{self, Choice};
 
 /// What `flags` say.
 fn choice(flags: c_int) -> Choice {
-    let cache = flags as u32 >> 8 & TWELVE_BITS;
-    let arena = flags as u32 >> 20 & TWELVE_BITS;
-    Choice {
-        align: 1 << (flags & LOG2_ALIGN),
-        zero: flags & ZERO != 0,
-        cache: match cache {
-            0 => CacheChoice::Own,
-            1 => CacheChoice::None,
-            index => CacheChoice::Explicit(index - 2),
-        },
-        arena: arena.checked_sub(1),
-    }
+    Choice::from_flags(flags)
 }
 
 /// At least `size` bytes, or null; size 0 counts as 1.

@@ -67,6 +67,8 @@ pub struct ArenaFigures {
     pub descriptors: usize,
     /// Passes that returned pages or looked for some (a number).
     pub purges: u64,
+    /// Of those, passes by the clock (a number).
+    pub ticks: u64,
     /// Calls that returned pages (a number).
     pub purge_calls: u64,
     /// Returned since the start.
@@ -99,6 +101,7 @@ impl ArenaFigures {
         metadata: 0,
         descriptors: 0,
         purges: 0,
+        ticks: 0,
         purge_calls: 0,
         purged: 0,
     };
@@ -141,6 +144,7 @@ impl ArenaFigures {
         self.metadata += other.metadata;
         self.descriptors += other.descriptors;
         self.purges += other.purges;
+        self.ticks += other.ticks;
         self.purge_calls += other.purge_calls;
         self.purged += other.purged;
     }
@@ -212,12 +216,17 @@ impl<O: Os> Heap<O> {
     /// What all shards share.
     fn shared_figures(&self, arena: &mut ArenaFigures) {
         let counters = &self.counters;
-        arena.purges = counters.ticks.load(Ordering::Relaxed);
+        arena.ticks = counters.ticks.load(Ordering::Relaxed);
+        arena.purges = arena.ticks + counters.trims.load(Ordering::Relaxed);
         arena.purge_calls = counters.discard_calls.load(Ordering::Relaxed);
         arena.purged = counters.returned_bytes.load(Ordering::Relaxed);
         let metadata = self.metadata.bytes(&self.os).1;
         let outside = self.outside.bytes();
         extent_figures(arena, &self.arena.lock(&self.os), outside, metadata);
+        let page = self.os.page_bytes();
+        let metadata = arena.metadata.next_multiple_of(page);
+        arena.mapped += metadata - arena.metadata;
+        arena.metadata = metadata;
     }
 }
 

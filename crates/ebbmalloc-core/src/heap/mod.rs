@@ -13,6 +13,7 @@ pub mod return_block;
 mod sampled;
 pub mod statistics;
 pub mod tick;
+pub mod utilization;
 
 use crate::arena::Arena;
 use crate::base::metadata::Metadata;
@@ -100,6 +101,7 @@ struct Counters {
     refused_bytes: AtomicU64,
     discard_calls: AtomicU64,
     ticks: AtomicU64,
+    trims: AtomicU64,
     claims: AtomicU64,
     claims_refused: AtomicU64,
     cached_bytes: AtomicUsize,
@@ -143,6 +145,7 @@ macro_rules! new_heap {
                 refused_bytes: AtomicU64::new(0),
                 discard_calls: AtomicU64::new(0),
                 ticks: AtomicU64::new(0),
+                trims: AtomicU64::new(0),
                 claims: AtomicU64::new(0),
                 claims_refused: AtomicU64::new(0),
                 cached_bytes: AtomicUsize::new(0),

@@ -133,6 +133,8 @@ impl<O: Os> Heap<O> {
         if reason != Reason::Trim {
             self.tick.fetch_add(1, Ordering::Relaxed);
             self.counters.ticks.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.counters.trims.fetch_add(1, Ordering::Relaxed);
         }
         self.arena.reset_freed();
         self.free_pending(Access::Direct);

@@ -4,6 +4,7 @@ use super::conf::{Id, Source};
 use super::instance::{HEAP, hooks};
 use super::thread::{with_access, with_own_cache};
 use super::{in_force, purger};
+pub use crate::heap::utilization::Utilization;
 use crate::os::Os;
 use crate::size::CLASS;
 use core::ffi::CStr;
@@ -38,6 +39,11 @@ pub fn set_cache_max(bytes: usize) -> bool {
         },
         None => false,
     })
+}
+
+/// How full the slab of the block at `address` is.
+pub fn utilization(address: usize) -> Utilization {
+    HEAP.utilization(address)
 }
 
 /// What a realloc of a block to size 0 does.

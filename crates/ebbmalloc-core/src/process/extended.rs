@@ -42,6 +42,26 @@ impl Choice {
         arena: None,
     };
 
+    /// What the flags of `mallocx` say: log2 of the alignment in the low six bits; 0x40 for zeros; from
+    /// bit 8 on which cache, from bit 20 on which arena.
+    pub fn from_flags(flags: i32) -> Self {
+        const LOG2_ALIGN: i32 = 0x3f;
+        const ZERO: i32 = 0x40;
+        const TWELVE_BITS: u32 = 0xfff;
+        let cache = flags as u32 >> 8 & TWELVE_BITS;
+        let arena = flags as u32 >> 20 & TWELVE_BITS;
+        Self {
+            align: 1 << (flags & LOG2_ALIGN),
+            zero: flags & ZERO != 0,
+            cache: match cache {
+                0 => CacheChoice::Own,
+                1 => CacheChoice::None,
+                index => CacheChoice::Explicit(index - 2),
+            },
+            arena: arena.checked_sub(1),
+        }
+    }
+
     /// Whether it leaves the place to the thread.
     fn is_placed_by_thread(&self) -> bool {
         self.cache == CacheChoice::Own && self.arena.is_none()
@@ -80,6 +100,9 @@ pub fn allocate_with(size: usize, choice: &Choice) -> *mut u8 {
     }
     if let Some(observer) = observer() {
         observed::note_new(observer, block);
+        if !choice.zero {
+            observed::fill_if_told(observer, block);
+        }
     }
     block
 }

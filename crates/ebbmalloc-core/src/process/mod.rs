@@ -12,6 +12,7 @@ mod fork;
 mod growth;
 pub mod in_force;
 mod instance;
+mod interval;
 mod lookup;
 mod observed;
 pub mod observer;

@@ -119,6 +119,14 @@ pub(super) fn note_new(observer: &Observer, block: *mut u8) {
     }
 }
 
+/// Fills a new block as the settings say.
+pub(super) fn fill_if_told(observer: &Observer, block: *mut u8) {
+    if observer.flags() & (JUNK_ALLOCATED | ZERO) != 0 {
+        // SAFETY: live since just now.
+        fill_new(observer, block, unsafe { HEAP.usable_size(block) });
+    }
+}
+
 /// A block of `bytes` bytes, of a size class, with which an interval between samples ended: it is a
 /// large block, so that its free is seen. It is counted. `None` if it cannot be had.
 #[cold]

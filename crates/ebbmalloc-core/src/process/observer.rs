@@ -10,11 +10,12 @@
 //! it becomes observed.
 
 use super::instance::HEAP;
+use super::interval;
 use super::profile::{self, Sampler};
 use super::thread::{any_observer, observe, with_access};
 use crate::cache::cache::Cache;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 /// New blocks are filled with [`JUNK_NEW`].
 pub const JUNK_ALLOCATED: u8 = 1;
@@ -26,6 +27,8 @@ pub const ZERO: u8 = 4;
 pub const NO_CACHE: u8 = 8;
 /// The thread's allocations are sampled, as [`super::profile`] says.
 pub const PROFILE: u8 = 16;
+/// Statistics are printed each time that so many bytes were allocated.
+pub const STATS_INTERVAL: u8 = 32;
 
 /// What new blocks are filled with, and freed ones, as in jemalloc.
 pub const JUNK_NEW: u8 = 0xa5;
@@ -52,6 +55,10 @@ pub struct Observer {
     flags: AtomicU8,
     /// See [`Counters`].
     pub counters: Counters,
+    /// What was allocated and not freed when the peak was last reset, and the most since then; both by
+    /// the counters.
+    peak_from: AtomicI64,
+    peak: AtomicI64,
     pub(super) sampler: Sampler,
 }
 
@@ -78,6 +85,22 @@ impl Observer {
     #[inline(always)]
     pub(super) fn count_new(&self, bytes: usize) {
         add(&self.counters.allocated, bytes);
+        let net = self.net();
+        if net > self.peak.load(Ordering::Relaxed) {
+            self.peak.store(net, Ordering::Relaxed);
+        }
+        if self.flags() & STATS_INTERVAL != 0 {
+            interval::count(bytes);
+        }
+    }
+
+    /// What the thread has allocated and not freed since it is observed; negative if it frees what others
+    /// allocated.
+    #[inline(always)]
+    fn net(&self) -> i64 {
+        let allocated = self.counters.allocated.load(Ordering::Relaxed);
+        let freed = self.counters.deallocated.load(Ordering::Relaxed);
+        allocated.wrapping_sub(freed) as i64
     }
 
     /// Counts a freed block.
@@ -116,6 +139,27 @@ pub(super) fn is_everyone_observed() -> bool {
 /// interrupted a request.
 pub fn thread_counters() -> Option<&'static Counters> {
     observed_now().map(|observer| &observer.counters)
+}
+
+/// The most that the calling thread had allocated and not freed, above what it had when that was last
+/// reset. `None` as for [`thread_counters`].
+pub fn thread_peak() -> Option<u64> {
+    observed_now().map(|observer| {
+        let from = observer.peak_from.load(Ordering::Relaxed);
+        let most = observer.peak.load(Ordering::Relaxed);
+        most.saturating_sub(from).max(0) as u64
+    })
+}
+
+/// From now on the peak is counted from what is allocated now. False as for [`thread_counters`].
+pub fn reset_thread_peak() -> bool {
+    let Some(observer) = observed_now() else {
+        return false;
+    };
+    let net = observer.net();
+    observer.peak_from.store(net, Ordering::Relaxed);
+    observer.peak.store(net, Ordering::Relaxed);
+    true
 }
 
 /// Whether the calling thread keeps free slots in its cache.
@@ -170,6 +214,8 @@ pub(super) fn make(cache: &'static Cache) -> Option<&'static Observer> {
                 allocated: AtomicU64::new(0),
                 deallocated: AtomicU64::new(0),
             },
+            peak_from: AtomicI64::new(0),
+            peak: AtomicI64::new(0),
             sampler: Sampler::new(place.as_ptr() as u64),
         });
         Some(place.as_ref())

@@ -145,7 +145,12 @@ fn observed_for(options: &Options<'_>) -> u8 {
     } else {
         observer::NO_CACHE
     };
-    junk | zero | no_cache
+    let interval = if options.number(Id::StatsInterval) as i64 >= 0 {
+        observer::STATS_INTERVAL
+    } else {
+        0
+    };
+    junk | zero | no_cache | interval
 }
 
 /// The pattern of the file for the published counters.

@@ -45,12 +45,26 @@ fn set_current(cache: &Cache) {
 /// The calling thread's observer, if its requests are to be looked at now.
 #[inline(always)]
 pub(super) fn observer() -> Option<&'static Observer> {
-    if !core::ptr::eq(current(), &OBSERVED) {
+    let word = current();
+    let observed =
+        core::ptr::eq(word, &OBSERVED) || core::ptr::eq(word, &NEW) && becomes_observed();
+    if !observed {
         return None;
     }
     // SAFETY: as in `current`; with OBSERVED in the first word the second leads to a record that
     // lives until the thread's end.
     unsafe { Some(&*second_word_load().cast::<Observer>()) }
+}
+
+/// A new thread's first request: gives it a cache, so that this request is looked at as well if all are.
+#[cold]
+fn becomes_observed() -> bool {
+    if !is_relocated() {
+        return false;
+    }
+    notice_fork();
+    attach();
+    core::ptr::eq(current(), &OBSERVED)
 }
 
 /// The calling thread's observer, whatever the thread is doing.

@@ -31,7 +31,7 @@ pub static APPROXIMATE: &[Node] = &[read!("active", usize, |_| all(|all| all.act
 
 static BACKGROUND_THREAD: &[Node] = &[
     read!("num_threads", usize, |_| Ok(control::purger().0.into())),
-    read!("num_runs", u64, |_| all(|all| all.purges)),
+    read!("num_runs", u64, |_| all(|all| all.ticks)),
     read!("run_interval", u64, |_| Ok(control::purger().1 * 1_000_000)),
 ];
 

@@ -17,7 +17,20 @@ pub static NODES: &[Node] = &[
         .as_ptr())),
     Node::group("tcache", TCACHE),
     Node::group("prof", super::prof::THREAD),
+    Node::group("peak", PEAK),
     act!("idle", flush),
+];
+
+static PEAK: &[Node] = &[
+    read!("read", u64, |_| observer::thread_peak()
+        .ok_or(Errno::EAGAIN)),
+    act!("reset", |_| {
+        if observer::reset_thread_peak() {
+            Ok(())
+        } else {
+            Err(Errno::EAGAIN)
+        }
+    }),
 ];
 
 static TCACHE: &[Node] = &[

@@ -1,0 +1,88 @@
+//! How full the slab is that a block lies in: what a program that defragments itself asks.
+
+use super::Heap;
+use crate::arena::granule::{Granule, Kind};
+use crate::cache::explicit::ExplicitArena;
+use crate::cache::transfer::SHARDS;
+use crate::os::Os;
+use crate::size::{CLASS, GRANULE};
+
+/// Of the slab of a block, or of a large block, which is alone in its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Utilization {
+    /// Slots that are free.
+    pub free: usize,
+    /// Slots.
+    pub slots: usize,
+    /// Bytes.
+    pub bytes: usize,
+    /// The same of all slabs of its bin.
+    pub bin_free: usize,
+    /// See there.
+    pub bin_slots: usize,
+}
+
+impl<O: Os> Heap<O> {
+    /// About the block at `address`; zeros if no block of ours is there.
+    pub fn utilization(&self, address: usize) -> Utilization {
+        let supply = self.supply();
+        let Some((head, arena)) = self.slab_at(address) else {
+            return self.utilization_of_large(address);
+        };
+        // SAFETY: the descriptor of a slab with a live slot, which stays one.
+        let (class, shard) = unsafe { ((*head).class as usize, (*head).shard) };
+        let shape = &CLASS[class];
+        let bin = match arena {
+            Some(arena) => arena.bin(class),
+            None => self.bins.get(shard as usize % SHARDS, class),
+        };
+        let slabs = bin.lock(supply.os);
+        let slots = shape.slots as usize;
+        Utilization {
+            // SAFETY: as above, and the bin's lock is held.
+            free: unsafe { (*head).free } as usize,
+            slots,
+            bytes: shape.granules as usize * GRANULE,
+            bin_free: slabs.slabs * slots - slabs.slots_out,
+            bin_slots: slabs.slabs * slots,
+        }
+    }
+
+    /// The slab that an address lies in, and the explicit arena that the slab is of.
+    fn slab_at(&self, address: usize) -> Option<(*mut Granule, Option<&ExplicitArena>)> {
+        let (granule, arena) = self.granule_at(address)?;
+        // SAFETY: every granule of a region has a descriptor; one that is in use knows its head.
+        unsafe {
+            let head = (*granule).head;
+            let is_slab = matches!((*granule).kind, Kind::Slab | Kind::SlabTail);
+            (is_slab && !head.is_null()).then_some((head, arena))
+        }
+    }
+
+    fn granule_at(&self, address: usize) -> Option<(*mut Granule, Option<&ExplicitArena>)> {
+        if let Some(granule) = self.arena.granule_of(address) {
+            return Some((granule, None));
+        }
+        let arena = self.bins.explicit.find(address)?;
+        Some((arena.arena.granule_of(address)?, Some(arena)))
+    }
+
+    fn utilization_of_large(&self, address: usize) -> Utilization {
+        let bytes = match self.granule_at(address) {
+            // SAFETY: every granule of a region has a descriptor.
+            Some((granule, _)) => unsafe {
+                let starts = (*granule).kind == Kind::Large && (*granule).base == address;
+                starts.then_some((*granule).bits as usize)
+            },
+            None => self.outside.size(address),
+        };
+        match bytes {
+            Some(bytes) => Utilization {
+                slots: 1,
+                bytes,
+                ..Utilization::default()
+            },
+            None => Utilization::default(),
+        }
+    }
+}
