@@ -6,6 +6,7 @@ pub mod extents;
 pub mod granule;
 pub mod growth;
 pub mod hooks;
+pub mod labels;
 pub mod large;
 pub mod large_counts;
 pub mod own_space;

@@ -12,7 +12,7 @@ use core::ffi::c_void;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU32;
 
-/// The most that is reserved beyond what is needed (1 GiB).
+/// Reservations double up to 1 GiB.
 const MOST_DOUBLINGS: usize = 9;
 
 /// See the module.
@@ -27,6 +27,8 @@ pub struct OwnSpace<'a, O> {
     pub owner: u16,
     /// The arena's index as the program knows it.
     pub index: u32,
+    /// The most that is reserved at a time beyond what is needed.
+    pub grow_limit: usize,
     /// The program's hooks; null for none. They outlive the arena.
     pub hooks: *mut ExtentHooks,
 }
@@ -137,7 +139,8 @@ unsafe impl<O: Os> Os for OwnSpace<'_, O> {
     }
 
     fn region_bytes(&self, regions: usize) -> Option<usize> {
-        Some(UNIT << regions.min(MOST_DOUBLINGS))
+        let limit = self.grow_limit.max(UNIT) / UNIT * UNIT;
+        Some((UNIT << regions.min(MOST_DOUBLINGS)).min(limit))
     }
 
     fn region_unit(&self) -> usize {

@@ -13,6 +13,7 @@ use super::transfer::Shard;
 use crate::arena::Arena;
 use crate::arena::granule::Fill;
 use crate::arena::hooks::ExtentHooks;
+use crate::arena::labels::Labels;
 use crate::arena::own_space::OwnSpace;
 use crate::arena::owner_map::OwnerMap;
 use crate::base::lock::{Lock, Rank};
@@ -43,6 +44,10 @@ pub struct ExplicitArena {
     state: AtomicU8,
     /// The next that is free to be used again, plus one. Under the table's lock.
     next_free: AtomicU32,
+    /// See there.
+    pub labels: Labels,
+    /// See [`ExplicitArena::grow_limit`]. Relaxed.
+    grow_limit: AtomicUsize,
     /// The program's hooks, or null. Written when the arena is made, and on request; release, which
     /// pairs with the acquire of an operation.
     hooks: AtomicPtr<ExtentHooks>,
@@ -56,6 +61,9 @@ pub struct ExplicitArena {
     /// The tick at which an operation last purged it, where passes do not. Relaxed.
     tended: AtomicU32,
 }
+
+/// A [`ExplicitArena::grow_limit`] that is none.
+const UNLIMITED: usize = usize::MAX / 2 + 1;
 
 const UNUSED: u8 = 0;
 const LIVE: u8 = 1;
@@ -81,6 +89,8 @@ impl ExplicitArena {
             (&raw mut (*at).place).write(place);
             (&raw mut (*at).state).write(AtomicU8::new(UNUSED));
             (&raw mut (*at).next_free).write(AtomicU32::new(0));
+            (&raw mut (*at).labels).write(Labels::new());
+            (&raw mut (*at).grow_limit).write(AtomicUsize::new(UNLIMITED));
             (&raw mut (*at).hooks).write(AtomicPtr::new(null_mut()));
             (&raw mut (*at).decay_ms).write(AtomicI64::new(0));
             (&raw mut (*at).threads).write(AtomicUsize::new(0));
@@ -129,6 +139,16 @@ impl ExplicitArena {
     pub fn set_decay_ms(&self, decay_ms: i64) {
         self.decay_ms.store(decay_ms, Ordering::Relaxed);
         self.quiet.store(false, Ordering::Relaxed);
+    }
+
+    /// The most address space that is reserved at a time beyond what is needed.
+    pub fn grow_limit(&self) -> usize {
+        self.grow_limit.load(Ordering::Relaxed)
+    }
+
+    /// Sets [`ExplicitArena::grow_limit`].
+    pub fn set_grow_limit(&self, bytes: usize) {
+        self.grow_limit.store(bytes, Ordering::Relaxed);
     }
 
     /// Threads that are on it.
@@ -306,6 +326,7 @@ impl ExplicitArenas {
             map: &self.map,
             owner: arena.place,
             index: self.index_of(arena),
+            grow_limit: arena.grow_limit(),
             hooks: arena.hooks(),
         };
         let result = work(&Supply {
@@ -346,6 +367,7 @@ impl ExplicitArenas {
         }
         arena.hooks.store(hooks, Ordering::Release);
         arena.set_decay_ms(decay_ms);
+        arena.set_grow_limit(UNLIMITED);
         // Release pairs with the acquire of `is_live`.
         arena.state.store(LIVE, Ordering::Release);
         Some(arena)

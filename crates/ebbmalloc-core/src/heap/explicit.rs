@@ -6,7 +6,7 @@ use crate::arena::hooks::ExtentHooks;
 use crate::arena::own_space::OwnSpace;
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::purged::Purged;
-use crate::cache::cache::Cache;
+use crate::cache::cache::{Cache, Entered};
 use crate::cache::explicit::{EXPLICIT, ExplicitArena};
 use crate::cache::transfer::SHARDS;
 use crate::os::Os;
@@ -17,6 +17,19 @@ use core::sync::atomic::Ordering;
 
 /// Times that the end of all other use of an arena is waited for, in slices of time.
 const PATIENCE: usize = 10_000;
+
+/// What became of a thread that was to go to another arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// It is there.
+    Done,
+    /// There is no arena of that index.
+    NoArena,
+    /// The purger has its cache for the moment.
+    Busy,
+    /// It has no cache.
+    NoCache,
+}
 
 /// Where in an explicit arena a block lives.
 pub(super) enum PlaceIn {
@@ -316,15 +329,16 @@ impl<O: Os> Heap<O> {
     }
 
     /// Returns what is idle in an explicit arena, or with `force` all that is free; whatever its decay
-    /// time says, and through its hooks. Does nothing if a pass is under way.
-    pub fn purge_arena(&self, arena: &ExplicitArena, force: bool) {
+    /// time says, and through its hooks. False, and nothing happened, if a pass is under way.
+    pub fn purge_arena(&self, arena: &ExplicitArena, force: bool) -> bool {
         // Acquire and release pair as in `Heap::pass`.
         if self.purging.swap(true, Ordering::Acquire) {
-            return;
+            return false;
         }
         let purged = self.with_arena(arena, |supply| arena.purge(supply, force));
         self.count_purged(&purged);
         self.purging.store(false, Ordering::Release);
+        true
     }
 
     /// One pass over the explicit arenas. Without `force` those are left out that keep everything, and
@@ -393,18 +407,29 @@ impl<O: Os> Heap<O> {
         self.purging.store(false, Ordering::Release);
     }
 
-    /// Puts the calling thread's cache on another shard, or on an explicit arena, and empties it. False if
-    /// there is no such arena, or the thread has no cache that it can enter.
-    pub fn move_cache(&self, access: Access, index: usize) -> bool {
-        let Access::Cached(cache) = access else {
-            return false;
+    /// Puts the calling thread's cache on another shard, or on an explicit arena, and empties it.
+    pub fn move_cache(&self, access: Access, index: usize) -> Moved {
+        let (cache, entered) = match access {
+            Access::Cached(cache) => (cache, true),
+            // The thread goes around its cache, or the purger has it.
+            Access::Around(cache) => (cache, false),
+            Access::Direct | Access::Nested => return Moved::NoCache,
         };
-        match self.explicit_arena(index) {
-            Some(arena) => self.settle(cache, cache.shard(), Some(arena)),
-            None if index < self.shards() => self.settle(cache, index as u8, None),
-            None => return false,
+        let arena = self.explicit_arena(index);
+        if arena.is_none() && index >= self.shards() {
+            return Moved::NoArena;
         }
-        true
+        if !entered && cache.enter() != Entered::Mine {
+            return Moved::Busy;
+        }
+        match arena {
+            Some(_) => self.settle(cache, cache.shard(), arena),
+            None => self.settle(cache, index as u8, None),
+        }
+        if !entered {
+            cache.leave();
+        }
+        Moved::Done
     }
 
     /// Index of the arena that the calling thread is on.

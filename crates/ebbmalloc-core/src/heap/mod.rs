@@ -90,6 +90,8 @@ pub struct Heap<O> {
     oversize: AtomicUsize,
     /// Settings: a cache's shard is that of the processor its thread begins on. As above.
     by_processor: core::sync::atomic::AtomicBool,
+    /// Ticks leave the heap's own arena alone: what is free there stays. Relaxed.
+    keeps_own: AtomicBool,
     pressure: Pressure,
     counters: Counters,
 }
@@ -139,6 +141,7 @@ macro_rules! new_heap {
             cached_classes: AtomicUsize::new(CLASSES),
             oversize: AtomicUsize::new(usize::MAX),
             by_processor: core::sync::atomic::AtomicBool::new(false),
+            keeps_own: AtomicBool::new(false),
             pressure: Pressure::new(),
             counters: Counters {
                 returned_bytes: AtomicU64::new(0),
@@ -202,6 +205,11 @@ impl<O: Os> Heap<O> {
     pub fn limit_shards(&self, shards: usize) {
         self.shards
             .store(shards.clamp(1, SHARDS), Ordering::Relaxed);
+    }
+
+    /// Ticks leave the heap's own arena alone, or do not; trims do not.
+    pub fn keep_own(&self, keep: bool) {
+        self.keeps_own.store(keep, Ordering::Relaxed);
     }
 
     /// Where in a heap the three words of [`Arena::FIRST_VIEW`] are.

@@ -140,8 +140,11 @@ impl<O: Os> Heap<O> {
         self.free_pending(Access::Direct);
         let supply = self.supply();
         let drained = self.caches.drain(&supply, &self.bins, force, own);
-        let mut purged = self.sweep(&supply, force);
-        purged.add(self.arena.purge(&self.os, supply.tick, force));
+        let mut purged = Purged::default();
+        if reason == Reason::Trim || !self.keeps_own.load(Ordering::Relaxed) {
+            purged.add(self.sweep(&supply, force));
+            purged.add(self.arena.purge(&self.os, supply.tick, force));
+        }
         purged.add(self.pass_explicit(reason == Reason::Trim));
         let given_bytes = self.arena.give_up(&self.os);
         purged.add(self.metadata.purge(&self.os, force));

@@ -98,9 +98,9 @@ pub fn let_start_thread(on: bool) {
     purger::set_thread(on);
 }
 
-/// Arenas: each stands for a shard of the bins.
+/// Indices of arenas, explicit ones included; see `super::arenas`.
 pub fn arenas() -> usize {
-    HEAP.shards()
+    HEAP.arena_indices()
 }
 
 /// Size of a page.

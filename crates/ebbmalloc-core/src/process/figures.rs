@@ -18,6 +18,8 @@ struct Taken {
     explicit_of: (u16, u64),
     /// What explicit arenas that ended had done.
     ended: ArenaFigures,
+    /// Whether any has.
+    ended_any: bool,
     /// All of them.
     merged: ArenaFigures,
     /// How many of `arenas` there are.
@@ -35,6 +37,7 @@ static TAKEN: Lock<Taken> = Lock::new(
         explicit: ArenaFigures::NONE,
         explicit_of: (0, 0),
         ended: ArenaFigures::NONE,
+        ended_any: false,
         merged: ArenaFigures::NONE,
         count: 0,
         taken_ms: 0,
@@ -116,15 +119,21 @@ pub fn with<R>(which: Which, work: impl FnOnce(&ArenaFigures) -> R) -> Option<R>
 }
 
 /// Adds what an explicit arena has done, which is about to end, to those that ended.
-pub fn note_end(arena: &ExplicitArena) {
+pub(super) fn note_end(arena: &ExplicitArena) {
     let mut taken = TAKEN.lock(&HEAP.os);
     let taken = &mut *taken;
     thread::with_own_cache(|own| HEAP.explicit_figures(own, arena, &mut taken.explicit));
     taken.explicit_of = (0, 0);
+    taken.ended_any = true;
     let Taken {
         explicit, ended, ..
     } = taken;
     ended.add(explicit);
+}
+
+/// Whether an explicit arena has ended.
+pub fn any_ended() -> bool {
+    TAKEN.lock(&HEAP.os).ended_any
 }
 
 /// How long the process had run when the figures were taken, in milliseconds.

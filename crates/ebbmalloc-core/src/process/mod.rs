@@ -2,8 +2,11 @@
 //!
 //! The faces (C and Rust) call the functions of this module and nothing else.
 
+pub mod arenas;
 pub mod conf;
 pub mod control;
+pub mod decay;
+mod default_hooks;
 mod early;
 mod entry;
 mod extended;

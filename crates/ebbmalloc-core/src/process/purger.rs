@@ -42,25 +42,30 @@ static HELD: AtomicU32 = AtomicU32::new(0);
 /// No thread can be had: slow paths tick, at the times below.
 static THREADLESS: AtomicBool = AtomicBool::new(false);
 static NEXT_TICK_MS: AtomicU64 = AtomicU64::new(0);
-/// Settings: off means that nothing is returned but by trim.
+/// Off means that nothing is returned but by trim. Relaxed: seen at the next slow operation.
 static OFF: AtomicBool = AtomicBool::new(false);
 /// Settings: bytes that are worth a processor. Written at boot only.
 static BYTES_PER_CORE: AtomicU64 = AtomicU64::new(delay::BYTES_PER_CORE);
-/// Settings: the longest time between ticks, in milliseconds. Written at boot only.
+/// The longest time between ticks, in milliseconds, by decay times. Relaxed: seen at the next tick.
 static MOST_INTERVAL_MS: AtomicU64 = AtomicU64::new(u64::MAX);
 /// What returning has cost: the fields of a [`delay::Cost`]. Written by whoever ticks, one at a time
 /// but for a race of two slow paths, which loses a sample.
 static COST_CPU_NS: AtomicU64 = AtomicU64::new(Cost::PRIOR.cpu_ns);
 static COST_PAGES: AtomicU64 = AtomicU64::new(Cost::PRIOR.pages);
 
-/// Switches purging off, before the first request.
-pub(super) fn switch_off() {
-    OFF.store(true, Ordering::Relaxed);
+/// Nothing stays idle for longer than `bound` milliseconds, two ticks; with `off` nothing is ever
+/// returned but by trim.
+pub(super) fn set_idle_bound(bound: Option<u64>, off: bool) {
+    let most = bound.map_or(u64::MAX, |bound| (bound / 2).max(LEAST_INTERVAL_MS));
+    MOST_INTERVAL_MS.store(most, Ordering::Relaxed);
+    OFF.store(off, Ordering::Relaxed);
 }
 
-/// Settings: nothing stays idle for longer than `bound` milliseconds, two ticks.
-pub(super) fn bound_idle_time(bound: u64) {
-    MOST_INTERVAL_MS.store((bound / 2).max(LEAST_INTERVAL_MS), Ordering::Relaxed);
+/// Where no thread can be had, does a tick's work if one is due.
+pub(super) fn tick_if_threadless() {
+    if is_on() && !has_thread() {
+        tick_inline();
+    }
 }
 
 /// Settings: so many bytes of memory are worth one processor.

@@ -3,7 +3,7 @@
 use super::conf::keys::{Effect, OWN_DECAY, STATS_FILE};
 use super::conf::{self, Fault, Id, KEYS, Options, Report, Source};
 use super::instance::{HEAP, hooks};
-use super::{in_force, observer, profile, publish, purger};
+use super::{decay, in_force, observer, profile, publish, purger};
 use crate::base::corrupt::Line;
 use crate::os::linux::HugePages;
 use crate::os::{Os, PageRun};
@@ -77,12 +77,12 @@ fn tell(report: &Report<'_>) {
 }
 
 fn apply(options: &Options<'_>) {
-    let decay = options.number(Id::DirtyDecayMs);
-    if !options.is(Id::Purge) || decay as i64 == -1 {
-        purger::switch_off();
-    } else if decay != OWN_DECAY {
-        purger::bound_idle_time(decay);
-    }
+    let dirty = options.number(Id::DirtyDecayMs);
+    let dirty = match options.is(Id::Purge) {
+        true => (dirty != OWN_DECAY).then_some(dirty as i64),
+        false => Some(-1),
+    };
+    decay::set_all(dirty, options.number(Id::MuzzyDecayMs) as i64);
     purger::set_memory_price(options.number(Id::MemoryPrice));
     if !options.is(Id::BackgroundThread) {
         purger::forbid_thread();

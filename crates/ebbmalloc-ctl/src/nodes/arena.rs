@@ -1,18 +1,24 @@
 //! `arena.<i>.*`: one arena, or all of them.
 
 use crate::errno::{Errno, Result};
-use crate::node::Node;
+use crate::node::{Access, Node, Text};
+use core::ffi::CStr;
+use core::sync::atomic::Ordering;
+use ebbmalloc_core::arena::hooks::ExtentHooks;
+use ebbmalloc_core::arena::labels::{DSS, NAME_BYTES};
 use ebbmalloc_core::process::figures::Which;
-use ebbmalloc_core::process::{self, control};
+use ebbmalloc_core::process::{self, arenas, decay};
 
 /// The index that stands for all arenas.
 pub const ALL: usize = 4096;
 /// The index that stands for those that were destroyed.
 pub const DESTROYED: usize = 4097;
+/// What jemalloc has for `oversize_threshold` unless told otherwise.
+const OVERSIZE_THRESHOLD: usize = 8 << 20;
 
 /// Whether there is an arena of this index; the one behind the last is an old name for all.
 pub fn holds(_: &[usize], index: usize) -> bool {
-    index == ALL || index == DESTROYED || index <= control::arenas()
+    index == ALL || index == DESTROYED || index <= arenas::count()
 }
 
 /// What an index that [`holds`] stands for.
@@ -20,31 +26,230 @@ pub fn which(index: usize) -> Which {
     match index {
         DESTROYED => Which::Destroyed,
         ALL => Which::All,
-        index if index == control::arenas() => Which::All,
+        index if index == arenas::count() => Which::All,
         index => Which::One(index),
     }
 }
 
 /// How long memory of an arena may stay idle, in milliseconds; -1 for ever.
-pub fn decay_of(_index: usize) -> Result<isize> {
-    Ok(control::own_decay_ms())
+pub fn decay_of(index: usize) -> Result<isize> {
+    match which(index) {
+        Which::One(index) => decay::of_arena(index).ok_or(Errno::EFAULT),
+        _ => Ok(decay::of_future()),
+    }
+}
+
+/// The same between lazily and really returned.
+pub fn muzzy_decay_of(index: usize) -> Result<isize> {
+    let said = arenas::labels(index, |labels| {
+        labels.muzzy_decay_ms.load(Ordering::Relaxed) as isize
+    });
+    match which(index) {
+        Which::One(_) => said.ok_or(Errno::EFAULT),
+        _ => Ok(decay::future_muzzy() as isize),
+    }
 }
 
 pub static NODES: &[Node] = &[
-    read!("initialized", bool, |mib| Ok(mib[1] < control::arenas())),
-    act!("decay", |mib| existing(mib).map(|_| ())),
-    act!("purge", |mib| {
-        existing(mib)?;
-        process::trim();
-        Ok(())
+    read!("initialized", bool, |mib| Ok(match which(mib[1]) {
+        Which::One(index) => arenas::is_there(index),
+        Which::All => true,
+        Which::Destroyed => process::figures::any_ended(),
+    })),
+    act!("decay", |mib| each(mib, arenas::decay)),
+    act!("purge", |mib| match which(mib[1]) {
+        Which::All => {
+            process::trim();
+            Ok(())
+        }
+        _ => each(mib, arenas::purge),
     }),
+    // SAFETY: who resets an arena says that nobody uses a block of it any more.
+    act!("reset", |mib| explicit(mib, |index| unsafe {
+        arenas::reset(index)
+    })),
+    // SAFETY: as above.
+    act!("destroy", |mib| explicit(mib, |index| unsafe {
+        arenas::destroy(index)
+    })),
+    Node::leaf::<Text>("dss", Access::ReadWrite, |call| {
+        let index = call.mib[1];
+        let new = call.take::<Text>()?.filter(|new| !new.is_null());
+        // SAFETY: a caller who writes a text writes the address of a C string.
+        let new = new.map(|new| unsafe { CStr::from_ptr(new) });
+        let new = match new {
+            Some(new) => Some(
+                DSS.iter()
+                    .position(|&dss| dss == new)
+                    .ok_or(Errno::EINVAL)?,
+            ),
+            None => None,
+        };
+        let index = match which(index) {
+            Which::One(index) => index,
+            Which::All => 0,
+            Which::Destroyed => return Err(Errno::EFAULT),
+        };
+        let old = arenas::labels(index, |labels| {
+            let old = labels.dss.load(Ordering::Relaxed);
+            if let Some(new) = new {
+                labels.dss.store(new as u8, Ordering::Relaxed);
+            }
+            old
+        });
+        let old = old.ok_or(Errno::EFAULT)?;
+        call.give::<Text>(super::text(DSS[old as usize % DSS.len()]))
+    }),
+    read_write!(
+        "oversize_threshold",
+        usize,
+        |mib| one(mib, |labels| {
+            match labels.oversize_threshold.load(Ordering::Relaxed) {
+                0 => OVERSIZE_THRESHOLD,
+                said => said,
+            }
+        }),
+        |mib, new| one(mib, |labels| labels
+            .oversize_threshold
+            .store(new, Ordering::Relaxed))
+    ),
+    read_write!(
+        "dirty_decay_ms",
+        isize,
+        |mib| match which(mib[1]) {
+            Which::One(index) => decay::of_arena(index).ok_or(Errno::EFAULT),
+            _ => Err(Errno::EFAULT),
+        },
+        |mib, new| if decay::set_of_arena(mib[1], new) {
+            Ok(())
+        } else {
+            Err(Errno::EFAULT)
+        }
+    ),
+    read_write!(
+        "muzzy_decay_ms",
+        isize,
+        |mib| one(mib, |labels| labels.muzzy_decay_ms.load(Ordering::Relaxed)
+            as isize),
+        |mib, new| if decay::is_decay(new) {
+            one(mib, |labels| {
+                labels.muzzy_decay_ms.store(new as i64, Ordering::Relaxed);
+            })
+        } else {
+            Err(Errno::EFAULT)
+        }
+    ),
+    Node::leaf::<*mut ExtentHooks>("extent_hooks", Access::ReadWrite, |call| {
+        let index = call.mib[1];
+        let old = arenas::hooks(index).ok_or(Errno::EFAULT)?;
+        let new = call.take::<*mut ExtentHooks>()?;
+        if let Some(new) = new.filter(|&new| new != old) {
+            // SAFETY: who sets hooks keeps them for as long as the arena lives.
+            if !unsafe { arenas::set_hooks(index, new) } {
+                return Err(Errno::EFAULT);
+            }
+        }
+        call.give(old)
+    }),
+    read_write!(
+        "retain_grow_limit",
+        usize,
+        |mib| arenas::grow_limit(mib[1]).ok_or(Errno::EFAULT),
+        |mib, new| if arenas::set_grow_limit(mib[1], new) {
+            Ok(())
+        } else {
+            Err(Errno::EFAULT)
+        }
+    ),
+    Node::leaf::<Text>("name", Access::ReadWrite, name),
 ];
 
-/// The index of a call, if it stands for something that is there.
-fn existing(mib: &[usize]) -> Result<u32> {
-    let index = super::unsigned(mib, 1)?;
-    if index as usize == DESTROYED {
+/// Reading copies the name to where the caller's pointer points.
+fn name(call: &crate::call::Call<'_>) -> Result<()> {
+    let Which::One(index) = which(call.mib[1]) else {
+        return Err(Errno::EINVAL);
+    };
+    if !arenas::is_there(index) {
         return Err(Errno::EFAULT);
     }
-    Ok(index)
+    if call.wants_old() {
+        let (old, old_len, _, _) = call.raw();
+        // SAFETY: valid, as `wants_old` says.
+        if unsafe { *old_len } != size_of::<*mut u8>() {
+            return Err(Errno::EINVAL);
+        }
+        let mut text = arenas::labels(index, |labels| labels.name()).ok_or(Errno::EFAULT)?;
+        if text[0] == 0 {
+            text = first_name(index);
+        }
+        // SAFETY: the caller's pointer leads to room for a name, as jemalloc wants it too.
+        unsafe {
+            let place = *old.cast::<*mut u8>();
+            let length = text.iter().position(|&byte| byte == 0).unwrap_or(0);
+            place.copy_from_nonoverlapping(text.as_ptr(), length + 1);
+        }
+    }
+    if let Some(new) = call.take::<Text>()? {
+        if new.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: a caller who writes a text writes the address of a C string.
+        let new = unsafe { CStr::from_ptr(new) };
+        arenas::labels(index, |labels| labels.set_name(new.to_bytes()));
+    }
+    Ok(())
+}
+
+/// The name of an arena that was given none.
+fn first_name(index: usize) -> [u8; NAME_BYTES] {
+    let kind: &[u8] = if index < arenas::automatic() {
+        b"auto_"
+    } else {
+        b"manual_"
+    };
+    let mut text = [0; NAME_BYTES];
+    text[..kind.len()].copy_from_slice(kind);
+    let mut digits = 1;
+    while index / 10_usize.pow(digits) > 0 {
+        digits += 1;
+    }
+    for place in 0..digits {
+        let digit = index / 10_usize.pow(digits - 1 - place) % 10;
+        text[kind.len() + place as usize] = b'0' + digit as u8;
+    }
+    text
+}
+
+/// Calls `work` for the arena of a call, or for all.
+fn each(mib: &[usize], work: fn(usize) -> bool) -> Result<()> {
+    match which(super::unsigned(mib, 1)? as usize) {
+        Which::One(index) => {
+            // One that has ended has nothing to return.
+            work(index);
+            Ok(())
+        }
+        Which::All => {
+            for index in 0..arenas::count() {
+                work(index);
+            }
+            Ok(())
+        }
+        Which::Destroyed => Err(Errno::EFAULT),
+    }
+}
+
+/// Calls `work` for an explicit arena.
+fn explicit(mib: &[usize], work: fn(usize) -> bool) -> Result<()> {
+    match which(super::unsigned(mib, 1)? as usize) {
+        Which::One(index) if work(index) => Ok(()),
+        _ => Err(Errno::EFAULT),
+    }
+}
+
+/// Calls `work` with what was said of one arena.
+fn one<R>(
+    mib: &[usize],
+    work: impl FnOnce(&ebbmalloc_core::arena::labels::Labels) -> R,
+) -> Result<R> {
+    arenas::labels(mib[1], work).ok_or(Errno::EFAULT)
 }

@@ -1,16 +1,30 @@
 //! `arenas.*`: how many arenas there are, what they have in common, their size classes.
 
-use crate::node::Node;
+use crate::errno::{Errno, Result};
+use crate::node::{Access, Node};
+use core::ffi::c_void;
+use core::ptr::null_mut;
+use ebbmalloc_core::arena::hooks::ExtentHooks;
 use ebbmalloc_core::process::conf::Id;
-use ebbmalloc_core::process::{control, in_force};
+use ebbmalloc_core::process::{arenas, control, decay, in_force};
 pub use ebbmalloc_core::size::large::LARGE_CLASSES;
 use ebbmalloc_core::size::large::large_class_size;
 use ebbmalloc_core::size::{CLASS, CLASSES, GRANULE, QUANTUM};
 
 pub static NODES: &[Node] = &[
     read!("narenas", u32, |_| Ok(control::arenas() as u32)),
-    read!("dirty_decay_ms", isize, |_| Ok(control::own_decay_ms())),
-    read!("muzzy_decay_ms", isize, |_| Ok(0)),
+    read_write!(
+        "dirty_decay_ms",
+        isize,
+        |_| Ok(decay::of_future()),
+        |_, new| done(decay::set_of_future(new))
+    ),
+    read_write!(
+        "muzzy_decay_ms",
+        isize,
+        |_| Ok(decay::future_muzzy() as isize),
+        |_, new| done(decay::set_future_muzzy(new))
+    ),
     read!("quantum", usize, |_| Ok(QUANTUM)),
     read!("page", usize, |_| Ok(control::page_bytes())),
     read!("hugepage", usize, |_| Ok(2 << 20)),
@@ -22,7 +36,22 @@ pub static NODES: &[Node] = &[
     Node::indexed("bin", |_, bin| bin < CLASSES, BIN),
     read!("nlextents", u32, |_| Ok(LARGE_CLASSES as u32)),
     Node::indexed("lextent", |_, class| class < LARGE_CLASSES, LEXTENT),
+    Node::leaf::<u32>("create", Access::ReadWrite, |call| {
+        call.insists_on_old::<u32>()?;
+        let hooks = call.take::<*mut ExtentHooks>()?.unwrap_or(null_mut());
+        let index = arenas::create(hooks).ok_or(Errno::EAGAIN)?;
+        call.give(index as u32)
+    }),
+    Node::leaf::<u32>("lookup", Access::ReadWrite, |call| {
+        let address = call.insists_on_new::<*mut c_void>()?;
+        let index = arenas::lookup(address as usize).ok_or(Errno::EINVAL)?;
+        call.give(index as u32)
+    }),
 ];
+
+fn done(done: bool) -> Result<()> {
+    if done { Ok(()) } else { Err(Errno::EFAULT) }
+}
 
 /// Bins are counted from 0, classes from 1.
 static BIN: &[Node] = &[

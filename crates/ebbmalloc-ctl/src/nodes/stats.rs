@@ -5,8 +5,8 @@ use super::arenas::LARGE_CLASSES;
 use crate::errno::{Errno, Result};
 use crate::node::Node;
 use ebbmalloc_core::heap::figures::{ArenaFigures, BinFigures};
+use ebbmalloc_core::process::control;
 use ebbmalloc_core::process::figures::{self, Which};
-use ebbmalloc_core::process::{control, in_force};
 use ebbmalloc_core::size::CLASSES;
 
 pub static NODES: &[Node] = &[
@@ -53,9 +53,7 @@ static ARENA: &[Node] = &[
     read!("uptime", u64, |_| Ok(figures::uptime_ms() * 1_000_000)),
     read!("dss", crate::node::Text, |_| Ok(super::text(c"disabled"))),
     read!("dirty_decay_ms", isize, |mib| arena::decay_of(mib[2])),
-    read!("muzzy_decay_ms", isize, |_| Ok(in_force::number(
-        ebbmalloc_core::process::conf::Id::MuzzyDecayMs
-    ) as isize)),
+    read!("muzzy_decay_ms", isize, |mib| arena::muzzy_decay_of(mib[2])),
     read!("pactive", usize, |mib| of(mib, |arena| pages(arena.active))),
     read!("pdirty", usize, |mib| of(mib, |arena| pages(arena.dirty))),
     read!("pmuzzy", usize, |_| Ok(0)),

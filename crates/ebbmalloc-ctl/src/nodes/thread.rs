@@ -3,10 +3,19 @@
 use crate::errno::{Errno, Result};
 use crate::node::{Access, Node};
 use core::sync::atomic::{AtomicU64, Ordering};
-use ebbmalloc_core::process::{control, observer};
+use ebbmalloc_core::process::{arenas, control, observer};
 use ebbmalloc_core::size::SMALL_MAX;
 
 pub static NODES: &[Node] = &[
+    Node::leaf::<u32>("arena", Access::ReadWrite, |call| {
+        let old = arenas::of_thread() as u32;
+        let new = call.take::<u32>()?;
+        call.give(old)?;
+        match new {
+            Some(new) if new != old && !arenas::move_thread(new as usize) => Err(Errno::EFAULT),
+            _ => Ok(()),
+        }
+    }),
     read!("allocated", u64, |_| Ok(load(&counters()?.allocated))),
     read!("allocatedp", *mut u64, |_| Ok(counters()?
         .allocated

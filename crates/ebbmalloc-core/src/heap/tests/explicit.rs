@@ -5,6 +5,7 @@ use super::{Thread, validate, with_access};
 use crate::arena::hooks::ExtentHooks;
 use crate::arena::owner_map::UNIT;
 use crate::cache::explicit::ExplicitArena;
+use crate::heap::explicit::Moved;
 use crate::heap::{Access, Heap};
 use crate::os::fake::{Call, Fake};
 use crate::os::{Os, OsError};
@@ -44,6 +45,11 @@ unsafe fn free(heap: &Heap<Fake>, thread: Thread, block: *mut u8) {
 unsafe fn end(heap: &Heap<Fake>, thread: Thread, arena: &ExplicitArena) -> bool {
     // SAFETY: the caller's promise.
     with_access(thread, |access| unsafe { heap.end_arena(access, arena) })
+}
+
+fn moves(heap: &Heap<Fake>, thread: Thread, index: usize) {
+    let moved = with_access(thread, |access| heap.move_cache(access, index));
+    assert_eq!(moved, Moved::Done);
 }
 
 /// Every validator of an explicit arena; returns the slabs and large blocks that there are.
@@ -101,7 +107,7 @@ fn a_thread_on_an_arena_gets_slots_and_large_blocks_of_it() {
     let arena = heap.create_arena(null_mut(), 1000).unwrap();
     let index = heap.index_of(arena);
     let before = super::allocate(&heap, thread, 100);
-    assert!(with_access(thread, |access| heap.move_cache(access, index)));
+    moves(&heap, thread, index);
     assert_eq!(
         with_access(thread, |access| heap.arena_of_thread(access)),
         index
@@ -125,8 +131,11 @@ fn a_thread_on_an_arena_gets_slots_and_large_blocks_of_it() {
     unsafe { super::free(&heap, thread, before) };
     // SAFETY: no block of it is left.
     assert!(!unsafe { end(&heap, thread, arena) }, "a thread is on it");
-    assert!(with_access(thread, |access| heap.move_cache(access, 1)));
-    assert!(!with_access(thread, |access| heap.move_cache(access, 77)));
+    moves(&heap, thread, 1);
+    assert_eq!(
+        with_access(thread, |access| heap.move_cache(access, 77)),
+        Moved::NoArena
+    );
     // SAFETY: as above.
     assert!(unsafe { end(&heap, thread, arena) });
     assert!(heap.explicit_arena(index).is_none());
@@ -145,7 +154,7 @@ fn a_reset_takes_everything_and_an_end_gives_the_address_space_back() {
         assert_eq!(heap.index_of(arena), 3, "the index is used again");
         let reserved = heap.os.record().reserved_bytes;
         let metadata = heap.metadata.bytes(&heap.os).0;
-        assert!(with_access(thread, |access| heap.move_cache(access, 3)));
+        moves(&heap, thread, 3);
         for _ in 0..3 {
             for size in SIZES {
                 for _ in 0..20 {
@@ -163,7 +172,7 @@ fn a_reset_takes_everything_and_an_end_gives_the_address_space_back() {
                 unsafe { heap.usable_size(kept) }
             );
         }
-        assert!(with_access(thread, |access| heap.move_cache(access, 0)));
+        moves(&heap, thread, 0);
         // SAFETY: no block is left.
         assert!(unsafe { end(&heap, thread, arena) });
         // SAFETY: as above.
@@ -288,7 +297,7 @@ fn a_child_keeps_arenas_and_explicit_caches() {
     let arena = heap.create_arena(null_mut(), 1000).unwrap();
     let index = heap.index_of(arena);
     for thread in [own, other] {
-        assert!(with_access(thread, |access| heap.move_cache(access, index)));
+        moves(&heap, thread, index);
     }
     let block = super::allocate(&heap, own, 100);
     let cache = with_access(own, |access| heap.create_cache(access)).unwrap();
@@ -745,7 +754,7 @@ fn check(steps: &[Step]) {
             }
             Step::Move { to } => {
                 let index = to.checked_sub(2).map_or(to, |at| heap.index_of(arenas[at]));
-                assert!(with_access(thread, |access| heap.move_cache(access, index)));
+                moves(&heap, thread, index);
             }
             Step::Tick => {
                 with_access(thread, |_| heap.tick(None));
