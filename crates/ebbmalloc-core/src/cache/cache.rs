@@ -222,8 +222,14 @@ impl Cache {
     /// instruction.
     #[inline(always)]
     pub fn pop_quick(&self, size: usize) -> Option<NonNull<u8>> {
+        self.pop(self.quick_class(size))
+    }
+
+    /// The class for `size` bytes, at most [`QUICK_MAX`].
+    #[inline(always)]
+    pub fn quick_class(&self, size: usize) -> usize {
         let class = self.quick[size.wrapping_add(QUANTUM - 1) / QUANTUM];
-        self.pop(class as usize)
+        class as usize
     }
 
     /// Takes the newest slot of `class`; `None` as for [`Cache::pop_quick`].

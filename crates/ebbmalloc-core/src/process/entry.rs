@@ -14,7 +14,7 @@ use crate::size::{CLASS, QUANTUM, QUICK_MAX, SMALL_MAX, class_aligned, class_of}
 pub fn malloc(size: usize) -> *mut u8 {
     match malloc_from_cache(size) {
         Some(block) => block.as_ptr(),
-        None => malloc_rest(size),
+        None => malloc_missed(size),
     }
 }
 
@@ -28,15 +28,31 @@ pub fn malloc_from_cache(size: usize) -> Option<NonNull<u8>> {
     current().pop_quick(size)
 }
 
-/// Requests above the quick table, and everything that the cache cannot serve at once.
-#[inline(never)]
+/// The rest of [`malloc`]: sizes above the quick table, observed threads, and everything that the cache
+/// cannot serve at once. To be inlined into the cold side of a face, which needs no frame for the first.
+#[inline(always)]
 pub fn malloc_rest(size: usize) -> *mut u8 {
-    if size > QUICK_MAX
-        && size <= SMALL_MAX
-        && let Some(slot) = current().pop(class_of(size))
-    {
-        return slot.as_ptr();
+    let block = if size > SMALL_MAX {
+        None
+    } else if size > QUICK_MAX {
+        current().pop(class_of(size))
+    } else {
+        observer().and_then(|observer| observed::malloc_quick(observer, size))
+    };
+    match block {
+        Some(block) => block.as_ptr(),
+        None => malloc_slow(size),
     }
+}
+
+/// [`malloc_rest`], for callers that it is not inlined into.
+#[inline(never)]
+fn malloc_missed(size: usize) -> *mut u8 {
+    malloc_rest(size)
+}
+
+#[inline(never)]
+fn malloc_slow(size: usize) -> *mut u8 {
     if let Some(observer) = observer() {
         return observed::malloc(observer, size);
     }
@@ -80,17 +96,30 @@ pub fn memalign(align: usize, size: usize) -> *mut u8 {
 /// `block` is null or came from here, and is not used any more.
 #[inline(always)]
 pub unsafe fn free(block: *mut u8) {
-    if let Some(class) = quick_class(block as usize)
-        && current().push(class, block)
+    // SAFETY: the caller's promise.
+    unsafe {
+        match quick_class(block as usize) {
+            Some(class) if current().push(class, block) => {}
+            Some(class) => free_rest(block, class),
+            None => free_slow(block),
+        }
+    }
+}
+
+/// What the cache did not take; `class` is what the byte map says.
+#[inline(never)]
+unsafe fn free_rest(block: *mut u8, class: usize) {
+    if let Some(observer) = observer()
+        && observed::free_quick(observer, block, class)
     {
         return;
     }
     // SAFETY: the caller's promise.
-    unsafe { free_rest(block) };
+    unsafe { free_slow(block) };
 }
 
 #[inline(never)]
-unsafe fn free_rest(block: *mut u8) {
+unsafe fn free_slow(block: *mut u8) {
     if block.is_null() {
         return;
     }

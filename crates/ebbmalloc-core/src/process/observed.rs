@@ -11,12 +11,42 @@ use super::profile;
 use super::thread::with_access;
 use crate::heap::Access;
 use crate::size::{CLASS, SMALL_MAX, class_aligned, class_of};
+use core::ptr::NonNull;
 
 /// What a request asks of the contents of its block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Contents {
     Any,
     Zero,
+}
+
+/// A block for `size` bytes, at most [`QUICK_MAX`], from the thread's real cache, if counting is all that
+/// there is to do beside; `None` if [`malloc`] must be asked.
+#[inline(always)]
+pub(super) fn malloc_quick(observer: &Observer, size: usize) -> Option<NonNull<u8>> {
+    if observer.flags() != 0 {
+        return None;
+    }
+    let cache = observer.cache();
+    let class = cache.quick_class(size);
+    let bytes = CLASS[class].size as usize;
+    let left = observer.sampler.left_after(bytes)?;
+    let slot = cache.pop(class)?;
+    observer.sampler.set_left(left);
+    observer.count_new(bytes);
+    Some(slot)
+}
+
+/// Takes a slot of `class` (0 is none), if counting is all that there is to do beside; false if
+/// [`free`] must be asked.
+#[inline(always)]
+pub(super) fn free_quick(observer: &Observer, slot: *mut u8, class: usize) -> bool {
+    // No stack of class 0 takes anything.
+    let done = observer.flags() == 0 && observer.cache().push(class, slot);
+    if done {
+        observer.count_freed(CLASS[class].size as usize);
+    }
+    done
 }
 
 /// [`super::entry::malloc`].

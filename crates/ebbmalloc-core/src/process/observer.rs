@@ -70,7 +70,7 @@ impl Observer {
         unsafe { self.cache.as_ref() }
     }
 
-    /// What the thread is observed for: the flags of this module.
+    /// What the thread is observed for beside its counters and the profile: the flags of this module.
     #[inline(always)]
     pub(super) fn flags(&self) -> u8 {
         self.flags.load(Ordering::Relaxed)
@@ -209,7 +209,7 @@ pub(super) fn make(cache: &'static Cache) -> Option<&'static Observer> {
     unsafe {
         place.write(Observer {
             cache: NonNull::from(cache),
-            flags: AtomicU8::new(EVERYONE.load(Ordering::Relaxed)),
+            flags: AtomicU8::new(EVERYONE.load(Ordering::Relaxed) & !PROFILE),
             counters: Counters {
                 allocated: AtomicU64::new(0),
                 deallocated: AtomicU64::new(0),

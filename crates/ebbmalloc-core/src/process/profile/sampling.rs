@@ -54,6 +54,19 @@ impl Sampler {
         left < 0
     }
 
+    /// What is left after an allocation of `bytes`; `None` if it is to be sampled.
+    #[inline(always)]
+    pub(crate) fn left_after(&self, bytes: usize) -> Option<i64> {
+        let left = self.left.load(Ordering::Relaxed) - bytes as i64;
+        (left >= 0).then_some(left)
+    }
+
+    /// Counts an allocation that [`Sampler::left_after`] was asked about.
+    #[inline(always)]
+    pub(crate) fn set_left(&self, left: i64) {
+        self.left.store(left, Ordering::Relaxed);
+    }
+
     /// After a slow operation: the settings may have changed.
     #[inline]
     pub(crate) fn follow_settings(&self) {
