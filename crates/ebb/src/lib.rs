@@ -7,7 +7,8 @@
 //! - [`commands`]: one verb a file; joins the pieces below.
 //! - [`allocators`]: the allocators that are known, where their libraries lie, what they need.
 //! - [`trial`]: does a controlled trial of a service on several allocators.
-//! - [`report`]: shows a trial as text, Markdown and a page.
+//! - [`report`]: shows a trial as text, Markdown and a page, and a diagnosis as text.
+//! - [`verdict`]: concludes from the facts of a process where its memory is and why.
 //! - [`proc`]: reads processes and programs from outside.
 //! - [`facts`]: the plain data that these hand to each other.
 //! - [`exit`]: exit codes and failures.
@@ -20,3 +21,4 @@ pub mod facts;
 pub mod proc;
 pub mod report;
 pub mod trial;
+pub mod verdict;

@@ -1,8 +1,11 @@
 //! Plain facts: what one half of the tool tells another.
 //!
-//! `trial` produces them, `report` renders them, `commands` carries them across; none of the
-//! three imports another. Only data and serde here, no behaviour beyond trivial accessors.
+//! `trial` and `proc` produce them, `verdict` concludes from them, `report` renders them, `commands` carries
+//! them across; none of these imports another. Only data and serde here, no behaviour beyond trivial
+//! accessors.
 
+pub mod diagnosis;
 #[cfg(test)]
 pub mod example;
+pub mod snapshot;
 pub mod trial;

@@ -169,7 +169,7 @@ fn same_file(one: &Path, other: &Path) -> bool {
         }
 }
 
-fn reason(error: ProcError) -> Unreadable {
+pub(super) fn reason(error: ProcError) -> Unreadable {
     match error {
         ProcError::NotFound(_) => Unreadable::Gone,
         ProcError::PermissionDenied(_) => Unreadable::Permission,
@@ -178,7 +178,7 @@ fn reason(error: ProcError) -> Unreadable {
     }
 }
 
-fn io_reason(error: &io::Error) -> Unreadable {
+pub(super) fn io_reason(error: &io::Error) -> Unreadable {
     match error.kind() {
         io::ErrorKind::NotFound => Unreadable::Gone,
         io::ErrorKind::PermissionDenied => Unreadable::Permission,

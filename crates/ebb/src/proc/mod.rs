@@ -5,15 +5,21 @@
 //! - [`program`]: what a command comes to, and what would keep a library from being preloaded.
 //! - [`inherited`]: what a program that we start must find as our parent left it.
 //! - [`charge`]: which file a process takes its `malloc` from.
+//! - [`mappings`]: its mappings by kind.
+//! - [`cgroup`]: the memory cgroup that it is in.
+//! - [`target`]: what a user names, as processes.
 //! - [`counters`]: what a process on ebbmalloc publishes about its heap.
 //!
 //! What cannot be read is `None` or an error with its reason, never 0.
 
+pub mod cgroup;
 pub mod charge;
 pub mod counters;
 pub mod elf;
 pub mod inherited;
+pub mod mappings;
 pub mod program;
+pub mod target;
 pub mod tree;
 
 pub use charge::{MallocSource, Unreadable, malloc_source, maps_contain};

@@ -1,0 +1,129 @@
+//! Recorded folders of both versions, and this process's own cgroup.
+
+use super::*;
+
+/// A folder with the files given. The figures of version 2 are RECORDED: made after the kernel's
+/// documentation, because the machine of the tests mounts no memory controller of version 2.
+fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+fn place(mount: &Path, below: &str, version: u8) -> Place {
+    Place {
+        version,
+        mount: mount.to_owned(),
+        folder: mount.join(below),
+        cpu: None,
+    }
+}
+
+#[test]
+fn version_2_is_read_with_the_lowest_limit_of_its_ancestors() {
+    let mount = folder(&[
+        ("a/memory.max", "1000000\n"),
+        ("a/b/memory.max", "max\n"),
+        ("a/b/memory.current", "900000\n"),
+        ("a/b/memory.high", "max\n"),
+        (
+            "a/b/memory.stat",
+            "anon 500000\nfile 300000\nkernel 100000\nshmem 20000\nfile_mapped 30000\ninactive_file 200000\nsock 4096\npagetables 8192\n",
+        ),
+        (
+            "a/b/memory.events",
+            "low 0\nhigh 0\nmax 7\noom 2\noom_kill 1\n",
+        ),
+        (
+            "a/b/memory.pressure",
+            "some avg10=0.00 avg60=1.50 avg300=0.00 total=9\nfull avg10=0.00 avg60=0.25 avg300=0.00 total=9\n",
+        ),
+        (
+            "a/b/cpu.stat",
+            "usage_usec 5\nnr_throttled 3\nthrottled_usec 2500000\n",
+        ),
+        ("a/b/cgroup.procs", "0\n12\n"),
+        ("a/b/c/cgroup.procs", "7\n12\n"),
+    ]);
+    let cgroup = place(mount.path(), "a/b", 2).read();
+    assert_eq!((cgroup.usage, cgroup.high), (Some(900_000), None));
+    assert_eq!(cgroup.limit, Some(1_000_000));
+    assert_eq!(cgroup.limit_of.as_deref(), Some("/a"));
+    assert_eq!(cgroup.parts.anon, Some(500_000));
+    assert_eq!(cgroup.parts.inactive_file, Some(200_000));
+    assert_eq!(cgroup.parts.sockets, Some(4096));
+    assert_eq!(cgroup.parts.slab, None, "absent is not 0");
+    assert_eq!(cgroup.stress.limit_hits, Some(7));
+    assert_eq!(cgroup.stress.oom_kills, Some(1));
+    assert_eq!(cgroup.stress.throttled_s, Some(2.5));
+    assert_eq!(cgroup.stress.memory_full_60, Some(0.25));
+    assert_eq!(cgroup.pids, [7, 12]);
+}
+
+#[test]
+fn version_1_is_read_with_its_descendants() {
+    let mount = folder(&[
+        ("a/memory.usage_in_bytes", "900\n"),
+        ("a/memory.limit_in_bytes", "9223372036854771712\n"),
+        (
+            "a/memory.stat",
+            "rss 1\ntotal_rss 500\ncache 2\ntotal_cache 300\ntotal_shmem 5\n",
+        ),
+        ("a/memory.failcnt", "4\n"),
+        ("a/cgroup.procs", "1\n"),
+    ]);
+    let cgroup = place(mount.path(), "a", 1).read();
+    assert_eq!(cgroup.limit, None);
+    assert_eq!(
+        (cgroup.parts.anon, cgroup.parts.file),
+        (Some(500), Some(300))
+    );
+    assert_eq!(cgroup.stress.limit_hits, Some(4));
+    assert_eq!(cgroup.parts.page_tables, None);
+}
+
+#[test]
+fn units_and_containers_are_known_by_their_folders_names() {
+    let id = "0123456789abcdef0123";
+    assert!(answers_to("nginx.service", "nginx"));
+    assert!(answers_to("nginx.service", "nginx.service"));
+    assert!(answers_to(&format!("docker-{id}.scope"), &id[..12]));
+    assert!(answers_to(&format!("cri-containerd-{id}.scope"), id));
+    assert!(answers_to(id, &id[..12]));
+    assert!(
+        !answers_to(id, "0123"),
+        "too short to be a container's number"
+    );
+    assert!(!answers_to("nginx-old.service", "nginx"));
+}
+
+#[test]
+fn a_path_outside_of_what_is_mounted_is_the_root_that_we_see() {
+    let mount = folder(&[("x/cgroup.procs", "")]);
+    let hierarchy = Hierarchy {
+        version: 2,
+        root: "/docker/7".into(),
+        mount: mount.path().to_owned(),
+    };
+    assert_eq!(hierarchy.folder("/docker/7/x"), mount.path().join("x"));
+    assert_eq!(hierarchy.folder("/docker/7"), mount.path());
+    assert_eq!(hierarchy.folder("/../.."), mount.path());
+    assert_eq!(hierarchy.folder("/elsewhere"), mount.path());
+}
+
+#[test]
+fn this_process_is_in_its_own_cgroup() {
+    let own = std::process::id() as i32;
+    let Some(place) = Place::of(own) else {
+        // No memory controller is mounted: then there is none of any process.
+        assert_eq!(Place::of(1), None);
+        return;
+    };
+    let cgroup = place.read();
+    assert!(cgroup.pids.contains(&own), "{}", cgroup.path);
+    assert!(cgroup.usage > Some(0) || place.is_root());
+}

@@ -1,0 +1,255 @@
+//! The mappings of a process by kind, from one reading of `smaps`.
+//!
+//! Used by `ebb why` and its kin. The sorting itself is pure: it takes the parsed file, the stack
+//! pointers of the threads, the devices that are tmpfs, and the regions that a heap's reader found.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use procfs::process::{MMPermissions, MMapPath, MemoryMap, MemoryMaps, Process, Syscall};
+
+use super::charge::{Unreadable, reason};
+use crate::facts::snapshot::{Kind, Usage};
+
+/// The most that glibc, musl and language runtimes put below a thread's stack as a guard.
+const MOST_GUARD_BYTES: u64 = 1 << 20;
+
+/// A part of the address space that belongs to malloc.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// First byte.
+    pub from: u64,
+    /// Behind the last.
+    pub to: u64,
+}
+
+/// What is known beside `smaps` itself.
+#[derive(Clone, Debug, Default)]
+pub struct Hints {
+    /// The stack pointers of the threads that are not running.
+    pub stack_pointers: Vec<u64>,
+    /// The size of a thread's stack by default (the soft limit of the process).
+    pub stack_bytes: Option<u64>,
+    /// Devices whose files lie in memory, as major and minor.
+    pub memory_devices: BTreeSet<(i32, i32)>,
+    /// What belongs to malloc, in order and without overlap.
+    pub malloc: Vec<Region>,
+}
+
+impl Hints {
+    /// Reads what `/proc` has; `malloc` stays empty.
+    pub fn of(process: &Process) -> Self {
+        let stack_pointers = process
+            .tasks()
+            .map(|tasks| tasks.flatten().filter_map(|task| task.syscall().ok()))
+            .into_iter()
+            .flatten()
+            .filter_map(|syscall| match syscall {
+                Syscall::Blocked { stack_pointer, .. } => Some(stack_pointer),
+                _ => None,
+            })
+            .collect();
+        let stack_bytes =
+            process
+                .limits()
+                .ok()
+                .and_then(|limits| match limits.max_stack_size.soft_limit {
+                    procfs::process::LimitValue::Value(bytes) => Some(bytes),
+                    procfs::process::LimitValue::Unlimited => None,
+                });
+        let memory_devices = process
+            .mountinfo()
+            .map(|mounts| {
+                mounts
+                    .into_iter()
+                    .filter(|mount| matches!(mount.fs_type.as_str(), "tmpfs" | "ramfs"))
+                    .filter_map(|mount| device(&mount.majmin))
+                    .collect()
+            })
+            .unwrap_or_default();
+        Self {
+            stack_pointers,
+            stack_bytes,
+            memory_devices,
+            malloc: Vec::new(),
+        }
+    }
+}
+
+/// Reads the mappings of a process.
+pub fn read(process: &Process) -> Result<MemoryMaps, Unreadable> {
+    process.smaps().map_err(reason)
+}
+
+/// Sums the mappings up by kind.
+pub fn by_kind(maps: &MemoryMaps, hints: &Hints) -> BTreeMap<Kind, Usage> {
+    let mut kinds: BTreeMap<Kind, Usage> = BTreeMap::new();
+    let mut before: Option<&MemoryMap> = None;
+    for map in &maps.0 {
+        let usage = usage(map);
+        let kind = kind(map, before, hints);
+        match kind {
+            Kind::File => {
+                // A private mapping of a file has pages of the file and copies of its own.
+                let own = Usage {
+                    rss: usage.anon,
+                    pss: usage.anon.min(usage.pss),
+                    anon: usage.anon,
+                    swap: usage.swap,
+                    ..Usage::default()
+                };
+                kinds.entry(Kind::Data).or_default().add(own);
+                kinds.entry(Kind::File).or_default().add(Usage {
+                    rss: usage.rss - own.rss.min(usage.rss),
+                    pss: usage.pss - own.pss,
+                    anon: 0,
+                    swap: 0,
+                    ..usage
+                });
+            }
+            Kind::Anonymous | Kind::Brk => {
+                let (malloc, rest) = split(usage, overlap(map, &hints.malloc), map);
+                kinds.entry(Kind::Malloc).or_default().add(malloc);
+                kinds.entry(kind).or_default().add(rest);
+            }
+            kind => kinds.entry(kind).or_default().add(usage),
+        }
+        before = Some(map);
+    }
+    kinds.retain(|_, usage| usage.mappings > 0 || usage.rss > 0 || usage.swap > 0);
+    kinds
+}
+
+/// What one mapping is; `before` is the one below it.
+fn kind(map: &MemoryMap, before: Option<&MemoryMap>, hints: &Hints) -> Kind {
+    let shared = map.perms.contains(MMPermissions::SHARED);
+    match &map.pathname {
+        MMapPath::Heap => Kind::Brk,
+        MMapPath::Stack | MMapPath::TStack(_) => Kind::Stack,
+        MMapPath::Vsys(_) => Kind::Shared,
+        MMapPath::Vdso | MMapPath::Vvar | MMapPath::Vsyscall | MMapPath::Rollup => Kind::Special,
+        MMapPath::Path(path) => {
+            let name = path.to_string_lossy();
+            if name.starts_with("/anon_hugepage")
+                || map.extension.map.get("KernelPageSize") > Some(&65536)
+            {
+                Kind::Hugetlb
+            } else if name.starts_with("/memfd:")
+                || name.starts_with("/dev/zero")
+                || name.starts_with("/dev/shm/")
+                || hints.memory_devices.contains(&map.dev)
+            {
+                Kind::Shared
+            } else {
+                Kind::File
+            }
+        }
+        // Named by prctl; glibc's names say what they are.
+        MMapPath::Other(name) if name.starts_with("anon_shmem:") => Kind::Shared,
+        MMapPath::Other(name) if name.starts_with("anon: glibc: malloc") => Kind::Malloc,
+        MMapPath::Other(name) if name.contains("stack") => Kind::Stack,
+        MMapPath::Other(name) if name.starts_with("anon:") => Kind::Anonymous,
+        MMapPath::Other(_) => Kind::Special,
+        MMapPath::Anonymous if shared => Kind::Shared,
+        MMapPath::Anonymous if is_stack(map, before, hints) => Kind::Stack,
+        MMapPath::Anonymous => Kind::Anonymous,
+    }
+}
+
+/// A thread's stack has no name: a thread's stack pointer lies in it, or it has the default size
+/// and a guard below.
+fn is_stack(map: &MemoryMap, before: Option<&MemoryMap>, hints: &Hints) -> bool {
+    let (from, to) = map.address;
+    if !map.perms.contains(MMPermissions::WRITE) || overlap(map, &hints.malloc) > 0 {
+        return false;
+    }
+    if hints
+        .stack_pointers
+        .iter()
+        .any(|sp| (from..to).contains(sp))
+    {
+        return true;
+    }
+    let guarded = before.is_some_and(|guard| {
+        let (start, end) = guard.address;
+        end == from && end - start <= MOST_GUARD_BYTES && is_closed(guard)
+    });
+    // musl and glibc put thread-local data into the same mapping, so it may be a little larger.
+    guarded
+        && hints.stack_bytes.is_some_and(|bytes| {
+            (bytes.saturating_sub(MOST_GUARD_BYTES)..=bytes + MOST_GUARD_BYTES)
+                .contains(&(to - from))
+        })
+}
+
+fn is_closed(map: &MemoryMap) -> bool {
+    let open = MMPermissions::READ | MMPermissions::WRITE | MMPermissions::EXECUTE;
+    map.pathname == MMapPath::Anonymous && !map.perms.intersects(open)
+}
+
+/// How many bytes of the mapping belong to malloc.
+fn overlap(map: &MemoryMap, regions: &[Region]) -> u64 {
+    let (from, to) = map.address;
+    let first = regions.partition_point(|region| region.to <= from);
+    regions[first..]
+        .iter()
+        .take_while(|region| region.from < to)
+        .map(|region| region.to.min(to) - region.from.max(from))
+        .sum()
+}
+
+/// The share of malloc in a mapping's figures. The kernel joins neighbours into one mapping; then the
+/// resident part is shared out by size, and the ledger's remainder shows what that is off.
+fn split(usage: Usage, malloc: u64, map: &MemoryMap) -> (Usage, Usage) {
+    let size = map.address.1 - map.address.0;
+    if malloc == 0 {
+        return (Usage::default(), usage);
+    }
+    if malloc >= size {
+        return (usage, Usage::default());
+    }
+    let part = |bytes: u64| (u128::from(bytes) * u128::from(malloc) / u128::from(size)) as u64;
+    let own = Usage {
+        mappings: 1,
+        size: malloc,
+        rss: part(usage.rss),
+        pss: part(usage.pss),
+        anon: part(usage.anon),
+        swap: part(usage.swap),
+        huge: part(usage.huge),
+    };
+    let rest = Usage {
+        mappings: 0,
+        size: size - malloc,
+        rss: usage.rss - own.rss,
+        pss: usage.pss - own.pss,
+        anon: usage.anon - own.anon,
+        swap: usage.swap - own.swap,
+        huge: usage.huge - own.huge,
+    };
+    (own, rest)
+}
+
+fn usage(map: &MemoryMap) -> Usage {
+    let field = |name: &str| map.extension.map.get(name).copied().unwrap_or(0);
+    Usage {
+        mappings: 1,
+        size: map.address.1 - map.address.0,
+        rss: field("Rss"),
+        pss: field("Pss"),
+        anon: field("Anonymous"),
+        // Without SwapPss (before Linux 4.3) whole pages.
+        swap: match map.extension.map.get("SwapPss") {
+            Some(&bytes) => bytes,
+            None => field("Swap"),
+        },
+        huge: field("AnonHugePages") + field("ShmemPmdMapped"),
+    }
+}
+
+fn device(majmin: &str) -> Option<(i32, i32)> {
+    let (major, minor) = majmin.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests;

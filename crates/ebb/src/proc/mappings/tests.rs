@@ -1,0 +1,117 @@
+//! Sorting of made-up and of real mappings.
+
+use procfs::FromBufRead;
+
+use super::*;
+
+/// An entry of `smaps`, with figures in kB.
+fn entry(line: &str, rss: u64, pss: u64, anon: u64) -> String {
+    format!(
+        "{line}\nSize: 4 kB\nKernelPageSize: 4 kB\nRss: {rss} kB\nPss: {pss} kB\nAnonymous: {anon} kB\nSwap: 0 kB\nVmFlags: rd\n"
+    )
+}
+
+fn sorted(entries: &[String], hints: &Hints) -> BTreeMap<Kind, Usage> {
+    let maps = MemoryMaps::from_buf_read(entries.concat().as_bytes()).unwrap();
+    by_kind(&maps, hints)
+}
+
+#[test]
+fn names_tell_most_kinds() {
+    let kinds = sorted(
+        &[
+            entry("1000-2000 rw-p 00000000 00:00 0 [heap]", 4, 4, 4),
+            entry(
+                "3000-5000 r--p 00000000 fe:00 7 /usr/lib/libc.so.6",
+                8,
+                2,
+                1,
+            ),
+            entry(
+                "6000-7000 rw-s 00000000 00:01 9 /memfd:x (deleted)",
+                4,
+                4,
+                0,
+            ),
+            entry(
+                "8000-9000 rw-s 00000000 00:01 9 /SYSV00000000 (deleted)",
+                4,
+                4,
+                0,
+            ),
+            entry("a000-b000 rw-s 00000000 00:2a 9 /run/x", 4, 4, 0),
+            entry("c000-d000 rw-p 00000000 00:00 0 [stack]", 4, 4, 4),
+            entry("e000-f000 rw-p 00000000 00:00 0 ", 4, 4, 4),
+            entry("10000-11000 r-xp 00000000 00:00 0 [vdso]", 4, 0, 0),
+        ],
+        &Hints {
+            memory_devices: BTreeSet::from([(0, 0x2a)]),
+            ..Hints::default()
+        },
+    );
+    let pss = |kind: Kind| kinds.get(&kind).map(|usage| usage.pss);
+    assert_eq!(pss(Kind::Brk), Some(4096));
+    assert_eq!(pss(Kind::Data), Some(1024), "the copied page of a file");
+    assert_eq!(pss(Kind::File), Some(1024), "the rest of its share");
+    assert_eq!(kinds[&Kind::Shared].mappings, 3);
+    assert_eq!(pss(Kind::Stack), Some(4096));
+    assert_eq!(pss(Kind::Anonymous), Some(4096));
+    assert_eq!(pss(Kind::Special), Some(0));
+    let all: u64 = kinds.values().map(|usage| usage.pss).sum();
+    assert_eq!(
+        all,
+        (4 + 2 + 4 + 4 + 4 + 4 + 4) * 1024,
+        "nothing is lost or counted twice"
+    );
+}
+
+#[test]
+fn a_stack_is_known_by_a_stack_pointer_or_by_its_guard_and_size() {
+    let map = [
+        entry("1000-2000 ---p 00000000 00:00 0 ", 0, 0, 0),
+        entry("2000-802000 rw-p 00000000 00:00 0 ", 8, 8, 8),
+        entry("a00000-a10000 rw-p 00000000 00:00 0 ", 16, 16, 16),
+    ];
+    let none = Hints::default();
+    assert!(!sorted(&map, &none).contains_key(&Kind::Stack));
+    let by_size = Hints {
+        stack_bytes: Some(8 << 20),
+        ..Hints::default()
+    };
+    assert_eq!(sorted(&map, &by_size)[&Kind::Stack].pss, 8 * 1024);
+    let by_pointer = Hints {
+        stack_pointers: vec![0xa0_8000],
+        ..Hints::default()
+    };
+    assert_eq!(sorted(&map, &by_pointer)[&Kind::Stack].pss, 16 * 1024);
+}
+
+#[test]
+fn a_region_of_malloc_takes_its_part_of_a_joined_mapping() {
+    let map = [entry("10000-18000 rw-p 00000000 00:00 0 ", 32, 32, 32)];
+    let hints = Hints {
+        malloc: vec![Region {
+            from: 0x12000,
+            to: 0x18000,
+        }],
+        ..Hints::default()
+    };
+    let kinds = sorted(&map, &hints);
+    assert_eq!(kinds[&Kind::Malloc].pss, 24 * 1024);
+    assert_eq!(kinds[&Kind::Anonymous].pss, 8 * 1024);
+}
+
+#[test]
+fn the_kinds_of_this_process_add_up_to_what_the_kernel_says() {
+    let own = Process::myself().unwrap();
+    let maps = read(&own).unwrap();
+    let pss = |map: &MemoryMap| map.extension.map["Pss"];
+    let expected: u64 = maps.0.iter().map(pss).sum();
+    let kinds = by_kind(&maps, &Hints::of(&own));
+    let total: u64 = kinds.values().map(|usage| usage.pss).sum();
+    assert_eq!(total, expected);
+    assert!(
+        kinds[&Kind::File].pss > 0 && kinds[&Kind::Stack].pss > 0,
+        "{kinds:?}"
+    );
+}

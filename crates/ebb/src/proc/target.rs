@@ -1,0 +1,186 @@
+//! What a user names, as processes: a number, a name, a cgroup, a unit, a container.
+//!
+//! Used by `ebb why` and its kin.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use procfs::process::{Process, all_processes};
+
+use super::cgroup::Place;
+use super::tree::Tree;
+use crate::facts::snapshot::{Target, TargetKind};
+
+/// Processes that were asked for.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// As it was asked.
+    pub target: Target,
+    /// The processes that stand for it, without their descendants; or all of a cgroup.
+    pub roots: Vec<i32>,
+    /// The cgroup that was asked for.
+    pub cgroup: Option<Place>,
+}
+
+/// Why there are none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotFound {
+    /// No process has this number.
+    #[error("no process has the number {0}")]
+    Pid(i32),
+    /// Nothing has this name.
+    #[error("no process, unit, container or cgroup is called {0}")]
+    Name(String),
+    /// Several cgroups answer to it.
+    #[error("{0} stands for several cgroups: {1}")]
+    Several(String, String),
+    /// The cgroup has no process.
+    #[error("no process is in the cgroup {0}")]
+    Empty(String),
+}
+
+/// Finds what was asked for. A number is a process; what has a slash is a cgroup; else processes of
+/// that name are taken, then a cgroup that is called so.
+pub fn resolve(asked: &str) -> Result<Resolved, NotFound> {
+    let found = |kind, roots, cgroup| Resolved {
+        target: Target {
+            asked: asked.to_owned(),
+            kind,
+        },
+        roots,
+        cgroup,
+    };
+    if let Ok(pid) = asked.parse::<i32>() {
+        return match Process::new(pid).is_ok() {
+            true => Ok(found(TargetKind::Pid, vec![pid], None)),
+            false => Err(NotFound::Pid(pid)),
+        };
+    }
+    let named = if asked.contains('/') {
+        Vec::new()
+    } else {
+        of_name(asked)
+    };
+    if !named.is_empty() {
+        return Ok(found(TargetKind::Name, named, None));
+    }
+    let mut places = Place::find(asked);
+    match (places.pop(), places.len()) {
+        (None, _) => Err(NotFound::Name(asked.to_owned())),
+        (Some(place), 0) => match place.pids() {
+            pids if pids.is_empty() => Err(NotFound::Empty(place.path())),
+            pids => Ok(found(TargetKind::Cgroup, pids, Some(place))),
+        },
+        (Some(last), _) => {
+            let paths: Vec<String> = places.iter().chain([&last]).map(Place::path).collect();
+            Err(NotFound::Several(asked.to_owned(), paths.join(", ")))
+        }
+    }
+}
+
+/// The processes of that name whose ancestors do not have it, without ourselves.
+fn of_name(name: &str) -> Vec<i32> {
+    let own = std::process::id() as i32;
+    let mut parents: std::collections::BTreeMap<i32, i32> = std::collections::BTreeMap::new();
+    let mut matching = BTreeSet::new();
+    for process in all_processes().into_iter().flatten().flatten() {
+        let Ok(stat) = process.stat() else { continue };
+        parents.insert(process.pid, stat.ppid);
+        if process.pid != own
+            && !matches!(stat.state, 'Z' | 'X')
+            && is_called(&process, &stat.comm, name)
+        {
+            matching.insert(process.pid);
+        }
+    }
+    let has_ancestor = |pid: i32| {
+        let mut next = parents.get(&pid).copied();
+        // Parents come before children, but numbers are used again: no more steps than processes.
+        for _ in 0..parents.len() {
+            match next {
+                Some(parent) if matching.contains(&parent) => return true,
+                Some(parent) => next = parents.get(&parent).copied(),
+                None => return false,
+            }
+        }
+        false
+    };
+    matching
+        .iter()
+        .copied()
+        .filter(|&pid| !has_ancestor(pid))
+        .collect()
+}
+
+/// By the kernel's name (15 bytes of it) or by the file that is executed.
+fn is_called(process: &Process, comm: &str, name: &str) -> bool {
+    comm == name
+        || process.exe().is_ok_and(|exe| exe.file_name() == Path::new(name).file_name())
+        // A script is called by its own name, whatever interprets it.
+        || process.cmdline().is_ok_and(|words| {
+            words
+                .iter()
+                .take(2)
+                .filter(|word| !word.starts_with('-'))
+                .any(|word| Path::new(word).file_name() == Path::new(name).file_name())
+        })
+}
+
+/// The processes to look at: the roots and, unless told otherwise, their descendants.
+pub fn processes(resolved: &Resolved, with_children: bool) -> Vec<i32> {
+    let own = std::process::id() as i32;
+    let mut seen = BTreeSet::new();
+    resolved
+        .roots
+        .iter()
+        .flat_map(|&root| match (with_children, Tree::of(root)) {
+            (true, Ok(tree)) => tree.pids().to_vec(),
+            _ => vec![root],
+        })
+        .filter(|&pid| pid != own && seen.insert(pid))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_nobody_has_and_a_name_that_nobody_has_are_told_apart() {
+        assert_eq!(resolve("4194999").unwrap_err(), NotFound::Pid(4_194_999));
+        let error = resolve("no-such-service-anywhere").unwrap_err();
+        assert!(matches!(error, NotFound::Name(_)), "{error}");
+        let error = resolve("/no/such/cgroup").unwrap_err();
+        assert!(matches!(error, NotFound::Name(_)), "{error}");
+    }
+
+    #[test]
+    fn a_process_is_found_by_number_and_by_name_with_its_children() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = format!("named-{}", std::process::id());
+        let program = folder.path().join(&name);
+        std::fs::copy("/bin/sh", &program).unwrap();
+        let mut child = std::process::Command::new(&program)
+            .args(["-c", "echo ready; read line"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        use std::io::BufRead;
+        std::io::BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let pid = child.id() as i32;
+        let by_name = resolve(&name).unwrap();
+        assert_eq!(
+            (by_name.target.kind, by_name.roots.clone()),
+            (TargetKind::Name, vec![pid])
+        );
+        let by_number = resolve(&pid.to_string()).unwrap();
+        assert_eq!(by_number.target.kind, TargetKind::Pid);
+        assert_eq!(processes(&by_number, true), [pid]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,208 @@
+//! The verdict from the findings: which kind, one sentence, what to type next.
+
+use super::findings::{LEAST_BYTES, megabytes, noun, whole};
+use crate::facts::diagnosis::{Cause, Finding, Ledger, Verdict, VerdictKind};
+use crate::facts::snapshot::{Runtime, Snapshot, TargetKind};
+
+/// A group with this part of the whole is a reason.
+const REASON: f64 = 0.2;
+/// A group with this part is the reason.
+const MOST: f64 = 0.5;
+
+/// Bytes of the four groups of causes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Groups {
+    held: u64,
+    live: u64,
+    not_heap: u64,
+    unknown: u64,
+}
+
+/// Concludes.
+pub fn verdict(snapshot: &Snapshot, ledger: &Ledger, findings: &[Finding]) -> Verdict {
+    let whole = whole(snapshot, ledger);
+    let groups = groups(snapshot, findings);
+    let reaches =
+        |bytes: u64, part: f64| bytes >= LEAST_BYTES && bytes as f64 >= part * whole as f64;
+    let held = reaches(groups.held, REASON);
+    let not_heap = reaches(groups.not_heap, MOST) || (held && reaches(groups.not_heap, REASON));
+    let kind = if snapshot.processes.is_empty() {
+        VerdictKind::NotEnoughEvidence
+    } else if held && not_heap {
+        VerdictKind::Mixed
+    } else if held {
+        VerdictKind::Retention
+    } else if not_heap {
+        VerdictKind::NotHeap
+    } else if reaches(groups.unknown, REASON) && groups.unknown > groups.live {
+        VerdictKind::NotEnoughEvidence
+    } else {
+        VerdictKind::InUse
+    };
+    let main = main_cause(kind, snapshot, findings);
+    Verdict {
+        kind,
+        main,
+        sentence: sentence(kind, main, snapshot, findings, whole, groups),
+        next: next(kind, main, snapshot),
+    }
+}
+
+/// Which group a cause belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Group {
+    Held,
+    Live,
+    NotHeap,
+    Unknown,
+}
+
+fn group(cause: Cause, snapshot: &Snapshot) -> Group {
+    match cause {
+        Cause::Trimmable | Cause::Tops | Cause::Pinned | Cause::Cached => Group::Held,
+        Cause::Live | Cause::Metadata | Cause::Data | Cause::Special => Group::Live,
+        Cause::UnreadHeap => Group::Unknown,
+        Cause::Anonymous => {
+            let python = |runtime| runtime == Some(Runtime::Cpython);
+            // Object arenas come from neither malloc nor the program's own wish.
+            match snapshot
+                .processes
+                .iter()
+                .any(|process| python(process.runtime))
+            {
+                true => Group::Unknown,
+                false => Group::NotHeap,
+            }
+        }
+        Cause::Stacks
+        | Cause::MappedFiles
+        | Cause::SharedMemory
+        | Cause::PageCache
+        | Cause::Tmpfs
+        | Cause::Kernel => Group::NotHeap,
+        // What lies in swap was anonymous memory of any kind.
+        Cause::Swap => Group::Unknown,
+    }
+}
+
+fn groups(snapshot: &Snapshot, findings: &[Finding]) -> Groups {
+    let mut groups = Groups::default();
+    for finding in findings {
+        let bytes = finding.bytes.unwrap_or(0);
+        match group(finding.cause, snapshot) {
+            Group::Held => groups.held += bytes,
+            Group::Live => groups.live += bytes,
+            Group::NotHeap => groups.not_heap += bytes,
+            Group::Unknown => groups.unknown += bytes,
+        }
+    }
+    groups
+}
+
+/// The largest cause of the group that the verdict is about.
+fn main_cause(kind: VerdictKind, snapshot: &Snapshot, findings: &[Finding]) -> Option<Cause> {
+    let wanted: &[Group] = match kind {
+        VerdictKind::InUse | VerdictKind::LiveHeapGrows => &[Group::Live],
+        VerdictKind::Retention => &[Group::Held],
+        VerdictKind::NotHeap => &[Group::NotHeap],
+        VerdictKind::Mixed => &[Group::Held, Group::NotHeap],
+        VerdictKind::NotEnoughEvidence => &[Group::Unknown],
+    };
+    findings
+        .iter()
+        .filter(|finding| wanted.contains(&group(finding.cause, snapshot)))
+        .filter(|finding| finding.bytes.unwrap_or(0) > 0)
+        .max_by_key(|finding| finding.bytes)
+        .map(|finding| finding.cause)
+}
+
+fn sentence(
+    kind: VerdictKind,
+    main: Option<Cause>,
+    snapshot: &Snapshot,
+    findings: &[Finding],
+    whole: u64,
+    groups: Groups,
+) -> String {
+    let who = who(snapshot);
+    let whole = megabytes(whole);
+    let bytes_of = |cause: Cause| {
+        let found = findings.iter().find(|finding| finding.cause == cause);
+        megabytes(found.and_then(|finding| finding.bytes).unwrap_or(0))
+    };
+    let main_text = main.map(|cause| format!("{} MB {}", bytes_of(cause), noun(cause, snapshot)));
+    let main_text = main_text.unwrap_or_default();
+    match kind {
+        VerdictKind::InUse if groups.live < LEAST_BYTES => {
+            format!("Nothing to gain: {who} uses {whole} MB, and nothing of note is held or free.")
+        }
+        VerdictKind::InUse | VerdictKind::LiveHeapGrows => format!(
+            "In use: {} of {whole} MB of {who} are live blocks, which no allocator lowers; whether they grow takes a second look.",
+            megabytes(groups.live)
+        ),
+        VerdictKind::Retention => format!(
+            "Retention: of {whole} MB, {who} has freed {} MB that its allocator holds, the most of it {main_text}.",
+            megabytes(groups.held)
+        ),
+        VerdictKind::NotHeap => format!(
+            "Not malloc's heap: of {whole} MB of {who}, {} MB are not, the most of it {main_text}; another allocator changes none of that.",
+            megabytes(groups.not_heap)
+        ),
+        VerdictKind::Mixed => format!(
+            "Mixed: of {whole} MB of {who}, {} MB are freed and held by the allocator, and {} MB are not malloc's heap; the most is {main_text}.",
+            megabytes(groups.held),
+            megabytes(groups.not_heap)
+        ),
+        VerdictKind::NotEnoughEvidence if snapshot.processes.is_empty() => {
+            format!("Not enough evidence: no process of {who} could be read.")
+        }
+        VerdictKind::NotEnoughEvidence => format!(
+            "Not enough evidence: of {whole} MB of {who}, {} MB could not be told into live and free, the most of it {main_text}.",
+            megabytes(groups.unknown)
+        ),
+    }
+}
+
+/// What to call the target.
+fn who(snapshot: &Snapshot) -> String {
+    match (snapshot.target.kind, snapshot.processes.as_slice()) {
+        (TargetKind::Cgroup, processes) => {
+            format!("{} ({} processes)", snapshot.target.asked, processes.len())
+        }
+        (_, [only]) => format!("{} ({})", only.name, only.pid),
+        (_, [first, rest @ ..]) => {
+            format!("{} ({} and {} more)", first.name, first.pid, rest.len())
+        }
+        (_, []) => snapshot.target.asked.clone(),
+    }
+}
+
+fn next(kind: VerdictKind, main: Option<Cause>, snapshot: &Snapshot) -> Option<String> {
+    let asked = &snapshot.target.asked;
+    match kind {
+        VerdictKind::Retention | VerdictKind::Mixed => {
+            Some("ebb compare WORKLOAD: which allocator gives it back under your own load (docs/workload.md)".to_owned())
+        }
+        VerdictKind::InUse | VerdictKind::LiveHeapGrows => {
+            Some(format!("ebb why --watch 10m {asked}"))
+        }
+        VerdictKind::NotEnoughEvidence => {
+            let remedy = snapshot.missing.iter().find_map(|missing| missing.remedy.clone());
+            Some(remedy.unwrap_or_else(|| format!("ebb why --watch 10m {asked}")))
+        }
+        VerdictKind::NotHeap => {
+            let first = snapshot.processes.first()?;
+            let pid = first.pid;
+            Some(match main? {
+                Cause::Stacks => format!("ls /proc/{pid}/task | wc -l"),
+                Cause::SharedMemory => {
+                    format!("grep -E 'memfd|/dev/shm|SYSV|zero' /proc/{pid}/maps")
+                }
+                Cause::Tmpfs => "df -h -t tmpfs".to_owned(),
+                Cause::Kernel => "slabtop -o -s c".to_owned(),
+                Cause::PageCache | Cause::MappedFiles => format!("ebb snap {asked} -o before.json"),
+                _ => format!("ebb why --watch 10m {asked}"),
+            })
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The ledger: where the target's memory is, summed over its processes.
+//!
+//! The total is PSS, so a page that workers share counts once. A heap's reader counts resident pages
+//! whole; its figures are scaled by the share that PSS gives the process of them. What is left over
+//! is told as it is.
+
+use std::collections::BTreeMap;
+
+use crate::facts::diagnosis::{Cause, Ledger, Line};
+use crate::facts::snapshot::{Heap, Kind, Process, Runtime, Snapshot};
+
+/// The order of the lines.
+const ORDER: &[Cause] = &[
+    Cause::Live,
+    Cause::Trimmable,
+    Cause::Tops,
+    Cause::Pinned,
+    Cause::Cached,
+    Cause::Metadata,
+    Cause::UnreadHeap,
+    Cause::Anonymous,
+    Cause::Stacks,
+    Cause::Data,
+    Cause::MappedFiles,
+    Cause::SharedMemory,
+    Cause::Special,
+];
+
+/// Sums up.
+pub fn of(snapshot: &Snapshot) -> Ledger {
+    let mut sums: BTreeMap<Cause, u64> = BTreeMap::new();
+    let mut total = 0;
+    let mut proportional = true;
+    for process in &snapshot.processes {
+        let (of_process, lines) = match &process.memory {
+            Some(_) => with_mappings(process),
+            None => {
+                proportional = false;
+                without_mappings(process)
+            }
+        };
+        total += of_process;
+        for (cause, bytes) in lines {
+            *sums.entry(cause).or_default() += bytes;
+        }
+    }
+    let lines: Vec<Line> = ORDER
+        .iter()
+        .filter_map(|&cause| {
+            let bytes = sums.get(&cause).copied().filter(|&bytes| bytes > 0)?;
+            Some(Line {
+                cause,
+                bytes,
+                note: note(cause, snapshot),
+            })
+        })
+        .collect();
+    let explained: u64 = lines.iter().map(|line| line.bytes).sum();
+    Ledger {
+        total,
+        proportional,
+        remainder: total as i64 - explained as i64,
+        lines,
+    }
+}
+
+impl Ledger {
+    /// The bytes of one line.
+    pub fn bytes(&self, cause: Cause) -> u64 {
+        self.lines
+            .iter()
+            .filter(|line| line.cause == cause)
+            .map(|line| line.bytes)
+            .sum()
+    }
+
+    /// What the allocator holds of memory that was freed.
+    pub fn held(&self) -> u64 {
+        [Cause::Trimmable, Cause::Tops, Cause::Pinned, Cause::Cached]
+            .into_iter()
+            .map(|cause| self.bytes(cause))
+            .sum()
+    }
+}
+
+/// Whether anonymous memory of this process may be that of an allocator that was not read. The C
+/// library's break heap is known by its name; its arenas, and all memory of others, are not.
+fn heap_is_anywhere(process: &Process) -> bool {
+    process.heap.is_none() && process.runtime != Some(Runtime::Go)
+}
+
+type Lines = Vec<(Cause, u64)>;
+
+fn with_mappings(process: &Process) -> (u64, Lines) {
+    let usage = |kind| process.usage(kind).unwrap_or_default();
+    let malloc = {
+        let mut both = usage(Kind::Malloc);
+        // Without a reader nothing but the break heap is known to be malloc's.
+        both.add(usage(Kind::Brk));
+        both
+    };
+    let mut lines = match &process.heap {
+        Some(heap) => of_heap(heap, malloc.pss, malloc.rss),
+        None => vec![(Cause::UnreadHeap, malloc.pss)],
+    };
+    let anonymous = if heap_is_anywhere(process) && process.runtime.is_none() {
+        Cause::UnreadHeap
+    } else {
+        Cause::Anonymous
+    };
+    let rest = [
+        (anonymous, Kind::Anonymous),
+        (Cause::Stacks, Kind::Stack),
+        (Cause::Data, Kind::Data),
+        (Cause::MappedFiles, Kind::File),
+        (Cause::SharedMemory, Kind::Shared),
+        (Cause::Special, Kind::Special),
+    ];
+    lines.extend(rest.map(|(cause, kind)| (cause, usage(kind).pss)));
+    let total = process
+        .memory
+        .iter()
+        .flat_map(|memory| memory.iter())
+        // RSS does not count these either, and a ledger that does would not meet it.
+        .filter(|(kind, _)| **kind != Kind::Hugetlb)
+        .map(|(_, usage)| usage.pss)
+        .sum();
+    (total, lines)
+}
+
+fn of_heap(heap: &Heap, pss: u64, rss: u64) -> Lines {
+    let scaled = |bytes: u64| match rss {
+        0 => bytes,
+        _ => (u128::from(bytes) * u128::from(pss) / u128::from(rss)) as u64,
+    };
+    [
+        (Cause::Live, heap.live),
+        (Cause::Trimmable, heap.trimmable),
+        (Cause::Tops, heap.tops),
+        (Cause::Pinned, heap.pinned),
+        (Cause::Cached, heap.cached),
+        (Cause::Metadata, heap.metadata),
+    ]
+    .map(|(cause, bytes)| (cause, scaled(bytes)))
+    .to_vec()
+}
+
+/// From the figures that are open to all.
+fn without_mappings(process: &Process) -> (u64, Lines) {
+    let status = &process.status;
+    let of = |figure: Option<u64>| figure.unwrap_or(0);
+    let anonymous = match process.runtime {
+        None => Cause::UnreadHeap,
+        Some(_) => Cause::Anonymous,
+    };
+    (
+        of(status.rss),
+        vec![
+            (anonymous, of(status.anon)),
+            (Cause::MappedFiles, of(status.file)),
+            (Cause::SharedMemory, of(status.shared)),
+        ],
+    )
+}
+
+fn note(cause: Cause, snapshot: &Snapshot) -> Option<String> {
+    let processes = &snapshot.processes;
+    match cause {
+        Cause::Stacks => {
+            let stacks: u64 = processes
+                .iter()
+                .filter_map(|process| process.usage(Kind::Stack))
+                .map(|usage| usage.mappings)
+                .sum();
+            Some(format!("{stacks} stacks"))
+        }
+        Cause::Anonymous => {
+            let runtimes = names(
+                processes
+                    .iter()
+                    .filter_map(|process| process.runtime.map(runtime)),
+            );
+            (!runtimes.is_empty())
+                .then(|| format!("{runtimes} heap and what the program maps itself"))
+        }
+        Cause::UnreadHeap => {
+            let unread = names(
+                processes
+                    .iter()
+                    .filter(|process| process.heap.is_none())
+                    .filter_map(|process| process.allocator.name.clone()),
+            );
+            (!unread.is_empty()).then(|| format!("{unread}: live and free not told apart"))
+        }
+        Cause::Live => {
+            let readers = names(
+                processes
+                    .iter()
+                    .filter_map(|process| process.heap.as_ref())
+                    .map(|heap| heap.reader.clone()),
+            );
+            (!readers.is_empty()).then_some(readers)
+        }
+        _ => None,
+    }
+}
+
+/// What a runtime's memory is called, in the genitive.
+pub(super) fn runtime(runtime: Runtime) -> String {
+    match runtime {
+        Runtime::Cpython => "CPython's",
+        Runtime::V8 => "V8's",
+        Runtime::Jvm => "the JVM's",
+        Runtime::Go => "Go's",
+        Runtime::Ruby => "Ruby's",
+    }
+    .to_owned()
+}
+
+/// Each name once, in order.
+fn names(all: impl Iterator<Item = String>) -> String {
+    let mut names: Vec<String> = all.collect();
+    names.sort();
+    names.dedup();
+    names.join(", ")
+}

@@ -1,0 +1,34 @@
+//! From the facts of a look at processes to a verdict. Pure: nothing here reads a process or a clock.
+//!
+//! - [`ledger`]: where the memory is; the lines add up, with a signed remainder.
+//! - [`bridge`]: from the processes to their cgroup.
+//! - [`findings`]: each cause with its figure, those that are ruled out as well.
+//! - [`conclude`]: the verdict, one sentence and what to type next.
+//!
+//! One look proves that memory is held, never a leak: that needs two, or a slope.
+
+pub mod bridge;
+pub mod conclude;
+pub mod findings;
+pub mod ledger;
+
+use crate::facts::diagnosis::Diagnosis;
+use crate::facts::snapshot::Snapshot;
+
+/// What follows from one look.
+pub fn of(snapshot: Snapshot) -> Diagnosis {
+    let ledger = ledger::of(&snapshot);
+    let bridge = bridge::of(&snapshot, &ledger);
+    let findings = findings::of(&snapshot, &ledger);
+    let verdict = conclude::verdict(&snapshot, &ledger, &findings);
+    Diagnosis {
+        verdict,
+        ledger,
+        bridge,
+        findings,
+        snapshot,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,292 @@
+//! Verdicts of made-up snapshots, and what must keep silent.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::facts::diagnosis::{Cause, VerdictKind, Weight};
+use crate::facts::snapshot::*;
+
+const MB: u64 = 1_000_000;
+
+fn usage(mb: u64) -> Usage {
+    Usage {
+        mappings: 1,
+        size: mb * MB,
+        rss: mb * MB,
+        pss: mb * MB,
+        anon: mb * MB,
+        ..Usage::default()
+    }
+}
+
+/// A process of these kinds of mappings, in MB, on glibc.
+fn process(kinds: &[(Kind, u64)], heap: Option<Heap>) -> Process {
+    let memory: BTreeMap<Kind, Usage> = kinds.iter().map(|&(kind, mb)| (kind, usage(mb))).collect();
+    Process {
+        pid: 7,
+        name: "service".into(),
+        threads: 1,
+        memory: Some(memory),
+        allocator: Allocator {
+            name: Some("glibc".into()),
+            file: None,
+        },
+        heap,
+        status: Status {
+            swap: Some(0),
+            ..Status::default()
+        },
+        ..Process::default()
+    }
+}
+
+fn heap(live: u64, trimmable: u64, tops: u64, pinned: u64) -> Heap {
+    Heap {
+        reader: "glibc".into(),
+        resident: (live + trimmable + tops + pinned) * MB,
+        live: live * MB,
+        trimmable: trimmable * MB,
+        tops: tops * MB,
+        pinned: pinned * MB,
+        ..Heap::default()
+    }
+}
+
+fn snapshot(processes: Vec<Process>) -> Snapshot {
+    Snapshot {
+        format: FORMAT,
+        ebb_version: "0".into(),
+        taken: "2026-01-02T03:04:05Z".into(),
+        at_s: 0.0,
+        target: Target {
+            asked: "7".into(),
+            kind: TargetKind::Pid,
+        },
+        processes,
+        cgroup: None,
+        missing: Vec::new(),
+    }
+}
+
+fn judged(process: Process) -> (VerdictKind, Option<Cause>) {
+    let diagnosis = of(snapshot(vec![process]));
+    adds_up(&diagnosis);
+    (diagnosis.verdict.kind, diagnosis.verdict.main)
+}
+
+fn adds_up(diagnosis: &Diagnosis) {
+    let lines: u64 = diagnosis.ledger.lines.iter().map(|line| line.bytes).sum();
+    assert_eq!(
+        lines as i64 + diagnosis.ledger.remainder,
+        diagnosis.ledger.total as i64
+    );
+    assert!(
+        !diagnosis.verdict.sentence.contains("leak"),
+        "one look never says it"
+    );
+}
+
+#[test]
+fn held_memory_is_retention_by_its_largest_part() {
+    let brk = |heap: Heap| {
+        process(
+            &[(Kind::Brk, heap.resident / MB), (Kind::File, 3)],
+            Some(heap),
+        )
+    };
+    assert_eq!(
+        judged(brk(heap(20, 300, 10, 5))),
+        (VerdictKind::Retention, Some(Cause::Trimmable))
+    );
+    assert_eq!(
+        judged(brk(heap(20, 10, 200, 5))),
+        (VerdictKind::Retention, Some(Cause::Tops))
+    );
+    assert_eq!(
+        judged(brk(heap(50, 0, 0, 100))),
+        (VerdictKind::Retention, Some(Cause::Pinned))
+    );
+}
+
+#[test]
+fn a_live_peak_is_in_use_and_so_is_a_small_process() {
+    let large = process(
+        &[(Kind::Brk, 310), (Kind::File, 4)],
+        Some(heap(300, 2, 1, 7)),
+    );
+    assert_eq!(judged(large), (VerdictKind::InUse, Some(Cause::Live)));
+    let small = process(&[(Kind::Brk, 4), (Kind::File, 4)], Some(heap(1, 3, 0, 0)));
+    assert_eq!(
+        judged(small).0,
+        VerdictKind::InUse,
+        "3 MB are not worth a word"
+    );
+}
+
+#[test]
+fn what_is_not_malloc_is_told_as_that() {
+    for (kind, cause) in [
+        (Kind::Shared, Cause::SharedMemory),
+        (Kind::Stack, Cause::Stacks),
+        (Kind::File, Cause::MappedFiles),
+        (Kind::Anonymous, Cause::Anonymous),
+    ] {
+        let other = process(&[(Kind::Brk, 10), (kind, 200)], Some(heap(9, 1, 0, 0)));
+        assert_eq!(judged(other), (VerdictKind::NotHeap, Some(cause)));
+    }
+}
+
+#[test]
+fn retention_beside_much_that_is_not_heap_is_mixed() {
+    let both = process(
+        &[(Kind::Brk, 110), (Kind::Shared, 100)],
+        Some(heap(10, 100, 0, 0)),
+    );
+    assert_eq!(judged(both).0, VerdictKind::Mixed);
+}
+
+#[test]
+fn a_heap_that_was_not_read_decides_nothing() {
+    let unread = process(&[(Kind::Brk, 10), (Kind::Anonymous, 300)], None);
+    assert_eq!(
+        judged(unread.clone()),
+        (VerdictKind::NotEnoughEvidence, Some(Cause::UnreadHeap))
+    );
+    let diagnosis = of(snapshot(vec![unread]));
+    let trimmable = diagnosis
+        .findings
+        .iter()
+        .find(|finding| finding.cause == Cause::Trimmable);
+    assert_eq!(
+        trimmable.unwrap().weight,
+        Weight::Unknown,
+        "not ruled out, not known"
+    );
+}
+
+#[test]
+fn a_runtimes_own_heap_is_told_apart() {
+    let mut node = process(
+        &[(Kind::Brk, 10), (Kind::Anonymous, 300)],
+        Some(heap(10, 0, 0, 0)),
+    );
+    node.runtime = Some(Runtime::V8);
+    assert_eq!(
+        judged(node.clone()),
+        (VerdictKind::NotHeap, Some(Cause::Anonymous))
+    );
+    assert!(
+        of(snapshot(vec![node.clone()]))
+            .verdict
+            .sentence
+            .contains("V8's own heap")
+    );
+    node.runtime = Some(Runtime::Cpython);
+    assert_eq!(
+        judged(node).0,
+        VerdictKind::NotEnoughEvidence,
+        "arenas may be free inside"
+    );
+}
+
+#[test]
+fn closed_mappings_leave_the_kernels_sums() {
+    let closed = Process {
+        memory: None,
+        heap: None,
+        status: Status {
+            rss: Some(300 * MB),
+            anon: Some(280 * MB),
+            file: Some(20 * MB),
+            shared: Some(0),
+            swap: Some(0),
+            ..Status::default()
+        },
+        ..process(&[], None)
+    };
+    let diagnosis = of(snapshot(vec![closed]));
+    adds_up(&diagnosis);
+    assert_eq!(diagnosis.verdict.kind, VerdictKind::NotEnoughEvidence);
+    assert!(!diagnosis.ledger.proportional);
+}
+
+#[test]
+fn pages_shared_by_workers_are_scaled_to_their_share() {
+    let mut worker = process(&[(Kind::Brk, 100)], Some(heap(60, 40, 0, 0)));
+    let memory = worker.memory.as_mut().unwrap();
+    memory.get_mut(&Kind::Brk).unwrap().pss = 50 * MB;
+    let diagnosis = of(snapshot(vec![worker.clone(), Process { pid: 8, ..worker }]));
+    adds_up(&diagnosis);
+    assert_eq!(diagnosis.ledger.total, 100 * MB);
+    assert_eq!(diagnosis.ledger.bytes(Cause::Trimmable), 40 * MB);
+    assert_eq!(diagnosis.ledger.remainder, 0);
+}
+
+fn in_cgroup(parts: CgroupParts, usage: u64, pids: Vec<i32>) -> Snapshot {
+    let mut snapshot = snapshot(vec![process(
+        &[(Kind::Brk, 30), (Kind::File, 5)],
+        Some(heap(28, 2, 0, 0)),
+    )]);
+    snapshot.cgroup = Some(Cgroup {
+        version: 2,
+        path: "/service".into(),
+        usage: Some(usage),
+        parts,
+        pids,
+        others_anon: Some(0),
+        ..Cgroup::default()
+    });
+    snapshot
+}
+
+#[test]
+fn page_cache_counts_where_the_cgroup_is_the_targets_own() {
+    let parts = CgroupParts {
+        anon: Some(31 * MB),
+        file: Some(400 * MB),
+        mapped: Some(5 * MB),
+        shared: Some(0),
+        inactive_file: Some(390 * MB),
+        ..CgroupParts::default()
+    };
+    let own = of(in_cgroup(parts, 440 * MB, vec![7]));
+    assert_eq!(own.verdict.kind, VerdictKind::NotHeap);
+    assert_eq!(own.verdict.main, Some(Cause::PageCache));
+    let bridge = own.bridge.unwrap();
+    assert_eq!(bridge.working_set, Some(50 * MB));
+    assert_eq!(
+        bridge.target_anon as i64 + bridge.others_anon as i64 + bridge.remainder,
+        bridge.cgroup_anon as i64
+    );
+    let shared = of(in_cgroup(parts, 440 * MB, vec![7, 99]));
+    assert_eq!(
+        shared.verdict.kind,
+        VerdictKind::InUse,
+        "the cache may be the other's"
+    );
+}
+
+#[test]
+fn files_on_tmpfs_that_nobody_maps_are_found_in_the_cgroup() {
+    let parts = CgroupParts {
+        anon: Some(31 * MB),
+        file: Some(300 * MB),
+        mapped: Some(0),
+        shared: Some(290 * MB),
+        inactive_file: Some(0),
+        ..CgroupParts::default()
+    };
+    let own = of(in_cgroup(parts, 340 * MB, vec![7]));
+    assert_eq!(
+        (own.verdict.kind, own.verdict.main),
+        (VerdictKind::NotHeap, Some(Cause::Tmpfs))
+    );
+}
+
+#[test]
+fn nothing_read_is_not_enough() {
+    assert_eq!(
+        of(snapshot(Vec::new())).verdict.kind,
+        VerdictKind::NotEnoughEvidence
+    );
+}
