@@ -12,5 +12,5 @@ mod library;
 mod packages;
 
 pub use environment::{Environment, SettingError};
-pub use known::{Allocator, KNOWN, by_name};
+pub use known::{Allocator, KNOWN, by_file_name, by_name};
 pub use library::{Choice, Library, Unresolved, resolve};

@@ -26,6 +26,9 @@ enum Command {
     Run(commands::run::Args),
     /// Compare allocators under a service's own load.
     Compare(commands::compare::Args),
+    /// Say where a running process's memory is, and whether it is held or in use.
+    #[command(alias = "diagnose")]
+    Why(commands::why::Args),
 }
 
 /// The whole program.
@@ -37,6 +40,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => commands::run::execute(args),
         Command::Compare(args) => commands::compare::execute(&args).map(ExitCode::from),
+        Command::Why(args) => commands::why::execute(&args),
     };
     match result {
         Ok(code) => code,

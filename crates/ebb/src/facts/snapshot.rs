@@ -122,7 +122,7 @@ pub struct Status {
 pub enum Kind {
     /// The break heap (`[heap]`), which an allocator grows.
     Brk,
-    /// Anonymous memory that the heap's reader found to be the allocator's.
+    /// Anonymous memory that the C library has given its name to (`glibc.mem.decorate_maps`).
     Malloc,
     /// Other private anonymous memory.
     Anonymous,
@@ -190,7 +190,7 @@ pub enum Runtime {
 pub struct Heap {
     /// Who says so: `glibc 2.36`, `ebbmalloc's counters`.
     pub reader: String,
-    /// Resident bytes of its regions.
+    /// Resident bytes of its regions, the sum of what follows up to `unread`.
     pub resident: u64,
     /// In blocks that the program has and has not freed.
     pub live: u64,
@@ -204,6 +204,8 @@ pub struct Heap {
     pub cached: u64,
     /// The allocator's own bookkeeping, where it is told apart.
     pub metadata: u64,
+    /// Not read: torn while the program ran, or put there by others.
+    pub unread: u64,
     /// Free bytes whose pages are not resident: nothing to gain there.
     pub free_not_resident: u64,
     /// Arenas, where it has such.

@@ -1,26 +1,20 @@
 //! The mappings of a process by kind, from one reading of `smaps`.
 //!
 //! Used by `ebb why` and its kin. The sorting itself is pure: it takes the parsed file, the stack
-//! pointers of the threads, the devices that are tmpfs, and the regions that a heap's reader found.
+//! pointers of the threads, and the devices that are tmpfs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, MemoryMaps, Process, Syscall};
 
 use super::charge::{Unreadable, reason};
-use crate::facts::snapshot::{Kind, Usage};
+use crate::facts::snapshot::{Kind, Runtime, Usage};
 
 /// The most that glibc, musl and language runtimes put below a thread's stack as a guard.
 const MOST_GUARD_BYTES: u64 = 1 << 20;
 
-/// A part of the address space that belongs to malloc.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Region {
-    /// First byte.
-    pub from: u64,
-    /// Behind the last.
-    pub to: u64,
-}
+/// Where Go asks for its heap on every 64-bit Linux.
+const GO_HEAP: u64 = 0xc0_0000_0000;
 
 /// What is known beside `smaps` itself.
 #[derive(Clone, Debug, Default)]
@@ -31,12 +25,10 @@ pub struct Hints {
     pub stack_bytes: Option<u64>,
     /// Devices whose files lie in memory, as major and minor.
     pub memory_devices: BTreeSet<(i32, i32)>,
-    /// What belongs to malloc, in order and without overlap.
-    pub malloc: Vec<Region>,
 }
 
 impl Hints {
-    /// Reads what `/proc` has; `malloc` stays empty.
+    /// Reads what `/proc` has.
     pub fn of(process: &Process) -> Self {
         let stack_pointers = process
             .tasks()
@@ -70,7 +62,6 @@ impl Hints {
             stack_pointers,
             stack_bytes,
             memory_devices,
-            malloc: Vec::new(),
         }
     }
 }
@@ -105,11 +96,6 @@ pub fn by_kind(maps: &MemoryMaps, hints: &Hints) -> BTreeMap<Kind, Usage> {
                     swap: 0,
                     ..usage
                 });
-            }
-            Kind::Anonymous | Kind::Brk => {
-                let (malloc, rest) = split(usage, overlap(map, &hints.malloc), map);
-                kinds.entry(Kind::Malloc).or_default().add(malloc);
-                kinds.entry(kind).or_default().add(rest);
             }
             kind => kinds.entry(kind).or_default().add(usage),
         }
@@ -159,7 +145,7 @@ fn kind(map: &MemoryMap, before: Option<&MemoryMap>, hints: &Hints) -> Kind {
 /// and a guard below.
 fn is_stack(map: &MemoryMap, before: Option<&MemoryMap>, hints: &Hints) -> bool {
     let (from, to) = map.address;
-    if !map.perms.contains(MMPermissions::WRITE) || overlap(map, &hints.malloc) > 0 {
+    if !map.perms.contains(MMPermissions::WRITE) {
         return false;
     }
     if hints
@@ -186,47 +172,34 @@ fn is_closed(map: &MemoryMap) -> bool {
     map.pathname == MMapPath::Anonymous && !map.perms.intersects(open)
 }
 
-/// How many bytes of the mapping belong to malloc.
-fn overlap(map: &MemoryMap, regions: &[Region]) -> u64 {
-    let (from, to) = map.address;
-    let first = regions.partition_point(|region| region.to <= from);
-    regions[first..]
-        .iter()
-        .take_while(|region| region.from < to)
-        .map(|region| region.to.min(to) - region.from.max(from))
-        .sum()
+/// The runtime with a heap of its own that is mapped here, by the names of files; Go's by where it
+/// puts its heap.
+pub fn runtime(maps: &MemoryMaps) -> Option<Runtime> {
+    maps.0.iter().find_map(|map| match &map.pathname {
+        MMapPath::Path(path) => runtime_of_file(path.file_name()?.to_str()?),
+        MMapPath::Anonymous | MMapPath::Other(_) if map.address.0 == GO_HEAP => Some(Runtime::Go),
+        _ => None,
+    })
 }
 
-/// The share of malloc in a mapping's figures. The kernel joins neighbours into one mapping; then the
-/// resident part is shared out by size, and the ledger's remainder shows what that is off.
-fn split(usage: Usage, malloc: u64, map: &MemoryMap) -> (Usage, Usage) {
-    let size = map.address.1 - map.address.0;
-    if malloc == 0 {
-        return (Usage::default(), usage);
-    }
-    if malloc >= size {
-        return (usage, Usage::default());
-    }
-    let part = |bytes: u64| (u128::from(bytes) * u128::from(malloc) / u128::from(size)) as u64;
-    let own = Usage {
-        mappings: 1,
-        size: malloc,
-        rss: part(usage.rss),
-        pss: part(usage.pss),
-        anon: part(usage.anon),
-        swap: part(usage.swap),
-        huge: part(usage.huge),
+/// The runtime that a program or library of that name is.
+pub fn runtime_of_file(name: &str) -> Option<Runtime> {
+    let starts = |prefix: &str| name.starts_with(prefix);
+    let version = |prefix: &str| {
+        let rest = name.strip_prefix(prefix);
+        rest.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.'))
     };
-    let rest = Usage {
-        mappings: 0,
-        size: size - malloc,
-        rss: usage.rss - own.rss,
-        pss: usage.pss - own.pss,
-        anon: usage.anon - own.anon,
-        swap: usage.swap - own.swap,
-        huge: usage.huge - own.huge,
-    };
-    (own, rest)
+    if starts("libjvm.so") {
+        Some(Runtime::Jvm)
+    } else if version("python") || starts("libpython") {
+        Some(Runtime::Cpython)
+    } else if version("ruby") || starts("libruby") {
+        Some(Runtime::Ruby)
+    } else if name == "node" || name == "nodejs" || starts("libnode.so") || starts("libv8") {
+        Some(Runtime::V8)
+    } else {
+        None
+    }
 }
 
 fn usage(map: &MemoryMap) -> Usage {

@@ -7,6 +7,7 @@
 //! - [`charge`]: which file a process takes its `malloc` from.
 //! - [`mappings`]: its mappings by kind.
 //! - [`cgroup`]: the memory cgroup that it is in.
+//! - [`heap`]: what its allocator holds.
 //! - [`target`]: what a user names, as processes.
 //! - [`counters`]: what a process on ebbmalloc publishes about its heap.
 //!
@@ -16,6 +17,7 @@ pub mod cgroup;
 pub mod charge;
 pub mod counters;
 pub mod elf;
+pub mod heap;
 pub mod inherited;
 pub mod mappings;
 pub mod program;

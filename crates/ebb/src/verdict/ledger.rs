@@ -83,33 +83,30 @@ impl Ledger {
     }
 }
 
-/// Whether anonymous memory of this process may be that of an allocator that was not read. The C
-/// library's break heap is known by its name; its arenas, and all memory of others, are not.
-fn heap_is_anywhere(process: &Process) -> bool {
-    process.heap.is_none() && process.runtime != Some(Runtime::Go)
-}
-
 type Lines = Vec<(Cause, u64)>;
 
 fn with_mappings(process: &Process) -> (u64, Lines) {
     let usage = |kind| process.usage(kind).unwrap_or_default();
-    let malloc = {
-        let mut both = usage(Kind::Malloc);
-        // Without a reader nothing but the break heap is known to be malloc's.
-        both.add(usage(Kind::Brk));
-        both
-    };
+    // Where malloc's memory can be: the break heap and what is anonymous.
+    let mut malloc = usage(Kind::Brk);
+    malloc.add(usage(Kind::Malloc));
+    let mut anywhere = malloc;
+    anywhere.add(usage(Kind::Anonymous));
     let mut lines = match &process.heap {
-        Some(heap) => of_heap(heap, malloc.pss, malloc.rss),
-        None => vec![(Cause::UnreadHeap, malloc.pss)],
-    };
-    let anonymous = if heap_is_anywhere(process) && process.runtime.is_none() {
-        Cause::UnreadHeap
-    } else {
-        Cause::Anonymous
+        Some(heap) => {
+            let lines = of_heap(heap, anywhere.pss, anywhere.rss);
+            let heaps: u64 = lines.iter().map(|(_, bytes)| bytes).sum();
+            let beside = anywhere.pss.saturating_sub(heaps);
+            [lines, vec![(Cause::Anonymous, beside)]].concat()
+        }
+        // A runtime maps its own heap; without one, what is anonymous may be arenas of malloc.
+        None if process.runtime.is_some() => vec![
+            (Cause::UnreadHeap, malloc.pss),
+            (Cause::Anonymous, usage(Kind::Anonymous).pss),
+        ],
+        None => vec![(Cause::UnreadHeap, anywhere.pss)],
     };
     let rest = [
-        (anonymous, Kind::Anonymous),
         (Cause::Stacks, Kind::Stack),
         (Cause::Data, Kind::Data),
         (Cause::MappedFiles, Kind::File),
@@ -140,6 +137,7 @@ fn of_heap(heap: &Heap, pss: u64, rss: u64) -> Lines {
         (Cause::Pinned, heap.pinned),
         (Cause::Cached, heap.cached),
         (Cause::Metadata, heap.metadata),
+        (Cause::UnreadHeap, heap.unread),
     ]
     .map(|(cause, bytes)| (cause, scaled(bytes)))
     .to_vec()
@@ -172,7 +170,10 @@ fn note(cause: Cause, snapshot: &Snapshot) -> Option<String> {
                 .filter_map(|process| process.usage(Kind::Stack))
                 .map(|usage| usage.mappings)
                 .sum();
-            Some(format!("{stacks} stacks"))
+            Some(match stacks {
+                1 => "1 stack".to_owned(),
+                _ => format!("{stacks} stacks"),
+            })
         }
         Cause::Anonymous => {
             let runtimes = names(

@@ -87,18 +87,18 @@ fn a_stack_is_known_by_a_stack_pointer_or_by_its_guard_and_size() {
 }
 
 #[test]
-fn a_region_of_malloc_takes_its_part_of_a_joined_mapping() {
-    let map = [entry("10000-18000 rw-p 00000000 00:00 0 ", 32, 32, 32)];
-    let hints = Hints {
-        malloc: vec![Region {
-            from: 0x12000,
-            to: 0x18000,
-        }],
-        ..Hints::default()
-    };
-    let kinds = sorted(&map, &hints);
-    assert_eq!(kinds[&Kind::Malloc].pss, 24 * 1024);
-    assert_eq!(kinds[&Kind::Anonymous].pss, 8 * 1024);
+fn runtimes_are_known_by_their_files_and_go_by_its_heap() {
+    assert_eq!(runtime_of_file("python3.11"), Some(Runtime::Cpython));
+    assert_eq!(
+        runtime_of_file("libpython3.11.so.1.0"),
+        Some(Runtime::Cpython)
+    );
+    assert_eq!(runtime_of_file("python-config"), None);
+    assert_eq!(runtime_of_file("node"), Some(Runtime::V8));
+    assert_eq!(runtime_of_file("node_exporter"), None);
+    let go = entry("c000000000-c000400000 rw-p 00000000 00:00 0 ", 4, 4, 4);
+    let maps = MemoryMaps::from_buf_read(go.as_bytes()).unwrap();
+    assert_eq!(runtime(&maps), Some(Runtime::Go));
 }
 
 #[test]

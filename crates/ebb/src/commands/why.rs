@@ -1,0 +1,116 @@
+//! `ebb why`: where the memory of a running process is, whether its allocator holds what it has freed,
+//! and what to do. Reads only, and never stops the process.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::cli;
+use crate::exit::{Exit, Failure};
+use crate::facts::diagnosis::{Diagnosis, VerdictKind};
+use crate::proc::target::{self, NotFound, Resolved};
+use crate::report;
+use crate::verdict;
+
+mod observe;
+mod subject;
+
+pub use observe::{Depth, Observer};
+use subject::Subject;
+
+/// The arguments of `ebb why`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A pid, a process name, a unit, a container's id, or the path of a cgroup
+    #[arg(value_name = "TARGET", required_unless_present = "command")]
+    targets: Vec<String>,
+
+    /// Only the process itself, without its descendants
+    #[arg(long)]
+    no_children: bool,
+
+    /// Say it as JSON (docs/diagnosis.md)
+    #[arg(long)]
+    json: bool,
+
+    /// How long to let a command run before it is looked at
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    after: Duration,
+
+    /// Start this command, look at it, and end it
+    #[arg(last = true, value_name = "CMD", conflicts_with = "targets")]
+    command: Vec<OsString>,
+}
+
+/// Runs the command.
+pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
+    let observer = Observer::default();
+    let look =
+        |resolved: &Resolved| verdict::of(observer.look(resolved, !args.no_children, Depth::Heaps));
+    let diagnoses = if args.command.is_empty() {
+        find(&args.targets)?.iter().map(look).collect()
+    } else {
+        let mut subject = Subject::start(&args.command)?;
+        vec![look(&subject.run_for(args.after)?)]
+    };
+    let text = match args.json {
+        true => json(&diagnoses)?,
+        false => report::diagnosis::render(&diagnoses),
+    };
+    cli::print(&text)?;
+    Ok(exit(&diagnoses).into())
+}
+
+/// The targets, all of which must exist.
+pub fn find(asked: &[String]) -> Result<Vec<Resolved>, Failure> {
+    asked
+        .iter()
+        .map(|asked| target::resolve(asked).map_err(Failure::from))
+        .collect()
+}
+
+fn json(diagnoses: &[Diagnosis]) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(diagnoses)
+        .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
+    Ok(text + "\n")
+}
+
+/// One code for all: that of the only verdict, or of several that differ.
+fn exit(diagnoses: &[Diagnosis]) -> Exit {
+    let mut codes: Vec<Exit> = diagnoses.iter().map(code).collect();
+    codes.retain(|code| *code != Exit::Ok);
+    codes.dedup();
+    match codes.as_slice() {
+        [] => Exit::Ok,
+        [only] => *only,
+        _ => Exit::Mixed,
+    }
+}
+
+fn code(diagnosis: &Diagnosis) -> Exit {
+    match diagnosis.verdict.kind {
+        VerdictKind::InUse => Exit::Ok,
+        VerdictKind::Retention => Exit::Retention,
+        VerdictKind::LiveHeapGrows => Exit::LiveHeapGrows,
+        VerdictKind::NotHeap => Exit::NotHeap,
+        VerdictKind::Mixed => Exit::Mixed,
+        VerdictKind::NotEnoughEvidence => {
+            // A closed door is something else than a heap that nobody can read.
+            let closed = diagnosis
+                .snapshot
+                .missing
+                .iter()
+                .any(|missing| missing.what == "mappings");
+            match closed {
+                true => Exit::Permission,
+                false => Exit::NotEnoughEvidence,
+            }
+        }
+    }
+}
+
+impl From<NotFound> for Failure {
+    fn from(error: NotFound) -> Self {
+        Failure::new(Exit::Usage, error.to_string())
+    }
+}

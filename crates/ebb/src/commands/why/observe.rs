@@ -1,0 +1,219 @@
+//! One look at a target: from `proc` and `allocators` to the facts.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use ebb_inspect::permission;
+use procfs::process::Process as Proc;
+
+use crate::allocators;
+use crate::facts::snapshot::{
+    Allocator, Cgroup, FORMAT, Missing, Process, Runtime, Snapshot, Status, Work,
+};
+use crate::proc::cgroup::Place;
+use crate::proc::mappings::{self, Hints};
+use crate::proc::target::{self, Resolved};
+use crate::proc::{Counters, Elf, MallocSource, Unreadable, heap, malloc_source};
+
+/// How much to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// The kernel's figures only: cheap.
+    Kernel,
+    /// The heaps as well.
+    Heaps,
+}
+
+/// Looks at targets; remembers where counters lie between looks.
+#[derive(Debug, Default)]
+pub struct Observer {
+    counters: Counters,
+}
+
+impl Observer {
+    /// Takes a snapshot. A process that ends while it is read is left out.
+    pub fn look(&self, resolved: &Resolved, with_children: bool, depth: Depth) -> Snapshot {
+        let mut missing = Vec::new();
+        let roots = match &resolved.cgroup {
+            // A cgroup's processes come and go.
+            Some(place) => Resolved {
+                roots: place.pids(),
+                ..resolved.clone()
+            },
+            None => resolved.clone(),
+        };
+        let with_children = with_children && resolved.cgroup.is_none();
+        let processes: Vec<Process> = target::processes(&roots, with_children)
+            .into_iter()
+            .filter_map(|pid| self.process(pid, depth, &mut missing))
+            .collect();
+        let place = resolved
+            .cgroup
+            .clone()
+            .or_else(|| Place::of(processes.first()?.pid));
+        let cgroup = place.map(|place| with_others(place.read(), &processes));
+        Snapshot {
+            format: FORMAT,
+            ebb_version: env!("CARGO_PKG_VERSION").to_owned(),
+            taken: humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
+            at_s: monotonic_s(),
+            target: resolved.target.clone(),
+            processes,
+            cgroup,
+            missing,
+        }
+    }
+
+    /// The facts of one process; nothing where it is gone, a zombie, or a thread of the kernel.
+    fn process(&self, pid: i32, depth: Depth, missing: &mut Vec<Missing>) -> Option<Process> {
+        let process = Proc::new(pid).ok()?;
+        let stat = process.stat().ok()?;
+        let status = process.status().ok()?;
+        // Threads of the kernel and processes that are ending have no memory of their own.
+        status.vmrss?;
+        let program = process.exe().ok().map(|path| path.display().to_string());
+        let mut closed = |what: &str, why: String, remedy: Option<String>| {
+            missing.push(Missing {
+                pid: Some(pid),
+                what: what.to_owned(),
+                why,
+                remedy,
+            });
+        };
+        let (memory, mapped_runtime) = match mappings::read(&process) {
+            Ok(maps) => {
+                let kinds = mappings::by_kind(&maps, &Hints::of(&process));
+                (Some(kinds), mappings::runtime(&maps))
+            }
+            Err(Unreadable::Gone) => return None,
+            Err(error) => {
+                let gate = permission::diagnose(pid).ok();
+                let why = gate.map_or(error.to_string(), |gate| format!("{error}: {gate}"));
+                closed("mappings", why, gate.map(|gate| gate.remedy()));
+                (None, None)
+            }
+        };
+        let allocator = match memory {
+            Some(_) => self::allocator(pid, program.as_deref()),
+            None => Ok(Allocator::default()),
+        };
+        let allocator = match allocator {
+            Ok(allocator) => allocator,
+            Err(Unreadable::Gone) => return None,
+            Err(error) => {
+                closed("allocator", error.to_string(), None);
+                Allocator::default()
+            }
+        };
+        let heap = match (depth, &memory) {
+            (Depth::Heaps, Some(_)) => {
+                match heap::read(pid, allocator.name.as_deref(), &self.counters) {
+                    Ok(heap) => Some(heap),
+                    Err(error) => {
+                        closed("heap", error.why, error.remedy);
+                        None
+                    }
+                }
+            }
+            _ => None,
+        };
+        let kib = |kib: Option<u64>| kib.map(|kib| kib * 1024);
+        Some(Process {
+            pid,
+            parent: stat.ppid,
+            runtime: mapped_runtime.or_else(|| runtime_of(program.as_deref(), &stat.comm)),
+            name: stat.comm,
+            program,
+            started_ticks: stat.starttime,
+            threads: status.threads,
+            status: Status {
+                rss: kib(status.vmrss),
+                anon: kib(status.rssanon),
+                file: kib(status.rssfile),
+                shared: kib(status.rssshmem),
+                swap: kib(status.vmswap),
+                page_tables: kib(status.vmpte),
+                peak: kib(status.vmhwm),
+            },
+            memory,
+            allocator,
+            heap,
+            work: Work {
+                cpu_s: (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64,
+                minor_faults: stat.minflt,
+                io_bytes: process.io().ok().map(|io| io.rchar + io.wchar),
+            },
+        })
+    }
+}
+
+/// What is in charge of a process's `malloc`, by name.
+fn allocator(pid: i32, program: Option<&str>) -> Result<Allocator, Unreadable> {
+    Ok(match malloc_source(pid)? {
+        MallocSource::File(path) => Allocator {
+            name: Some(name_of(pid, &path, program)),
+            file: Some(path.display().to_string()),
+        },
+        MallocSource::Static => Allocator {
+            name: None,
+            file: program.map(str::to_owned),
+        },
+        MallocSource::Nobody => Allocator::default(),
+    })
+}
+
+fn name_of(pid: i32, path: &Path, program: Option<&str>) -> String {
+    let file = path.file_name().map_or_else(String::new, |name| {
+        name.to_string_lossy()
+            .trim_end_matches(" (deleted)")
+            .to_owned()
+    });
+    if let Some(known) = allocators::by_file_name(&file) {
+        return known.name.to_owned();
+    }
+    // In a container the path is another one for us.
+    let seen = Path::new("/proc").join(pid.to_string()).join("root");
+    let seen = seen.join(path.strip_prefix("/").unwrap_or(path));
+    let defines = Elf::read(&seen).map(|elf| elf.defines).unwrap_or_default();
+    let is_program = program.is_some_and(|program| Path::new(program) == path);
+    match () {
+        () if defines.jemalloc => "jemalloc".to_owned(),
+        () if defines.mimalloc => "mimalloc".to_owned(),
+        () if defines.tcmalloc => "tcmalloc".to_owned(),
+        () if is_program => file,
+        () if file.starts_with("ld-musl") || file.starts_with("libc.musl") => "musl".to_owned(),
+        () if file == "libc.so" => "musl".to_owned(),
+        () if file.starts_with("libc.so") || file.starts_with("libc-2") => "glibc".to_owned(),
+        () => file,
+    }
+}
+
+/// By the program's name, where the mappings do not tell.
+fn runtime_of(program: Option<&str>, comm: &str) -> Option<Runtime> {
+    let file = program.and_then(|program| Path::new(program).file_name()?.to_str());
+    file.and_then(mappings::runtime_of_file)
+        .or_else(|| mappings::runtime_of_file(comm))
+}
+
+/// Adds what the other processes of the cgroup use.
+fn with_others(mut cgroup: Cgroup, processes: &[Process]) -> Cgroup {
+    let ours: BTreeSet<i32> = processes.iter().map(|process| process.pid).collect();
+    let mut sum = Some(0);
+    for pid in cgroup.pids.iter().filter(|pid| !ours.contains(pid)) {
+        // One that is gone uses nothing.
+        let Ok(status) = Proc::new(*pid).and_then(|process| process.status()) else {
+            continue;
+        };
+        if status.vmrss.is_some() {
+            sum = Option::zip(sum, status.rssanon).map(|(sum, kib)| sum + kib * 1024);
+        }
+    }
+    cgroup.others_anon = sum;
+    cgroup
+}
+
+fn monotonic_s() -> f64 {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
+        .map(|now| std::time::Duration::from(now).as_secs_f64())
+        .unwrap_or(0.0)
+}

@@ -1,0 +1,193 @@
+//! What the allocator of a process holds, by the reader that knows it, in the terms that all readers
+//! share.
+//!
+//! Used by `ebb why` and its kin. What no reader knows is an error with its reason; nothing is guessed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ebb_inspect::Target;
+use ebb_inspect::permission;
+
+use super::counters::Counters;
+use crate::facts::snapshot::Heap;
+
+/// ebbmalloc publishes at every so many bytes of growth, so its figures are off by no more.
+const PUBLISHED_EVERY_BYTES: u64 = 4 << 20;
+
+/// Why a heap was not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotRead {
+    /// In words.
+    pub why: String,
+    /// What opens it, where something does.
+    pub remedy: Option<String>,
+}
+
+/// Reads the heap of `pid`, whose `malloc` is that of `allocator`.
+pub fn read(pid: i32, allocator: Option<&str>, counters: &Counters) -> Result<Heap, NotRead> {
+    match allocator {
+        Some("ebbmalloc") => of_counters(pid, counters),
+        Some("glibc") => of_glibc(pid),
+        Some(other) => Err(NotRead {
+            why: format!("the heap of {other} is recognised, but not read"),
+            remedy: None,
+        }),
+        None => Err(NotRead {
+            why: "it is not known what is in charge of malloc".to_owned(),
+            remedy: None,
+        }),
+    }
+}
+
+fn of_counters(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
+    let seen = counters.read(pid, Duration::MAX).ok_or_else(|| NotRead {
+        why: "ebbmalloc has not published its counters yet, or they cannot be read".to_owned(),
+        remedy: permission::diagnose(pid).ok().map(|gate| gate.remedy()),
+    })?;
+    // Blocks that were never written to count as live and are not resident.
+    let live = seen.live_bytes.min(seen.resident_bytes);
+    let idle = seen.idle_bytes.min(seen.resident_bytes - live);
+    let cached = seen.cached_bytes.min(seen.resident_bytes - live - idle);
+    let resident = seen.resident_bytes + seen.metadata_bytes;
+    Ok(Heap {
+        reader: "ebbmalloc's counters".to_owned(),
+        resident,
+        live,
+        trimmable: idle,
+        pinned: seen.resident_bytes - live - idle - cached,
+        cached,
+        metadata: seen.metadata_bytes,
+        error: PUBLISHED_EVERY_BYTES as f64 / resident.max(PUBLISHED_EVERY_BYTES) as f64,
+        notes: vec![match seen.idle_time_ms {
+            u64::MAX => "idle pages are kept (decay -1)".to_owned(),
+            ms => format!(
+                "idle pages go back by themselves after {ms} to {} ms",
+                2 * ms
+            ),
+        }],
+        ..Heap::default()
+    })
+}
+
+fn of_glibc(pid: i32) -> Result<Heap, NotRead> {
+    let target = Target::open(pid).map_err(|error| NotRead {
+        why: error.to_string(),
+        remedy: None,
+    })?;
+    let heap = ebb_inspect::Heap::read(&target).map_err(|error| NotRead {
+        why: error.to_string(),
+        remedy: match error {
+            ebb_inspect::Unsupported::Unreadable(ebb_inspect::Unreadable::Refused) => {
+                permission::diagnose(pid).ok().map(|gate| gate.remedy())
+            }
+            _ => None,
+        },
+    })?;
+    Ok(from_glibc(&heap))
+}
+
+fn from_glibc(heap: &ebb_inspect::Heap) -> Heap {
+    let ledger = &heap.ledger;
+    let free = ledger.fastbins.resident
+        + ledger.free.resident
+        + ledger.main_top.resident
+        + ledger.secondary_tops.resident;
+    let tops = heap.trim.secondary_tops.min(free);
+    let trimmable = heap.trim.returns.min(free - tops);
+    let all_free = ledger.fastbins.bytes
+        + ledger.free.bytes
+        + ledger.main_top.bytes
+        + ledger.secondary_tops.bytes;
+    let resident = ledger.system.resident + ledger.mmapped.resident;
+    let mut notes = Vec::new();
+    if let Some(thresholds) = heap.thresholds {
+        notes.push(format!(
+            "returns an arena's end above {:.1} MB, maps requests from {:.1} MB on by themselves{}",
+            thresholds.trim_threshold as f64 / 1e6,
+            thresholds.mmap_threshold as f64 / 1e6,
+            match thresholds.dynamic {
+                true => "; both grow with the largest such block that is freed",
+                false => "",
+            }
+        ));
+    }
+    if !ledger.mmapped_complete {
+        notes.push("not all blocks that are mappings of their own were found".to_owned());
+    }
+    Heap {
+        reader: format!("glibc {}", heap.version),
+        resident,
+        live: ledger.in_use.resident + ledger.mmapped.resident,
+        trimmable,
+        tops,
+        pinned: free - tops - trimmable,
+        cached: ledger.tcache.resident,
+        metadata: ledger.overhead.resident,
+        unread: ledger.unread.resident,
+        free_not_resident: all_free.saturating_sub(free),
+        arenas: Some(heap.arenas),
+        error: ledger.unread.resident as f64 / resident.max(1) as f64,
+        notes,
+        classes: BTreeMap::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ebb_inspect::{Ledger, Line, Trim};
+
+    #[test]
+    fn the_parts_of_a_glibc_heap_add_up_whatever_the_prediction_says() {
+        let line = |resident| Line {
+            chunks: 1,
+            bytes: resident + 10,
+            resident,
+        };
+        for returns in [0, 300, 5000] {
+            let heap = from_glibc(&ebb_inspect::Heap {
+                version: "2.36".into(),
+                arenas: 2,
+                ledger: Ledger {
+                    system: line(1500),
+                    in_use: line(500),
+                    tcache: line(50),
+                    fastbins: line(50),
+                    free: line(400),
+                    main_top: line(200),
+                    secondary_tops: line(300),
+                    mmapped: line(1000),
+                    mmapped_complete: true,
+                    ..Ledger::default()
+                },
+                trim: Trim {
+                    returns,
+                    secondary_tops: 290,
+                    pinned: 0,
+                },
+                thresholds: None,
+            });
+            let parts = heap.live
+                + heap.trimmable
+                + heap.tops
+                + heap.pinned
+                + heap.cached
+                + heap.metadata
+                + heap.unread;
+            assert_eq!(parts, heap.resident);
+            assert_eq!((heap.live, heap.tops), (1500, 290));
+            assert_eq!(heap.free_not_resident, 40);
+        }
+    }
+
+    #[test]
+    fn what_no_reader_knows_is_said() {
+        let counters = Counters::default();
+        let own = std::process::id() as i32;
+        let error = read(own, Some("mimalloc"), &counters).unwrap_err();
+        assert!(error.why.contains("mimalloc"), "{error:?}");
+        assert!(read(own, None, &counters).is_err());
+        assert!(read(own, Some("ebbmalloc"), &counters).is_err());
+    }
+}

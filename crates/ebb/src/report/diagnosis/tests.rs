@@ -1,0 +1,125 @@
+//! A diagnosis as text: the verdict first, all lines, what is missing.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::facts::diagnosis::{Line, Verdict, VerdictKind};
+use crate::facts::snapshot::{CgroupParts, FORMAT, Process, Stress, Target, TargetKind};
+
+fn diagnosis() -> Diagnosis {
+    Diagnosis {
+        verdict: Verdict {
+            kind: VerdictKind::Retention,
+            main: Some(Cause::Trimmable),
+            sentence: "Retention: much.".into(),
+            next: Some("ebb compare WORKLOAD".into()),
+        },
+        ledger: Ledger {
+            total: 300_000_000,
+            proportional: true,
+            lines: vec![Line {
+                cause: Cause::Trimmable,
+                bytes: 301_000_000,
+                note: None,
+            }],
+            remainder: -1_000_000,
+        },
+        bridge: Some(Bridge {
+            target_anon: 300_000_000,
+            others_anon: 0,
+            cgroup_anon: 302_000_000,
+            remainder: 2_000_000,
+            working_set: Some(310_000_000),
+            returnable: 290_000_000,
+        }),
+        findings: vec![
+            Finding {
+                cause: Cause::Trimmable,
+                weight: Weight::Main,
+                bytes: Some(301_000_000),
+                evidence: "301 of 300 MB (100 %)".into(),
+                error: Some("within 1 % of the heap".into()),
+                remedy: Some("trim it".into()),
+            },
+            Finding {
+                cause: Cause::Stacks,
+                weight: Weight::RuledOut,
+                bytes: Some(0),
+                evidence: "0.0 of 300 MB (0 %)".into(),
+                error: None,
+                remedy: None,
+            },
+        ],
+        snapshot: Snapshot {
+            format: FORMAT,
+            ebb_version: "0".into(),
+            taken: String::new(),
+            at_s: 0.0,
+            target: Target {
+                asked: "7".into(),
+                kind: TargetKind::Pid,
+            },
+            processes: vec![Process {
+                pid: 7,
+                memory: Some(BTreeMap::new()),
+                ..Process::default()
+            }],
+            cgroup: Some(Cgroup {
+                version: 2,
+                path: "/a/b".into(),
+                usage: Some(400_000_000),
+                limit: Some(500_000_000),
+                limit_of: Some("/a".into()),
+                parts: CgroupParts {
+                    inactive_file: Some(90_000_000),
+                    ..CgroupParts::default()
+                },
+                stress: Stress {
+                    oom_kills: Some(2),
+                    throttled_periods: Some(3),
+                    throttled_s: Some(1.5),
+                    ..Stress::default()
+                },
+                pids: vec![7],
+                ..Cgroup::default()
+            }),
+            missing: vec![Missing {
+                pid: Some(7),
+                what: "heap".into(),
+                why: "closed".into(),
+                remedy: Some("Be root.".into()),
+            }],
+        },
+    }
+}
+
+#[test]
+fn the_verdict_is_the_first_line_and_the_next_command_the_last() {
+    let text = render(&[diagnosis()]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "Retention: much.");
+    assert_eq!(lines[lines.len() - 1], "Next: ebb compare WORKLOAD");
+    for expected in [
+        "1 process (PSS)",
+        "\u{2212}1.0",
+        "cgroup v2 /a/b",
+        "310.0  what an autoscaler sees",
+        "of /a",
+        "! 2 processes killed for memory; 3 periods throttled by the CPU quota (1.5 s)",
+        "+2.0 remainder",
+        "would take 290.0 MB away",
+        "* malloc_trim would return: 301 of 300 MB (100 %), within 1 % of the heap",
+        "- not stacks: 0.0 of 300 MB",
+        "? heap of 7: closed. Be root.",
+    ] {
+        assert!(text.contains(expected), "{expected} is not in\n{text}");
+    }
+}
+
+#[test]
+fn what_is_absent_has_no_line() {
+    let text = render(&[diagnosis()]);
+    for absent in ["slab", "page tables", "high", "peak"] {
+        assert!(!text.contains(absent), "{absent} is in\n{text}");
+    }
+}
