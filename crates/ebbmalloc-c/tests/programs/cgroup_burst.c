@@ -3,31 +3,17 @@
  * idle until it goes back to the kernel. At once the second follows, in other threads and of
  * another size. */
 #include "check.h"
+#include "blocks.h"
 
 enum { THREADS = 4 };
 static const size_t BURST = 160 * MIB;
 static pthread_barrier_t step;
 
-static void **blocks_for(size_t count) {
-    void **block = mmap(NULL, count * sizeof *block, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(block != MAP_FAILED);
-    return block;
-}
-
-static void take(void **block, size_t count, size_t size) {
-    for (size_t i = 0; i < count; i++) {
-        block[i] = malloc(size);
-        CHECK(block[i] != NULL);
-        memset(block[i], 1, size);
-    }
-}
-
 /* Sleeps on what its cache holds. */
 static void *first(void *unused) {
     const size_t size = 1024, count = BURST / THREADS / size;
-    void **block = blocks_for(count);
-    take(block, count, size);
+    void **block = pointers(count);
+    take(block, count, size, 1);
     for (size_t i = 0; i < count; i++)
         if (i % 64 != 0) free(block[i]);
     pthread_barrier_wait(&step);
@@ -37,7 +23,7 @@ static void *first(void *unused) {
 
 static void *second(void *unused) {
     const size_t size = 3000, count = BURST / THREADS / size;
-    take(blocks_for(count), count, size);
+    take(pointers(count), count, size, 1);
     return unused;
 }
 

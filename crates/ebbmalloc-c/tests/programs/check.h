@@ -160,15 +160,19 @@ static inline void sleep_ms(long milliseconds) {
     }
 }
 
-/* Resident bytes, without allocating: /proc/self/statm through one read. */
-static inline size_t resident_bytes(void) {
-    char text[128];
-    int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+/* A small file of /proc, without allocating: one read. */
+static inline void read_text(const char *path, char *text, size_t size) {
+    int file = open(path, O_RDONLY | O_CLOEXEC);
     CHECK(file >= 0);
-    ssize_t length = read(file, text, sizeof text - 1);
+    ssize_t length = read(file, text, size - 1);
     close(file);
     CHECK(length > 0);
     text[length] = 0;
+}
+
+static inline size_t resident_bytes(void) {
+    char text[128];
+    read_text("/proc/self/statm", text, sizeof text);
     char *end;
     strtoul(text, &end, 10);
     return strtoul(end, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);

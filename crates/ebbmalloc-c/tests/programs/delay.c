@@ -3,6 +3,7 @@
  * all turns together; `prompt` prints which share of what came back had come two seconds after a
  * burst; `idle` says so when its burst is over and does nothing any more. */
 #include "check.h"
+#include "blocks.h"
 #include <sys/resource.h>
 
 static long minor_faults(void) {
@@ -71,16 +72,10 @@ static pthread_barrier_t step;
 /* 32 MiB of small blocks, all freed; the thread stays. */
 static void *burst(void *unused) {
     enum { BLOCKS = 32 << 10 };
-    void **block = mmap(NULL, BLOCKS * sizeof *block, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(block != MAP_FAILED);
-    for (size_t i = 0; i < BLOCKS; i++) {
-        block[i] = malloc(1 + i % 2048);
-        CHECK(block[i] != NULL);
-        memset(block[i], 1, 1 + i % 2048);
-    }
+    void **block = pointers(BLOCKS);
+    take(block, BLOCKS, 1, 2048);
     pthread_barrier_wait(&step);
-    for (size_t i = 0; i < BLOCKS; i++) free(block[i]);
+    give_back(block, BLOCKS);
     CHECK(munmap(block, BLOCKS * sizeof *block) == 0);
     pthread_barrier_wait(&step);
     for (;;) pause();

@@ -2,6 +2,7 @@
  * 100 MiB more are 100 MiB more; after free and trim they are gone, other threads' caches
  * included, and trim says 0 when there was nothing to return. */
 #include "check.h"
+#include "blocks.h"
 #include <malloc.h>
 
 static void within(size_t value, size_t wanted, size_t tolerance) {
@@ -19,15 +20,9 @@ static pthread_barrier_t step;
 /* Fills its cache with freed blocks and then sleeps on them. */
 static void *free_and_sleep(void *unused) {
     enum { BLOCKS = 16 << 10 };
-    void **block = mmap(NULL, BLOCKS * sizeof *block, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(block != MAP_FAILED);
-    for (size_t i = 0; i < BLOCKS; i++) {
-        block[i] = malloc(1 + i % 2048);
-        CHECK(block[i] != NULL);
-        memset(block[i], 1, 1 + i % 2048);
-    }
-    for (size_t i = 0; i < BLOCKS; i++) free(block[i]);
+    void **block = pointers(BLOCKS);
+    take(block, BLOCKS, 1, 2048);
+    give_back(block, BLOCKS);
     CHECK(munmap(block, BLOCKS * sizeof *block) == 0);
     pthread_barrier_wait(&step);
     pthread_barrier_wait(&step);
@@ -51,16 +46,10 @@ static void trim_reaches_sleeping_threads(void) {
 int main(void) {
     require_preload();
     enum { BLOCKS = 100 << 10 };
-    void **block = mmap(NULL, BLOCKS * sizeof *block, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    CHECK(block != MAP_FAILED);
+    void **block = pointers(BLOCKS);
     struct mallinfo2 start = mallinfo2();
     size_t resident_start = resident_bytes();
-    for (size_t i = 0; i < BLOCKS; i++) {
-        block[i] = malloc(1024);
-        CHECK(block[i] != NULL);
-        memset(block[i], 1, 1024);
-    }
+    take(block, BLOCKS, 1024, 1);
     struct mallinfo2 full = mallinfo2();
     size_t resident_full = resident_bytes();
     within(full.uordblks + full.hblkhd - start.uordblks - start.hblkhd, 100 * MIB, 2 * MIB);
@@ -83,7 +72,7 @@ int main(void) {
     }
     struct mallinfo2 half = mallinfo2();
     within(half.uordblks + half.hblkhd - start.uordblks - start.hblkhd, 50 * MIB, 2 * MIB);
-    for (size_t i = 0; i < BLOCKS; i++) free(block[i]);
+    give_back(block, BLOCKS);
     struct mallinfo2 freed = mallinfo2();
     within(freed.uordblks + freed.hblkhd, start.uordblks + start.hblkhd, 2 * MIB);
     size_t before_trim = resident_bytes();

@@ -3,6 +3,7 @@
  * where a purger can exist 90 % of a burst come back within 30 s; without clone, a burst comes back
  * when the program goes on allocating. Arguments: names, EPERM or ENOSYS, before or late. */
 #include "check.h"
+#include "blocks.h"
 #include "filter.h"
 #include <stdatomic.h>
 
@@ -21,24 +22,11 @@ static size_t base; /* resident before anything was allocated */
 static void burst_returns(void) {
     enum { BLOCKS = 128 << 10 };
     static void *block[BLOCKS];
-    for (size_t i = 0; i < BLOCKS; i++) {
-        block[i] = malloc(1024);
-        CHECK(block[i] != NULL);
-        memset(block[i], 1, 1024);
-    }
+    take(block, BLOCKS, 1024, 1);
     size_t peak = resident_bytes();
     CHECK(peak > base + 100 * MIB);
-    for (size_t i = 0; i < BLOCKS; i++) free(block[i]);
-    double limit = now_seconds() + 30;
-    struct churn set;
-    churn_start(&set, 11);
-    /* Without a thread slow operations do the work: some churn, few enough blocks of its own. */
-    while (resident_bytes() > base + (peak - base) / 6) {
-        CHECK(now_seconds() < limit);
-        for (int i = 0; i < 500; i++) churn_step(&set);
-        sleep_ms(50);
-    }
-    churn_end(&set);
+    give_back(block, BLOCKS);
+    churn_until_resident(base + (peak - base) / 6, 500, 30);
 }
 
 int main(int count, char **arguments) {

@@ -2,16 +2,12 @@
  * and the promise of no new privileges are a thread's own. Memory comes back all the same when the
  * program goes on allocating. A refused prctl, or one in a child of vfork, changes nothing. */
 #include "check.h"
+#include "blocks.h"
 #include <sys/prctl.h>
 
 static int threads(void) {
     char text[4096];
-    int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    CHECK(file >= 0);
-    ssize_t length = read(file, text, sizeof text - 1);
-    close(file);
-    CHECK(length > 0);
-    text[length] = 0;
+    read_text("/proc/self/status", text, sizeof text);
     const char *line = strstr(text, "\nThreads:");
     CHECK(line != NULL);
     return atoi(line + 9);
@@ -21,12 +17,8 @@ enum { BLOCKS = 64 << 10 };
 static void *block[BLOCKS];
 
 static void burst(void) {
-    for (size_t i = 0; i < BLOCKS; i++) {
-        block[i] = malloc(1024);
-        CHECK(block[i] != NULL);
-        memset(block[i], 1, 1024);
-    }
-    for (size_t i = 0; i < BLOCKS; i++) free(block[i]);
+    take(block, BLOCKS, 1024, 1);
+    give_back(block, BLOCKS);
 }
 
 int main(void) {
@@ -53,15 +45,7 @@ int main(void) {
     burst();
     size_t peak = resident_bytes();
     CHECK(peak > base + 32 * MIB);
-    double limit = now_seconds() + 10;
-    struct churn set;
-    churn_start(&set, 11);
-    while (resident_bytes() > base + (peak - base) / 4) {
-        CHECK(now_seconds() < limit);
-        for (int i = 0; i < 2000; i++) churn_step(&set);
-        sleep_ms(50);
-    }
-    churn_end(&set);
+    churn_until_resident(base + (peak - base) / 4, 2000, 10);
     CHECK(threads() == 1);
     return passed();
 }
