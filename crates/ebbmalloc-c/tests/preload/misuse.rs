@@ -32,6 +32,7 @@ forms! {
     double_older
     double_other_thread
     double_large
+    double_lent
     foreign_stack
     foreign_static
     foreign_mapped
@@ -39,6 +40,7 @@ forms! {
     foreign_realloc
     interior
     interior_odd
+    interior_lent
     interior_large
     interior_large_page
 }

@@ -22,6 +22,20 @@ static void flush_size(size_t size) {
     for (size_t i = 0; i < BLOCKS; i++) free(block[i]);
 }
 
+/* A block made of neighbouring slots of a smaller class, which many survivors made room for. */
+static char *lent_block(void) {
+    enum { BLOCKS = 40 * 4096 };
+    static void *block[BLOCKS];
+    for (size_t i = 0; i < BLOCKS; i++) block[i] = malloc(16);
+    for (size_t i = 0; i < BLOCKS; i++)
+        if (i % 32 != 0) free(block[i]);
+    flush_size(16);
+    /* The slabs of its own class are full before it borrows. */
+    char *newest = NULL;
+    for (size_t i = 0; i < 4000; i++) newest = malloc(64);
+    return newest;
+}
+
 int main(int count, char **arguments) {
     require_preload();
     CHECK(count == 2);
@@ -50,6 +64,14 @@ int main(int count, char **arguments) {
     } else if (strcmp(form, "double_large") == 0) {
         victim = malloc(3 * MIB);
         free(victim);
+        free(victim);
+    } else if (strcmp(form, "double_lent") == 0) {
+        victim = lent_block();
+        free(victim);
+        free(victim);
+        flush_size(16);
+    } else if (strcmp(form, "interior_lent") == 0) {
+        victim = lent_block() + 16;
         free(victim);
     } else if (strcmp(form, "foreign_stack") == 0) {
         char on_stack[64];
