@@ -14,6 +14,7 @@
 
 pub use ebb_stats::{Snapshot, mechanism};
 
+pub mod control;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(not(target_os = "linux"))]
