@@ -47,10 +47,10 @@ macro_rules! cases {
 
 cases! {
     aligned_alloc: "aligned_alloc", "";
-    allocated: "allocated", "", not_yet;
+    allocated: "allocated", "";
     arenas: "arenas", "";
     background: "background", "";
-    batch: "batch", "", not_yet;
+    batch: "batch", "";
     caches: "caches", "";
     conf: "conf", "";
     decay: "decay", "";
@@ -66,21 +66,21 @@ cases! {
     options: "options", "";
     overflow: "overflow", "";
     posix_memalign: "posix_memalign", "";
-    purge: "purge", "", not_yet;
+    purge: "purge", "";
     rallocx: "rallocx", "";
     reset: "reset", "";
     sallocx: "sallocx", "";
     sizes: "sizes", "";
     standard: "standard", "";
     stats: "stats", "", not_yet;
-    utilization: "utilization", "", not_yet;
+    utilization: "utilization", "";
     xallocx: "xallocx", "";
     environment: "environment", "dirty_decay_ms:777,narenas:2";
-    fill_junk: "fill", "junk:true", not_yet;
-    fill_junk_alloc: "fill", "junk:alloc", not_yet;
+    fill_junk: "fill", "junk:true";
+    fill_junk_alloc: "fill", "junk:alloc";
     fill_junk_free: "fill", "junk:free";
     fill_zero: "fill", "zero:true";
-    prof: "prof", "prof:true,prof_active:false,lg_prof_sample:12,prof_prefix:heap", not_yet;
+    prof: "prof", "prof:true,prof_active:false,lg_prof_sample:12,prof_prefix:heap";
     zero_realloc_frees: "zero_realloc", "zero_realloc:free";
     zero_realloc_allocates: "zero_realloc", "zero_realloc:alloc";
     deployed_sse: "deployed", "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000";
