@@ -9,7 +9,6 @@ use ebbmalloc::control::{arenas, epoch, raw, thread};
 static GLOBAL: Ebbmalloc = Ebbmalloc;
 
 #[test]
-#[should_panic] // Until the tree makes arenas.
 fn an_arena_is_made_used_and_ended() {
     let old = arenas::dirty_decay_ms::update(123).unwrap();
     let arena = arenas::create().unwrap();

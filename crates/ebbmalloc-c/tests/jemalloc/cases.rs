@@ -56,9 +56,9 @@ cases! {
     decay: "decay", "";
     default_hooks: "default_hooks", "";
     epoch: "epoch", "";
-    errors: "errors", "", not_yet;
+    errors: "errors", "";
     hooks: "hooks", "";
-    json: "json", "", not_yet;
+    json: "json", "";
     mallocx: "mallocx", "";
     many_arenas: "many_arenas", "";
     message: "message", "";
