@@ -1,16 +1,40 @@
 //! The heap of the GNU C library (x86-64), read from outside.
 //!
 //! [`Heap::read`] is the entry. `version` says which glibc it is, `layout` where its fields lie,
-//! `locate` finds the static data of malloc in libc's writable mapping, `arena` the heaps of each arena,
-//! `walk` goes through a heap chunk by chunk, `tcache`, `fastbins` and `mmapped` know what the chunks
-//! alone do not tell, `ledger` adds up, `trim` predicts what malloc_trim would return.
+//! `locate` finds malloc's static data, `heaps` the heaps of an arena, `walk` goes through one chunk
+//! by chunk and `census` counts, `lists`, `tcache` and `mmapped` know what the chunks alone do not tell,
+//! `ledger` adds up, `trim` predicts what malloc_trim would return.
+//!
+//! A process that runs changes its heap while it is read. A heap whose chain breaks is read again; what
+//! stays unread is a line of the ledger, which adds up always.
 
+mod census;
+mod heaps;
+mod layout;
 mod ledger;
+mod lists;
+mod locate;
+mod mmapped;
+mod sizes;
+mod tcache;
+mod trim;
+mod version;
+mod walk;
+
+#[cfg(test)]
+mod tests;
 
 pub use ledger::{Ledger, Line, Thresholds, Trim};
+pub use sizes::SizeCount;
+pub use version::Version;
 
-use crate::memory::Unreadable;
-use crate::target::Target;
+use crate::memory::{Memory, Presence, Reader, Unreadable};
+use crate::target::{Backing, Mapping, Target};
+
+use census::Census;
+use layout::{HEAP_BYTES, Layout};
+use locate::{Parameters, Static};
+use trim::Trimmer;
 
 /// Why a heap was not read: said rather than guessed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,13 +47,13 @@ pub enum Unsupported {
     Unreadable(#[from] Unreadable),
     /// A glibc whose malloc is not laid out as any version that is known.
     #[error("glibc {0}: its malloc is not laid out as in any version that is known")]
-    Layout(String),
+    Layout(Version),
 }
 
 /// What was read of a process's glibc heap.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Heap {
-    /// The version of glibc, as its banner has it: `2.36`.
+    /// The version of glibc: `2.36`.
     pub version: String,
     /// Arenas, the main one included.
     pub arenas: u64,
@@ -37,14 +61,325 @@ pub struct Heap {
     pub ledger: Ledger,
     /// What malloc_trim(0) would return now.
     pub trim: Trim,
-    /// The settings that decide when malloc returns memory by itself.
+    /// The settings that decide when malloc returns memory by itself; `None` if they were not found.
     pub thresholds: Option<Thresholds>,
+    /// Chunks in use by size, those in threads' caches apart.
+    pub sizes: Vec<SizeCount>,
+    /// Threads' caches that hold something.
+    pub caches: u64,
+    /// How well it could be read.
+    pub quality: Quality,
 }
 
+/// How well a heap could be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Quality {
+    /// Places where the chain of chunks broke and stayed broken.
+    pub breaks: u64,
+    /// Whether all chunks in fastbins are known; if not, some of them are counted as in use.
+    pub fastbins_complete: bool,
+    /// Bytes of heap pages that are in swap, which were not read.
+    pub swapped_bytes: u64,
+}
+
+/// How often a heap is read whose chain breaks.
+const ATTEMPTS: u32 = 3;
+/// How often a walk is led back onto the chain.
+const MAX_BREAKS: u64 = 256;
+
 impl Heap {
-    /// Reads the heap of `target`.
+    /// Reads the heap of `target`, which goes on running.
     pub fn read(target: &Target) -> Result<Self, Unsupported> {
-        let _ = target;
-        Err(Unsupported::NoGlibc)
+        let mappings = target.mappings()?;
+        let libc = version::of(target, &mappings).ok_or(Unsupported::NoGlibc)?;
+        let layout = Layout::of(libc.version).ok_or(Unsupported::Layout(libc.version))?;
+        let data: Vec<&Mapping> = mappings
+            .iter()
+            .filter(|mapping| mapping.is_own_data() && mapping.file() == Some(&libc.path))
+            .collect();
+        let space = Space {
+            memory: target.memory(),
+            layout,
+            mappings: &mappings,
+        };
+        space.read(libc.version, &data)
+    }
+}
+
+/// The memory of a process with the layout of its malloc.
+struct Space<'a, M> {
+    memory: &'a M,
+    layout: Layout,
+    mappings: &'a [Mapping],
+}
+
+impl<M: Memory> Space<'_, M> {
+    fn read(&self, version: Version, data: &[&Mapping]) -> Result<Heap, Unsupported> {
+        let area = self.brk_area();
+        let found = locate::locate(&mut self.reader(), &self.layout, data, area)?
+            .ok_or(Unsupported::Layout(version))?;
+        let mut quality = Quality {
+            fastbins_complete: true,
+            ..Quality::default()
+        };
+        let mut all = Census::new(0, Trimmer::default());
+        let mut heaps = Vec::new();
+        for &arena in &found.arenas {
+            let mut walked = 0;
+            for (start, heap) in self.heaps_of(arena, &found)? {
+                let (census, presence) =
+                    self.read_heap(arena, start, heap, &found, &mut quality)?;
+                walked += census.ledger.system.bytes;
+                heaps.push(presence);
+                all.merge(census);
+            }
+            self.add_unlocated(arena, walked, &mut all.ledger)?;
+        }
+        let caches = self.move_cached(&mut all, &heaps)?;
+        let parameters = found.parameters;
+        self.add_mmapped(parameters.as_ref(), &heaps, &mut all.ledger)?;
+        all.trim.pinned =
+            (all.ledger.free_resident() - all.trim.returns).saturating_sub(all.trim.secondary_tops);
+        Ok(Heap {
+            version: version.to_string(),
+            arenas: found.arenas.len() as u64,
+            ledger: all.ledger,
+            trim: all.trim,
+            thresholds: parameters.map(|parameters| Thresholds {
+                trim_threshold: parameters.trim_threshold,
+                mmap_threshold: parameters.mmap_threshold,
+                dynamic: !parameters.is_fixed,
+                arena_max: parameters.arena_max,
+            }),
+            sizes: all.sizes.counts(),
+            caches,
+            quality,
+        })
+    }
+
+    fn reader(&self) -> Reader<&M> {
+        Reader::new(self.memory)
+    }
+
+    /// The area that brk moves; the kernel may show it in several pieces.
+    fn brk_area(&self) -> Option<(u64, u64)> {
+        let mut pieces = self
+            .mappings
+            .iter()
+            .filter(|mapping| mapping.backing == Backing::Heap);
+        let first = pieces.next()?;
+        let end = pieces.next_back().map_or(first.end, |last| last.end);
+        Some((first.start, end))
+    }
+
+    /// The anonymous mapping of `address`.
+    fn mapping_of(&self, address: u64) -> Option<(u64, u64)> {
+        let mut own = self
+            .mappings
+            .iter()
+            .filter(|mapping| mapping.is_own_data() && mapping.backing == Backing::Anonymous);
+        let mapping = own.find(|mapping| mapping.contains(address))?;
+        Some((mapping.start, mapping.end))
+    }
+
+    fn heap_bytes(parameters: Option<&Parameters>) -> u64 {
+        match parameters.map(|parameters| parameters.huge_page_bytes) {
+            Some(huge) if huge != 0 => huge.saturating_mul(4),
+            _ => HEAP_BYTES,
+        }
+    }
+
+    /// The heaps of `arena` by their first addresses.
+    fn heaps_of(&self, arena: u64, found: &Static) -> Result<Vec<(u64, heaps::Heap)>, Unreadable> {
+        let parameters = found.parameters.as_ref();
+        let heaps = if arena == found.arenas[0] {
+            let begin = |area: (u64, u64)| match parameters.map(|parameters| parameters.sbrk_base) {
+                Some(base) if base != 0 => base,
+                _ => area.0,
+            };
+            // Without brk's area (it never gave anything) all is mapped.
+            let area = self.brk_area().unwrap_or_default();
+            let begin = begin(area);
+            let mapping_of = |address| self.mapping_of(address);
+            let heaps = heaps::main(
+                &mut self.reader(),
+                &self.layout,
+                arena,
+                begin,
+                area,
+                mapping_of,
+            );
+            unless_final(heaps, Vec::new())?
+        } else {
+            let heap_bytes = Self::heap_bytes(parameters);
+            let heaps = heaps::secondary(&mut self.reader(), &self.layout, arena, heap_bytes);
+            unless_final(heaps, Vec::new())?
+        };
+        Ok(heaps.into_iter().map(|heap| (heap.start, heap)).collect())
+    }
+
+    /// Reads the heap that begins at `start`, again if its chain breaks.
+    fn read_heap(
+        &self,
+        arena: u64,
+        start: u64,
+        mut heap: heaps::Heap,
+        found: &Static,
+        quality: &mut Quality,
+    ) -> Result<(Census, Presence), Unreadable> {
+        let mut best: Option<(Census, Presence, u64, bool)> = None;
+        for _ in 0..ATTEMPTS {
+            let mut breaks = 0;
+            let fast = lists::fast(&mut self.reader(), &self.layout, arena);
+            let fast = unless_final(fast, lists::Chunks::default())?;
+            let presence = Presence::read(self.memory, heap.start, heap.end)?;
+            let census = self.walk_heap(arena, &heap, &presence, &fast, found, &mut breaks)?;
+            let is_better = best
+                .as_ref()
+                .is_none_or(|(other, ..)| census.ledger.unread.bytes < other.ledger.unread.bytes);
+            if is_better {
+                best = Some((census, presence, breaks, fast.is_complete));
+            }
+            if breaks == 0 {
+                break;
+            }
+            // Its end has moved perhaps.
+            match self
+                .heaps_of(arena, found)?
+                .into_iter()
+                .find(|(at, _)| *at == start)
+            {
+                Some((_, now)) => heap = now,
+                None => break,
+            }
+        }
+        let Some((census, presence, breaks, fast)) = best else {
+            return Err(Unreadable::Unmapped(start));
+        };
+        quality.breaks += breaks;
+        quality.fastbins_complete &= fast;
+        quality.swapped_bytes += presence.swapped_bytes();
+        Ok((census, presence))
+    }
+
+    /// Walks a heap; where the chain breaks the next chunk that the arena's lists know leads back.
+    fn walk_heap(
+        &self,
+        arena: u64,
+        heap: &heaps::Heap,
+        presence: &Presence,
+        fast: &lists::Chunks,
+        found: &Static,
+        breaks: &mut u64,
+    ) -> Result<Census, Unreadable> {
+        let mut census = Census::new(self.layout.tcache.chunk_bytes, self.trimmer(found));
+        census.begin(presence, heap);
+        let mut anchors: Option<Vec<u64>> = None;
+        let mut from = heap.first;
+        let walk = |from, census: &mut Census| {
+            walk::walk(self.memory, heap, presence, &fast.addresses, census, from)
+        };
+        while let Some(at) = walk(from, &mut census)? {
+            *breaks += 1;
+            if anchors.is_none() {
+                let known = lists::anchors(&mut self.reader(), &self.layout, arena);
+                let mut known = unless_final(known, Vec::new())?;
+                known.extend(&fast.addresses);
+                known.sort_unstable();
+                anchors = Some(known);
+            }
+            let known = anchors.as_deref().unwrap_or_default();
+            let next = known[known.partition_point(|chunk| *chunk <= at)..].first();
+            match next.filter(|chunk| **chunk < heap.end && *breaks < MAX_BREAKS) {
+                Some(chunk) => {
+                    census.unread(presence, at, *chunk);
+                    from = *chunk;
+                }
+                None => {
+                    census.unread(presence, at, heap.end);
+                    break;
+                }
+            }
+        }
+        census.close(presence, heap);
+        Ok(census)
+    }
+
+    fn trimmer(&self, found: &Static) -> Trimmer {
+        let page_bytes = self.memory.page_bytes();
+        let unit = found.parameters.as_ref().map_or(0, |of| of.thp_page_bytes);
+        Trimmer {
+            page_bytes,
+            top_unit_bytes: unit.max(page_bytes),
+            brk: self.brk_area().map(|area| area.1),
+        }
+    }
+
+    /// What `arena` took from the kernel beyond the heaps that were found is unread.
+    fn add_unlocated(
+        &self,
+        arena: u64,
+        walked: u64,
+        ledger: &mut Ledger,
+    ) -> Result<(), Unreadable> {
+        let system = self.reader().word(arena + self.layout.arena.system_mem);
+        let missing = unless_final(system, 0)?.saturating_sub(walked);
+        let line = Line {
+            bytes: missing,
+            ..Line::default()
+        };
+        ledger.system += line;
+        ledger.unread += line;
+        Ok(())
+    }
+
+    /// Moves what threads' caches hold from the line in use to its own.
+    fn move_cached(&self, all: &mut Census, heaps: &[Presence]) -> Result<u64, Unreadable> {
+        let candidates = std::mem::take(&mut all.candidates);
+        let cached = tcache::cached(&mut self.reader(), &self.layout, &candidates)?;
+        for (chunk, size) in cached.chunks {
+            let heap = heaps
+                .iter()
+                .find(|heap| (heap.start()..heap.end()).contains(&chunk));
+            let Some(heap) = heap else { continue };
+            let resident = heap.bytes(chunk, chunk.saturating_add(size));
+            let Ledger { in_use, tcache, .. } = &mut all.ledger;
+            in_use.give(tcache, size, resident);
+            all.sizes.uncount(size);
+        }
+        Ok(cached.caches)
+    }
+
+    fn add_mmapped(
+        &self,
+        parameters: Option<&Parameters>,
+        heaps: &[Presence],
+        ledger: &mut Ledger,
+    ) -> Result<(), Unreadable> {
+        let Some(parameters) = parameters else {
+            return Ok(());
+        };
+        let wanted = (parameters.mmapped_chunks, parameters.mmapped_bytes);
+        let heap_bytes = Self::heap_bytes(Some(parameters));
+        let ranges: Vec<(u64, u64)> = heaps
+            .iter()
+            .map(|heap| (heap.start(), heap.end().next_multiple_of(heap_bytes)))
+            .collect();
+        let found = mmapped::find(self.memory, &self.layout, self.mappings, &ranges, wanted)?;
+        ledger.mmapped = Line {
+            chunks: wanted.0,
+            bytes: wanted.1,
+            resident: found.resident,
+        };
+        ledger.mmapped_complete = (found.chunks, found.bytes) == wanted;
+        Ok(())
+    }
+}
+
+/// A read that failed for this time counts as `otherwise`; one that can never succeed stays an error.
+fn unless_final<T>(result: Result<T, Unreadable>, otherwise: T) -> Result<T, Unreadable> {
+    match result {
+        Err(error) if !error.is_final() => Ok(otherwise),
+        result => result,
     }
 }

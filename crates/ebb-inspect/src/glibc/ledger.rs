@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::memory::Presence;
+
 /// Bytes of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Line {
@@ -11,6 +13,28 @@ pub struct Line {
     pub bytes: u64,
     /// Those of them that lie on pages which are present.
     pub resident: u64,
+}
+
+impl Line {
+    /// Counts a chunk from `from` to `to`.
+    pub(super) fn add(&mut self, from: u64, to: u64, presence: &Presence) {
+        self.chunks += 1;
+        self.bytes += to - from;
+        self.resident += presence.bytes(from, to);
+    }
+
+    /// Moves bytes to another line, no more than there are.
+    pub(super) fn give(&mut self, to: &mut Self, bytes: u64, resident: u64) {
+        let (bytes, resident) = (bytes.min(self.bytes), resident.min(self.resident));
+        self.chunks = self.chunks.saturating_sub(1);
+        self.bytes -= bytes;
+        self.resident -= resident;
+        *to += Self {
+            chunks: 1,
+            bytes,
+            resident,
+        };
+    }
 }
 
 impl std::ops::AddAssign for Line {
@@ -68,6 +92,33 @@ impl Ledger {
         self.system.bytes.saturating_sub(self.mallinfo_free())
     }
 
+    /// Resident bytes of all lines but `in_use`.
+    pub(super) fn resident_but_in_use(&self) -> u64 {
+        let sum: u64 = self.parts().iter().map(|line| line.resident).sum();
+        sum - self.in_use.resident
+    }
+
+    /// Adds another ledger's lines, those of mappings apart.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.system += other.system;
+        self.in_use += other.in_use;
+        self.tcache += other.tcache;
+        self.fastbins += other.fastbins;
+        self.free += other.free;
+        self.main_top += other.main_top;
+        self.secondary_tops += other.secondary_tops;
+        self.overhead += other.overhead;
+        self.unread += other.unread;
+    }
+
+    /// Resident free bytes that glibc may merge and return: all but those in threads' caches.
+    pub fn free_resident(&self) -> u64 {
+        self.main_top.resident
+            + self.secondary_tops.resident
+            + self.free.resident
+            + self.fastbins.resident
+    }
+
     fn parts(&self) -> [Line; 8] {
         [
             self.in_use,
@@ -92,6 +143,14 @@ pub struct Trim {
     pub secondary_tops: u64,
     /// Resident free bytes on pages that also hold something else: no trim returns them.
     pub pinned: u64,
+}
+
+impl Trim {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.returns += other.returns;
+        self.secondary_tops += other.secondary_tops;
+        self.pinned += other.pinned;
+    }
 }
 
 /// When malloc returns memory by itself.

@@ -17,6 +17,8 @@ const RANGES_A_CALL: usize = 1024;
 /// Entries of the page map in a read: 64 KiB.
 const ENTRIES_A_READ: usize = 8192;
 const ENTRY_BYTES: usize = 8;
+/// No process has pages from here on, unless it asks for five levels of page tables.
+const END_OF_USER_SPACE: u64 = (1 << 47) - (1 << 16);
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 
@@ -56,8 +58,9 @@ impl Memory for ProcessMemory {
                 .pagemap
                 .read_at(bytes, offset)
                 .map_err(|error| Unreadable::from_io(&error))?;
-            // A process without an address space reads as an empty file.
-            if read == 0 {
+            // A process without an address space reads as an empty file; so does what lies behind every
+            // address space.
+            if read == 0 && start < END_OF_USER_SPACE {
                 return Err(Unreadable::Gone);
             }
             if read != bytes.len() {

@@ -1,0 +1,126 @@
+//! Counts the chunks of a heap by what they are, and joins free neighbours as malloc_trim will.
+//!
+//! Filled by `walk`, chunk after chunk in the order of addresses; read by the ledger.
+
+use crate::memory::Presence;
+
+use super::heaps::Heap;
+use super::layout::HEADER_BYTES;
+use super::ledger::{Ledger, Trim};
+use super::sizes::Sizes;
+use super::trim::Trimmer;
+
+/// Chunks that hold a thread's cache perhaps: more than any process has threads.
+const MAX_CANDIDATES: usize = 1 << 16;
+
+/// What was counted in one heap, or in several.
+#[derive(Clone, Debug, Default)]
+pub struct Census {
+    /// Lines, but for what only the whole heap tells: resident bytes in use.
+    pub ledger: Ledger,
+    /// What a trim would do.
+    pub trim: Trim,
+    /// Sizes of chunks in use.
+    pub sizes: Sizes,
+    /// Chunks in use that have the size of a thread's cache.
+    pub candidates: Vec<u64>,
+    candidate_bytes: u64,
+    /// Where a run of free neighbours began.
+    run: Option<u64>,
+    trimmer: Trimmer,
+}
+
+impl Census {
+    /// A census without a chunk. `candidate_bytes` is the size of a chunk with a thread's cache.
+    pub fn new(candidate_bytes: u64, trimmer: Trimmer) -> Self {
+        Self {
+            candidate_bytes,
+            trimmer,
+            ..Self::default()
+        }
+    }
+
+    /// Begins `heap`: what lies before its first chunk.
+    pub fn begin(&mut self, presence: &Presence, heap: &Heap) {
+        if heap.first > heap.start {
+            self.ledger.overhead.add(heap.start, heap.first, presence);
+        }
+    }
+
+    /// A chunk in a bin.
+    pub fn free(&mut self, presence: &Presence, from: u64, to: u64) {
+        self.ledger.free.add(from, to, presence);
+        self.run.get_or_insert(from);
+    }
+
+    /// A chunk in a fastbin, which a trim merges first.
+    pub fn fast(&mut self, presence: &Presence, from: u64, to: u64) {
+        self.ledger.fastbins.add(from, to, presence);
+        self.run.get_or_insert(from);
+    }
+
+    /// A chunk in use. Its residency is what remains of the heap's.
+    pub fn in_use(&mut self, presence: &Presence, from: u64, to: u64) {
+        self.ledger.in_use.chunks += 1;
+        self.ledger.in_use.bytes += to - from;
+        self.sizes.count(to - from);
+        if self.run.is_some() {
+            self.end_run(presence, from);
+        }
+        // A chunk takes 16 bytes more where what would remain is too small for a chunk.
+        let more = (to - from).wrapping_sub(self.candidate_bytes);
+        if (more == 0 || more == HEADER_BYTES) && self.candidates.len() < MAX_CANDIDATES {
+            self.candidates.push(from);
+        }
+    }
+
+    /// The top chunk of the main arena or of another.
+    pub fn top(&mut self, presence: &Presence, from: u64, to: u64, is_main: bool) {
+        let merged = self.run.take().unwrap_or(from);
+        if is_main {
+            self.ledger.main_top.add(from, to, presence);
+            self.trim.returns += self.trimmer.main_top(presence, merged, to);
+        } else {
+            self.ledger.secondary_tops.add(from, to, presence);
+            self.trim.secondary_tops += self.trimmer.secondary_top(presence, merged, to);
+        }
+    }
+
+    /// What closes a heap.
+    pub fn overhead(&mut self, presence: &Presence, from: u64, to: u64) {
+        self.end_run(presence, from);
+        self.ledger.overhead.add(from, to, presence);
+    }
+
+    /// Bytes that were not walked.
+    pub fn unread(&mut self, presence: &Presence, from: u64, to: u64) {
+        self.ledger.unread.add(from, to, presence);
+    }
+
+    /// The chain ended here: a run before it counts up to `at`.
+    pub fn cut(&mut self, presence: &Presence, at: u64) {
+        self.end_run(presence, at);
+    }
+
+    /// The heap is done: what is resident and neither free nor overhead is in use.
+    pub fn close(&mut self, presence: &Presence, heap: &Heap) {
+        self.ledger.system.add(heap.start, heap.end, presence);
+        self.ledger.system.chunks = 0;
+        let others = self.ledger.resident_but_in_use();
+        self.ledger.in_use.resident = self.ledger.system.resident.saturating_sub(others);
+    }
+
+    /// Adds what was counted in another heap.
+    pub fn merge(&mut self, other: Self) {
+        self.ledger.add(&other.ledger);
+        self.trim.add(&other.trim);
+        self.sizes.add(&other.sizes);
+        self.candidates.extend(other.candidates);
+    }
+
+    fn end_run(&mut self, presence: &Presence, to: u64) {
+        if let Some(from) = self.run.take() {
+            self.trim.returns += self.trimmer.free_chunk(presence, from, to);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The lists of free chunks that an arena keeps: fastbins, which the chunks themselves do not tell,
+//! and bins, which lead a walk back onto the chain where it broke.
+//!
+//! Lists of a busy or damaged process may lead anywhere, also in circles: what is no chunk of the heap ends
+//! the list, and the number is bounded.
+
+use crate::memory::{Memory, Reader, Unreadable};
+
+use super::layout::{BINS, FASTBINS, HEADER_BYTES, Layout};
+
+/// As many chunks are followed: 32 MiB of addresses. glibc merges fastbins at frees of 64 KiB, so that
+/// many lie there only in a program that frees nothing of that size.
+const MAX_FAST: usize = 1 << 22;
+/// As many chunks of bins are looked at to get back onto the chain.
+const MAX_BINNED: usize = 1 << 16;
+
+/// Chunks of lists, sorted by address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chunks {
+    /// Their addresses.
+    pub addresses: Vec<u64>,
+    /// Whether these are all.
+    pub is_complete: bool,
+}
+
+/// The chunks in the fastbins of `arena`.
+pub fn fast<M: Memory>(
+    reader: &mut Reader<M>,
+    layout: &Layout,
+    arena: u64,
+) -> Result<Chunks, Unreadable> {
+    let mut addresses = Vec::new();
+    let mut is_complete = true;
+    for index in 0..FASTBINS as u64 {
+        let Some(heads) = layout.arena.fastbins else {
+            break;
+        };
+        let size = 2 * HEADER_BYTES + index * HEADER_BYTES;
+        let mut chunk = reader.word(arena + heads + index * 8)?;
+        while chunk != 0 {
+            if addresses.len() == MAX_FAST {
+                is_complete = false;
+                break;
+            }
+            let link = chunk.wrapping_add(HEADER_BYTES);
+            match (chunk_size(reader, chunk), reader.word(link)) {
+                (Ok(found), Ok(stored)) if found == size => {
+                    addresses.push(chunk);
+                    chunk = layout.link(link, stored);
+                }
+                (Err(error), _) | (_, Err(error)) if error.is_final() => return Err(error),
+                _ => {
+                    is_complete = false;
+                    break;
+                }
+            }
+        }
+    }
+    addresses.sort_unstable();
+    // A list in a circle holds a chunk twice.
+    let all = addresses.len();
+    addresses.dedup();
+    Ok(Chunks {
+        is_complete: is_complete && addresses.len() == all,
+        addresses,
+    })
+}
+
+/// Chunks in the bins of `arena`, and its top: places where the chain goes on.
+pub fn anchors<M: Memory>(
+    reader: &mut Reader<M>,
+    layout: &Layout,
+    arena: u64,
+) -> Result<Vec<u64>, Unreadable> {
+    let mut addresses = vec![reader.word(arena + layout.arena.top)?];
+    for index in 0..BINS as u64 {
+        let own = arena + layout.arena.bins + index * 16 - HEADER_BYTES;
+        let mut chunk = reader.word(own + HEADER_BYTES)?;
+        while chunk != own && addresses.len() < MAX_BINNED {
+            if chunk % HEADER_BYTES != 0 {
+                break;
+            }
+            // The one behind must name this one as its predecessor.
+            let next = match reader.word(chunk.wrapping_add(HEADER_BYTES)) {
+                Ok(next) => next,
+                Err(error) if error.is_final() => return Err(error),
+                Err(_) => break,
+            };
+            addresses.push(chunk);
+            match reader.word(next.wrapping_add(HEADER_BYTES + 8)) {
+                Ok(previous) if previous == chunk => chunk = next,
+                Err(error) if error.is_final() => return Err(error),
+                _ => break,
+            }
+        }
+    }
+    addresses.retain(|address| address.is_multiple_of(HEADER_BYTES));
+    addresses.sort_unstable();
+    addresses.dedup();
+    Ok(addresses)
+}
+
+/// The size of the chunk at `chunk`.
+pub fn chunk_size<M: Memory>(reader: &mut Reader<M>, chunk: u64) -> Result<u64, Unreadable> {
+    if !chunk.is_multiple_of(HEADER_BYTES) {
+        return Err(Unreadable::Unmapped(chunk));
+    }
+    Ok(reader.word(chunk.wrapping_add(8))? & !7)
+}

@@ -1,0 +1,231 @@
+//! Goes through one heap chunk by chunk, by their size fields.
+//!
+//! A window of present pages is copied at a time, so memory is bounded whatever the heap's size, and what lies
+//! inside of large chunks is not copied at all. Every chunk is checked against the next one: sizes are
+//! multiples of 16 within the heap, a free chunk's size stands at its end once more. Where that fails the
+//! chain is broken: memory was read while the program changed it, or is not what it seems. The walk then
+//! looks again, and gives up with what it has; the rest of the heap is `unread`.
+
+use crate::memory::{Memory, Presence, Unreadable};
+
+use super::census::Census;
+use super::heaps::Heap;
+use super::layout::{HEADER_BYTES, MIN_CHUNK_BYTES};
+
+/// Pages copied at a time: 256 KiB, so that a window stays in the processor's cache.
+const WINDOW_PAGES: u64 = 64;
+/// How often a broken chain is looked at again before the walk gives up.
+const LOOKS: u32 = 3;
+
+const PREVIOUS_IN_USE: u64 = 1;
+const IS_MMAPPED: u64 = 2;
+const FLAGS: u64 = 7;
+
+/// Walks `heap` from the chunk at `from` and counts in `census`. `fast` are the chunks in fastbins,
+/// sorted. Returns where the chain broke, if it did.
+pub fn walk(
+    memory: &impl Memory,
+    heap: &Heap,
+    presence: &Presence,
+    fast: &[u64],
+    census: &mut Census,
+    from: u64,
+) -> Result<Option<u64>, Unreadable> {
+    let mut window = Window::new(memory, presence);
+    let mut at = from;
+    let mut looks = 0;
+    let mut fast = fast[fast.partition_point(|chunk| *chunk < from)..]
+        .iter()
+        .peekable();
+    while at < heap.end {
+        match step(&mut window, heap, at)? {
+            Step::Chunk { next, is_free } => {
+                while fast.next_if(|chunk| **chunk < at).is_some() {}
+                if is_free {
+                    census.free(presence, at, next);
+                } else if fast.next_if(|chunk| **chunk == at).is_some() {
+                    census.fast(presence, at, next);
+                } else {
+                    census.in_use(presence, at, next);
+                }
+                at = next;
+                looks = 0;
+            }
+            Step::Top(end) => {
+                census.top(presence, at, end, heap.is_main);
+                at = end;
+            }
+            Step::Fence(end) => {
+                census.overhead(presence, at, end);
+                at = end;
+                looks = 0;
+            }
+            Step::Broken => {
+                looks += 1;
+                if looks > LOOKS {
+                    census.cut(presence, at);
+                    return Ok(Some(at));
+                }
+                window.forget();
+            }
+        }
+    }
+    census.cut(presence, at);
+    Ok(None)
+}
+
+enum Step {
+    /// A chunk that ends at `next`.
+    Chunk { next: u64, is_free: bool },
+    /// The arena's top, which ends there. Behind it lies what the arena got before, if brk failed.
+    Top(u64),
+    /// What closes a heap, or a piece of the main one, that is not the newest.
+    Fence(u64),
+    /// No chunk.
+    Broken,
+}
+
+fn step<M: Memory>(window: &mut Window<M>, heap: &Heap, at: u64) -> Result<Step, Unreadable> {
+    // What links lead to need not be a place for a chunk.
+    if !at.is_multiple_of(HEADER_BYTES) {
+        return Ok(Step::Broken);
+    }
+    let Some((_, head)) = window.header(at)? else {
+        return Ok(Step::Broken);
+    };
+    let size = head & !FLAGS;
+    let Some(next) = at.checked_add(size).filter(|next| *next <= heap.end) else {
+        return Ok(Step::Broken);
+    };
+    if heap.top == Some(at) {
+        let ends_heap = next == heap.end || heap.is_main;
+        return Ok(if ends_heap && next > at {
+            Step::Top(next)
+        } else {
+            Step::Broken
+        });
+    }
+    if size <= HEADER_BYTES {
+        return fence(window, heap, at, size);
+    }
+    // The next header lies within the heap.
+    let last = heap.end.saturating_sub(HEADER_BYTES);
+    let last = heap.top.filter(|top| *top > at).unwrap_or(last);
+    if size < MIN_CHUNK_BYTES
+        || !size.is_multiple_of(HEADER_BYTES)
+        || head & IS_MMAPPED != 0
+        || next > last
+    {
+        return Ok(Step::Broken);
+    }
+    let Some((previous_size, head)) = window.header(next)? else {
+        return Ok(Step::Broken);
+    };
+    let is_free = head & PREVIOUS_IN_USE == 0;
+    Ok(if is_free && previous_size != size {
+        Step::Broken
+    } else {
+        Step::Chunk { next, is_free }
+    })
+}
+
+/// Headers of less than a chunk close a heap: one of 16 bytes and, for the last 16, one of none. Where the
+/// main arena went on elsewhere (brk failed, or somebody else moved it) two of 16 close the piece.
+fn fence<M: Memory>(
+    window: &mut Window<M>,
+    heap: &Heap,
+    at: u64,
+    size: u64,
+) -> Result<Step, Unreadable> {
+    if !heap.is_main {
+        let is_end = at.saturating_add(size).saturating_add(HEADER_BYTES) >= heap.end;
+        let closes = is_end && heap.top.is_none();
+        return Ok(if closes {
+            Step::Fence(heap.end)
+        } else {
+            Step::Broken
+        });
+    }
+    let other = at.saturating_add(HEADER_BYTES);
+    let end = other.saturating_add(HEADER_BYTES);
+    if size != HEADER_BYTES || end > heap.end {
+        return Ok(Step::Broken);
+    }
+    Ok(match window.header(other)? {
+        Some((_, head)) if head & !FLAGS == HEADER_BYTES => Step::Fence(end),
+        _ => Step::Broken,
+    })
+}
+
+/// A copy of the present pages of a range, moved along.
+struct Window<'a, M> {
+    memory: &'a M,
+    presence: &'a Presence,
+    page_bytes: u64,
+    start: u64,
+    /// Where in `bytes` each page of the window is.
+    places: [Option<u32>; WINDOW_PAGES as usize],
+    bytes: Vec<u8>,
+}
+
+impl<'a, M: Memory> Window<'a, M> {
+    fn new(memory: &'a M, presence: &'a Presence) -> Self {
+        let page_bytes = memory.page_bytes();
+        Self {
+            memory,
+            presence,
+            page_bytes,
+            start: u64::MAX,
+            places: [None; WINDOW_PAGES as usize],
+            bytes: vec![0; (WINDOW_PAGES * page_bytes) as usize],
+        }
+    }
+
+    /// The two words at `address`, which is a multiple of 16; `None` if its page is not there.
+    fn header(&mut self, address: u64) -> Result<Option<(u64, u64)>, Unreadable> {
+        let within = address.wrapping_sub(self.start);
+        if within >= WINDOW_PAGES * self.page_bytes {
+            self.load(address)?;
+        }
+        let within = address - self.start;
+        let Some(place) = self.places[(within / self.page_bytes) as usize] else {
+            return Ok(None);
+        };
+        let at = place as usize + (within % self.page_bytes) as usize;
+        let (words, _) = self.bytes[at..at + 16].as_chunks();
+        Ok(Some((
+            u64::from_ne_bytes(words[0]),
+            u64::from_ne_bytes(words[1]),
+        )))
+    }
+
+    /// What is in the window may be old: the next look copies again.
+    fn forget(&mut self) {
+        self.start = u64::MAX;
+    }
+
+    fn load(&mut self, address: u64) -> Result<(), Unreadable> {
+        let start = address & !(self.page_bytes - 1);
+        self.places = [None; WINDOW_PAGES as usize];
+        self.start = start;
+        let end = (start + WINDOW_PAGES * self.page_bytes).min(self.presence.end());
+        // As of now, which for a busy process differs from when the heap was begun.
+        let now = Presence::read(self.memory, start, end)?;
+        let runs = now.runs(start, end);
+        let len: usize = runs.iter().map(|(_, len)| len).sum();
+        match self.memory.copy(&runs, &mut self.bytes[..len]) {
+            Ok(()) => {}
+            Err(error) if error.is_final() => return Err(error),
+            // The heap shrank meanwhile.
+            Err(_) => return Ok(()),
+        }
+        let mut place = 0;
+        for (run, len) in runs {
+            for page in (run..run + len as u64).step_by(self.page_bytes as usize) {
+                self.places[((page - start) / self.page_bytes) as usize] = Some(place);
+                place += self.page_bytes as u32;
+            }
+        }
+        Ok(())
+    }
+}
