@@ -142,8 +142,9 @@ pub fn read<T: Value>(name: &[u8]) -> Result<T> {
 
 /// Reads a value by mib.
 pub fn read_mib<T: Value>(mib: &[usize]) -> Result<T> {
-    let mut value = core::mem::MaybeUninit::<T>::uninit();
+    let mut value = core::mem::MaybeUninit::<T>::zeroed();
     let mut bytes = size_of::<T>();
+    // Zeroed: a name of an arena is read to where the buffer points, which is nowhere then.
     // SAFETY: the buffer is as long as `bytes` says.
     let call = unsafe { Call::new(mib, value.as_mut_ptr().cast(), &raw mut bytes, null(), 0) };
     by_mib(&call)?;

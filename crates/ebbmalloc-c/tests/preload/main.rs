@@ -13,6 +13,7 @@ mod harness;
 mod archive;
 mod boot;
 mod cgroup;
+mod control;
 mod delay;
 mod forks;
 mod inspection;

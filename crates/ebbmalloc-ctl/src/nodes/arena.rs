@@ -185,6 +185,9 @@ fn name(call: &crate::call::Call<'_>) -> Result<()> {
         // SAFETY: the caller's pointer leads to room for a name, as jemalloc wants it too.
         unsafe {
             let place = *old.cast::<*mut u8>();
+            if place.is_null() {
+                return Err(Errno::EINVAL);
+            }
             let length = text.iter().position(|&byte| byte == 0).unwrap_or(0);
             place.copy_from_nonoverlapping(text.as_ptr(), length + 1);
         }

@@ -48,12 +48,10 @@ pub static NODES: &[Node] = &[
         Ok(())
     }),
     read!("interval", u64, |_| {
-        is_on()?;
-        Ok(profile::interval())
+        Ok(is_on().map_or(0, |()| profile::interval()))
     }),
     read!("lg_sample", usize, |_| {
-        is_on()?;
-        Ok(profile::lg_sample() as usize)
+        Ok(is_on().map_or(0, |()| profile::lg_sample() as usize))
     }),
 ];
 

@@ -1,7 +1,10 @@
 //! One arena, or all of them together: pages, purges, what is allocated, mutexes.
 
 use super::emitter::Emitter;
-use super::{Options, Shown, classes, number, value};
+use super::{Options, Quoted, Shown, classes, number, value};
+use crate::call::Call;
+use crate::tree::{DEPTH, by_mib, name_to_mib};
+use core::ffi::CStr;
 
 /// So many a second, of what has been counted since the start.
 pub fn per_second(count: u64, uptime_ns: u64) -> u64 {
@@ -14,10 +17,7 @@ pub fn per_second(count: u64, uptime_ns: u64) -> u64 {
 pub fn print(out: &mut Emitter<'_>, index: usize, options: Options) {
     let figure = |name: &str| number(format_args!("stats.arenas.{index}.{name}"));
     let uptime = figure("uptime");
-    if let Some(name) = value(format_args!("arena.{index}.name")) {
-        out.pair("name", &name);
-        out.text(format_args!("name: {name}\n"));
-    }
+    name(out, index);
     out.pair("nthreads", &figure("nthreads"));
     out.text(format_args!("assigned threads: {}\n", figure("nthreads")));
     out.pair("uptime_ns", &uptime);
@@ -70,6 +70,32 @@ pub fn print(out: &mut Emitter<'_>, index: usize, options: Options) {
     }
     if options.large {
         classes::large(out, index, uptime);
+    }
+}
+
+/// The name of one arena.
+fn name(out: &mut Emitter<'_>, index: usize) {
+    /// As long as a name can be, its NUL included.
+    const NAME_BYTES: usize = 32;
+    let mut mib = [0; DEPTH];
+    let Ok(depth) = name_to_mib(b"arena.0.name", &mut mib) else {
+        return;
+    };
+    mib[1] = index;
+    let mut room = [0u8; NAME_BYTES];
+    let (mut place, mut length) = (room.as_mut_ptr(), size_of::<*mut u8>());
+    // SAFETY: the buffer is a pointer to room for a name, as this leaf wants it.
+    let call = unsafe {
+        let old = (&raw mut place).cast();
+        Call::new(&mib[..depth], old, &raw mut length, core::ptr::null(), 0)
+    };
+    if by_mib(&call).is_err() {
+        return;
+    }
+    if let Ok(name) = CStr::from_bytes_until_nul(&room) {
+        let name = Quoted(name);
+        out.pair("name", &name);
+        out.text(format_args!("name: {name}\n"));
     }
 }
 

@@ -83,21 +83,28 @@ impl fmt::Display for Shown {
             Self::Truth(value) => value.fmt(f),
             Self::Number(value) => value.fmt(f),
             Self::Signed(value) => value.fmt(f),
-            Self::Text(text) => {
-                f.write_char('"')?;
-                for &byte in text.to_bytes() {
-                    match byte {
-                        b'"' | b'\\' => {
-                            f.write_char('\\')?;
-                            f.write_char(char::from(byte))?;
-                        }
-                        0..0x20 | 0x7f.. => write!(f, "\\u{byte:04x}")?,
-                        byte => f.write_char(char::from(byte))?,
-                    }
+            Self::Text(text) => Quoted(text).fmt(f),
+        }
+    }
+}
+
+/// A text as JSON has it.
+struct Quoted<'a>(&'a CStr);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for &byte in self.0.to_bytes() {
+            match byte {
+                b'"' | b'\\' => {
+                    f.write_char('\\')?;
+                    f.write_char(char::from(byte))?;
                 }
-                f.write_char('"')
+                0..0x20 | 0x7f.. => write!(f, "\\u{byte:04x}")?,
+                byte => f.write_char(char::from(byte))?,
             }
         }
+        f.write_char('"')
     }
 }
 
@@ -106,7 +113,13 @@ fn shown(node: &Node, mib: &[usize]) -> Option<Shown> {
     let Kind::Leaf { access, value, .. } = node.kind else {
         return None;
     };
-    if matches!(access, Access::Write | Access::Act) {
+    // A text that can be written is read to where its buffer points.
+    let is_read = match access {
+        Access::Read => true,
+        Access::ReadWrite => value != Type::Text,
+        Access::Write | Access::Act => false,
+    };
+    if !is_read {
         return None;
     }
     Some(match value {

@@ -1,0 +1,215 @@
+//! jemalloc's settings as a program meets them: each changes what can be seen from outside.
+
+use crate::harness::{Flavour, Outcome, Run, program};
+
+fn run(conf: &str, what: &str) -> Outcome {
+    Run::preloaded(program("controlled", Flavour::Plain))
+        .env("MALLOC_CONF", conf)
+        .arg(what)
+        .run()
+}
+
+/// What the program says of `name`.
+fn figure(conf: &str, what: &str, name: &str) -> usize {
+    let outcome = run(conf, what).passed();
+    let line = outcome.stdout.lines().find_map(|line| {
+        let (said, value) = line.split_once(' ')?;
+        (said == name).then(|| value.parse().ok())?
+    });
+    line.unwrap_or_else(|| panic!("{name}: {}", outcome.describe()))
+}
+
+/// The program ended by SIGABRT, after a line that names `setting`.
+fn aborts(conf: &str, what: &str, setting: &str) {
+    let outcome = run(conf, what);
+    let status = outcome.status.expect("it ended");
+    assert!(!status.success(), "{}", outcome.describe());
+    assert!(outcome.stderr.contains(setting), "{}", outcome.describe());
+    assert!(
+        outcome.stderr.contains("aborting"),
+        "{}",
+        outcome.describe()
+    );
+}
+
+#[test]
+fn abort_conf_ends_the_process_for_a_wrong_setting() {
+    aborts("abort_conf:true,narena:1", "much", "did you mean narenas?");
+    aborts("narenas:x,abort_conf:true", "much", "abort_conf");
+    let outcome = run("abort_conf:true,narenas:1,experimental_no_such:1", "much").passed();
+    assert!(
+        outcome.stderr.contains("experimental_no_such"),
+        "{}",
+        outcome.describe()
+    );
+}
+
+#[test]
+fn confirm_conf_says_what_was_set_and_what_has_no_counterpart() {
+    let outcome = run("confirm_conf:true,narenas:1,utrace:false", "much").passed();
+    for line in [
+        "MALLOC_CONF: set: narenas:1",
+        "MALLOC_CONF: set: utrace:false (no counterpart here)",
+    ] {
+        assert!(outcome.stderr.contains(line), "{}", outcome.describe());
+    }
+    assert_eq!(run("utrace:false", "much").passed().stderr, "");
+}
+
+#[test]
+fn tcache_false_keeps_nothing_in_caches() {
+    assert!(figure("", "caches", "cached") > 100 * 48);
+    assert_eq!(figure("tcache:false", "caches", "cached"), 0);
+}
+
+#[test]
+fn tcache_max_bounds_what_caches_keep() {
+    assert_eq!(figure("", "caches", "most"), 32 << 10);
+    for conf in ["tcache_max:1024", "lg_tcache_max:10"] {
+        assert_eq!(figure(conf, "caches", "most"), 1024, "{conf}");
+        let cached = figure(conf, "caches", "cached");
+        assert!((100 * 48..20_000).contains(&cached), "{conf}: {cached}");
+    }
+    assert_eq!(figure("tcache_max:0", "caches", "cached"), 0);
+}
+
+#[test]
+fn oversize_blocks_go_at_once() {
+    const BLOCK: usize = 20 << 20;
+    assert!(figure("", "oversize", "resident") > BLOCK);
+    assert!(figure("oversize_threshold:0", "oversize", "resident") > BLOCK);
+    assert!(figure("oversize_threshold:30000000", "oversize", "resident") > BLOCK);
+    assert!(figure("oversize_threshold:1000000", "oversize", "resident") < BLOCK / 8);
+}
+
+#[test]
+fn retain_false_gives_addresses_back() {
+    assert!(figure("", "retained", "retained") > 16 << 20);
+    assert!(figure("retain:false", "retained", "retained") < 4 << 20);
+}
+
+#[test]
+fn resident_is_what_the_kernel_says() {
+    let outcome = run("", "truth").passed();
+    let said = |name: &str| -> usize {
+        let mut values = outcome
+            .stdout
+            .lines()
+            .filter_map(|line| line.strip_prefix(name));
+        values.next().unwrap().trim().parse().unwrap()
+    };
+    let (ours, kernels) = (said("ours"), said("kernels"));
+    assert!(kernels > 20 << 20, "{}", outcome.describe());
+    assert!(
+        ours.abs_diff(kernels) * 50 <= kernels,
+        "{}",
+        outcome.describe()
+    );
+}
+
+#[test]
+fn narenas_and_its_ratio_bound_the_arenas() {
+    assert_eq!(figure("narenas:1", "arenas", "arenas"), 1);
+    assert_eq!(figure("narenas:3", "arenas", "arenas"), 3);
+    assert_eq!(figure("narenas_ratio:0.001", "arenas", "arenas"), 1);
+}
+
+#[test]
+fn percpu_arena_takes_the_processors_arena() {
+    let last = std::thread::available_parallelism().unwrap().get() - 1;
+    if last == 0 {
+        return;
+    }
+    let arenas = format!("narenas:{}", last + 1);
+    let pinned = |conf: &str| {
+        let program = program("controlled", Flavour::Plain);
+        let outcome = Run::preloaded("taskset")
+            .env("MALLOC_CONF", conf)
+            .arg("-c")
+            .arg(last.to_string())
+            .arg(program)
+            .arg("arenas")
+            .run()
+            .passed();
+        assert!(outcome.stdout.contains("own "), "{}", outcome.describe());
+        outcome.stdout.contains(&format!("own {}", last % 8))
+    };
+    assert!(pinned(&format!("percpu_arena:percpu,{arenas}")));
+    assert!(
+        !pinned(&arenas),
+        "without it the first thread is on the first arena"
+    );
+}
+
+#[test]
+fn thp_and_metadata_thp_show_in_the_mappings() {
+    for (conf, name, expected) in [
+        ("", "refused", 1),
+        ("thp:default", "refused", 0),
+        ("thp:default", "wanted", 0),
+        ("thp:always", "wanted", 1),
+        ("thp:never", "refused", 1),
+        ("", "metadata_refused", 1),
+        ("metadata_thp:auto", "metadata_refused", 0),
+        ("metadata_thp:always", "metadata_wanted", 1),
+    ] {
+        assert_eq!(figure(conf, "huge", name), expected, "{conf} {name}");
+    }
+}
+
+#[test]
+fn xmalloc_ends_the_process_for_lack_of_memory() {
+    run("", "exhaust").passed();
+    aborts("xmalloc:true", "exhaust", "xmalloc");
+}
+
+#[test]
+fn infallible_new_ends_the_process_for_lack_of_memory() {
+    aborts(
+        "experimental_infallible_new:true",
+        "new",
+        "experimental_infallible_new",
+    );
+}
+
+#[test]
+fn stats_print_opts_choose_the_shape() {
+    let text = run("stats_print:true", "much").passed().stderr;
+    assert!(
+        text.starts_with("___ Begin jemalloc statistics ___") && text.contains("Merged arenas")
+    );
+    let json = run("stats_print:true,stats_print_opts:Jgma", "much")
+        .passed()
+        .stderr;
+    assert!(
+        json.starts_with("{\"jemalloc\":{\"stats\":{\"allocated\":"),
+        "{json}"
+    );
+    assert!(!json.contains("\"opt\""), "{json}");
+}
+
+#[test]
+fn stats_interval_prints_as_bytes_are_allocated() {
+    let count = |conf: &str| {
+        let stderr = run(conf, "much").passed().stderr;
+        stderr.matches("{\"jemalloc\":").count()
+    };
+    assert_eq!(count("stats_interval_opts:Jgmablx"), 0);
+    let often = count("stats_interval:20000,stats_interval_opts:Jgmablx");
+    assert!((4..=6).contains(&often), "{often}");
+}
+
+#[test]
+fn the_programs_own_text_comes_first_and_the_environments_wins() {
+    let run = |name: &str, value: &str| {
+        let outcome = Run::preloaded(program("controlled", Flavour::Plain))
+            .env("MALLOC_CONF", "narenas:4")
+            .env(name, value)
+            .arg("arenas")
+            .run()
+            .passed();
+        outcome.stdout
+    };
+    assert!(run("EBB_CONF", "narenas:2").contains("arenas 2"));
+    assert!(run("OTHER", "narenas:2").contains("arenas 4"));
+}
