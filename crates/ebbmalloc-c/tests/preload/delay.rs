@@ -79,6 +79,30 @@ fn after_two_seconds_the_longest_delay_is_over() {
     is_back_after_two_seconds("memory_price:64g");
 }
 
+/// Where little is done and little comes back, the purger wakes less often, until a burst; best of three, as
+/// above.
+#[test]
+fn a_calm_process_has_few_wake_ups_and_returns_a_burst_all_the_same() {
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let [woke, share] = printed("calm", "", "woke ")[..] else {
+            panic!("calm printed no figures");
+        };
+        if woke <= 1 && share >= 900 {
+            return;
+        }
+        seen.push((woke, share));
+    }
+    panic!("wake-ups, per mille returned: {seen:?}");
+}
+
+/// The control: a bound on the delay bounds the pauses too.
+#[test]
+fn a_calm_process_with_a_bound_on_the_delay_wakes_as_often_as_that_says() {
+    let woke = printed("calm", "dirty_decay_ms:1000", "woke ")[0];
+    assert!(woke >= 3, "{woke}");
+}
+
 /// Voluntary switches of each thread of a process: how often it went to sleep, so how often it woke.
 fn sleeps(process: u32) -> BTreeMap<String, u64> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).expect("the program runs");

@@ -1,9 +1,12 @@
 /* How long idle pages stay, seen from the program: `buffers` and `server` need theirs again before it
  * is worth returning them and print how many pages were faulted in again, and how many there are in
  * all turns together; `prompt` prints which share of what came back had come two seconds after a
- * burst; `idle` says so when its burst is over and does nothing any more. */
+ * burst; `calm` does little at a constant rate, prints how often the purger woke in some seconds of
+ * that, and the share of a burst in the midst of a pause that had come back after two seconds; `idle` says so
+ * when its burst is over and does nothing any more. */
 #include "check.h"
 #include "blocks.h"
+#include <dirent.h>
 #include <sys/resource.h>
 
 static long minor_faults(void) {
@@ -106,12 +109,72 @@ static void prompt(void) {
     CHECK(write(1, line, (size_t)length) == length);
 }
 
+/* How often the purger's thread went to sleep so far; -1 without one. */
+static long purger_sleeps(void) {
+    DIR *tasks = opendir("/proc/self/task");
+    CHECK(tasks != NULL);
+    long sleeps = -1;
+    for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
+        char path[300], text[4096];
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", task->d_name);
+        int file = open(path, O_RDONLY | O_CLOEXEC);
+        if (file < 0) continue;
+        ssize_t length = read(file, text, sizeof text - 1);
+        close(file);
+        text[length > 0 ? length : 0] = 0;
+        const char *line = strstr(text, "\nvoluntary_ctxt_switches:");
+        if (strncmp(text, "Name:\tebb-purger\n", 17) == 0 && line != NULL)
+            sleeps = strtol(line + strlen("\nvoluntary_ctxt_switches:"), NULL, 10);
+    }
+    closedir(tasks);
+    return sleeps;
+}
+
+/* 50 requests a second that take a buffer and a few blocks each. */
+static void serve_calmly(long milliseconds) {
+    for (double end = now_seconds() + (double)milliseconds / 1000; now_seconds() < end;) {
+        char *buffer = malloc(128 << 10), *block[8];
+        CHECK(buffer != NULL);
+        buffer[0] = 1;
+        for (size_t i = 0; i < 8; i++) CHECK((block[i] = malloc(100 + 100 * i)) != NULL);
+        for (size_t i = 0; i < 8; i++) free(block[i]);
+        free(buffer);
+        sleep_ms(20);
+    }
+}
+
+static void calm(void) {
+    enum { BLOCKS = 64 << 10 };
+    static char *block[BLOCKS];
+    /* The pause begins after four ticks, at the third second at the latest, and lasts more than five. */
+    serve_calmly(3500);
+    long before = purger_sleeps();
+    serve_calmly(2500);
+    long woke = purger_sleeps() - before;
+    CHECK(before >= 0);
+    size_t base = resident_bytes();
+    for (size_t i = 0; i < BLOCKS; i++) {
+        CHECK((block[i] = malloc(1 << 10)) != NULL);
+        block[i][0] = 1;
+    }
+    size_t peak = resident_bytes();
+    CHECK(peak > base + 60 * MIB);
+    for (size_t i = 0; i < BLOCKS; i++) free(block[i]);
+    serve_calmly(2200);
+    size_t after = resident_bytes(), kept = after > base ? after - base : 0;
+    char line[96];
+    int length = snprintf(line, sizeof line, "woke %ld share %zu\n", woke,
+                          1000 - kept * 1000 / (peak - base));
+    CHECK(write(1, line, (size_t)length) == length);
+}
+
 int main(int count, char **arguments) {
     require_preload();
     CHECK(count == 2);
     if (strcmp(arguments[1], "buffers") == 0) buffers();
     if (strcmp(arguments[1], "server") == 0) server();
     if (strcmp(arguments[1], "prompt") == 0) prompt();
+    if (strcmp(arguments[1], "calm") == 0) calm();
     if (strcmp(arguments[1], "idle") == 0) {
         run_burst();
         passed();

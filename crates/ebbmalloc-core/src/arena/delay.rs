@@ -67,6 +67,28 @@ pub const fn break_even_ms(per_page_ns: u64, page_bytes: usize, bytes_per_core: 
     }
 }
 
+/// Returning little costs at most one part in so many of the CPU that the process uses: half a percent, so that with
+/// what a pause cannot foresee it stays below one.
+pub const SHARE: u64 = 200;
+/// A pause is at most so many T.
+pub const MOST_PAUSE: u64 = 16;
+
+/// Time to the next tick after one that returned little: T, or longer if ticks of `cost_ns`, like the last,
+/// would take more than their share. In the last `elapsed_ms` the process has used `process_ns` otherwise.
+pub const fn pause_ms(interval_ms: u64, elapsed_ms: u64, cost_ns: u64, process_ns: u64) -> u64 {
+    let process_ns = if process_ns == 0 { 1 } else { process_ns };
+    let ms =
+        (cost_ns as u128 * SHARE as u128).saturating_mul(elapsed_ms as u128) / process_ns as u128;
+    let most_ms = interval_ms.saturating_mul(MOST_PAUSE);
+    if ms < interval_ms as u128 {
+        interval_ms
+    } else if ms > most_ms as u128 {
+        most_ms
+    } else {
+        ms as u64
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,6 +139,18 @@ mod tests {
         assert!(dearer.is_sorted());
         assert!(dearer[2] > 550 && dearer[0] < 550, "{dearer:?}");
         assert!((990..=1000).contains(&dearer[19]), "{dearer:?}");
+    }
+
+    #[test]
+    fn a_pause_keeps_small_ticks_to_their_share() {
+        // 50 microseconds every second, of a process that uses 10 ms a second: exactly the share.
+        assert_eq!(pause_ms(900, 1000, 50_000, 10_000_000), 1000);
+        assert_eq!(pause_ms(900, 3000, 50_000, 30_000_000), 1000);
+        assert_eq!(pause_ms(900, 1000, 50_000, 5_000_000), 2000);
+        assert_eq!(pause_ms(900, 1000, 100_000, 1_000_000_000), 900);
+        assert_eq!(pause_ms(900, 1000, 100_000, 0), 14400);
+        assert_eq!(pause_ms(10, u64::MAX, u64::MAX, 1), 160);
+        assert_eq!(pause_ms(u64::MAX, 1, 1, 1), u64::MAX);
     }
 
     #[test]

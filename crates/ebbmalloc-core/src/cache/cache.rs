@@ -17,8 +17,8 @@
 //! Loom: `owner_against_claim`; with real threads: the stress test `claims_under_load`.
 //!
 //! The low-water mark: at a tick the purger sets each stack's `low` to its top. The owner's pop stops
-//! at `low` and takes the slow path, which lowers it by half of what is below. What is still under
-//! `low` at the next tick was not touched in between, and goes. So the mark costs no instruction.
+//! at `low` and takes the slow path, which lowers it: by a few entries, then by twice as many each time. What is still
+//! under `low` at the next tick was not touched in between, and goes. So the mark costs no instruction.
 
 use super::stack::{Demand, Entry, Stack, Stacks};
 use crate::base::sync::{AtomicU8, Ordering, UnsafeCell, compiler_fence};

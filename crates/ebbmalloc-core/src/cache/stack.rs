@@ -95,19 +95,40 @@ pub struct Demand {
     pub batch: u8,
     /// The stack ran dry since it was last full: what a flush puts back will be wanted again.
     pub ran_dry: bool,
+    /// Pops since the last tick that found the stack down at its mark.
+    lowered: u8,
 }
+
+/// Entries by which the first pop at the mark lowers it.
+const LEAST_STEP: usize = 4;
+/// More entries than a stack can have.
+const MOST_DOUBLINGS: u8 = 16;
 
 impl Demand {
     /// Of a thread that has asked for nothing.
     pub const FIRST: Self = Self {
         batch: 3,
         ran_dry: false,
+        lowered: 0,
     };
 
     /// After a refill.
     pub fn refilled(&mut self) {
         self.batch = self.batch.saturating_mul(2).min(BATCH_MAX);
         self.ran_dry = true;
+    }
+
+    /// A pop found the stack down at its mark: entries by which to lower that. Twice as many each time, so that
+    /// few pops of a tick take the slow path, and what stays is about what is used.
+    pub fn lower(&mut self) -> usize {
+        let step = LEAST_STEP << self.lowered;
+        self.lowered = (self.lowered + 1).min(MOST_DOUBLINGS);
+        step
+    }
+
+    /// The mark was set anew.
+    pub fn marked(&mut self) {
+        self.lowered = 0;
     }
 
     /// After a drain that found something cold.

@@ -14,6 +14,8 @@ use core::ptr::null_mut;
 
 /// Shards at most: copies of every bin, so that threads on different processors do not meet.
 pub const SHARDS: usize = if cfg!(loom) { 1 } else { 8 };
+/// Times as many cold slots as used ones show that a stack is what a burst has left.
+const OVER: usize = 4;
 /// Slots that are put back with one look-up of their slabs.
 const BATCH: usize = 64;
 
@@ -299,7 +301,8 @@ impl Cache {
                         return null_mut();
                     }
                 } else if stack.top == stack.low {
-                    stack.low = stack.base.wrapping_add(stack.cold() / 2);
+                    let rest = stack.cold().saturating_sub(demand.lower());
+                    stack.low = stack.base.wrapping_add(rest);
                 }
                 stack.top = stack.top.wrapping_sub(1);
                 stack.low = stack.low.min(stack.top);
@@ -367,11 +370,20 @@ impl Cache {
                         stack.drop_oldest(count);
                         put_back += count * size;
                         demand.was_cold();
+                        // A burst is over. What is left of it lies here and there, a page each; a refill
+                        // takes slots side by side.
+                        let rest = stack.len();
+                        if rest > 0 && count >= OVER * rest {
+                            bins.put(supply, class, stack.oldest(rest), false, true);
+                            stack.drop_oldest(rest);
+                            put_back += rest * size;
+                        }
                     }
                     if stack.is_empty() && !stack.is_closed() {
                         stack.shrink(supply.os, supply.metadata, self.first_stacks(), class);
                     }
                     stack.low = stack.top;
+                    demand.marked();
                     kept += stack.len() * size;
                 });
             }

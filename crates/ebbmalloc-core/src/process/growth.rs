@@ -5,10 +5,10 @@ use super::instance::HEAP;
 use super::thread::with_own_cache;
 use super::{profile, publish, purger};
 
-/// After a slow operation that saw [`crate::heap::Heap::attention`].
-pub(super) fn look() {
+/// After a slow operation that saw [`crate::heap::Heap::attention`]; whether there was a step of growth.
+pub(super) fn look() -> bool {
     if !HEAP.has_grown() {
-        return;
+        return false;
     }
     // Within the cache, so that a signal handler in the middle of this waits for no lock.
     with_own_cache(|own| {
@@ -24,4 +24,5 @@ pub(super) fn look() {
     // Another thread looks, or returns what is idle: growing on meanwhile could be what is one page
     // too much. Outside the cache, which a fork may be waiting for.
     HEAP.wait_for_relief();
+    true
 }

@@ -19,6 +19,7 @@ mod interval;
 mod lookup;
 mod observed;
 pub mod observer;
+mod pause;
 pub mod profile;
 mod publish;
 mod purger;

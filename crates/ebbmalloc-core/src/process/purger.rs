@@ -5,6 +5,7 @@
 //! worth. What it does in a tick is the heap's business; here is only when.
 
 use super::instance::HEAP;
+use super::pause::{self, Rhythm};
 use super::{growth, publish, thread};
 use crate::arena::delay::{self, Cost};
 use crate::cache::cache::Cache;
@@ -14,7 +15,7 @@ use crate::os::linux::Spawned;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Freed memory that is worth a thread.
-const START_BYTES: usize = 2 << 20;
+pub(super) const START_BYTES: usize = 2 << 20;
 /// The shortest time between ticks that a setting can ask for.
 const LEAST_INTERVAL_MS: u64 = 10;
 /// Ticks without any work after which the thread ends, when nothing is left in any cache.
@@ -28,8 +29,14 @@ const RUNS: u8 = 2;
 
 /// Whether the thread runs. Set by compare-and-swap before it is started, cleared by itself.
 static STATE: AtomicU8 = AtomicU8::new(NONE);
-/// Word that the thread sleeps on: 1 asks it to end. Release and acquire, so that it sees why.
-static STOP: AtomicU32 = AtomicU32::new(0);
+/// Word that the thread sleeps on. Release and acquire, so that it sees why.
+static STOP: AtomicU32 = AtomicU32::new(SLEEPS);
+/// Nothing is wanted of it.
+const SLEEPS: u32 = 0;
+/// It is to end.
+const END: u32 = 1;
+/// Its pause is over.
+const HASTEN: u32 = 2;
 /// It was stopped with work left: to be started again at the next slow operation.
 static WANTED: AtomicBool = AtomicBool::new(false);
 /// User and group of the thread that started it, which are its own: libc tells its own threads when
@@ -154,7 +161,14 @@ pub(super) fn nudge() {
 
 #[cold]
 fn nudge_slow() {
-    growth::look();
+    let grown = growth::look();
+    if pause::is_over(grown)
+        && STOP
+            .compare_exchange(SLEEPS, HASTEN, Ordering::Release, Ordering::Relaxed)
+            .is_ok()
+    {
+        HEAP.os.wake(&STOP, 1);
+    }
     if HEAP.freed_bytes() < START_BYTES && !WANTED.load(Ordering::Relaxed) {
         return;
     }
@@ -177,7 +191,7 @@ fn nudge_slow() {
         return;
     }
     WANTED.store(false, Ordering::Relaxed);
-    STOP.store(0, Ordering::Release);
+    STOP.store(SLEEPS, Ordering::Release);
     IDS.store(HEAP.os.effective_ids(), Ordering::Relaxed);
     // SAFETY: `purger_main` calls no libc and reads no thread-local of it.
     let spawned = unsafe { HEAP.os.spawn(purger_main, core::ptr::null_mut()) };
@@ -241,21 +255,14 @@ unsafe extern "C" fn purger_main(_: *mut u8) {
     let mut descriptors_left = false;
     // Whatever the first tick sees free has T before the second. So it can come early.
     let mut wait_ms = interval_ms() / 2;
+    let mut rhythm = Rhythm::new();
     loop {
-        // Until the interval is over or somebody wants us gone; a wake for no reason waits on.
-        let until = HEAP.os.now_ms() + wait_ms;
-        loop {
-            let now = HEAP.os.now_ms();
-            if STOP.load(Ordering::Acquire) != 0 {
-                WANTED.store(true, Ordering::Relaxed);
-                STATE.store(NONE, Ordering::Release);
-                return;
-            }
-            if now >= until {
-                break;
-            }
-            HEAP.os.wait(&STOP, 0, Some(until - now));
+        if !sleep(wait_ms, &mut rhythm) {
+            WANTED.store(true, Ordering::Relaxed);
+            STATE.store(NONE, Ordering::Release);
+            return;
         }
+        let freed_bytes = HEAP.freed_bytes();
         let before = HEAP.os.thread_cpu_ns();
         // A single-threaded program may rely on the numbers of its descriptors.
         descriptors_left =
@@ -265,8 +272,10 @@ unsafe extern "C" fn purger_main(_: *mut u8) {
         }
         let (tick, _) = measured_tick(None);
         LOOK.store(true, Ordering::Relaxed);
-        publish::after_tick(HEAP.os.thread_cpu_ns() - before);
-        wait_ms = interval_ms();
+        let cpu_ns = HEAP.os.thread_cpu_ns() - before;
+        publish::after_tick(cpu_ns);
+        let most_ms = MOST_INTERVAL_MS.load(Ordering::Relaxed);
+        wait_ms = rhythm.wait_ms(&tick, freed_bytes, cpu_ns, interval_ms(), most_ms);
         // Locked memory is tried again and again, but is no reason to stay.
         locked = tick.returned_bytes == 0 && (locked || tick.refused_bytes > 0);
         let works = tick.returned_bytes > 0 || tick.drained_bytes > 0 || HEAP.freed_bytes() > 0;
@@ -275,6 +284,8 @@ unsafe extern "C" fn purger_main(_: *mut u8) {
             continue;
         }
         quiet += 1;
+        pause::end();
+        wait_ms = interval_ms();
         if quiet
             >= if tick.cached_bytes == 0 {
                 QUIET_TICKS
@@ -288,13 +299,35 @@ unsafe extern "C" fn purger_main(_: *mut u8) {
     }
 }
 
+/// Sleeps for `wait_ms`, or until half an interval after a burst has ended the pause; a wake for no reason
+/// waits on. False as soon as somebody wants the thread gone.
+fn sleep(wait_ms: u64, rhythm: &mut Rhythm) -> bool {
+    let mut until = HEAP.os.now_ms() + wait_ms;
+    loop {
+        let now = HEAP.os.now_ms();
+        match STOP.load(Ordering::Acquire) {
+            END => return false,
+            HASTEN => {
+                // END may have come meanwhile, and stays.
+                let _ = STOP.compare_exchange(HASTEN, SLEEPS, Ordering::Relaxed, Ordering::Relaxed);
+                rhythm.disturbed();
+                until = until.min(now + interval_ms() / 2);
+            }
+            _ if now >= until => break,
+            _ => HEAP.os.wait(&STOP, SLEEPS, Some(until - now)),
+        }
+    }
+    pause::end();
+    true
+}
+
 /// Stops the thread and waits for its end; nobody can start it until [`let_go`]. Its work is taken
 /// up again then, at the next slow operation.
 pub(super) fn hold() {
     HELD.fetch_add(1, Ordering::Relaxed);
     // A start under way ends with a thread that sees STOP, or without one.
     loop {
-        STOP.store(1, Ordering::Release);
+        STOP.store(END, Ordering::Release);
         HEAP.os.wake(&STOP, 1);
         HEAP.os.join_purger();
         forget_if_killed();

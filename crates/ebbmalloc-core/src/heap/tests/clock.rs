@@ -169,6 +169,52 @@ fn a_busy_cache_loses_its_cold_bottom_alone() {
     assert!(warm.contains(&again), "what is warm is still there");
 }
 
+/// Frees `blocks` into the cache of `thread`, ticks, uses the newest `used` of them, and ticks again; how
+/// many slots of their class the cache has then.
+fn kept_of(
+    heap: &Heap<Fake>,
+    thread: Thread,
+    blocks: &[*mut u8],
+    size: usize,
+    used: usize,
+) -> usize {
+    free_all(heap, thread, blocks);
+    heap.tick(None);
+    for _ in 0..3 {
+        let warm: Vec<_> = (0..used).map(|_| allocate(heap, thread, size)).collect();
+        free_all(heap, thread, &warm);
+    }
+    heap.tick(None).cached_bytes / size
+}
+
+#[test]
+fn what_a_tick_leaves_in_a_cache_is_about_what_was_used() {
+    for used in [30, 50, 100] {
+        let heap = heap();
+        let thread = heap.attach();
+        let blocks: Vec<_> = (0..100).map(|_| allocate(&heap, thread, 64)).collect();
+        let kept = kept_of(&heap, thread, &blocks, 64, used);
+        assert!((used..=2 * used + 4).contains(&kept), "{kept} for {used}");
+    }
+}
+
+#[test]
+fn what_a_burst_has_left_in_a_cache_goes_whole_so_that_what_is_used_lies_together() {
+    let heap = heap();
+    let thread = heap.attach();
+    let mut blocks: Vec<_> = (0..100).map(|_| allocate(&heap, thread, 256)).collect();
+    // One block of each page is freed last, and would be used from now on.
+    blocks.sort_by_key(|&block| (block as usize % PAGE < 256, block));
+    assert_eq!(kept_of(&heap, thread, &blocks, 256, 3), 0);
+    let pages = |blocks: &[*mut u8]| {
+        let pages = blocks.iter().map(|&block| block as usize / PAGE);
+        pages.collect::<std::collections::BTreeSet<_>>().len()
+    };
+    assert!(pages(&blocks[97..]) == 3);
+    let again: Vec<_> = (0..3).map(|_| allocate(&heap, thread, 256)).collect();
+    assert_eq!(pages(&again), 1);
+}
+
 #[test]
 fn where_membarrier_is_refused_caches_are_left_alone() {
     let heap = heap();

@@ -130,6 +130,12 @@ impl Linux {
         const CLOCK_THREAD_CPUTIME_ID: usize = 3;
         clock_ns(CLOCK_THREAD_CPUTIME_ID)
     }
+
+    /// Nanoseconds of CPU that all threads of the process have used.
+    pub fn process_cpu_ns(&self) -> u64 {
+        const CLOCK_PROCESS_CPUTIME_ID: usize = 2;
+        clock_ns(CLOCK_PROCESS_CPUTIME_ID)
+    }
 }
 
 impl Default for Linux {
