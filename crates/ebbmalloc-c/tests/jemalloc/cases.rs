@@ -72,7 +72,7 @@ cases! {
     sallocx: "sallocx", "";
     sizes: "sizes", "";
     standard: "standard", "";
-    stats: "stats", "", not_yet;
+    stats: "stats", "";
     utilization: "utilization", "";
     xallocx: "xallocx", "";
     environment: "environment", "dirty_decay_ms:777,narenas:2";
