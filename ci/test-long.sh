@@ -61,6 +61,8 @@ step EBB_LONG=1 ci/stress.sh
 step ci/fuzz.sh heap 300
 step ci/fuzz.sh conf 60
 step ci/aarch64.sh
+# The tests and examples of the crates that Rust programs use for jemalloc.
+step ci/tikv.sh
 
 say "$failed steps failed"
 [ "$failed" -eq 0 ]

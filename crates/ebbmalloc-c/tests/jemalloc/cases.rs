@@ -8,27 +8,8 @@ fn passes(library: Library, program: &str, settings: &str) {
     library.run(program, settings, &folder).run().passed();
 }
 
-fn fails_still(library: Library, program: &str, settings: &str) {
-    let folder = Scratch::new();
-    let outcome = library.run(program, settings, &folder).run();
-    assert!(
-        !(outcome.status.is_some_and(|status| status.success())
-            && outcome.stdout.ends_with("ok\n")),
-        "{program} passes on ebbmalloc by now: take `not_yet` off its line"
-    );
-}
-
-macro_rules! on_ebbmalloc {
-    ($program:expr, $settings:expr) => {
-        passes(Library::Ebbmalloc, $program, $settings)
-    };
-    ($program:expr, $settings:expr, not_yet) => {
-        fails_still(Library::Ebbmalloc, $program, $settings)
-    };
-}
-
 macro_rules! cases {
-    ($($name:ident: $program:literal, $settings:literal $(, $mark:ident)?;)*) => {
+    ($($name:ident: $program:literal, $settings:literal;)*) => {
         $(mod $name {
             use super::*;
 
@@ -39,7 +20,7 @@ macro_rules! cases {
 
             #[test]
             fn on_ebbmalloc() {
-                on_ebbmalloc!($program, $settings $(, $mark)?);
+                passes(Library::Ebbmalloc, $program, $settings);
             }
         })*
     };

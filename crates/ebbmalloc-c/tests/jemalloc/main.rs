@@ -2,8 +2,7 @@
 //! run on jemalloc itself and, the same executable, on an installation of ebbmalloc under its name.
 //!
 //! Run by `cargo test -p ebbmalloc-c --test jemalloc`. What fails on jemalloc is a mistake of the
-//! program; `EBB_TEST_JEMALLOC=FILE` takes another libjemalloc.so.2 than the system's. A case that is
-//! marked `not_yet` must fail on ebbmalloc: once it passes, the mark must go.
+//! program; `EBB_TEST_JEMALLOC=FILE` takes another libjemalloc.so.2 than the system's.
 
 #![cfg(target_os = "linux")]
 

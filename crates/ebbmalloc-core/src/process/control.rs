@@ -8,7 +8,7 @@ pub use crate::heap::utilization::Utilization;
 use crate::os::Os;
 use crate::size::CLASS;
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Calls of realloc with size 0 and a block. Relaxed: a figure.
 static ZERO_REALLOCS: AtomicU64 = AtomicU64::new(0);
@@ -91,6 +91,26 @@ pub fn purger() -> (bool, u64) {
 /// Whether the purger may have a thread.
 pub fn may_start_thread() -> bool {
     purger::has_thread()
+}
+
+/// The bound that was set on such threads since the start; 0 for none. Relaxed: a figure.
+static MOST_THREADS: AtomicUsize = AtomicUsize::new(0);
+
+/// How many threads there may be. There is never more than one.
+pub fn most_threads() -> usize {
+    match MOST_THREADS.load(Ordering::Relaxed) {
+        0 => in_force::number(Id::MaxBackgroundThreads) as usize,
+        most => most,
+    }
+}
+
+/// Bounds them, to no more than the settings do. False for a bound that is none.
+pub fn let_have_threads(most: usize) -> bool {
+    let allowed = (1..=in_force::number(Id::MaxBackgroundThreads) as usize).contains(&most);
+    if allowed {
+        MOST_THREADS.store(most, Ordering::Relaxed);
+    }
+    allowed
 }
 
 /// Lets the purger have a thread, or ends the one that it has and lets slow paths do its work.

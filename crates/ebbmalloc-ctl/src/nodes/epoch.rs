@@ -1,6 +1,6 @@
 //! The leaves of the root: version, epoch, the purger's thread.
 
-use crate::errno::{Errno, Result};
+use crate::errno::Errno;
 use crate::node::{Access, Node, Text};
 use ebbmalloc_core::process::{control, figures};
 
@@ -27,16 +27,14 @@ pub const BACKGROUND_THREAD: Node = read_write!(
     }
 );
 
-/// One thread is all there is: the bound may be read, and set to what it is.
-pub const MAX_BACKGROUND_THREADS: Node =
-    read_write!("max_background_threads", usize, |_| Ok(1), |_, most| one(
-        most
-    ));
-
-fn one(most: usize) -> Result<()> {
-    if most == 1 {
+/// One thread is all there is: the bound is kept for who asks.
+pub const MAX_BACKGROUND_THREADS: Node = read_write!(
+    "max_background_threads",
+    usize,
+    |_| Ok(control::most_threads()),
+    |_, most| if control::let_have_threads(most) {
         Ok(())
     } else {
         Err(Errno::EINVAL)
     }
-}
+);

@@ -168,12 +168,15 @@ fn a_wrong_size_is_not_written() {
 }
 
 #[test]
-fn one_thread_is_all_that_can_be_asked_for() {
+fn a_bound_on_threads_is_kept_within_that_of_the_settings() {
     boot();
-    assert_eq!(read::<usize>(b"max_background_threads"), Ok(1));
-    assert_eq!(write(b"max_background_threads", 1usize), Ok(()));
+    assert_eq!(read::<usize>(b"max_background_threads"), Ok(4));
+    assert_eq!(write(b"max_background_threads", 2usize), Ok(()));
+    assert_eq!(read::<usize>(b"max_background_threads"), Ok(2));
     assert_eq!(write(b"max_background_threads", 0usize), Err(Errno::EINVAL));
-    assert_eq!(write(b"max_background_threads", 2usize), Err(Errno::EINVAL));
+    assert_eq!(write(b"max_background_threads", 5usize), Err(Errno::EINVAL));
+    assert_eq!(read::<usize>(b"max_background_threads"), Ok(2));
+    assert_eq!(write(b"max_background_threads", 4usize), Ok(()));
 }
 
 #[test]

@@ -148,7 +148,7 @@ keys! {
     PercpuArena "percpu_arena" Choice(&[c"disabled", c"percpu", c"phycpu"]), 0, Acts;
     OversizeThreshold "oversize_threshold" number(Size, 0, MANY), 0, Acts;
     BackgroundThread "background_thread" Truth, true, Acts;
-    MaxBackgroundThreads "max_background_threads" clipped(Size, 1, 1), 1, NoCounterpart;
+    MaxBackgroundThreads "max_background_threads" clipped(Size, 1, 4096), 4, NoCounterpart;
     DirtyDecayMs "dirty_decay_ms" Decay, OWN_DECAY, Acts;
     MuzzyDecayMs "muzzy_decay_ms" Decay, 0, NoCounterpart;
     StatsPrint "stats_print" Truth, false, Acts;
