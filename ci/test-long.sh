@@ -3,7 +3,7 @@
 # whatever the others did; commands and results go to the screen and to ci/test-long.log, without
 # this machine's paths. Status 0 if no step failed.
 #
-# A step that ends with status 3 lacks a tool of its own (ci/fuzz.sh, ci/aarch64.sh) and is skipped.
+# A step that ends with status 3 lacks a tool of its own (ci/fuzz.sh, ci/aarch64.sh, ci/glibcs.sh) and is skipped.
 set -u
 cd "$(dirname "$0")/.."
 log=ci/test-long.log
@@ -63,6 +63,10 @@ step ci/fuzz.sh conf 60
 step ci/aarch64.sh
 # The tests and examples of the crates that Rust programs use for jemalloc.
 step ci/tikv.sh
+# glibc's heap is read on the versions that Debian's archive has; the machine's own is in `make test`.
+step ci/glibcs.sh
+# What a hostile heap may hold, 256 of them in `make test`.
+step PROPTEST_CASES=20000 cargo test --release -p ebb-inspect --lib hostile
 
 say "$failed steps failed"
 [ "$failed" -eq 0 ]

@@ -160,7 +160,8 @@ impl Credentials {
             .map_err(reason)?;
         let process = Process::new(pid).map_err(reason)?;
         let its: Status = process.status().map_err(reason)?;
-        let owner = std::fs::metadata(format!("/proc/{pid}"))
+        // The folder itself belongs to the process's user always.
+        let owner = std::fs::metadata(format!("/proc/{pid}/stat"))
             .map_err(|error| Unreadable::from_io(&error))?;
         let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/user")).ok();
         Ok(Self {

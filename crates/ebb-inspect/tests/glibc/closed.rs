@@ -1,0 +1,76 @@
+//! Processes whose memory is closed to us: the gate is named.
+//!
+//! As root nothing is closed, so the reading is done by a copy of this test program that runs as the user
+//! nobody. Without root that cannot be set up, and the tests say so.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use ebb_inspect::{Gate, Heap, Target, Unreadable, glibc::Unsupported, permission};
+
+use crate::harness::{Program, as_nobody, own};
+
+/// The process that the copy reads.
+const TARGET: &str = "EBB_TEST_TARGET";
+
+/// What nobody is told about process `pid`: the gate, in words.
+fn gate_for_nobody(pid: i32) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = folder.path().join("reader");
+    fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    let mut command = Command::new(copy);
+    command
+        .args(["--exact", "closed::reader", "--nocapture", "--ignored"])
+        .env(TARGET, pid.to_string())
+        .current_dir("/");
+    as_nobody(&mut command);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let gate = text.lines().find_map(|line| line.strip_prefix("gate: "));
+    gate.unwrap_or_else(|| panic!("{text}")).to_owned()
+}
+
+/// Runs in the copy: tries to read, and says which gate was shut.
+#[test]
+#[ignore = "the other tests run it as another user"]
+fn reader() {
+    let pid: i32 = std::env::var(TARGET).unwrap().parse().unwrap();
+    let error = match Target::open(pid) {
+        Ok(target) => Heap::read(&target).unwrap_err(),
+        Err(error) => Unsupported::Unreadable(error),
+    };
+    assert_eq!(error, Unsupported::Unreadable(Unreadable::Refused));
+    println!("gate: {:?}", permission::diagnose(pid).unwrap());
+}
+
+fn is_root() -> bool {
+    let is_root = nix::unistd::geteuid().is_root();
+    if !is_root {
+        eprintln!("skipped: only root can start processes of other users");
+    }
+    is_root
+}
+
+#[test]
+fn another_users_process_is_closed() {
+    if is_root() {
+        let program = Program::start(&own(), "fresh");
+        let gate = gate_for_nobody(program.pid());
+        assert_eq!(gate, format!("{:?}", Gate::User { uid: 0 }));
+    }
+}
+
+#[test]
+fn ones_own_process_that_closed_itself_is_closed() {
+    if is_root() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let program = Program::start_with(&own(), "closed", as_nobody);
+        assert_eq!(gate_for_nobody(program.pid()), "NonDumpable");
+        // root reads it.
+        assert!(program.read().ledger.adds_up());
+    }
+}

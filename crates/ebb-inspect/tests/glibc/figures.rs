@@ -1,0 +1,164 @@
+//! What is read against what glibc says: mallinfo2's figures, and what malloc_trim then returns.
+
+use ebb_inspect::{Heap, Ledger};
+
+use crate::harness::{Glibc, Info, Program, all, own};
+
+/// States in which a process may rest, and what a trim does in them.
+const CASES: &[&str] = &[
+    "fresh",
+    "live",
+    "burst",
+    "kept_end",
+    "pinned_1_percent",
+    "pinned_10_percent",
+    "pinned_30k",
+    "threads_4",
+    "threads_32",
+    "threads_gone",
+    "secondary_tops",
+    "many_heaps",
+    "fastbins",
+    "mmapped",
+    "untouched",
+    "returned",
+    "foreign_brk",
+    "brk_at_end",
+    "blocked_brk",
+    "aligned",
+    "cached",
+    "wide",
+    "large_caches",
+];
+
+#[test]
+fn at_rest_all_figures_are_glibcs_own_and_a_trim_returns_what_was_predicted() {
+    for glibc in all() {
+        for case in CASES {
+            let mut program = Program::start(&glibc, case);
+            let heap = program.read();
+            let at = format!("{case} on {} ({:?})", heap.version, glibc.version);
+            if let Some(version) = &glibc.version {
+                assert_eq!(&heap.version, version, "{at}");
+            }
+            assert_equal(&at, &heap, &program.info());
+            assert_trim(&at, &heap, program.trim());
+        }
+    }
+}
+
+fn assert_equal(at: &str, heap: &Heap, info: &Info) {
+    let ledger = &heap.ledger;
+    assert!(ledger.adds_up(), "{at}: {ledger:?}");
+    let read = Info {
+        system: ledger.system.bytes,
+        in_use: ledger.mallinfo_in_use(),
+        free: ledger.mallinfo_free(),
+        fastbins: ledger.fastbins.bytes,
+        mmapped_chunks: ledger.mmapped.chunks,
+        mmapped_bytes: ledger.mmapped.bytes,
+    };
+    assert_eq!(read, *info, "{at}: {heap:?}");
+    assert!(ledger.mmapped_complete, "{at}");
+    assert!(heap.quality.fastbins_complete, "{at}");
+    assert_eq!(
+        heap.sizes.iter().map(|size| size.bytes).sum::<u64>(),
+        ledger.in_use.bytes,
+        "{at}"
+    );
+}
+
+fn assert_trim(at: &str, heap: &Heap, (before, after): (u64, u64)) {
+    let returned = before - after;
+    let error = heap.trim.returns.abs_diff(returned);
+    assert!(
+        error <= returned / 50,
+        "{at}: predicted {}, returned {returned}",
+        heap.trim.returns
+    );
+}
+
+/// The program goes on allocating: glibc's own figures differ before and after the walk. What was
+/// read lies within 6 % of the two.
+#[test]
+fn a_busy_heap_is_read_within_six_percent() {
+    for glibc in all() {
+        let mut program = Program::start(&glibc, "busy");
+        for _ in 0..5 {
+            let before = program.info();
+            let heap = program.read();
+            let after = program.info();
+            let read = heap.ledger.mallinfo_in_use();
+            assert!(heap.ledger.adds_up(), "{:?}", heap.ledger);
+            let least = before.in_use.min(after.in_use);
+            let most = before.in_use.max(after.in_use);
+            assert!(
+                read >= least - least / 100 * 6 && read <= most + most / 100 * 6,
+                "{glibc:?}: {read} of {least} to {most}: {heap:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_threads_caches_hold_is_a_line_of_its_own() {
+    for glibc in all() {
+        let heap = Program::start(&glibc, "cached").read();
+        let cached = heap.ledger.tcache;
+        // A block of 200 bytes is a chunk of 208.
+        assert_eq!((heap.caches, cached.chunks, cached.bytes), (1, 5, 5 * 208));
+        assert_eq!(cached.resident, cached.bytes);
+    }
+}
+
+#[test]
+fn the_ends_of_other_arenas_are_told_from_what_a_trim_returns() {
+    let heap = Program::start(&own(), "secondary_tops").read();
+    let Ledger { secondary_tops, .. } = heap.ledger;
+    assert!(heap.trim.secondary_tops > 0);
+    assert!(heap.trim.secondary_tops <= secondary_tops.resident);
+    // The block of 30 MiB that was freed raised both thresholds.
+    let thresholds = heap.thresholds.unwrap();
+    assert!(thresholds.dynamic);
+    assert!(thresholds.mmap_threshold >= 30 << 20, "{thresholds:?}");
+    assert_eq!(thresholds.trim_threshold, 2 * thresholds.mmap_threshold);
+}
+
+#[test]
+fn thresholds_that_are_set_no_longer_move() {
+    // glibc reads its settings at the first request.
+    let program = Program::start_with(&own(), "cached", |command| {
+        command
+            .env("MALLOC_TRIM_THRESHOLD_", "65536")
+            .env("MALLOC_ARENA_MAX", "2");
+    });
+    let thresholds = program.read().thresholds.unwrap();
+    assert!(!thresholds.dynamic);
+    assert_eq!(thresholds.trim_threshold, 65536);
+    assert_eq!(thresholds.arena_max, 2);
+}
+
+#[test]
+fn blocks_that_were_never_touched_are_not_resident() {
+    let heap = Program::start(&own(), "untouched").read();
+    let ledger = heap.ledger;
+    assert!(ledger.in_use.bytes >= 80 << 20);
+    assert!(ledger.in_use.resident < 1 << 20, "{ledger:?}");
+}
+
+/// Memory that is asked for in huge pages: other alignments, no brk.
+#[test]
+fn huge_pages_change_nothing_in_the_figures() {
+    for setting in ["glibc.malloc.hugetlb=1", "glibc.malloc.hugetlb=2"] {
+        for case in ["burst", "threads_gone"] {
+            let glibc: Glibc = own();
+            let mut program = Program::start_with(&glibc, case, |command| {
+                command.env("GLIBC_TUNABLES", setting);
+            });
+            let heap = program.read();
+            let at = format!("{case} with {setting}");
+            assert_equal(&at, &heap, &program.info());
+            assert_trim(&at, &heap, program.trim());
+        }
+    }
+}

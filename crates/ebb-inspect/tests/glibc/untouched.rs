@@ -1,0 +1,79 @@
+//! Reading leaves a process as it is, whatever happens to it meanwhile.
+
+use std::collections::BTreeMap;
+
+use ebb_inspect::memory::Presence;
+use ebb_inspect::target::Backing;
+use ebb_inspect::{Heap, Target, Unreadable, glibc::Unsupported};
+
+use crate::harness::{Program, own};
+
+/// Present bytes of each mapping, and the bytes of page tables.
+fn state(target: &Target) -> (BTreeMap<u64, u64>, Option<u64>) {
+    let mappings = target.mappings().unwrap();
+    let present = mappings
+        .iter()
+        .filter(|mapping| mapping.readable && mapping.backing != Backing::Other)
+        .map(|mapping| {
+            let presence = Presence::read(target.memory(), mapping.start, mapping.end).unwrap();
+            (mapping.start, presence.bytes(mapping.start, mapping.end))
+        });
+    let tables = target.process().status().unwrap().vmpte;
+    (present.collect(), tables)
+}
+
+#[test]
+fn no_page_and_no_page_table_is_added() {
+    for case in ["returned", "untouched", "threads_gone", "wide"] {
+        let program = Program::start(&own(), case);
+        let target = Target::open(program.pid()).unwrap();
+        let before = state(&target);
+        assert!(before.1.is_some());
+        Heap::read(&target).unwrap();
+        assert_eq!(state(&target), before, "{case}");
+    }
+}
+
+/// A process that is stopped is read all the same: nothing runs in it.
+#[test]
+fn a_process_is_read_without_its_help() {
+    use nix::sys::signal::{Signal, kill};
+    let mut program = Program::start(&own(), "kept_end");
+    let pid = nix::unistd::Pid::from_raw(program.pid());
+    kill(pid, Signal::SIGSTOP).unwrap();
+    let heap = program.read();
+    kill(pid, Signal::SIGCONT).unwrap();
+    assert_eq!(heap.ledger.mallinfo_free(), program.info().free);
+}
+
+#[test]
+fn a_process_that_ended_is_said_to_have() {
+    let mut program = Program::start(&own(), "fresh");
+    let target = Target::open(program.pid()).unwrap();
+    program.kill();
+    let error = Heap::read(&target).unwrap_err();
+    assert_eq!(error, Unsupported::Unreadable(Unreadable::Gone));
+    let error = Target::open(program.pid()).unwrap_err();
+    assert_eq!(error, Unreadable::Gone);
+}
+
+/// Whenever it ends, the answer is the heap or that it ended.
+#[test]
+fn a_process_may_end_while_it_is_read() {
+    for round in 0..20 {
+        let mut program = Program::start(&own(), "threads_4");
+        let target = Target::open(program.pid()).unwrap();
+        let reader = std::thread::spawn(move || {
+            loop {
+                match Heap::read(&target) {
+                    Ok(heap) => assert!(heap.ledger.adds_up()),
+                    Err(error) => return error,
+                }
+            }
+        });
+        std::thread::sleep(std::time::Duration::from_millis(round * 3));
+        program.kill();
+        let error = reader.join().unwrap();
+        assert_eq!(error, Unsupported::Unreadable(Unreadable::Gone));
+    }
+}
