@@ -131,8 +131,8 @@ pub struct Bridge {
     pub remainder: i64,
     /// What an autoscaler sees: usage less inactive file.
     pub working_set: Option<u64>,
-    /// The part of that which another allocator or a trim can change.
-    pub returnable: u64,
+    /// The part of that which another allocator or a trim can change; absent where a heap was not read.
+    pub returnable: Option<u64>,
 }
 
 /// One cause with its figure.

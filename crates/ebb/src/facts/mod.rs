@@ -7,5 +7,6 @@
 pub mod diagnosis;
 #[cfg(test)]
 pub mod example;
+pub mod growth;
 pub mod snapshot;
 pub mod trial;

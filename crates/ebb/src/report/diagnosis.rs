@@ -161,18 +161,22 @@ fn stress(cgroup: &Cgroup) -> Option<String> {
 }
 
 fn bridge_line(bridge: &Bridge) -> String {
-    format!(
-        "Anonymous memory, MB: {} these processes, {} others in the cgroup, {} remainder, {} the cgroup's.{}",
+    let mut text = format!(
+        "Anonymous memory, MB: {} these processes, {} others in the cgroup, {} remainder, {} the cgroup's.",
         mb(bridge.target_anon as i64),
         mb(bridge.others_anon as i64),
         signed(bridge.remainder),
         mb(bridge.cgroup_anon as i64),
-        bridge.working_set.map_or_else(String::new, |seen| format!(
-            "\nOf the {} MB that an autoscaler sees, an allocator that returns idle pages would take {} MB away.",
+    );
+    if let (Some(seen), Some(returnable)) = (bridge.working_set, bridge.returnable) {
+        let _ = write!(
+            text,
+            "\nOf the {} MB that an autoscaler sees, {} MB are free pages that an allocator can return.",
             mb(seen as i64),
-            mb(bridge.returnable as i64)
-        ))
-    )
+            mb(returnable as i64)
+        );
+    }
+    text
 }
 
 fn findings(out: &mut String, findings: &[Finding]) {

@@ -13,18 +13,26 @@ pub fn of(snapshot: &Snapshot, ledger: &Ledger) -> Option<Bridge> {
         .map(anonymous)
         .sum::<Option<u64>>()?;
     let (others_anon, cgroup_anon) = (cgroup.others_anon?, cgroup.parts.anon?);
-    let limit_of_returnable = target_anon;
     Some(Bridge {
         target_anon,
         others_anon,
         cgroup_anon,
         remainder: cgroup_anon as i64 - target_anon as i64 - others_anon as i64,
         working_set: working_set(cgroup),
-        returnable: (ledger.bytes(Cause::Trimmable)
-            + ledger.bytes(Cause::Tops)
-            + ledger.bytes(Cause::Cached))
-        .min(limit_of_returnable),
+        returnable: snapshot
+            .processes
+            .iter()
+            .all(|process| process.heap.is_some())
+            .then(|| returnable(ledger)),
     })
+}
+
+/// Free pages, and what caches hold of them; pinned bytes are nobody's to return.
+fn returnable(ledger: &Ledger) -> u64 {
+    [Cause::Trimmable, Cause::Tops, Cause::Cached]
+        .into_iter()
+        .map(|cause| ledger.bytes(cause))
+        .sum()
 }
 
 /// Anonymous memory by shares where that is known, so that forked workers' pages count once.

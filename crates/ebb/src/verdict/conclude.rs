@@ -164,7 +164,7 @@ fn sentence(
 }
 
 /// What to call the target.
-fn who(snapshot: &Snapshot) -> String {
+pub(super) fn who(snapshot: &Snapshot) -> String {
     match (snapshot.target.kind, snapshot.processes.as_slice()) {
         (TargetKind::Cgroup, processes) => {
             format!("{} ({} processes)", snapshot.target.asked, processes.len())

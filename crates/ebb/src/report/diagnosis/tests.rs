@@ -30,7 +30,7 @@ fn diagnosis() -> Diagnosis {
             cgroup_anon: 302_000_000,
             remainder: 2_000_000,
             working_set: Some(310_000_000),
-            returnable: 290_000_000,
+            returnable: Some(290_000_000),
         }),
         findings: vec![
             Finding {
@@ -107,7 +107,7 @@ fn the_verdict_is_the_first_line_and_the_next_command_the_last() {
         "of /a",
         "! 2 processes killed for memory; 3 periods throttled by the CPU quota (1.5 s)",
         "+2.0 remainder",
-        "would take 290.0 MB away",
+        "290.0 MB are free pages",
         "* malloc_trim would return: 301 of 300 MB (100 %), within 1 % of the heap",
         "- not stacks: 0.0 of 300 MB",
         "? heap of 7: closed. Be root.",

@@ -1,0 +1,318 @@
+//! The verdict over several looks: what grows, and with what.
+
+use super::findings::megabytes;
+use super::ledger::runtime;
+use super::trend;
+use crate::facts::diagnosis::{Cause, Diagnosis, Verdict, VerdictKind};
+use crate::facts::growth::{Company, Growth, Point, Series, Slope, Trend};
+use crate::facts::snapshot::Runtime;
+
+/// A growth below this over the time watched is noise: a buffer, a cache that fills.
+const LEAST_GROWTH: f64 = 2_000_000.0;
+/// And below this part of what is there.
+const LEAST_PART: f64 = 0.02;
+/// A window in which less than this part of the busiest one's CPU time was used had no load.
+const IDLE: f64 = 0.25;
+/// Less CPU time than this part of a processor is no work.
+const NO_WORK: f64 = 0.01;
+
+/// One look in sums; `start_s` is the time of the first.
+pub fn point(diagnosis: &Diagnosis, start_s: f64) -> Point {
+    let (snapshot, ledger) = (&diagnosis.snapshot, &diagnosis.ledger);
+    let read = snapshot
+        .processes
+        .iter()
+        .all(|process| process.heap.is_some());
+    let swap = snapshot.total(|process| process.status.swap).unwrap_or(0);
+    Point {
+        at_s: snapshot.at_s - start_s,
+        live: read.then(|| ledger.bytes(Cause::Live)),
+        held: read.then(|| ledger.held()),
+        other: ledger.bytes(Cause::Anonymous) + ledger.bytes(Cause::UnreadHeap) + swap,
+        shared: ledger.bytes(Cause::SharedMemory),
+        total: ledger.total + swap,
+        cpu_s: snapshot
+            .processes
+            .iter()
+            .map(|process| process.work.cpu_s)
+            .sum(),
+        io_bytes: snapshot.total(|process| process.work.io_bytes),
+    }
+}
+
+/// Concludes from the looks and the last of them in full.
+pub fn of(points: Vec<Point>, last: Diagnosis) -> Growth {
+    let trends: Vec<Trend> = [
+        Series::Live,
+        Series::Held,
+        Series::Other,
+        Series::Shared,
+        Series::Total,
+    ]
+    .into_iter()
+    .filter_map(|series| trend_of(series, &points))
+    .collect();
+    let growing = trends
+        .iter()
+        .filter(|trend| trend.grows && trend.series != Series::Total)
+        .max_by_key(|trend| trend.to.saturating_sub(trend.from));
+    let company = growing.map(|trend| company(trend.series, &points));
+    let verdict = verdict(&trends, growing, company, &points, &last);
+    Growth {
+        verdict,
+        trends,
+        company,
+        points,
+        last,
+    }
+}
+
+fn value(series: Series, point: &Point) -> Option<u64> {
+    match series {
+        Series::Live => point.live,
+        Series::Held => point.held,
+        Series::Other => Some(point.other),
+        Series::Shared => Some(point.shared),
+        Series::Total => Some(point.total),
+    }
+}
+
+/// The values of a series; those of looks at which it could not be read are left out.
+fn values(series: Series, points: &[Point]) -> Vec<(f64, f64)> {
+    points
+        .iter()
+        .filter_map(|point| Some((point.at_s, value(series, point)? as f64)))
+        .collect()
+}
+
+fn trend_of(series: Series, points: &[Point]) -> Option<Trend> {
+    let floors = trend::floors(&values(series, points));
+    let (first, last) = (floors.first()?, floors.last()?);
+    let slope = trend::slope(&floors);
+    let time = last.0 - first.0;
+    let grows = slope.is_some_and(|slope| {
+        slope.low > 0.0 && slope.bytes_per_s * time >= LEAST_GROWTH.max(LEAST_PART * first.1)
+    });
+    Some(Trend {
+        series,
+        from: first.1 as u64,
+        to: last.1 as u64,
+        slope,
+        grows,
+    })
+}
+
+/// Whether a growth goes with work: the growth in windows with work against that in those without.
+fn company(series: Series, points: &[Point]) -> Company {
+    let span = points.last().map_or(0.0, |point| point.at_s);
+    let mut windows: Vec<Vec<&Point>> = vec![Vec::new(); trend::WINDOWS];
+    for point in points {
+        let window = (point.at_s / span.max(f64::MIN_POSITIVE) * trend::WINDOWS as f64) as usize;
+        windows[window.min(trend::WINDOWS - 1)].push(point);
+    }
+    // From the end of one window to that of the next: seconds, CPU seconds, growth.
+    let ends: Vec<&Point> = windows
+        .iter()
+        .filter_map(|window| window.last().copied())
+        .collect();
+    let steps: Vec<(f64, f64, f64)> = ends
+        .windows(2)
+        .filter_map(|pair| {
+            let grown = value(series, pair[1])? as f64 - value(series, pair[0])? as f64;
+            Some((
+                pair[1].at_s - pair[0].at_s,
+                pair[1].cpu_s - pair[0].cpu_s,
+                grown,
+            ))
+        })
+        .filter(|(seconds, ..)| *seconds > 0.0)
+        .collect();
+    let busiest = steps
+        .iter()
+        .map(|(seconds, cpu, _)| cpu / seconds)
+        .fold(0.0, f64::max);
+    if busiest < NO_WORK {
+        return Company::NoLoad;
+    }
+    let (idle, busy): (Vec<_>, Vec<_>) = steps
+        .iter()
+        .partition(|(seconds, cpu, _)| cpu / seconds < IDLE * busiest);
+    let rate = |steps: &[&(f64, f64, f64)]| {
+        let seconds: f64 = steps.iter().map(|step| step.0).sum();
+        let grown: f64 = steps.iter().map(|step| step.2).sum();
+        grown / seconds.max(f64::MIN_POSITIVE)
+    };
+    // One window may only be a change between both.
+    if idle.len() < 2 {
+        return Company::AlwaysLoad;
+    }
+    let (with, without) = (rate(&busy), rate(&idle));
+    if without < 0.1 * with {
+        Company::OnlyWithLoad
+    } else {
+        Company::WithAndWithoutLoad
+    }
+}
+
+fn verdict(
+    trends: &[Trend],
+    growing: Option<&Trend>,
+    company: Option<Company>,
+    points: &[Point],
+    last: &Diagnosis,
+) -> Verdict {
+    let seconds = points.last().map_or(0.0, |point| point.at_s);
+    let who = super::conclude::who(&last.snapshot);
+    let Some(total) = trends.iter().find(|trend| trend.series == Series::Total) else {
+        return not_enough(format!("{who} could not be read"));
+    };
+    let Some(slope_of_total) = total.slope else {
+        return not_enough(format!(
+            "{} looks at {who} in {} give no slope; watch it for longer",
+            points.len(),
+            time(seconds)
+        ));
+    };
+    let Some(trend) = growing else {
+        return flat(slope_of_total, seconds, last);
+    };
+    let runtime_of = last
+        .snapshot
+        .processes
+        .iter()
+        .find_map(|process| process.runtime);
+    let (kind, what) = match (trend.series, runtime_of) {
+        (Series::Live, _) => (VerdictKind::LiveHeapGrows, "The live heap".to_owned()),
+        (Series::Held, _) => (
+            VerdictKind::Retention,
+            "What the allocator holds of freed memory".to_owned(),
+        ),
+        (Series::Shared, _) => (VerdictKind::NotHeap, "Shared memory".to_owned()),
+        // A new arena is mapped only when the objects alive need more than there are.
+        (_, Some(Runtime::Cpython)) => (
+            VerdictKind::LiveHeapGrows,
+            "The memory of CPython's objects".to_owned(),
+        ),
+        (_, Some(other)) => (
+            VerdictKind::NotEnoughEvidence,
+            format!(
+                "{} own heap, whose live part is not known from here,",
+                capital(&runtime(other))
+            ),
+        ),
+        (_, None) => (
+            VerdictKind::NotEnoughEvidence,
+            "Anonymous memory, whose live part is not known,".to_owned(),
+        ),
+    };
+    let main = match trend.series {
+        Series::Live => Some(Cause::Live),
+        Series::Held => last.verdict.main,
+        Series::Shared => Some(Cause::SharedMemory),
+        Series::Other | Series::Total => Some(Cause::Anonymous),
+    };
+    Verdict {
+        kind,
+        main,
+        sentence: format!(
+            "{what} of {who} grows: {} MB in {}, {}{}.",
+            growth_mb(trend),
+            time(seconds),
+            trend.slope.map_or_else(String::new, rate),
+            company.map_or("", with)
+        ),
+        next: Some(find_the_stack(last, runtime_of)),
+    }
+}
+
+fn not_enough(why: String) -> Verdict {
+    Verdict {
+        kind: VerdictKind::NotEnoughEvidence,
+        main: None,
+        sentence: format!("Not enough evidence: {why}."),
+        next: None,
+    }
+}
+
+/// Nothing grows: the last look says the rest.
+fn flat(total: Slope, seconds: f64, last: &Diagnosis) -> Verdict {
+    Verdict {
+        sentence: format!(
+            "No growth in {} ({}). {}",
+            time(seconds),
+            rate(total),
+            last.verdict
+                .sentence
+                .replace("; whether they grow takes a second look", "")
+        ),
+        next: match last.verdict.kind {
+            VerdictKind::InUse | VerdictKind::NotEnoughEvidence => None,
+            _ => last.verdict.next.clone(),
+        },
+        ..last.verdict.clone()
+    }
+}
+
+fn growth_mb(trend: &Trend) -> String {
+    format!("{} to {}", megabytes(trend.from), megabytes(trend.to))
+}
+
+/// The slope by the hour, with its interval.
+fn rate(slope: Slope) -> String {
+    let hourly =
+        |bytes_per_s: f64| format!("{:.1}", bytes_per_s * 3600.0 / 1e6).replace('-', "\u{2212}");
+    format!(
+        "{} MB an hour (95 %: {} to {})",
+        hourly(slope.bytes_per_s),
+        hourly(slope.low),
+        hourly(slope.high)
+    )
+}
+
+fn with(company: Company) -> &'static str {
+    match company {
+        Company::OnlyWithLoad => ", with load only, and not while idle",
+        Company::WithAndWithoutLoad => ", with load and without",
+        Company::AlwaysLoad => ", under load all the time",
+        Company::NoLoad => ", without load",
+    }
+}
+
+/// The command that finds who allocates.
+pub fn find_the_stack(last: &Diagnosis, runtime: Option<Runtime>) -> String {
+    let pid = last
+        .snapshot
+        .processes
+        .first()
+        .map_or(0, |process| process.pid);
+    match runtime {
+        Some(Runtime::Cpython) => format!("memray attach {pid}"),
+        Some(Runtime::V8) => {
+            format!("kill -USR1 {pid}   # then chrome://inspect, Memory, two heap snapshots")
+        }
+        Some(Runtime::Jvm) => format!("jcmd {pid} GC.class_histogram"),
+        Some(Runtime::Go) => "go tool pprof http://HOST:PORT/debug/pprof/heap".to_owned(),
+        Some(Runtime::Ruby) => {
+            "ruby -robjspace -e 'ObjectSpace.trace_object_allocations_start'".to_owned()
+        }
+        None => format!("heaptrack -p {pid}"),
+    }
+}
+
+fn time(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds < 120.0 => format!("{seconds:.0} s"),
+        seconds if seconds < 7200.0 => format!("{:.0} min", seconds / 60.0),
+        seconds => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests;
