@@ -29,6 +29,12 @@ enum Command {
     /// Say where a running process's memory is, and whether it is held or in use.
     #[command(alias = "diagnose")]
     Why(commands::why::Args),
+    /// Write one look at a process to a file: counts, no contents.
+    Snap(commands::snap::Args),
+    /// Say what grew between two such files.
+    Diff(commands::diff::Args),
+    /// Export the figures of a process for Prometheus.
+    Watch(commands::watch::Args),
 }
 
 /// The whole program.
@@ -41,6 +47,9 @@ pub fn main() -> ExitCode {
         Command::Run(args) => commands::run::execute(args),
         Command::Compare(args) => commands::compare::execute(&args).map(ExitCode::from),
         Command::Why(args) => commands::why::execute(&args),
+        Command::Snap(args) => commands::snap::execute(&args),
+        Command::Diff(args) => commands::diff::execute(&args),
+        Command::Watch(args) => commands::watch::execute(&args),
     };
     match result {
         Ok(code) => code,

@@ -1,5 +1,8 @@
 //! One verb a file. A command joins the pieces; it holds no rule and reads no process itself.
 
 pub mod compare;
+pub mod diff;
 pub mod run;
+pub mod snap;
+pub mod watch;
 pub mod why;

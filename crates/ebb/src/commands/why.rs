@@ -14,9 +14,11 @@ use crate::verdict;
 
 mod observe;
 mod subject;
+mod watch;
 
 pub use observe::{Depth, Observer};
 use subject::Subject;
+pub use watch::Ending;
 
 /// The arguments of `ebb why`.
 #[derive(Debug, clap::Args)]
@@ -37,6 +39,14 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
     after: Duration,
 
+    /// Look again and again for so long, and tell what grows
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    watch: Option<Duration>,
+
+    /// How often to look; by default 120 times
+    #[arg(long, value_name = "TIME", requires = "watch", value_parser = humantime::parse_duration)]
+    every: Option<Duration>,
+
     /// Start this command, look at it, and end it
     #[arg(last = true, value_name = "CMD", conflicts_with = "targets")]
     command: Vec<OsString>,
@@ -45,6 +55,9 @@ pub struct Args {
 /// Runs the command.
 pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
     let observer = Observer::default();
+    if let Some(time) = args.watch {
+        return watch_one(args, &observer, time);
+    }
     let look =
         |resolved: &Resolved| verdict::of(observer.look(resolved, !args.no_children, Depth::Heaps));
     let diagnoses = if args.command.is_empty() {
@@ -54,11 +67,31 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
         vec![look(&subject.run_for(args.after)?)]
     };
     let text = match args.json {
-        true => json(&diagnoses)?,
+        true => json(diagnoses.as_slice())?,
         false => report::diagnosis::render(&diagnoses),
     };
     cli::print(&text)?;
     Ok(exit(&diagnoses).into())
+}
+
+/// Watches the one target, or the command.
+fn watch_one(args: &Args, observer: &Observer, time: Duration) -> Result<ExitCode, Failure> {
+    let mut subject;
+    let resolved = match args.targets.as_slice() {
+        [] => {
+            subject = Subject::start(&args.command)?;
+            subject.run_for(args.after)?
+        }
+        [one] => target::resolve(one)?,
+        _ => return Err(Failure::new(Exit::Usage, "--watch takes one target")),
+    };
+    let growth = watch::watch(observer, &resolved, !args.no_children, time, args.every)?;
+    let text = match args.json {
+        true => json(&growth)?,
+        false => report::growth::render(&growth),
+    };
+    cli::print(&text)?;
+    Ok(code(growth.verdict.kind, &growth.last).into())
 }
 
 /// The targets, all of which must exist.
@@ -69,7 +102,7 @@ pub fn find(asked: &[String]) -> Result<Vec<Resolved>, Failure> {
         .collect()
 }
 
-fn json(diagnoses: &[Diagnosis]) -> Result<String, Failure> {
+fn json(diagnoses: &(impl serde::Serialize + ?Sized)) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(diagnoses)
         .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
     Ok(text + "\n")
@@ -77,7 +110,10 @@ fn json(diagnoses: &[Diagnosis]) -> Result<String, Failure> {
 
 /// One code for all: that of the only verdict, or of several that differ.
 fn exit(diagnoses: &[Diagnosis]) -> Exit {
-    let mut codes: Vec<Exit> = diagnoses.iter().map(code).collect();
+    let mut codes: Vec<Exit> = diagnoses
+        .iter()
+        .map(|diagnosis| code(diagnosis.verdict.kind, diagnosis))
+        .collect();
     codes.retain(|code| *code != Exit::Ok);
     codes.dedup();
     match codes.as_slice() {
@@ -87,8 +123,8 @@ fn exit(diagnoses: &[Diagnosis]) -> Exit {
     }
 }
 
-fn code(diagnosis: &Diagnosis) -> Exit {
-    match diagnosis.verdict.kind {
+fn code(kind: VerdictKind, diagnosis: &Diagnosis) -> Exit {
+    match kind {
         VerdictKind::InUse => Exit::Ok,
         VerdictKind::Retention => Exit::Retention,
         VerdictKind::LiveHeapGrows => Exit::LiveHeapGrows,

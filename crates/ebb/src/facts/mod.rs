@@ -5,6 +5,7 @@
 //! accessors.
 
 pub mod diagnosis;
+pub mod difference;
 #[cfg(test)]
 pub mod example;
 pub mod growth;

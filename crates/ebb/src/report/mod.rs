@@ -4,13 +4,15 @@
 //! [`figures`] writes numbers, [`tables`] decides what stands where, [`notes`] what has to be said
 //! beside it; [`text`], [`markdown`] and [`html`] render. [`timeline`] makes one time axis of many runs,
 //! [`chart`] draws it. Everything is a pure function of [`crate::facts::trial::Trial`]; nothing here
-//! reads a process or writes a file. [`diagnosis`] shows what `ebb why` found, likewise.
+//! reads a process or writes a file. [`diagnosis`], [`growth`] and [`metrics`] show what `ebb why` found, likewise.
 
 pub mod chart;
 pub mod diagnosis;
 pub mod figures;
+pub mod growth;
 pub mod html;
 pub mod markdown;
+pub mod metrics;
 pub mod notes;
 pub mod tables;
 pub mod text;

@@ -4,12 +4,14 @@
 //! - [`bridge`]: from the processes to their cgroup.
 //! - [`findings`]: each cause with its figure, those that are ruled out as well.
 //! - [`conclude`]: the verdict, one sentence and what to type next.
+//! - [`difference`]: what grew between two.
 //! - [`growth`]: the verdict over several looks, on the robust slopes of [`trend`].
 //!
 //! One look proves that memory is held, never a leak: that needs two, or a slope.
 
 pub mod bridge;
 pub mod conclude;
+pub mod difference;
 pub mod findings;
 pub mod growth;
 pub mod ledger;

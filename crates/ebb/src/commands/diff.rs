@@ -1,0 +1,41 @@
+//! `ebb diff`: what grew between two files of `ebb snap`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::cli;
+use crate::commands::snap;
+use crate::exit::{Exit, Failure};
+use crate::report;
+use crate::verdict::difference;
+
+/// The arguments of `ebb diff`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The earlier snapshot
+    #[arg(value_name = "BEFORE")]
+    before: PathBuf,
+
+    /// The later one
+    #[arg(value_name = "AFTER")]
+    after: PathBuf,
+
+    /// Say it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
+    let difference = difference::of(&snap::read(&args.before)?, &snap::read(&args.after)?);
+    let text = match args.json {
+        true => {
+            serde_json::to_string_pretty(&difference)
+                .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?
+                + "\n"
+        }
+        false => report::growth::render_difference(&difference),
+    };
+    cli::print(&text)?;
+    Ok(Exit::Ok.into())
+}

@@ -1,0 +1,94 @@
+//! The answer over several looks in a terminal, and what changed between two.
+
+use std::fmt::Write;
+
+use super::diagnosis;
+use crate::facts::difference::{Change, Difference, Unit};
+use crate::facts::growth::{Growth, Series, Trend};
+
+/// The verdict, what grows and what does not, then the last look.
+pub fn render(growth: &Growth) -> String {
+    let mut out = format!("{}\n\n", growth.verdict.sentence);
+    for trend in &growth.trends {
+        let _ = writeln!(out, "{}", line(trend));
+    }
+    if let Some(next) = &growth.verdict.next {
+        let _ = writeln!(out, "\nNext: {next}");
+    }
+    let _ = write!(
+        out,
+        "\nThe last of {} looks:\n\n{}",
+        growth.points.len(),
+        diagnosis::render(std::slice::from_ref(&growth.last))
+    );
+    out
+}
+
+fn line(trend: &Trend) -> String {
+    let mark = match trend.grows {
+        true => "* ",
+        false => "- ",
+    };
+    let name = match trend.series {
+        Series::Live => "live",
+        Series::Held => "freed and held",
+        Series::Other => "other anonymous",
+        Series::Shared => "shared memory",
+        Series::Total => "all",
+    };
+    let hourly = |bytes_per_s: f64| format!("{:+.1}", bytes_per_s * 3600.0 / 1e6);
+    let slope = trend.slope.map_or("no slope".to_owned(), |slope| {
+        format!(
+            "{} MB an hour ({} to {})",
+            hourly(slope.bytes_per_s),
+            hourly(slope.low),
+            hourly(slope.high)
+        )
+    });
+    format!(
+        "{mark}{name}: floors from {:.1} to {:.1} MB, {slope}",
+        trend.from as f64 / 1e6,
+        trend.to as f64 / 1e6
+    )
+}
+
+/// What changed between two snapshots.
+pub fn render_difference(difference: &Difference) -> String {
+    let mut out = format!("{}\n\n", difference.sentence);
+    for caution in &difference.cautions {
+        let _ = writeln!(out, "! {caution}");
+    }
+    for change in &difference.changes {
+        let _ = writeln!(out, "{}", change_line(change));
+    }
+    if difference.changes.is_empty() {
+        let _ = writeln!(out, "Nothing changed by more than 1 MiB.");
+    }
+    if let Some(next) = &difference.next {
+        let _ = writeln!(out, "\nNext: {next}");
+    }
+    out
+}
+
+fn change_line(change: &Change) -> String {
+    let mark = if change.growth() > 0 { "+" } else { "-" };
+    match change.unit {
+        Unit::Bytes => {
+            let mb = |bytes: u64| bytes as f64 / 1e6;
+            format!(
+                "{mark} {}: {:.1} to {:.1} MB ({:+.1})",
+                change.what,
+                mb(change.before),
+                mb(change.after),
+                change.growth() as f64 / 1e6
+            )
+        }
+        Unit::Count => format!(
+            "{mark} {}: {} to {} ({:+})",
+            change.what,
+            change.before,
+            change.after,
+            change.growth()
+        ),
+    }
+}
