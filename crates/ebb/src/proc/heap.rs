@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ebb_inspect::Target;
-use ebb_inspect::permission;
+use ebb_inspect::glibc::SizeCount;
+use ebb_inspect::{Target, permission};
 
 use super::counters::Counters;
-use crate::facts::snapshot::Heap;
+use crate::facts::snapshot::{Class, Heap};
 
 /// ebbmalloc publishes at every so many bytes of growth, so its figures are off by no more.
 const PUBLISHED_EVERY_BYTES: u64 = 4 << 20;
@@ -115,6 +115,18 @@ fn from_glibc(heap: &ebb_inspect::Heap) -> Heap {
     if !ledger.mmapped_complete {
         notes.push("not all blocks that are mappings of their own were found".to_owned());
     }
+    if heap.quality.breaks > 0 {
+        notes.push(format!(
+            "the heap changed while it was read: {} places were not",
+            heap.quality.breaks
+        ));
+    }
+    if heap.quality.swapped_bytes > 0 {
+        notes.push(format!(
+            "{:.1} MB of it are in swap, and were not read",
+            heap.quality.swapped_bytes as f64 / 1e6
+        ));
+    }
     Heap {
         reader: format!("glibc {}", heap.version),
         resident,
@@ -129,13 +141,28 @@ fn from_glibc(heap: &ebb_inspect::Heap) -> Heap {
         arenas: Some(heap.arenas),
         error: ledger.unread.resident as f64 / resident.max(1) as f64,
         notes,
-        classes: BTreeMap::new(),
+        classes: classes(&heap.sizes),
     }
+}
+
+fn classes(sizes: &[SizeCount]) -> BTreeMap<u64, Class> {
+    sizes
+        .iter()
+        .filter(|size| size.chunks > 0)
+        .map(|size| {
+            let class = Class {
+                count: size.chunks,
+                bytes: size.bytes,
+            };
+            (size.up_to, class)
+        })
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ebb_inspect::glibc::Quality;
     use ebb_inspect::{Ledger, Line, Trim};
 
     #[test]
@@ -167,6 +194,13 @@ mod tests {
                     pinned: 0,
                 },
                 thresholds: None,
+                sizes: vec![SizeCount {
+                    up_to: 64,
+                    chunks: 3,
+                    bytes: 190,
+                }],
+                caches: 1,
+                quality: Quality::default(),
             });
             let parts = heap.live
                 + heap.trimmable
