@@ -36,5 +36,7 @@ expect_red fork_wait fork_against_claim ci/loom.sh
 expect_red fork_pass fork_against_pass ci/loom.sh
 expect_red fork_rank fork_against_allocation ci/loom.sh
 expect_red lent_tails the_quick_way_is_open_again ci/stress.sh
+expect_red reset_drain explicit ci/stress.sh
+expect_red home_slots explicit ci/stress.sh
 expect_red membarrier claims_under_load ci/stress.sh
 exit "$survivors"

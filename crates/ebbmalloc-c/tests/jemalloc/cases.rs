@@ -39,6 +39,7 @@ cases! {
     epoch: "epoch", "";
     errors: "errors", "";
     hooks: "hooks", "";
+    hooks_allocate: "hooks_allocate", "";
     json: "json", "";
     mallocx: "mallocx", "";
     many_arenas: "many_arenas", "";

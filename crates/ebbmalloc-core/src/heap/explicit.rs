@@ -92,6 +92,16 @@ impl<O: Os> Heap<O> {
         }
     }
 
+    /// Class of the slab of the explicit arena that `cache` is on, if `address` lies in one.
+    #[inline]
+    pub fn class_at_home(&self, cache: &Cache, address: usize) -> Option<usize> {
+        let arena = self.bins.explicit.get(cache.home())?;
+        match arena.arena.class_of(address) {
+            0 => None,
+            class => Some(class),
+        }
+    }
+
     /// Calls `work` with what the arena's bins and extents are given to work with.
     pub(super) fn with_arena<R>(
         &self,
@@ -211,7 +221,7 @@ impl<O: Os> Heap<O> {
             PlaceIn::Slot(class) => {
                 let supply = self.supply();
                 if let Access::Cached(cache) = access
-                    && cache.home() == arena.home()
+                    && (cache.home() == arena.home() || cfg!(ebb_mutation = "home_slots"))
                 {
                     // SAFETY: the access says that the cache is entered; the byte map says `class`.
                     unsafe { cache.push_or_flush(&supply, &self.bins, class, block) };
@@ -341,12 +351,12 @@ impl<O: Os> Heap<O> {
         true
     }
 
-    /// One pass over the explicit arenas. Without `force` those are left out that keep everything, and
-    /// those with hooks: the pass may be the purger's, and hooks are code of the program's.
-    pub(super) fn pass_explicit(&self, force: bool) -> Purged {
+    /// One pass over the explicit arenas. Unless it is `asked` for, those are left out that keep everything,
+    /// and those with hooks: the pass may be the purger's, and hooks are code of the program's.
+    pub(super) fn pass_explicit(&self, force: bool, asked: bool) -> Purged {
         let mut purged = Purged::default();
         for arena in self.bins.explicit.live() {
-            if force || arena.decay_ms() >= 0 && arena.hooks().is_null() {
+            if asked || arena.decay_ms() >= 0 && arena.hooks().is_null() {
                 purged.add(self.with_arena(arena, |supply| arena.purge(supply, force)));
             }
         }
@@ -396,7 +406,11 @@ impl<O: Os> Heap<O> {
         }
         self.free_pending(Access::Direct);
         let supply = self.supply();
-        for _ in 0..PATIENCE {
+        for _ in 0..if cfg!(ebb_mutation = "reset_drain") {
+            0
+        } else {
+            PATIENCE
+        } {
             let drained = self.caches.drain(&supply, &self.bins, true, own_of(access));
             if drained.busy == 0 {
                 break;

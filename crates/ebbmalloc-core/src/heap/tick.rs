@@ -145,7 +145,7 @@ impl<O: Os> Heap<O> {
             purged.add(self.sweep(&supply, force));
             purged.add(self.arena.purge(&self.os, supply.tick, force));
         }
-        purged.add(self.pass_explicit(reason == Reason::Trim));
+        purged.add(self.pass_explicit(force, reason == Reason::Trim));
         let given_bytes = self.arena.give_up(&self.os);
         purged.add(self.metadata.purge(&self.os, force));
         self.count_purged(&purged);

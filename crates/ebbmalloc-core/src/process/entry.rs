@@ -123,6 +123,12 @@ unsafe fn free_slow(block: *mut u8) {
     if block.is_null() {
         return;
     }
+    // A thread that is on an explicit arena keeps slots of that as well.
+    if let Some(class) = HEAP.class_at_home(current(), block as usize)
+        && current().push(class, block)
+    {
+        return;
+    }
     if let Some(observer) = observer() {
         // SAFETY: the caller's promise.
         return unsafe { observed::free(observer, block) };

@@ -3,11 +3,14 @@
 
 use super::entry;
 use super::instance::HEAP;
+use super::lookup::quick_class;
 use super::observed;
 use super::thread::{observer, with_access};
+use crate::cache::cache::Cache;
 use crate::heap::{Access, in_place};
 use crate::os::Os;
 use crate::size::{CLASS, QUANTUM, SMALL_MAX, class_aligned};
+use core::ptr::NonNull;
 
 /// Which cache a request goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +93,10 @@ pub fn allocate_with(size: usize, choice: &Choice) -> *mut u8 {
         }
         return block;
     }
-    let (block, zero) = with_access(|access| allocate_placed(access, size, choice));
+    let (block, zero) = match slot_of_cache(size, choice) {
+        Some(slot) => (slot.as_ptr(), false),
+        None => with_access(|access| allocate_placed(access, size, choice)),
+    };
     if block.is_null() {
         return block;
     }
@@ -116,6 +122,31 @@ fn allocate_sampled(size: usize, choice: &Choice) -> Option<*mut u8> {
         return None;
     }
     observed::take_sampled(observer, CLASS[class].size as usize)
+}
+
+/// A slot that the chosen explicit cache has at hand; `None` says nothing about memory.
+fn slot_of_cache(size: usize, choice: &Choice) -> Option<NonNull<u8>> {
+    let CacheChoice::Explicit(index) = choice.cache else {
+        return None;
+    };
+    let class = class_aligned(size, choice.align)?;
+    let cache = HEAP.explicit_cache(index as usize)?;
+    if let Some(index) = choice.arena
+        && HEAP.explicit_arena(index as usize)?.home() != cache.home()
+    {
+        return None;
+    }
+    cache.pop(class)
+}
+
+/// Keeps a free slot in an explicit cache; false says only that another way must be taken.
+fn slot_to_cache(cache: &Cache, block: *mut u8) -> bool {
+    let address = block as usize;
+    let class = match quick_class(address) {
+        Some(class) if class != 0 => cache.keeps_heap_slots().then_some(class),
+        _ => HEAP.class_at_home(cache, address),
+    };
+    class.is_some_and(|class| cache.push(class, block))
 }
 
 /// A block from the cache and the arena that were chosen, and whether it is known to read as zero.
@@ -171,6 +202,9 @@ pub unsafe fn free_with(block: *mut u8, choice: &Choice) {
         CacheChoice::Explicit(index) => HEAP.explicit_cache(index as usize),
         _ => None,
     };
+    if cache.is_some_and(|cache| slot_to_cache(cache, block)) {
+        return;
+    }
     with_access(|access| match cache {
         // SAFETY: the caller's promise.
         Some(cache) => HEAP.with_cache(access, cache, None, |access| unsafe {

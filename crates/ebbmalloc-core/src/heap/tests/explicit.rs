@@ -101,6 +101,22 @@ fn blocks_lie_in_their_arena_and_come_back_from_anywhere() {
 }
 
 #[test]
+fn a_thread_keeps_no_slot_of_an_arena_that_it_is_not_on() {
+    let heap = heap();
+    let thread = heap.attach();
+    let arena = heap.create_arena(null_mut(), 1000).unwrap();
+    for size in [1, 100, 5000] {
+        let foreign = allocate_in(&heap, thread, arena, size);
+        // SAFETY: live until here.
+        unsafe { super::free(&heap, thread, foreign) };
+        let own = super::allocate(&heap, thread, size);
+        assert!(heap.arena_of(own as usize).unwrap() < 2);
+        // SAFETY: live until here.
+        unsafe { super::free(&heap, thread, own) };
+    }
+}
+
+#[test]
 fn a_thread_on_an_arena_gets_slots_and_large_blocks_of_it() {
     let heap = heap();
     let thread = heap.attach();
