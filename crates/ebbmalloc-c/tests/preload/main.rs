@@ -22,6 +22,7 @@ mod limits;
 mod loading;
 mod misuse;
 mod namespaces;
+mod profile;
 mod programs;
 mod purge;
 mod seccomp;

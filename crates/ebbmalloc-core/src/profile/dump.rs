@@ -14,7 +14,7 @@
 
 use super::Profile;
 use super::interval::Weight;
-use super::table::{Stack, Sums, Table, Thread};
+use super::table::{Printed, Stack, Sums, Table, Thread};
 use crate::base::corrupt::Line;
 use crate::os::Os;
 
@@ -33,18 +33,18 @@ impl Profile {
     /// Writes the profile, whose mean interval is `2^lg`, through `write`. The lock is held meanwhile.
     pub fn dump<O: Os>(&self, os: &O, lg: u32, write: &mut dyn FnMut(&[u8])) -> Summary {
         let mut table = self.table.lock(os);
-        let summary = add_up(&mut table);
+        let summary = add_up(&mut table, lg);
         let mut line = Line::new();
         line.push(b"heap_v2/");
         line.push_decimal(1 << lg);
         line.push(b"\n");
         write(line.bytes());
-        let mut total = Sums::default();
-        table.for_each_thread(&mut |thread| total.add(thread.sums));
-        write_sums(lg, None, &total, write);
+        let mut total = Printed::default();
+        table.for_each_thread(&mut |thread| total.add(thread.printed));
+        write_line(None, &total, write);
         table.for_each_thread(&mut |thread| {
-            if thread.sums != Sums::default() {
-                write_sums(lg, Some(thread), &thread.sums, write);
+            if thread.printed != Printed::default() {
+                write_line(Some(thread), &thread.printed, write);
             }
         });
         table.for_each_stack(&mut |table, stack| write_stack(table, stack, lg, write));
@@ -53,22 +53,22 @@ impl Profile {
 
     /// What is live.
     pub fn summary<O: Os>(&self, os: &O) -> Summary {
-        add_up(&mut self.table.lock(os))
+        add_up(&mut self.table.lock(os), 0)
     }
 }
 
-/// Sums up by threads, in their records, and in all.
-fn add_up(table: &mut Table) -> Summary {
+/// Sums up by threads, in their records, what will be printed, and in all what is live.
+fn add_up(table: &mut Table, lg: u32) -> Summary {
     let mut live = Weight::default();
     let mut stacks = 0;
-    table.for_each_thread(&mut |thread| thread.sums = Sums::default());
+    table.for_each_thread(&mut |thread| thread.printed = Printed::default());
     table.for_each_stack(&mut |table, stack| {
         let mut here = Weight::default();
         // SAFETY: `for_each_stack` gives stacks of the table.
         unsafe {
             table.for_each_tally(stack, &mut |thread, sums| {
                 let shown = shown(table, sums);
-                thread.sums.add(shown);
+                thread.printed.add(Printed::of(&shown, lg));
                 here.add(shown.live);
             });
         }
@@ -110,25 +110,24 @@ fn write_stack(table: &mut Table, stack: *mut Stack, lg: u32, write: &mut dyn Fn
         write(line.bytes());
     }
     write(b"\n");
-    write_sums(lg, None, &total, write);
+    write_line(None, &Printed::of(&total, lg), write);
     // SAFETY: as above.
     unsafe {
         table.for_each_tally(stack, &mut |thread, sums| {
-            write_sums(lg, Some(thread), &shown(table, sums), write);
+            write_line(Some(thread), &Printed::of(&shown(table, sums), lg), write);
         });
     }
 }
 
-/// A line of sums; `None` is all threads.
-fn write_sums(lg: u32, thread: Option<&Thread>, sums: &Sums, write: &mut dyn FnMut(&[u8])) {
+/// A line of counts; `None` is all threads.
+fn write_line(thread: Option<&Thread>, printed: &Printed, write: &mut dyn FnMut(&[u8])) {
     let mut line = Line::new();
     line.push(b"  t");
     match thread {
         None => line.push(b"*"),
         Some(thread) => line.push_decimal(thread.number),
     }
-    let (count, bytes) = sums.live.as_samples(lg);
-    let (all_count, all_bytes) = sums.all.as_samples(lg);
+    let ((count, bytes), (all_count, all_bytes)) = (printed.live, printed.all);
     line.push(b": ");
     line.push_decimal(count);
     line.push(b": ");

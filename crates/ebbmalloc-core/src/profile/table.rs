@@ -44,6 +44,28 @@ impl Sums {
     }
 }
 
+/// Counts of samples, as they are printed: objects and bytes, live and ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Printed {
+    pub(super) live: (u64, u64),
+    pub(super) all: (u64, u64),
+}
+
+impl Printed {
+    pub(super) fn of(sums: &Sums, lg: u32) -> Self {
+        Self {
+            live: sums.live.as_samples(lg),
+            all: sums.all.as_samples(lg),
+        }
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        for (sum, more) in [(&mut self.live, other.live), (&mut self.all, other.all)] {
+            *sum = (sum.0 + more.0, sum.1 + more.1);
+        }
+    }
+}
+
 /// A stack; its addresses follow it.
 #[repr(C)]
 pub struct Stack {
@@ -72,8 +94,8 @@ pub struct Thread {
     tallies: usize,
     name: *mut u8,
     name_bytes: usize,
-    /// For a dump.
-    pub(super) sums: Sums,
+    /// For a dump: what it prints.
+    pub(super) printed: Printed,
 }
 
 /// A sampled block.
@@ -159,7 +181,7 @@ impl Table {
             tallies: 0,
             name: null_mut(),
             name_bytes: 0,
-            sums: Sums::default(),
+            printed: Printed::default(),
         };
         self.threads = place(os, metadata, thread)?;
         self.next_thread += 1;
