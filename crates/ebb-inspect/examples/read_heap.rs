@@ -1,15 +1,31 @@
 //! Reads the glibc heap of a process and prints it: `cargo run -p ebb-inspect --example read_heap PID`.
 
+use std::process::ExitCode;
 use std::time::Instant;
 
-use ebb_inspect::{Heap, Target};
+use ebb_inspect::{Heap, Target, Unreadable, Unsupported, permission};
 
-fn main() {
+fn main() -> ExitCode {
     let pid = std::env::args().nth(1).and_then(|pid| pid.parse().ok());
-    let pid = pid.expect("usage: read_heap PID");
+    let Some(pid) = pid else {
+        eprintln!("usage: read_heap PID");
+        return ExitCode::from(64);
+    };
     let start = Instant::now();
-    let heap = Target::open(pid)
-        .map_err(Into::into)
-        .and_then(|target| Heap::read(&target));
-    println!("{heap:#?}\n{:?}", start.elapsed());
+    match Target::open(pid)
+        .map_err(Unsupported::from)
+        .and_then(|target| Heap::read(&target))
+    {
+        Ok(heap) => println!("{heap:#?}\nread in {:?}", start.elapsed()),
+        Err(error) => {
+            eprintln!("{error}");
+            if let (Unsupported::Unreadable(Unreadable::Refused), Ok(gate)) =
+                (&error, permission::diagnose(pid))
+            {
+                eprintln!("{gate}. {}", gate.remedy());
+            }
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
 }

@@ -18,7 +18,7 @@ pub mod memory;
 pub mod permission;
 pub mod target;
 
-pub use glibc::{Heap, Ledger, Line, Thresholds, Trim, Unsupported};
+pub use glibc::{Heap, Ledger, Line, Quality, SizeCount, Thresholds, Trim, Unsupported};
 pub use memory::{Memory, Page, Unreadable};
 pub use permission::Gate;
 pub use target::{Mapping, Target};

@@ -1,9 +1,10 @@
 /* A process whose heap is in a known state: heap CASE. Built by the tests, for each glibc.
  *
- * Says "ready" once it is there. Then a line of input is a command:
- *   info   prints mallinfo2's figures: arena, in use, free, fastbins, mapped chunks, their bytes
- *   trim   calls malloc_trim(0), prints resident KiB before and after
- *   rss    prints resident KiB
+ * Says "ready" once it is there. Then a letter of input is a command:
+ *   i      prints mallinfo2's figures: arena, in use, free, fastbins, mapped chunks, their bytes
+ *   t      calls malloc_trim(0), prints resident KiB before and after
+ *   r      prints resident KiB
+ *   l      prints the slowest ten requests since the last time, in nanoseconds (gigabyte_beating)
  * and the end of input ends it.
  */
 #define _GNU_SOURCE
@@ -17,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #if __GLIBC_PREREQ(2, 33)
@@ -117,6 +119,25 @@ static void *churn(void *argument)
         memset(slots[slot], 1, bytes);
     }
     return NULL;
+}
+
+static atomic_long slowest_ns;
+
+/* Allocates and frees every 200 microseconds and notes the slowest time that took. */
+static void *beat(void *unused)
+{
+    struct timespec pause = {0, 200000}, from, to;
+    while (go_on) {
+        clock_gettime(CLOCK_MONOTONIC, &from);
+        for (int i = 0; i < 10; i++)
+            free(filled(100 + draw(20000)));
+        clock_gettime(CLOCK_MONOTONIC, &to);
+        long took = (to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec - from.tv_nsec;
+        if (took > slowest_ns)
+            slowest_ns = took;
+        nanosleep(&pause, NULL);
+    }
+    return unused;
 }
 
 static void prepare(const char *name)
@@ -221,6 +242,10 @@ static void prepare(const char *name)
         burst(5 << 20, 16, 4000, 10);
     } else if (!strcmp(name, "gigabyte")) {
         burst((size_t)1 << 30, 16, 4000, 2);
+    } else if (!strcmp(name, "gigabyte_beating")) {
+        burst((size_t)1 << 30, 16, 4000, 2);
+        pthread_t id;
+        pthread_create(&id, NULL, beat, NULL);
     } else if (!strcmp(name, "busy")) {
         pthread_t id;
         for (uintptr_t i = 0; i < 2; i++)
@@ -282,6 +307,8 @@ int main(int argc, char **argv)
             info();
         } else if (command == 'r') {
             say("%ld\n", resident_kib());
+        } else if (command == 'l') {
+            say("%ld\n", atomic_exchange(&slowest_ns, 0));
         } else if (command == 't') {
             long before = resident_kib();
             malloc_trim(0);
