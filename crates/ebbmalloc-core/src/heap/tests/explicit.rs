@@ -210,16 +210,19 @@ fn thousands_of_arenas_find_their_blocks() {
     let heap = heap();
     let mut arenas = Vec::new();
     while let Some(arena) = heap.create_arena(null_mut(), 0) {
-        let block = allocate_in(&heap, None, arena, 64);
-        arenas.push((arena, block));
+        arenas.push(arena);
     }
     assert_eq!(arenas.len(), crate::cache::explicit::MOST);
-    for &(arena, block) in &arenas {
+    let some = || arenas.iter().step_by(17);
+    let blocks: Vec<_> = some()
+        .map(|arena| allocate_in(&heap, None, arena, 64))
+        .collect();
+    for (&arena, block) in some().zip(blocks) {
         assert_eq!(heap.arena_of(block as usize), Some(heap.index_of(arena)));
         // SAFETY: live until here.
         unsafe { free(&heap, None, block) };
     }
-    let (last, _) = arenas[4000];
+    let last = arenas[17 * 200];
     let index = heap.index_of(last);
     // SAFETY: no block is left.
     assert!(unsafe { end(&heap, None, last) });
@@ -542,6 +545,26 @@ fn hooks_give_the_address_space_and_get_it_back() {
         assert_eq!(hooked.os.record().reserved_bytes, 0);
         let now = heap.os.record();
         assert!(now.reserved_bytes <= own.reserved_bytes + (4 << 20));
+    }
+}
+
+#[test]
+fn the_grow_limit_bounds_what_is_reserved_at_a_time() {
+    for (limit, most) in [
+        (usize::MAX / 2 + 1, 8 * UNIT),
+        (2 * UNIT, 2 * UNIT),
+        (1, UNIT),
+    ] {
+        let heap = heap();
+        let mut hooked = Hooked::boxed(true);
+        let hooks = &raw mut hooked.hooks;
+        let arena = heap.create_arena(hooks, -1).unwrap();
+        arena.set_grow_limit(limit);
+        for _ in 0..(10 * UNIT) / (256 << 10) {
+            allocate_in(&heap, None, arena, 256 << 10);
+        }
+        let calls = hooked.calls.lock().unwrap();
+        assert_eq!(calls.iter().map(|call| call.2).max(), Some(most));
     }
 }
 
