@@ -20,6 +20,8 @@ pub enum Exit {
     NotHeap = 12,
     /// More than one cause.
     Mixed = 13,
+    /// The allocator is not in charge of every process, or not with the settings it was given.
+    NotInCharge = 14,
     /// There is not enough evidence for a verdict.
     NotEnoughEvidence = 20,
     /// A right is missing.

@@ -6,6 +6,7 @@
 //! - [`cli`]: the command line; starts a command and turns its failure into one line.
 //! - [`commands`]: one verb a file; joins the pieces below.
 //! - [`allocators`]: the allocators that are known, where their libraries lie, what they need.
+//! - [`check`]: judges whether an allocator is really in charge.
 //! - [`trial`]: does a controlled trial of a service on several allocators.
 //! - [`report`]: shows a trial as text, Markdown and a page, and a diagnosis as text.
 //! - [`verdict`]: concludes from the facts of a process where its memory is and why.
@@ -14,6 +15,7 @@
 //! - [`exit`]: exit codes and failures.
 
 pub mod allocators;
+pub mod check;
 pub mod cli;
 pub mod commands;
 pub mod exit;

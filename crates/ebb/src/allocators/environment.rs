@@ -159,8 +159,8 @@ impl Environment {
     }
 }
 
-/// The loader separates entries by spaces and colons.
-fn preload_entries(value: &OsStr) -> impl Iterator<Item = OsString> {
+/// The entries of an `LD_PRELOAD`: the loader separates them by spaces and colons.
+pub fn preload_entries(value: &OsStr) -> impl Iterator<Item = OsString> {
     value
         .as_bytes()
         .split(|&byte| byte == b' ' || byte == b':')

@@ -194,7 +194,7 @@ fn check(path: &Path, target: &Elf) -> Result<Library, Unresolved> {
 }
 
 /// Which known allocator a library is. Its own functions tell best; a file may be renamed.
-fn recognise(path: &Path, elf: &Elf) -> Option<&'static Allocator> {
+pub fn recognise(path: &Path, elf: &Elf) -> Option<&'static Allocator> {
     let defined = [
         (elf.defines.mimalloc, "mimalloc"),
         (elf.defines.tcmalloc, "tcmalloc"),
@@ -218,7 +218,19 @@ fn folders(allocator: &Allocator, target: &Elf) -> Vec<PathBuf> {
     if let Some(paths) = env::var_os("LD_LIBRARY_PATH") {
         folders.extend(env::split_paths(&paths).filter(|path| path.is_absolute()));
     }
-    folders.push(PathBuf::from("/usr/local/lib"));
+    folders.extend(system_folders(target));
+    // A program for another libc than the system's: what is here serves to say what does not fit.
+    if libc_of(target) == Libc::Musl {
+        for root in ["/usr/lib", "/lib"] {
+            folders.extend(glibc_multiarch(target.machine).map(|name| Path::new(root).join(name)));
+        }
+    }
+    folders
+}
+
+/// Where distributions keep the libraries of programs like `target`.
+pub fn system_folders(target: &Elf) -> Vec<PathBuf> {
+    let mut folders = vec![PathBuf::from("/usr/local/lib")];
     if let Some(triplet) = multiarch(target) {
         for root in ["/usr/local/lib", "/usr/lib", "/lib"] {
             folders.push(Path::new(root).join(&triplet));
@@ -226,12 +238,6 @@ fn folders(allocator: &Allocator, target: &Elf) -> Vec<PathBuf> {
     }
     for root in ["/usr/lib64", "/lib64", "/usr/lib", "/lib"] {
         folders.push(PathBuf::from(root));
-    }
-    // A program for another libc than the system's: what is here serves to say what does not fit.
-    if libc_of(target) == Libc::Musl {
-        for root in ["/usr/lib", "/lib"] {
-            folders.extend(glibc_multiarch(target.machine).map(|name| Path::new(root).join(name)));
-        }
     }
     folders
 }

@@ -11,6 +11,6 @@ mod known;
 mod library;
 mod packages;
 
-pub use environment::{Environment, SettingError};
-pub use known::{Allocator, KNOWN, by_file_name, by_name};
-pub use library::{Choice, Library, Unresolved, resolve};
+pub use environment::{Environment, SettingError, preload_entries};
+pub use known::{Allocator, KNOWN, SYSTEM, by_file_name, by_name};
+pub use library::{Choice, Library, Unresolved, recognise, resolve, system_folders};

@@ -27,6 +27,20 @@ impl Packages {
         arch: "",
     };
 
+    /// Every name, each once.
+    pub fn all(&self) -> Vec<&'static str> {
+        let mut names = vec![
+            self.debian,
+            self.debian_t64,
+            self.alpine,
+            self.fedora,
+            self.arch,
+        ];
+        names.retain(|name| !name.is_empty());
+        names.dedup();
+        names
+    }
+
     /// The command that installs it here; all the names where the distribution is not known.
     pub fn install_command(&self) -> String {
         let text = fs::read_to_string("/etc/os-release")

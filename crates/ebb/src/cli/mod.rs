@@ -35,6 +35,8 @@ enum Command {
     Diff(commands::diff::Args),
     /// Export the figures of a process for Prometheus.
     Watch(commands::watch::Args),
+    /// Say whether the allocator that should be in charge really is: of processes, an image, a Dockerfile.
+    Check(commands::check::Args),
 }
 
 /// The whole program.
@@ -50,6 +52,7 @@ pub fn main() -> ExitCode {
         Command::Snap(args) => commands::snap::execute(&args),
         Command::Diff(args) => commands::diff::execute(&args),
         Command::Watch(args) => commands::watch::execute(&args),
+        Command::Check(args) => commands::check::execute(&args).map(ExitCode::from),
     };
     match result {
         Ok(code) => code,

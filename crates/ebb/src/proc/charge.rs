@@ -16,6 +16,7 @@ use procfs::ProcError;
 use procfs::process::{MMapPath, Process};
 
 use super::elf::Elf;
+use super::root::Root;
 
 mod link_map;
 
@@ -77,28 +78,60 @@ pub fn maps_contain(pid: i32, library: &Path) -> Result<bool, Unreadable> {
 
 /// Where the process takes its `malloc` from.
 pub fn malloc_source(pid: i32) -> Result<MallocSource, Unreadable> {
-    let process = Process::new(pid).map_err(reason)?;
-    let program = process.exe().map_err(reason)?;
-    // Through /proc, so that a program that was replaced on disk is still the one that runs.
-    let own = Elf::read(Path::new(&format!("/proc/{pid}/exe")))
-        .map_err(|error| Unreadable::Other(format!("{}: {error}", program.display())))?;
+    let (process, own, program) = open(pid)?;
     if own.is_static() {
         return Ok(MallocSource::Static);
     }
+    let root = Root::of(pid);
     match link_map::objects(&process, &own, &program) {
-        Ok(objects) => first_definer(&objects, &own),
+        Ok(objects) => {
+            let paths: Vec<PathBuf> = objects.iter().map(|it| here(&root, &it.path)).collect();
+            first_definer(&paths, &own)
+        }
         Err(Unreadable::Permission) => only_definer(pid, &own, &program),
         Err(error) => Err(error),
     }
 }
 
+/// The entries of the environment that the process has now.
+pub(super) fn environment_strings(process: &Process) -> Result<Vec<Vec<u8>>, Unreadable> {
+    let (process, own, program) = open(process.pid())?;
+    if own.is_static() {
+        return Err(Unreadable::Other("it is statically linked".to_owned()));
+    }
+    let root = Root::of(process.pid());
+    let objects = link_map::objects(&process, &own, &program)?;
+    // The first that defines it counts, as for every symbol: a program may have a copy of its own.
+    let address = objects.iter().find_map(|object| {
+        let at = super::elf::data_symbol(&here(&root, &object.path), ENVIRON)?;
+        Some(object.base.wrapping_add(at))
+    });
+    let address = address.ok_or_else(|| Unreadable::Other("its libc has no environ".to_owned()))?;
+    link_map::strings(&process, &own, address)
+}
+
+/// libc's names of the variable that holds the environment.
+const ENVIRON: &[&str] = &["environ", "__environ"];
+
+/// The process, the facts of its program, and the program's name. Through /proc, so that a program
+/// that was replaced on disk is still the one that runs.
+fn open(pid: i32) -> Result<(Process, Elf, PathBuf), Unreadable> {
+    let process = Process::new(pid).map_err(reason)?;
+    let program = process.exe().map_err(reason)?;
+    let own = Elf::read(Path::new(&format!("/proc/{pid}/exe")))
+        .map_err(|error| Unreadable::Other(format!("{}: {error}", program.display())))?;
+    Ok((process, own, program))
+}
+
+/// Where a file that a process names lies for us, links followed: one file, one name.
+fn here(root: &Root, path: &Path) -> PathBuf {
+    root.resolve(path).unwrap_or_else(|_| path.to_owned())
+}
+
 /// The first of `objects`, which are in the loader's order, that defines `malloc`.
 fn first_definer(objects: &[PathBuf], program: &Elf) -> Result<MallocSource, Unreadable> {
     match objects.iter().find(|path| defines_malloc(path)) {
-        // As the memory map names it: one file, one name.
-        Some(path) => Ok(MallocSource::File(
-            fs::canonicalize(path).unwrap_or_else(|_| path.clone()),
-        )),
+        Some(path) => Ok(MallocSource::File(path.clone())),
         // The loader's list starts with the program alone and grows.
         None if objects.len() < 2 && !program.needed.is_empty() => Err(Unreadable::Starting),
         None => Ok(MallocSource::Nobody),
@@ -128,10 +161,11 @@ fn mapped_files(pid: i32) -> Result<BTreeSet<PathBuf>, Unreadable> {
     let maps = Process::new(pid)
         .and_then(|process| process.maps())
         .map_err(reason)?;
+    let root = Root::of(pid);
     Ok(maps
         .into_iter()
         .filter_map(|map| match map.pathname {
-            MMapPath::Path(path) => Some(path),
+            MMapPath::Path(path) => Some(here(&root, &path)),
             _ => None,
         })
         .collect())

@@ -13,6 +13,10 @@ use object::elf;
 use object::read::StringTable;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
 use object::{Endianness, ReadCache, ReadRef};
+use object::{Object as _, ObjectSymbol as _};
+
+/// `DF_STATIC_TLS` of `DT_FLAGS`.
+const DF_STATIC_TLS: u64 = 0x10;
 
 /// The C library that a program or a shared object is made for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +102,11 @@ pub struct Elf {
     pub soname: Option<String>,
     /// Which allocators' names it defines.
     pub defines: Defines,
+    /// Bytes of thread-local storage that a shared object wants in the block that every thread has from
+    /// its start (`DF_STATIC_TLS`); none where the loader may place them later.
+    pub static_tls_bytes: Option<u64>,
+    /// The alignment of its segments: the largest page size on which it can be loaded.
+    pub segment_alignment: u64,
 }
 
 /// Why a file's facts are not known.
@@ -200,6 +209,19 @@ where
             dynamic = Some(entries);
         }
     }
+    let wants_static_tls = dynamic.is_some_and(|entries: &[H::Dyn]| {
+        entries.iter().any(|entry| {
+            let value: u64 = entry.d_val(endian).into();
+            entry.d_tag(endian) == elf::DT_FLAGS && value & DF_STATIC_TLS != 0
+        })
+    });
+    let size_of = |kind| {
+        let segment = segments.iter().find(|it| it.p_type(endian) == kind);
+        segment.map(|it| it.p_memsz(endian).into())
+    };
+    let loads = segments
+        .iter()
+        .filter(|it| it.p_type(endian) == elf::PT_LOAD);
     let (needed, soname) = match dynamic {
         Some(entries) => dynamic_names::<H, R>(endian, data, segments, entries),
         None => (Vec::new(), None),
@@ -216,6 +238,8 @@ where
         needed,
         soname,
         defines: defined_names(header, endian, data)?,
+        static_tls_bytes: size_of(elf::PT_TLS).filter(|_| wants_static_tls),
+        segment_alignment: loads.map(|it| it.p_align(endian).into()).min().unwrap_or(0),
     })
 }
 
@@ -305,67 +329,17 @@ where
     Ok(defines)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn object(interpreter: Option<&str>, needed: &[&str], soname: Option<&str>) -> Elf {
-        Elf {
-            machine: Machine {
-                machine: elf::EM_X86_64.0,
-                bits: 64,
-                little_endian: true,
-            },
-            loadable: true,
-            interpreter: interpreter.map(PathBuf::from),
-            needed: needed.iter().map(|name| (*name).to_owned()).collect(),
-            soname: soname.map(str::to_owned),
-            defines: Defines::default(),
-        }
-    }
-
-    #[test]
-    fn a_program_belongs_to_the_libc_of_its_loader() {
-        let glibc = object(Some("/lib64/ld-linux-x86-64.so.2"), &["libc.so.6"], None);
-        assert_eq!(libc_of(&glibc), Libc::Glibc);
-        let musl = object(Some("/lib/ld-musl-x86_64.so.1"), &["libc.so"], None);
-        assert_eq!(libc_of(&musl), Libc::Musl);
-        let bionic = object(Some("/system/bin/linker64"), &["libc.so"], None);
-        assert_eq!(libc_of(&bionic), Libc::Other("linker64".to_owned()));
-    }
-
-    #[test]
-    fn a_library_belongs_to_the_libc_that_it_needs() {
-        let needs = |needed: &[&str]| libc_of(&object(None, needed, Some("libx.so.1")));
-        assert_eq!(needs(&["libm.so.6", "libc.so.6"]), Libc::Glibc);
-        assert_eq!(needs(&["libc.musl-x86_64.so.1"]), Libc::Musl);
-        assert_eq!(needs(&["libstdc++.so.6", "libc.so"]), Libc::Musl);
-        assert_eq!(needs(&[]), Libc::Any);
-        assert!(matches!(needs(&["libstdc++.so.6"]), Libc::Other(_)));
-    }
-
-    #[test]
-    fn a_program_without_a_loader_is_static_unless_it_is_the_loader() {
-        assert!(object(None, &[], None).is_static());
-        assert!(!object(None, &[], Some("ld-linux-x86-64.so.2")).is_static());
-        assert!(!object(Some("/lib64/ld-linux-x86-64.so.2"), &[], None).is_static());
-    }
-
-    #[test]
-    fn this_test_program_is_read_as_what_it_is() {
-        let own = Elf::read(&std::env::current_exe().unwrap()).unwrap();
-        assert!(own.loadable);
-        assert!(!own.is_static());
-        assert!(!own.needed.is_empty());
-        assert!(
-            !own.defines.malloc,
-            "it refers to malloc, it does not define it"
-        );
-    }
-
-    #[test]
-    fn text_is_not_an_elf_file() {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
-        assert!(matches!(Elf::read(&source), Err(ElfError::Format(_))));
-    }
+/// The address within its file of the first of `names` that the file defines as data.
+pub fn data_symbol(path: &Path, names: &[&str]) -> Option<u64> {
+    let data = ReadCache::new(File::open(path).ok()?);
+    let file = object::File::parse(&data).ok()?;
+    let symbol = file.dynamic_symbols().find(|symbol| {
+        symbol.is_definition()
+            && symbol.kind() == object::SymbolKind::Data
+            && symbol.name().is_ok_and(|name| names.contains(&name))
+    })?;
+    Some(symbol.address())
 }
+
+#[cfg(test)]
+mod tests;

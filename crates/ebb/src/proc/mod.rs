@@ -4,6 +4,9 @@
 //! - [`tree`]: a process and its descendants, and what they use.
 //! - [`program`]: what a command comes to, and what would keep a library from being preloaded.
 //! - [`inherited`]: what a program that we start must find as our parent left it.
+//! - [`root`]: the file system as a process sees it.
+//! - [`environ`]: the environment that a process was started with, and the one it has now.
+//! - [`inside`]: allocators that are compiled into a program.
 //! - [`charge`]: which file a process takes its `malloc` from.
 //! - [`mappings`]: its mappings by kind.
 //! - [`cgroup`]: the memory cgroup that it is in.
@@ -17,10 +20,13 @@ pub mod cgroup;
 pub mod charge;
 pub mod counters;
 pub mod elf;
+pub mod environ;
 pub mod heap;
 pub mod inherited;
+pub mod inside;
 pub mod mappings;
 pub mod program;
+pub mod root;
 pub mod target;
 pub mod tree;
 

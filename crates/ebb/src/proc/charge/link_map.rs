@@ -17,16 +17,28 @@ use super::{Elf, Unreadable, io_reason, reason};
 
 /// More objects than any process has; a list that is longer changed under our eyes.
 const MAX_OBJECTS: usize = 4096;
-const MAX_NAME_BYTES: usize = 4096;
+/// The longest path; the value of a variable may be longer.
+const MAX_NAME_BYTES: usize = 128 << 10;
+/// Divides every page.
+const PIECE_BYTES: usize = 256;
 /// `r_state` when the list is complete.
 const RT_CONSISTENT: u64 = 0;
+
+/// One object in the memory of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Object {
+    /// Its file, as the process names it.
+    pub(super) path: PathBuf,
+    /// What is added to the addresses in its file.
+    pub(super) base: u64,
+}
 
 /// The loaded objects of `process`, whose program is `own` at `program`, in the loader's order.
 pub(super) fn objects(
     process: &Process,
     own: &Elf,
     program: &Path,
-) -> Result<Vec<PathBuf>, Unreadable> {
+) -> Result<Vec<Object>, Unreadable> {
     let memory = Memory::open(process, own)?;
     let debug = debug_structure(process, &memory)?;
     let word = memory.word_bytes;
@@ -43,15 +55,40 @@ pub(super) fn objects(
         if objects.len() == MAX_OBJECTS {
             return Err(Unreadable::Starting);
         }
-        if objects.is_empty() {
-            objects.push(program.to_owned());
+        let path = if objects.is_empty() {
+            program.to_owned()
         } else {
-            let name = memory.text(memory.word(next + word)?)?;
-            objects.push(cwd.join(name));
-        }
+            cwd.join(memory.text(memory.word(next + word)?)?)
+        };
+        let base = memory.word(next)?;
+        objects.push(Object { path, base });
         next = memory.word(next + 3 * word)?;
     }
     Ok(objects)
+}
+
+/// The texts of the array of pointers that the variable at `address` points to (`char **environ`).
+pub(super) fn strings(
+    process: &Process,
+    own: &Elf,
+    address: u64,
+) -> Result<Vec<Vec<u8>>, Unreadable> {
+    let memory = Memory::open(process, own)?;
+    let array = memory.word(address)?;
+    let mut texts = Vec::new();
+    // A program that has emptied its environment has no array.
+    while array != 0 && texts.len() < MAX_OBJECTS {
+        let text = memory.word(array + texts.len() as u64 * memory.word_bytes)?;
+        if text == 0 {
+            return Ok(texts);
+        }
+        let text = memory.text(text)?;
+        texts.push(text.into_os_string().into_vec());
+    }
+    if array == 0 {
+        return Ok(texts);
+    }
+    Err(Unreadable::Starting)
 }
 
 /// The address of the loader's `r_debug`: it stores it in the program's `DT_DEBUG`.
@@ -126,16 +163,21 @@ impl Memory {
         Ok(u32::from_ne_bytes(bytes).into())
     }
 
-    /// The text at `address`. Read byte by byte: what follows it may lie on an unmapped page.
+    /// The text at `address`. Read in pieces that end with a page: what follows the text may lie on an
+    /// unmapped one.
     fn text(&self, address: u64) -> Result<PathBuf, Unreadable> {
         let mut text = Vec::new();
         while text.len() < MAX_NAME_BYTES {
-            let mut byte = [0];
-            self.read(&mut byte, address + text.len() as u64)?;
-            if byte[0] == 0 {
+            let at = address.wrapping_add(text.len() as u64);
+            let mut piece = [0; PIECE_BYTES];
+            let to_its_end = PIECE_BYTES - (at % PIECE_BYTES as u64) as usize;
+            let piece = &mut piece[..to_its_end];
+            self.read(piece, at)?;
+            let end = piece.iter().position(|&byte| byte == 0);
+            text.extend_from_slice(&piece[..end.unwrap_or(piece.len())]);
+            if end.is_some() {
                 return Ok(PathBuf::from(OsString::from_vec(text)));
             }
-            text.push(byte[0]);
         }
         Err(Unreadable::Starting)
     }

@@ -1,0 +1,224 @@
+//! The table of all results of `ebb check`. An identifier is an interface: scripts look for it,
+//! `docs/check.md` has a section for each, and none changes its meaning.
+
+use serde::{Serialize, Serializer};
+
+/// How much a finding weighs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// Worth knowing; the check passes.
+    Note,
+    /// It could not be found out.
+    Unknown,
+    /// The allocator, or a setting, is not in effect.
+    Error,
+}
+
+macro_rules! findings {
+    ($($(#[$doc:meta])+ $variant:ident $name:literal $severity:ident $remedy:literal;)+) => {
+        /// What can be found.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Id {
+            $($(#[$doc])+ $variant,)+
+        }
+
+        impl Id {
+            /// Every result, in the order of the documentation.
+            pub const ALL: &[Id] = &[$(Id::$variant,)+];
+
+            /// The stable name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Id::$variant => $name,)+ }
+            }
+
+            /// How much it weighs.
+            pub const fn severity(self) -> Severity {
+                match self { $(Id::$variant => Severity::$severity,)+ }
+            }
+
+            /// What to do about it.
+            pub const fn remedy(self) -> &'static str {
+                match self { $(Id::$variant => $remedy,)+ }
+            }
+        }
+    };
+}
+
+findings! {
+    /// Nothing asks the loader for the allocator.
+    NotAsked "not-asked" Error
+        "set LD_PRELOAD in the environment that starts the service (ENV in a Dockerfile, Environment= in a unit), \
+         or start it with `ebb run`";
+    /// A process further up has the variable, this one has not.
+    EnvironmentDropped "environment-dropped" Error
+        "let the program in between keep LD_PRELOAD (sudo: env_keep; su: without -l; env: without -i; cron, supervisors \
+         and service managers: set it for the service itself), or start the service with `ebb run`";
+    /// The variable is set only by an entrypoint that this program is not started through.
+    EntrypointBypassed "entrypoint-bypassed" Error
+        "set LD_PRELOAD by ENV in the Dockerfile, so that it does not depend on who starts the program";
+    /// The variable is there while the image is built, and not when it runs.
+    BuildTimeOnly "build-time-only" Error
+        "use ENV in the last stage: ARG, `RUN export` and ENV in another stage end with the build";
+    /// The program itself set the variable, when its loader had run already.
+    PreloadTooLate "preload-too-late" Error
+        "set LD_PRELOAD before the program starts; a program that sets it itself must execute itself again";
+    /// A pattern that only a shell would have replaced.
+    NotExpanded "not-expanded" Error
+        "write the path out: neither the loader nor ENV replaces *, ~ or $(...)";
+    /// The library is not there.
+    LibraryMissing "library-missing" Error
+        "install the allocator where the service runs, and give its path there";
+    /// The path names the folder of another architecture.
+    ArchitecturePath "architecture-path" Error
+        "use a path without an architecture in it: a bare name such as libjemalloc.so.2, which the loader looks \
+         up, or a link of your own in /usr/local/lib";
+    /// A path with an architecture in it, in an image that can be built for another.
+    ArchitectureBound "architecture-bound" Note
+        "use a path without an architecture in it, if the image is ever built for another one";
+    /// The file cannot be an allocator's library.
+    LibraryUnusable "library-unusable" Error
+        "name the shared object of an allocator";
+    /// The library is made for another processor.
+    WrongArchitecture "wrong-architecture" Error
+        "install the library of the program's architecture";
+    /// The library is made for another libc.
+    WrongLibc "wrong-libc" Error
+        "use a library that is built for this libc (on Alpine: apk add), or libebbmalloc.so, which needs none";
+    /// The library's segments, or its pages, are smaller than the kernel's.
+    PageSize "page-size" Error
+        "use a build for larger pages (jemalloc: --with-lg-page=16), or libebbmalloc.so, which reads the page size at run time";
+    /// A build that may be for smaller pages than some kernels of its architecture have.
+    PageSizeBound "page-size-bound" Note
+        "try it on a machine with 16 or 64 KiB pages before it goes there; libebbmalloc.so reads the page size at run time";
+    /// A library that the allocator's library needs is not there.
+    MissingDependency "missing-dependency" Error
+        "install what the library needs";
+    /// The loader was asked and has not loaded it.
+    LoaderRefused "loader-refused" Error
+        "start it again as its own user and read stderr: the loader says why there, and then goes on without it";
+    /// The program gained rights when it started.
+    SecureMode "secure-mode" Error
+        "start it as the user it becomes, with the rights given by the service manager, or name the library in \
+         /etc/ld.so.preload, which counts for such programs as well";
+    /// No loader, so no preload.
+    StaticProgram "static-program" Error
+        "link the allocator into the program, or build it dynamically";
+    /// The program defines `malloc` itself.
+    MallocInside "malloc-inside" Error
+        "build the program without its allocator";
+    /// The program's memory does not come from `malloc` at all.
+    AllocatorInside "allocator-inside" Error
+        "build the program without its allocator (in Rust: another #[global_allocator]); no preload reaches it";
+    /// Another library comes first.
+    OtherFirst "other-first" Error
+        "leave one allocator in LD_PRELOAD and /etc/ld.so.preload, and put it in front";
+    /// The library cannot be loaded after the program has started.
+    StaticTls "static-tls" Note
+        "name it in LD_PRELOAD: loaded later (dlopen, ctypes, as another module's dependency) it fails with \"cannot \
+         allocate memory in static TLS block\"";
+    /// Nothing installs the package.
+    PackageMissing "package-missing" Error
+        "install the allocator's package in this stage";
+    /// What the base image has inside is not known.
+    BaseUnknown "base-unknown" Note
+        "check a running container, or its unpacked file system, as well";
+    /// A setting was made when the allocator had read its settings already.
+    SettingsTooLate "settings-too-late" Error
+        "set it before the program starts: an allocator reads its settings once, at the first request";
+    /// A setting in a variable that this build of the allocator does not read.
+    SettingsUnread "settings-unread" Error
+        "put the settings where the allocator in charge reads them";
+    /// A setting that the allocator cannot understand.
+    SettingsMalformed "settings-malformed" Error
+        "write key:value pairs with a comma between and no spaces";
+    /// A setting of another allocator.
+    SettingsOfAnother "settings-of-another" Note
+        "take it out, or translate it";
+    /// A process that is closed to us.
+    Closed "closed" Unknown
+        "run ebb as root, or as the user that owns the process (one that changed its user is closed to that user, too)";
+    /// Something else could not be read.
+    Unreadable "unreadable" Unknown
+        "try again; a process that starts or ends cannot be read";
+}
+
+impl Serialize for Id {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// One result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Which one.
+    pub id: Id,
+    /// How much it weighs.
+    pub severity: Severity,
+    /// The process it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
+    /// The file it is about, with the line where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// What was found, in one sentence without a full stop.
+    pub what: String,
+    /// What to do.
+    pub remedy: &'static str,
+}
+
+impl Finding {
+    /// A finding that is not yet about a process or a file.
+    pub fn new(id: Id, what: impl Into<String>) -> Self {
+        Self {
+            id,
+            severity: id.severity(),
+            pid: None,
+            file: None,
+            what: what.into(),
+            remedy: id.remedy(),
+        }
+    }
+
+    /// About this process.
+    #[must_use]
+    pub fn of_process(mut self, pid: i32) -> Self {
+        self.pid = Some(pid);
+        self
+    }
+
+    /// About this file.
+    #[must_use]
+    pub fn in_file(mut self, file: impl Into<String>) -> Self {
+        self.file = Some(file.into());
+        self
+    }
+
+    /// The same with less weight: where it is true, but not of what was asked about.
+    #[must_use]
+    pub fn as_note(mut self) -> Self {
+        self.severity = Severity::Note;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_all_documented() {
+        let page = include_str!("../../../../docs/check.md");
+        let mut names: Vec<&str> = Id::ALL.iter().map(|id| id.name()).collect();
+        for name in &names {
+            assert!(
+                page.contains(&format!("### {name}\n")),
+                "{name} has no section"
+            );
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Id::ALL.len());
+    }
+}

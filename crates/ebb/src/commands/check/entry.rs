@@ -1,0 +1,143 @@
+//! Follows what a loader is asked to preload to its file, inside the root of the process or image.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::allocators::{preload_entries, recognise, system_folders};
+use crate::check::library::{Entry, EntryFile, Object};
+use crate::proc::elf::Elf;
+use crate::proc::root::Root;
+
+/// Looks files up as the loader of one program does.
+pub(super) struct Loader<'a> {
+    /// Where paths start.
+    pub(super) root: &'a Root,
+    /// The program.
+    pub(super) program: &'a Elf,
+    /// Its `LD_LIBRARY_PATH`.
+    pub(super) library_path: Option<&'a OsStr>,
+    /// Where relative paths start, inside the root.
+    pub(super) folder: &'a Path,
+}
+
+impl Loader<'_> {
+    /// The entries of an `LD_PRELOAD`, in order.
+    pub(super) fn preload(&self, value: &OsStr) -> Vec<Entry> {
+        preload_entries(value)
+            .map(|entry| self.entry(&entry.to_string_lossy()))
+            .collect()
+    }
+
+    /// The entries of the root's `/etc/ld.so.preload`.
+    pub(super) fn system_preload(&self) -> Vec<Entry> {
+        let text = self
+            .root
+            .resolve(Path::new("/etc/ld.so.preload"))
+            .and_then(fs::read_to_string)
+            .unwrap_or_default();
+        text.lines()
+            .filter_map(|line| line.split('#').next())
+            .flat_map(|line| line.split([' ', '\t', ':', ',']))
+            .filter(|entry| !entry.is_empty())
+            .map(|entry| self.entry(entry))
+            .collect()
+    }
+
+    /// One entry.
+    pub(super) fn entry(&self, text: &str) -> Entry {
+        let found = self
+            .spellings(text)
+            .into_iter()
+            .find_map(|spelling| self.locate(&spelling));
+        let file = match found {
+            None => EntryFile::Missing,
+            Some(path) => match Elf::read(&path) {
+                Err(error) => EntryFile::Unusable(error.to_string()),
+                Ok(elf) => {
+                    let missing = self.missing(&elf, &path);
+                    let allocator = recognise(&path, &elf).map(|it| it.name);
+                    EntryFile::Object(Box::new(Object {
+                        path,
+                        elf,
+                        allocator,
+                        missing,
+                    }))
+                }
+            },
+        };
+        Entry {
+            text: text.to_owned(),
+            file,
+        }
+    }
+
+    /// The loader's own variable for the folder of libraries has another value on every distribution.
+    fn spellings(&self, text: &str) -> Vec<String> {
+        if !text.contains("$LIB") && !text.contains("${LIB}") {
+            return vec![text.to_owned()];
+        }
+        let folders = self.system_folders();
+        let names = folders
+            .iter()
+            .filter_map(|folder| folder.strip_prefix("/usr").ok()?.to_str());
+        names
+            .map(|name| {
+                let name = name.trim_start_matches('/');
+                text.replace("${LIB}", name).replace("$LIB", name)
+            })
+            .collect()
+    }
+
+    fn locate(&self, name: &str) -> Option<PathBuf> {
+        if name.contains('/') {
+            return self.root.resolve(&self.folder.join(name)).ok();
+        }
+        self.folders()
+            .iter()
+            .find_map(|folder| self.root.resolve(&folder.join(name)).ok())
+    }
+
+    fn missing(&self, elf: &Elf, path: &Path) -> Vec<String> {
+        let beside = path.parent();
+        let is_there = |name: &&String| {
+            self.locate(name).is_some() || beside.is_some_and(|folder| folder.join(name).exists())
+        };
+        elf.needed
+            .iter()
+            .filter(|name| !is_there(name))
+            .cloned()
+            .collect()
+    }
+
+    fn folders(&self) -> Vec<PathBuf> {
+        let mut folders: Vec<PathBuf> = self
+            .library_path
+            .map(|paths| std::env::split_paths(paths).collect())
+            .unwrap_or_default();
+        folders.extend(self.system_folders());
+        folders
+    }
+
+    fn system_folders(&self) -> Vec<PathBuf> {
+        let mut folders = self.configured_folders();
+        folders.extend(system_folders(self.program));
+        folders
+    }
+
+    /// The folders that `/etc/ld.so.conf.d` adds.
+    fn configured_folders(&self) -> Vec<PathBuf> {
+        let Ok(folder) = self.root.resolve(Path::new("/etc/ld.so.conf.d")) else {
+            return Vec::new();
+        };
+        let files = fs::read_dir(folder).into_iter().flatten().flatten();
+        files
+            .filter_map(|file| fs::read_to_string(file.path()).ok())
+            .flat_map(|text| {
+                let lines = text.lines().map(str::trim);
+                let folders = lines.filter(|line| line.starts_with('/'));
+                folders.map(PathBuf::from).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+}

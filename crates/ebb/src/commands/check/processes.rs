@@ -1,0 +1,262 @@
+//! The facts of running processes.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use procfs::process::Process as Entry;
+
+use crate::allocators::recognise;
+use crate::check::dockerfile::{is_entrypoint_name, set_by_script};
+use crate::check::library::{self, Target};
+use crate::check::process::{self, Ancestor, Malloc, Process, Wanted};
+use crate::check::report::{ProcessLine, Report, Subject};
+use crate::check::settings::{self, Given};
+use crate::check::{Finding, Id};
+use crate::proc::elf::{Elf, Libc};
+use crate::proc::environ;
+use crate::proc::inside::inside;
+use crate::proc::root::Root;
+use crate::proc::{Counters, MallocSource, identity, malloc_source};
+
+use super::entry::Loader;
+
+/// No process has more ancestors; a longer chain is one that changed while it was followed.
+const MOST_ANCESTORS: usize = 64;
+/// Folders in which images keep their entrypoints.
+const ENTRYPOINT_FOLDERS: [&str; 5] = ["/", "/usr/local/bin", "/usr/bin", "/app", "/docker"];
+/// A script is no longer.
+const MOST_SCRIPT_BYTES: u64 = 256 << 10;
+
+/// Checks the processes `pids`.
+pub(super) fn check(target: &str, pids: &[i32], wanted: Option<Wanted>) -> Report {
+    let facts: Vec<Process> = pids.iter().filter_map(|&pid| read(pid)).collect();
+    let wanted = wanted.or_else(|| facts.iter().find_map(|it| Wanted::asked_by(&it.asked)));
+    // A process below may have lost what only one above was asked for.
+    let wanted = wanted.or_else(|| facts.iter().find_map(asked_above));
+    let Some(wanted) = wanted else {
+        return nothing_asked(target, &facts);
+    };
+    let mut findings = Vec::new();
+    let mut lines = Vec::new();
+    for process in &facts {
+        let ancestors = ancestors(process.parent);
+        findings.extend(process::judge(process, &wanted, &ancestors));
+        let given = given(process);
+        let wrong = given.iter().flat_map(settings::judge);
+        findings.extend(wrong.map(|finding| finding.of_process(process.pid)));
+        lines.push(line(process, process::in_charge(process, &wanted)));
+    }
+    if let Some(note) = late_loading(&facts, &wanted) {
+        findings.push(note);
+    }
+    Report::new(
+        target,
+        Subject::Processes,
+        Some(wanted.name),
+        lines,
+        findings,
+    )
+}
+
+/// Nobody has named an allocator anywhere.
+fn nothing_asked(target: &str, facts: &[Process]) -> Report {
+    let lines: Vec<ProcessLine> = facts.iter().map(|process| line(process, None)).collect();
+    let closed = facts.iter().find_map(|it| it.at_start.as_ref().err());
+    let finding = match (facts.is_empty(), closed) {
+        (true, _) => Finding::new(Id::Unreadable, "no process is left"),
+        (false, Some(why)) => Finding::new(
+            Id::Closed,
+            format!("what the environment asks for is not known: {why}; name it with --allocator"),
+        ),
+        (false, None) => Finding::new(
+            Id::NotAsked,
+            "no environment asks for an allocator; name the one that should be there with --allocator",
+        ),
+    };
+    Report::new(target, Subject::Processes, None, lines, vec![finding])
+}
+
+/// Whoever wants it and cannot preload it cannot load it later either.
+fn late_loading(facts: &[Process], wanted: &Wanted) -> Option<Finding> {
+    let lacks = |it: &&Process| {
+        process::in_charge(it, wanted) == Some(false) && !it.asked.iter().any(|it| wanted.is(it))
+    };
+    let process = facts.iter().find(lacks)?;
+    let file = wanted.file.as_ref()?;
+    let own = Elf::read(Path::new(&format!("/proc/{}/exe", process.pid))).ok()?;
+    let root = Root::of(process.pid);
+    let loader = Loader {
+        root: &root,
+        program: &own,
+        library_path: None,
+        folder: Path::new("/"),
+    };
+    library::static_tls(&loader.entry(&file.to_string_lossy()))
+}
+
+fn read(pid: i32) -> Option<Process> {
+    let (_, program) = identity(pid)?;
+    let parent = Entry::new(pid).ok()?.stat().ok()?.ppid;
+    let executable = PathBuf::from(format!("/proc/{pid}/exe"));
+    let elf = Elf::read(&executable).ok();
+    let root = Root::of(pid);
+    let at_start = environ::at_start(pid);
+    let folder = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_else(|_| "/".into());
+    let asked = elf.as_ref().map(|elf| {
+        let variable = |name: &str| at_start.as_ref().ok()?.get(OsStr::new(name));
+        let loader = Loader {
+            root: &root,
+            program: elf,
+            library_path: variable("LD_LIBRARY_PATH").map(|it| it.as_os_str()),
+            folder: &folder,
+        };
+        let preload = variable("LD_PRELOAD").map(|it| loader.preload(it));
+        let mut asked = preload.unwrap_or_default();
+        asked.extend(loader.system_preload());
+        asked
+    });
+    let malloc = malloc_source(pid).map(|source| malloc(&source, &executable, &root));
+    Some(Process {
+        pid,
+        parent,
+        program: program.display().to_string(),
+        target: elf.as_ref().map(|elf| Target::of(elf, page_bytes())),
+        secure: is_secure(pid),
+        malloc,
+        now: environ::now(pid).ok(),
+        at_start,
+        asked: asked.unwrap_or_default(),
+        inside: inside(&executable),
+        entrypoints: entrypoints(&root),
+    })
+}
+
+fn malloc(source: &MallocSource, executable: &Path, root: &Root) -> Malloc {
+    match source {
+        MallocSource::Static => Malloc::Static,
+        MallocSource::Nobody => Malloc::Nobody,
+        MallocSource::File(path) if source.is_libc() => Malloc::Libc(root.inside(path)),
+        MallocSource::File(_) if source.is(executable) => Malloc::Program,
+        MallocSource::File(path) => {
+            let known = Elf::read(path).ok().and_then(|elf| recognise(path, &elf));
+            Malloc::Library(root.inside(path), known.map(|it| it.name))
+        }
+    }
+}
+
+/// AT_SECURE of the auxiliary vector.
+fn is_secure(pid: i32) -> bool {
+    Entry::new(pid)
+        .and_then(|process| process.auxv())
+        .is_ok_and(|auxv| auxv.get(&libc::AT_SECURE).is_some_and(|&value| value != 0))
+}
+
+/// Of this machine's kernel, which runs all of them.
+pub(super) fn page_bytes() -> Option<u64> {
+    Some(procfs::page_size())
+}
+
+/// Scripts called like entrypoints that set the variable.
+fn entrypoints(root: &Root) -> Vec<String> {
+    // Ours is no image: a script somewhere on a host says nothing about a process.
+    if *root == Root::own() {
+        return Vec::new();
+    }
+    super::root::entrypoints(root, &ENTRYPOINT_FOLDERS, MOST_SCRIPT_BYTES)
+        .into_iter()
+        .filter(|(path, text)| is_entrypoint_name(path) && set_by_script(text).is_some())
+        .map(|(path, _)| path.display().to_string())
+        .collect()
+}
+
+/// The ancestors, the nearest first.
+fn ancestors(parent: i32) -> Vec<Ancestor> {
+    let mut ancestors = Vec::new();
+    let mut pid = parent;
+    while pid > 0 && ancestors.len() < MOST_ANCESTORS {
+        let Ok(process) = Entry::new(pid).and_then(|process| process.stat()) else {
+            break;
+        };
+        let preload = environ::at_start(pid).ok();
+        let now = environ::now(pid).ok();
+        ancestors.push(Ancestor {
+            pid,
+            program: identity(pid).map_or(process.comm, |(_, it)| it.display().to_string()),
+            preload: [now, preload]
+                .iter()
+                .flatten()
+                .find_map(process::preload_of),
+        });
+        pid = process.ppid;
+    }
+    ancestors
+}
+
+/// The allocator that an ancestor of a process was asked to run on.
+fn asked_above(process: &Process) -> Option<Wanted> {
+    let elf = Elf::read(Path::new(&format!("/proc/{}/exe", process.pid))).ok()?;
+    let root = Root::of(process.pid);
+    let loader = Loader {
+        root: &root,
+        program: &elf,
+        library_path: None,
+        folder: Path::new("/"),
+    };
+    let above = ancestors(process.parent);
+    let preload = above.iter().find_map(|it| it.preload.as_deref())?;
+    Wanted::asked_by(&loader.preload(OsStr::new(preload)))
+}
+
+/// The allocator whose settings count.
+fn in_force(process: &Process) -> Option<&'static str> {
+    if let Some(inside) = process.inside {
+        return inside.allocator();
+    }
+    match process.malloc.as_ref().ok()? {
+        Malloc::Library(_, allocator) => *allocator,
+        Malloc::Libc(_) => Some(match process.target.as_ref()?.libc {
+            Libc::Glibc => "glibc",
+            _ => "the C library",
+        }),
+        _ => None,
+    }
+}
+
+fn given(process: &Process) -> Option<Given<'_>> {
+    Some(Given {
+        in_charge: in_force(process)?,
+        inside: process.inside,
+        secure: process.secure,
+        at_start: process.at_start.as_ref().ok()?,
+        now: process.now.as_ref(),
+    })
+}
+
+fn line(process: &Process, in_charge: Option<bool>) -> ProcessLine {
+    let (file, allocator) = match &process.malloc {
+        Ok(Malloc::Library(path, allocator)) => (Some(path.display().to_string()), *allocator),
+        Ok(Malloc::Libc(path)) => (Some(path.display().to_string()), None),
+        Ok(Malloc::Program) => (Some(process.program.clone()), None),
+        _ => (None, None),
+    };
+    let inside = process.inside.and_then(|it| it.allocator());
+    let read: BTreeMap<_, _> = given(process)
+        .map(|it| settings::read(&it))
+        .unwrap_or_default();
+    let counters = Counters::default().read(process.pid, Duration::MAX);
+    ProcessLine {
+        pid: process.pid,
+        program: process.program.clone(),
+        in_charge,
+        malloc: file,
+        allocator: inside.or(allocator).map(str::to_owned),
+        settings: read
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect(),
+        idle_time_ms: counters.map(|it| it.idle_time_ms),
+    }
+}

@@ -1,0 +1,335 @@
+//! The facts of an unpacked root file system: what its loader would be asked, and every program in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use walkdir::WalkDir;
+
+use crate::allocators;
+use crate::check::dockerfile::{is_entrypoint_name, set_by_script};
+use crate::check::library::{self, Entry, EntryFile, Target};
+use crate::check::process::Wanted;
+use crate::check::report::{Report, Subject};
+use crate::check::{Finding, Id, Severity};
+use crate::exit::{Exit, Failure};
+use crate::proc::elf::Elf;
+use crate::proc::inside::inside;
+use crate::proc::root::Root;
+
+use super::Args;
+use super::entry::Loader;
+use super::processes::page_bytes;
+
+/// Folders of the kernel's, which an image has empty or not at all.
+const SKIPPED: [&str; 3] = ["proc", "sys", "dev"];
+/// Of a longer list of programs only the first are named.
+const MOST_NAMES: usize = 4;
+const ELF_MAGIC: [u8; 4] = *b"\x7fELF";
+
+/// One program of the file system.
+struct Program {
+    /// Its name inside.
+    name: String,
+    /// Where it lies for us.
+    path: PathBuf,
+    elf: Elf,
+}
+
+/// What names the library.
+enum Source {
+    /// `/etc/ld.so.preload`, which counts for every program, those that gain rights, too.
+    System,
+    /// A variable: by a script in the image, or supposed because of `--allocator`.
+    Variable,
+}
+
+/// Checks the file system in the folder that was named.
+pub(super) fn check(args: &Args, wanted: Option<Wanted>) -> Result<Report, Failure> {
+    let root = Root::at(&fs::canonicalize(&args.target)?);
+    let (programs, named) = programs(&root, &args.program)?;
+    let Some(first) = programs
+        .iter()
+        .find(|it| !it.elf.is_static())
+        .or(programs.first())
+    else {
+        return Err(
+            Failure::new(Exit::Usage, format!("{} has no program in it", args.target)).remedy(
+                "name the folder of an unpacked image (docker export, skopeo and umoci, a chroot)",
+            ),
+        );
+    };
+    let system = loader(&root, &first.elf).system_preload();
+    let mut findings = Vec::new();
+    let (text, source, wanted) = match (wanted, system.first()) {
+        (Some(wanted), _) if !system.iter().any(|it| wanted.is(it)) => {
+            (spelling(&root, first, &wanted), Source::Variable, wanted)
+        }
+        (wanted, Some(entry)) => {
+            let asked = wanted.or_else(|| Wanted::asked_by(&system));
+            let Some(asked) = asked else {
+                return Ok(nothing(args, programs.len()));
+            };
+            let text = system.iter().find(|it| asked.is(it)).unwrap_or(entry);
+            (text.text.clone(), Source::System, asked)
+        }
+        (Some(_), None) => return Ok(nothing(args, programs.len())),
+        (None, None) => match by_script(&root) {
+            Some((script, text)) => {
+                let entry = loader(&root, &first.elf).entry(&text);
+                findings.push(
+                    Finding::new(
+                        Id::EntrypointBypassed,
+                        format!("LD_PRELOAD is set in {script} only: what is started otherwise runs without it"),
+                    )
+                    .in_file(script)
+                    .as_note(),
+                );
+                let Some(asked) = Wanted::asked_by(&[entry]) else {
+                    return Ok(nothing(args, programs.len()));
+                };
+                (text, Source::Variable, asked)
+            }
+            None => return Ok(nothing(args, programs.len())),
+        },
+    };
+    let pages = |program: &Program| match args.page_size {
+        Some(bytes) => Some(bytes),
+        None if is_of_this_machine(&program.elf) => page_bytes(),
+        None => None,
+    };
+    let mut groups: BTreeMap<(Id, String), BTreeSet<String>> = BTreeMap::new();
+    for program in &programs {
+        let entry = loader(&root, &program.elf).entry(&text);
+        let target = Target::of(&program.elf, pages(program));
+        if let Some((id, what)) = refusal(program, &entry, &target, &source, &wanted) {
+            let group = groups.entry((id, what)).or_default();
+            group.insert(program.name.clone());
+        }
+    }
+    let entry = loader(&root, &first.elf).entry(&text);
+    findings.extend(library::notes(&entry));
+    for ((id, what), names) in groups {
+        findings.push(grouped(id, what, &names, named, programs.len()));
+    }
+    Ok(Report::new(
+        &args.target,
+        Subject::Root,
+        Some(wanted.name),
+        Vec::new(),
+        findings,
+    )
+    .with_programs(programs.len()))
+}
+
+fn nothing(args: &Args, programs: usize) -> Report {
+    let what = "neither /etc/ld.so.preload nor an entrypoint script names an allocator; if LD_PRELOAD is set from \
+                outside, name it with --allocator";
+    let finding = Finding::new(Id::NotAsked, what);
+    Report::new(&args.target, Subject::Root, None, Vec::new(), vec![finding])
+        .with_programs(programs)
+}
+
+fn loader<'a>(root: &'a Root, program: &'a Elf) -> Loader<'a> {
+    Loader {
+        root,
+        program,
+        library_path: None,
+        folder: Path::new("/"),
+    }
+}
+
+/// How `LD_PRELOAD` would name the library: the path that was given, else the first known name that is
+/// there.
+fn spelling(root: &Root, program: &Program, wanted: &Wanted) -> String {
+    if let Some(file) = &wanted.file {
+        return file.display().to_string();
+    }
+    let sonames = wanted
+        .allocator
+        .and_then(allocators::by_name)
+        .map_or(&[][..], |it| it.sonames);
+    let loader = loader(root, &program.elf);
+    let found = sonames
+        .iter()
+        .find(|name| loader.entry(name).file != EntryFile::Missing);
+    (*found.or(sonames.first()).unwrap_or(&wanted.name.as_str())).to_owned()
+}
+
+/// The first script that sets the variable, and what it sets.
+fn by_script(root: &Root) -> Option<(String, String)> {
+    const FOLDERS: [&str; 5] = ["/", "/usr/local/bin", "/usr/bin", "/app", "/docker"];
+    const MOST_BYTES: u64 = 256 << 10;
+    entrypoints(root, &FOLDERS, MOST_BYTES)
+        .into_iter()
+        .filter(|(path, _)| is_entrypoint_name(path))
+        .find_map(|(path, text)| Some((path.display().to_string(), set_by_script(&text)?.value)))
+}
+
+/// The text files of these folders, by their names inside, as far as they are not too long.
+pub(super) fn entrypoints(
+    root: &Root,
+    folders: &[&str],
+    most_bytes: u64,
+) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for folder in folders {
+        let Ok(here) = root.resolve(Path::new(folder)) else {
+            continue;
+        };
+        let files = fs::read_dir(here).into_iter().flatten().flatten();
+        for file in files.filter(|file| is_entrypoint_name(&file.path())) {
+            let is_short = file
+                .metadata()
+                .is_ok_and(|meta| meta.is_file() && meta.len() <= most_bytes);
+            if let Some(text) = is_short
+                .then(|| fs::read_to_string(file.path()).ok())
+                .flatten()
+            {
+                found.push((root.inside(&file.path()), text));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The programs to judge, and whether they were named.
+fn programs(root: &Root, named: &[PathBuf]) -> Result<(Vec<Program>, bool), Failure> {
+    if named.is_empty() {
+        return Ok((all_programs(root), false));
+    }
+    let read = |name: &PathBuf| {
+        let unusable =
+            |why: String| Failure::new(Exit::Usage, format!("{}: {why}", name.display()));
+        let path = root
+            .resolve(name)
+            .map_err(|error| unusable(error.to_string()))?;
+        let elf = Elf::read(&path).map_err(|error| unusable(error.to_string()))?;
+        let name = root.inside(&path).display().to_string();
+        Ok(Program { name, path, elf })
+    };
+    let programs: Result<_, Failure> = named.iter().map(read).collect();
+    Ok((programs?, true))
+}
+
+fn all_programs(root: &Root) -> Vec<Program> {
+    let walk = WalkDir::new(root.folder())
+        .sort_by_file_name()
+        .into_iter()
+        .filter_entry(|entry| {
+            entry.depth() != 1 || !SKIPPED.contains(&&*entry.file_name().to_string_lossy())
+        });
+    walk.flatten()
+        .filter(|entry| entry.file_type().is_file())
+        .filter(|entry| {
+            let execute =
+                |meta: walkdir::Result<fs::Metadata>| meta.is_ok_and(|it| it.mode() & 0o111 != 0);
+            execute(entry.metadata()) && is_elf(entry.path())
+        })
+        .filter_map(|entry| {
+            let path = entry.into_path();
+            let elf = Elf::read(&path).ok()?;
+            let name = root.inside(&path).display().to_string();
+            is_program(&elf, &path).then_some(Program { name, path, elf })
+        })
+        .collect()
+}
+
+fn is_elf(path: &Path) -> bool {
+    let mut magic = [0; ELF_MAGIC.len()];
+    File::open(path)
+        .and_then(|mut file| file.read_exact(&mut magic))
+        .is_ok()
+        && magic == ELF_MAGIC
+}
+
+/// Shared objects often carry the bit of programs.
+fn is_program(elf: &Elf, path: &Path) -> bool {
+    let is_object = path.file_name().is_some_and(|name| {
+        let name = name.to_string_lossy();
+        name.ends_with(".so") || name.contains(".so.") || name.ends_with(".ko")
+    });
+    elf.loadable && (elf.interpreter.is_some() || elf.soname.is_none()) && !is_object
+}
+
+fn is_of_this_machine(elf: &Elf) -> bool {
+    Elf::read(Path::new("/proc/self/exe")).is_ok_and(|own| own.machine == elf.machine)
+}
+
+/// Why the library would not be in charge of the program, without its name.
+fn refusal(
+    program: &Program,
+    entry: &Entry,
+    target: &Target,
+    source: &Source,
+    wanted: &Wanted,
+) -> Option<(Id, String)> {
+    if let Some(inside) = inside(&program.path) {
+        if inside.allocator().is_some() && inside.allocator() == wanted.allocator {
+            return None;
+        }
+        return Some((Id::AllocatorInside, format!("has {inside}")));
+    }
+    if program.elf.is_static() {
+        return Some((Id::StaticProgram, "is statically linked".to_owned()));
+    }
+    if program.elf.defines.malloc {
+        return Some((Id::MallocInside, "defines malloc itself".to_owned()));
+    }
+    if let (Source::Variable, Some(how)) = (source, gains_rights(&program.path)) {
+        return Some((Id::SecureMode, format!("is {how}: LD_PRELOAD is ignored")));
+    }
+    let finding = library::refusal(entry, target)?;
+    Some((finding.id, finding.what))
+}
+
+/// Who will start it is not known; so every bit counts that gives rights to somebody.
+fn gains_rights(path: &Path) -> Option<&'static str> {
+    let mode = fs::metadata(path).ok()?.mode();
+    const SET_GROUP: u32 = libc::S_ISGID | libc::S_IXGRP;
+    if mode & libc::S_ISUID != 0 {
+        return Some("set-uid");
+    }
+    if mode & SET_GROUP == SET_GROUP {
+        return Some("set-gid");
+    }
+    match xattr::get(path, OsStr::new("security.capability")) {
+        Ok(Some(_)) => Some("given capabilities (setcap)"),
+        _ => None,
+    }
+}
+
+/// One finding for all programs with the same fault. Where no program was named, a fault of single ones
+/// is a note: every system has set-uid programs. A fault of most is one of the library.
+fn grouped(
+    id: Id,
+    what: String,
+    names: &BTreeSet<String>,
+    named: bool,
+    programs: usize,
+) -> Finding {
+    let shown: Vec<&str> = names.iter().map(String::as_str).take(MOST_NAMES).collect();
+    let mut list = shown.join(", ");
+    if names.len() > shown.len() {
+        list += &format!(" and {} more", names.len() - shown.len());
+    }
+    let is_of_program = matches!(
+        id,
+        Id::AllocatorInside | Id::StaticProgram | Id::MallocInside | Id::SecureMode
+    );
+    let what = if is_of_program {
+        format!("{list}: {what}")
+    } else {
+        format!("{what} ({list})")
+    };
+    let finding = Finding::new(id, what);
+    if named || names.len() * 2 > programs || finding.severity == Severity::Note {
+        finding
+    } else {
+        finding.as_note()
+    }
+}

@@ -1,0 +1,109 @@
+//! `ebb check` with real processes, real file systems and real Dockerfiles: every named result is
+//! brought about, not imitated.
+
+// Half of it is for `ebb run`.
+#[allow(dead_code)]
+#[path = "../run/harness.rs"]
+mod harness;
+
+mod files;
+mod processes;
+mod settings;
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+use harness::{ebb, output, stderr, stdout};
+
+/// A process that has said that it is ready, ended with the test.
+pub struct Running(Child);
+
+impl Running {
+    /// Starts it and waits for its first line. Its stdin stays open as long as it is wanted.
+    pub fn start(command: &mut Command) -> Self {
+        for name in ["LD_PRELOAD", "MALLOC_CONF", "EBB_CONF"] {
+            if !command.get_envs().any(|(set, _)| set == name) {
+                command.env_remove(name);
+            }
+        }
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // The loader says there what it ignores.
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().expect("a pipe"))
+            .read_line(&mut line)
+            .expect("a line");
+        assert!(!line.is_empty(), "{command:?} ended without a word");
+        Self(child)
+    }
+
+    /// Its number, as an argument.
+    pub fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Whoever waits for stdin ends; a program that sleeps is killed.
+        drop(self.0.stdin.take());
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// `ebb check --json` with these arguments, and its exit code.
+pub fn check(arguments: &[&str]) -> (Value, i32) {
+    parsed(&output(ebb().args(["check", "--json"]).args(arguments)))
+}
+
+/// What `ebb check --json` said, and its exit code.
+pub fn parsed(output: &Output) -> (Value, i32) {
+    let text = stdout(output);
+    let said = serde_json::from_str(&text)
+        .unwrap_or_else(|error| panic!("{error}: {text} {}", stderr(output)));
+    (said, output.status.code().expect("an exit code"))
+}
+
+/// The identifiers of the findings with that severity.
+pub fn found<'a>(said: &'a Value, severity: &str) -> Vec<&'a str> {
+    let findings = said["findings"].as_array().expect("findings");
+    let of = findings.iter().filter(|it| it["severity"] == severity);
+    of.map(|it| it["id"].as_str().expect("an id")).collect()
+}
+
+/// Asserts that this is the only error, and that it counts for the exit code.
+#[track_caller]
+pub fn assert_error(arguments: &[&str], id: &str) -> Value {
+    let (said, code) = check(arguments);
+    assert_eq!(found(&said, "error"), [id], "{said:#}");
+    assert_eq!(code, 14);
+    assert_eq!(said["in_charge"], false);
+    said
+}
+
+/// Asserts that nothing is wrong.
+#[track_caller]
+pub fn assert_fine(arguments: &[&str]) -> Value {
+    let (said, code) = check(arguments);
+    assert_eq!(found(&said, "error"), [""; 0], "{said:#}");
+    assert_eq!(code, 0, "{said:#}");
+    assert_eq!(said["in_charge"], true);
+    said
+}
+
+/// A copy of a file that says it is for another processor.
+pub fn for_another_machine(file: &Path, copy: &Path) {
+    const E_MACHINE_AT: usize = 18;
+    const EM_AARCH64: u8 = 183;
+    let mut bytes = std::fs::read(file).expect("the file");
+    bytes[E_MACHINE_AT] = EM_AARCH64;
+    std::fs::write(copy, bytes).expect("the copy");
+}
