@@ -3,8 +3,6 @@
 //!
 //! What a base image has inside is known only for the common ones; for others the result says so.
 
-use std::path::Path;
-
 use crate::allocators;
 use crate::proc::elf::Libc;
 use crate::proc::environ::Variables;
@@ -13,13 +11,17 @@ use super::library::{is_pattern, path_architecture};
 use super::settings;
 use super::{Finding, Id};
 
+mod asked;
 mod base;
 mod image;
+mod program;
 mod start;
 mod variables;
 
+pub use asked::{is_entrypoint_name, set_by_script};
 pub use image::{Malformed, Stages};
 
+use asked::Asked;
 use base::Base;
 use image::{Stage, file_name};
 use start::Start;
@@ -31,15 +33,6 @@ pub struct Judged {
     pub allocator: Option<String>,
     /// What is wrong.
     pub findings: Vec<Finding>,
-}
-
-/// How the image asks for an allocator.
-struct Asked {
-    /// What `LD_PRELOAD` holds, or the name given to `ebb run`.
-    text: String,
-    line: usize,
-    /// Whether a shell has replaced what it replaces.
-    by_shell: bool,
 }
 
 /// An image under judgement.
@@ -101,131 +94,6 @@ impl Image<'_> {
 
     fn at(&self, line: usize, id: Id, what: String) -> Finding {
         Finding::new(id, what).in_file(format!("{}:{line}", self.name))
-    }
-
-    /// How the image asks for an allocator; where it does not, why not.
-    fn asked(&self) -> (Option<Asked>, Vec<Finding>) {
-        let mut findings = Vec::new();
-        let start = self.start.as_ref();
-        if let Some(start) = start
-            && let Some(name) = start.through_ebb()
-        {
-            let asked = Asked {
-                text: name.to_owned(),
-                line: start.line,
-                by_shell: true,
-            };
-            return (Some(asked), findings);
-        }
-        if let Some((text, line)) = self.variable("LD_PRELOAD") {
-            if let Some(start) = start
-                && let Some(by) = start.drops_environment()
-            {
-                let what = format!("{by} starts the service without the LD_PRELOAD that ENV sets");
-                findings.push(self.at(start.line, Id::EnvironmentDropped, what));
-            }
-            let asked = Asked {
-                text,
-                line,
-                by_shell: false,
-            };
-            return (Some(asked), findings);
-        }
-        if let Some(start) = start
-            && let Some(text) = start.assigned("LD_PRELOAD")
-        {
-            let asked = Asked {
-                text: text.to_owned(),
-                line: start.line,
-                by_shell: true,
-            };
-            return (Some(asked), findings);
-        }
-        if let Some((asked, finding)) = self.script() {
-            findings.extend(finding);
-            return (asked, findings);
-        }
-        findings.push(self.nobody_asks());
-        (None, findings)
-    }
-
-    /// A variable as `ENV` leaves it.
-    fn variable(&self, name: &str) -> Option<(String, usize)> {
-        self.chain.iter().find_map(|stage| {
-            let set = stage.env.iter().rev().find(|it| it.value.0 == name)?;
-            Some((set.value.1.clone(), set.line))
-        })
-    }
-
-    /// A script of the build context that sets the variable.
-    fn script(&self) -> Option<(Option<Asked>, Option<Finding>)> {
-        let copies = self.chain.iter().flat_map(|stage| &stage.copies);
-        for copy in copies.filter(|copy| copy.value.from.is_none()) {
-            for source in &copy.value.sources {
-                let Some(set) = (self.context)(source).as_deref().and_then(set_by_script) else {
-                    continue;
-                };
-                let to = if copy.value.to.ends_with('/') {
-                    format!("{}{}", copy.value.to, file_name(source))
-                } else {
-                    copy.value.to.clone()
-                };
-                let start = self.start.as_ref();
-                let (id, what) = match start {
-                    Some(start) if start.names(&to) && set.exported => {
-                        let finding = self
-                            .at(
-                                start.line,
-                                Id::EntrypointBypassed,
-                                format!(
-                                    "LD_PRELOAD is set in {to} only: docker run --entrypoint, docker exec and \
-                                     a pod's command start programs without it"
-                                ),
-                            )
-                            .as_note();
-                        let asked = Asked {
-                            text: set.value,
-                            line: copy.line,
-                            by_shell: true,
-                        };
-                        return Some((Some(asked), Some(finding)));
-                    }
-                    Some(start) if start.names(&to) => (
-                        Id::EnvironmentDropped,
-                        format!("{to} sets LD_PRELOAD without `export`, so no program gets it"),
-                    ),
-                    _ => (
-                        Id::EntrypointBypassed,
-                        format!("LD_PRELOAD is set in {to}, which the image does not start"),
-                    ),
-                };
-                return Some((None, Some(self.at(copy.line, id, what))));
-            }
-        }
-        None
-    }
-
-    /// Nothing names the variable where it counts; perhaps something does where it does not.
-    fn nobody_asks(&self) -> Finding {
-        let in_build = |what: &str, line| {
-            let what = format!("LD_PRELOAD is set by {what}, which ends with the build");
-            self.at(line, Id::BuildTimeOnly, what)
-        };
-        for stage in &self.chain {
-            if let Some(arg) = stage.args.iter().find(|it| it.value.0 == "LD_PRELOAD") {
-                return in_build("ARG", arg.line);
-            }
-            let sets = |text: &str| text.contains("LD_PRELOAD=");
-            if let Some(run) = stage.runs.iter().find(|it| sets(&it.value)) {
-                return in_build("RUN", run.line);
-            }
-        }
-        for stage in self.stages.others(&self.chain) {
-            if let Some(env) = stage.env.iter().find(|it| it.value.0 == "LD_PRELOAD") {
-                return in_build("ENV in another stage", env.line);
-            }
-        }
-        Finding::new(Id::NotAsked, "nothing in the image sets LD_PRELOAD").in_file(self.name)
     }
 
     /// What the path itself says.
@@ -341,45 +209,6 @@ impl Image<'_> {
         }
     }
 
-    /// Whether the program that is started takes a library at all.
-    fn program(&self) -> Vec<Finding> {
-        let Some(start) = &self.start else {
-            return Vec::new();
-        };
-        for stage in &self.chain {
-            for run in &stage.runs {
-                let gains = run.value.contains("setcap ")
-                    || run.value.contains("chmod u+s")
-                    || run.value.contains("chmod +s")
-                    || run.value.contains("chmod 4");
-                let mut words = run.value.split([' ', '\n', ';', '&', '\\']);
-                if gains && words.any(|word| word.contains('/') && start.names(word)) {
-                    let what = "the program gains rights when it starts (set-uid or setcap), so its loader \
-                                ignores LD_PRELOAD unless the caller has them already";
-                    return vec![self.at(run.line, Id::SecureMode, what.to_owned())];
-                }
-            }
-            for copy in &stage.copies {
-                let Some(from) = copy
-                    .value
-                    .from
-                    .as_deref()
-                    .and_then(|it| self.stages.named(it))
-                else {
-                    continue;
-                };
-                let started = |name: &str| start.names(&target_of(&copy.value.to, name));
-                if copy.value.sources.iter().any(|source| started(source))
-                    && let Some((id, why)) = kind_of_build(&from)
-                {
-                    let what = format!("the program comes from the stage {}, {why}", from[0].base);
-                    return vec![self.at(copy.line, id, what)];
-                }
-            }
-        }
-        Vec::new()
-    }
-
     fn settings(&self, allocator: Option<&'static str>) -> Vec<Finding> {
         let Some(in_charge) = allocator else {
             return Vec::new();
@@ -435,33 +264,6 @@ fn packages_of(allocator: Option<&str>) -> Vec<&'static str> {
     names
 }
 
-fn target_of(to: &str, source: &str) -> String {
-    if to.ends_with('/') || to == "." {
-        format!("{to}{}", file_name(source))
-    } else {
-        to.to_owned()
-    }
-}
-
-/// What kind of program a stage builds, as far as its commands tell.
-fn kind_of_build(chain: &[&Stage]) -> Option<(Id, &'static str)> {
-    let lowest = chain.last()?;
-    if Base::parse(&lowest.base).is_go() {
-        return Some((
-            Id::AllocatorInside,
-            "which builds with Go: its heap is not malloc's",
-        ));
-    }
-    let runs = || chain.iter().flat_map(|stage| &stage.runs);
-    if runs().any(|run| run.value.contains("linux-musl") || run.value.contains("crt-static")) {
-        return Some((
-            Id::StaticProgram,
-            "which builds a static program: nothing can be preloaded into it",
-        ));
-    }
-    None
-}
-
 /// Docker's name of a platform, as our architecture.
 fn platform_architecture(platform: &str) -> Option<&'static str> {
     let mut parts = platform.split('/');
@@ -477,52 +279,6 @@ fn platform_architecture(platform: &str) -> Option<&'static str> {
         "loong64" => "loongarch64",
         _ => return None,
     })
-}
-
-/// What a script puts into `LD_PRELOAD`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SetByScript {
-    /// The value, as it is written.
-    pub value: String,
-    /// Whether programs get it.
-    pub exported: bool,
-}
-
-/// The first assignment of `LD_PRELOAD` in a shell script.
-pub fn set_by_script(text: &str) -> Option<SetByScript> {
-    const ASSIGNMENT: &str = "LD_PRELOAD=";
-    let code = |line: &&str| !line.trim_start().starts_with('#');
-    let line = text
-        .lines()
-        .filter(code)
-        .find(|it| it.contains(ASSIGNMENT))?;
-    let (before, after) = line.split_once(ASSIGNMENT)?;
-    let words = shlex::split(after).unwrap_or_else(|| vec![after.trim().to_owned()]);
-    let value = words.first().cloned().unwrap_or_default();
-    let exports_later = text
-        .lines()
-        .filter(code)
-        .any(|it| it.trim_start().starts_with("export LD_PRELOAD"));
-    // `LD_PRELOAD=x exec program` gives it to that program.
-    let before_a_command = words.len() > 1 && !words[1].starts_with(['#', ';']);
-    let exported = before.trim_end().ends_with("export")
-        || before.trim_end().ends_with("env")
-        || before.contains("declare -x")
-        || exports_later
-        || before_a_command
-        || text.lines().any(|it| it.trim() == "set -a");
-    Some(SetByScript { value, exported })
-}
-
-/// Whether a file name is one under which images keep their entrypoint.
-pub fn is_entrypoint_name(path: &Path) -> bool {
-    path.file_name()
-        .and_then(|name| name.to_str())
-        .is_some_and(|name| {
-            let name = name.to_ascii_lowercase();
-            name.contains("entrypoint")
-                || matches!(name.as_str(), "start.sh" | "run.sh" | "init.sh")
-        })
 }
 
 #[cfg(test)]
