@@ -323,7 +323,10 @@ impl<M: Memory> Space<'_, M> {
         ledger: &mut Ledger,
     ) -> Result<(), Unreadable> {
         let system = self.reader().word(arena + self.layout.arena.system_mem);
-        let missing = unless_final(system, 0)?.saturating_sub(walked);
+        // A figure beyond all that is mapped is none.
+        let mapped = self.mappings.iter().map(Mapping::len).sum::<u64>();
+        let system = unless_final(system, 0)?;
+        let missing = if system <= mapped { system } else { 0 }.saturating_sub(walked);
         let line = Line {
             bytes: missing,
             ..Line::default()

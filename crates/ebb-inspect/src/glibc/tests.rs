@@ -222,6 +222,18 @@ fn a_swapped_page_is_not_read_and_ends_the_walk_there() {
 }
 
 #[test]
+fn a_figure_beyond_the_address_space_is_none() {
+    let mut fake = Fake::new();
+    let second = SECOND + fake.layout.heap_head_bytes;
+    let sound = fake.read().unwrap();
+    for system in [u64::MAX, 1 << 47] {
+        fake.memory
+            .write_word(second + fake.layout.arena.system_mem, system);
+        assert_eq!(fake.read().unwrap().ledger, sound.ledger);
+    }
+}
+
+#[test]
 fn data_without_an_arena_is_refused() {
     let mut fake = Fake::new();
     fake.memory.write_word(ARENA + fake.layout.arena.next, 0);
