@@ -12,6 +12,7 @@ static HOOKS: Hooks = Hooks {
     errno_location: || core::ptr::null_mut(),
     write_stream: |_, _| false,
     loaded_symbol: |_, _| core::ptr::null(),
+    is_own_object: true,
 };
 
 #[unsafe(no_mangle)]

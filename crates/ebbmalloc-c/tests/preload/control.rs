@@ -142,6 +142,14 @@ fn percpu_arena_takes_the_processors_arena() {
 }
 
 #[test]
+fn a_price_of_memory_changes_the_delay() {
+    let delay = |conf: &str| figure(conf, "delay", "delay");
+    assert!(delay("memory_price:1m") < delay(""));
+    assert!(delay("memory_price:64g") > delay(""));
+    assert_eq!(delay("dirty_decay_ms:100"), 100);
+}
+
+#[test]
 fn thp_and_metadata_thp_show_in_the_mappings() {
     for (conf, name, expected) in [
         ("", "refused", 1),

@@ -131,6 +131,7 @@ int main(int count, char **arguments) {
     if (strcmp(what, "retained") == 0) retained();
     if (strcmp(what, "truth") == 0) truth();
     if (strcmp(what, "arenas") == 0) arenas();
+    if (strcmp(what, "delay") == 0) printf("delay %zu\n", figure("arena.0.dirty_decay_ms"));
     if (strcmp(what, "huge") == 0) huge();
     if (strcmp(what, "much") == 0)
         for (int i = 0; i < 100; i++) free(malloc(1000));

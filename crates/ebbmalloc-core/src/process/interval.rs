@@ -4,6 +4,7 @@ use super::conf::Id;
 use super::conf::keys::STATS_INTERVAL_OPTS;
 use super::in_force;
 use super::instance::hooks;
+use super::thread;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Bytes that all threads have allocated. Relaxed: whoever crosses a multiple of the interval sees it in
@@ -17,9 +18,11 @@ static PRINTING: AtomicBool = AtomicBool::new(false);
 pub(super) fn count(bytes: usize) {
     let interval = in_force::number(Id::StatsInterval).max(1);
     let before = ALLOCATED.fetch_add(bytes as u64, Ordering::Relaxed);
-    if before / interval == (before + bytes as u64) / interval
-        || PRINTING.swap(true, Ordering::Relaxed)
-    {
+    if before / interval == (before + bytes as u64) / interval {
+        return;
+    }
+    // A signal handler in the middle of a request must not wait for the locks that this takes.
+    if thread::is_inside() || PRINTING.swap(true, Ordering::Relaxed) {
         return;
     }
     let options = in_force::text(STATS_INTERVAL_OPTS).unwrap_or_default();
