@@ -102,6 +102,12 @@ impl<O: Os> Heap<O> {
         }
     }
 
+    /// Whether what `access` allocates comes from `arena`.
+    pub fn is_on(&self, access: Access, arena: &ExplicitArena) -> bool {
+        self.home(access)
+            .is_some_and(|home| core::ptr::eq(home, arena))
+    }
+
     /// Calls `work` with what the arena's bins and extents are given to work with.
     pub(super) fn with_arena<R>(
         &self,
@@ -175,7 +181,7 @@ impl<O: Os> Heap<O> {
             })
         };
         let mut slot = take();
-        if slot.is_null() && wait && self.relieve(own_of(access)) {
+        if slot.is_null() && wait && self.relieve_for(arena, access) {
             slot = take();
         }
         self.tend(arena, access, false);
@@ -202,13 +208,23 @@ impl<O: Os> Heap<O> {
             })
         };
         let mut made = take();
-        if made.is_none() && wait && self.relieve(own_of(access)) {
+        if made.is_none() && wait && self.relieve_for(arena, access) {
             made = take();
         }
         self.tend(arena, access, false);
         made.map_or((null_mut(), false), |block| {
             (block.start as *mut u8, block.zero)
         })
+    }
+
+    /// No memory: gives back what may help. Of an arena with hooks that is its own idle memory alone: an
+    /// empty pool of the program's is no reason to purge the process. False if one more try makes no sense.
+    fn relieve_for(&self, arena: &ExplicitArena, access: Access) -> bool {
+        if arena.hooks().is_null() {
+            self.relieve(own_of(access))
+        } else {
+            self.purge_arena(arena, true)
+        }
     }
 
     /// Takes a block of an explicit arena back.

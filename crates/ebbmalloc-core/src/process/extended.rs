@@ -7,6 +7,7 @@ use super::lookup::quick_class;
 use super::observed;
 use super::thread::{observer, with_access};
 use crate::cache::cache::Cache;
+use crate::cache::explicit::ExplicitArena;
 use crate::heap::{Access, in_place};
 use crate::os::Os;
 use crate::size::{CLASS, QUANTUM, SMALL_MAX, class_aligned};
@@ -163,8 +164,10 @@ fn allocate_placed(access: Access, size: usize, choice: &Choice) -> (*mut u8, bo
             return NOTHING;
         };
         // A shard is as good as another; a cache that is on an arena of its own stays there.
-        return HEAP.with_cache(access, cache, explicit, |access| {
-            HEAP.allocate_chosen(access, size, align)
+        return HEAP.with_cache(access, cache, explicit, |access| match explicit {
+            // The purger has the cache, or a signal handler asks.
+            Some(arena) if !HEAP.is_on(access, arena) => allocate_in(arena, access, size, align),
+            _ => HEAP.allocate_chosen(access, size, align),
         });
     }
     let around = choice.cache == CacheChoice::None;
@@ -173,16 +176,23 @@ fn allocate_placed(access: Access, size: usize, choice: &Choice) -> (*mut u8, bo
         (None, _) if around => HEAP.allocate_chosen(access.without_cache(), size, align),
         (None, _) => HEAP.allocate_chosen(access, size, align),
         (Some(index), _) if is_there(index) => HEAP.allocate_chosen(access, size, align),
-        (_, Some(explicit)) => {
-            let made = HEAP.allocate_in(explicit, access, size, align);
-            // A signal handler that finds the locks taken is served from elsewhere.
-            if made.0.is_null() && matches!(access, Access::Nested) {
-                return HEAP.allocate_chosen(access, size, align);
-            }
-            made
-        }
+        (_, Some(explicit)) => allocate_in(explicit, access, size, align),
         (Some(index), None) => HEAP.allocate_in_shard(index, access, size, align),
     }
+}
+
+/// A block of an explicit arena; a signal handler that finds the locks taken is served from elsewhere.
+fn allocate_in(
+    arena: &ExplicitArena,
+    access: Access,
+    size: usize,
+    align: usize,
+) -> (*mut u8, bool) {
+    let made = HEAP.allocate_in(arena, access, size, align);
+    if made.0.is_null() && matches!(access, Access::Nested) {
+        return HEAP.allocate_chosen(access, size, align);
+    }
+    made
 }
 
 /// Takes a block back.
