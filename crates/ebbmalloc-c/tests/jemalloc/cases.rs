@@ -35,6 +35,7 @@ cases! {
     caches: "caches", "";
     conf: "conf", "";
     decay: "decay", "";
+    defragment: "defragment", "";
     default_hooks: "default_hooks", "";
     epoch: "epoch", "";
     errors: "errors", "";
