@@ -11,7 +11,7 @@ use std::process::Command;
 #[path = "preload/harness/library.rs"]
 mod library;
 
-const C_NAMES: [&str; 34] = [
+const C_NAMES: [&str; 35] = [
     "aligned_alloc",
     "calloc",
     "cfree",
@@ -21,6 +21,7 @@ const C_NAMES: [&str; 34] = [
     "free_sized",
     "mallinfo",
     "mallinfo2",
+    "je_get_defrag_hint",
     "mallctl",
     "mallctlbymib",
     "mallctlnametomib",

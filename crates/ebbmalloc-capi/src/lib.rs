@@ -13,6 +13,7 @@ mod aligned;
 mod control;
 mod cxx;
 mod cxx_throw;
+mod defragment;
 mod errno;
 mod extended;
 mod info_xml;
@@ -25,6 +26,7 @@ mod weak;
 
 pub use aligned::{aligned_alloc, memalign, posix_memalign, pvalloc, valloc};
 pub use control::{WriteStatistics, mallctl, mallctlbymib, mallctlnametomib, malloc_stats_print};
+pub use defragment::je_get_defrag_hint;
 pub use extended::{dallocx, mallocx, nallocx, rallocx, sallocx, sdallocx, xallocx};
 pub use introspection::{
     Mallinfo, Mallinfo2, mallinfo, mallinfo2, malloc_info, malloc_stats, malloc_trim, mallopt,

@@ -49,6 +49,13 @@ void malloc_stats_print(void (*write)(void *opaque, const char *text), void *opa
 size_t malloc_usable_size(void *block) EBBMALLOC_NOTHROW;
 
 /*
+ * What redis's copy of jemalloc adds, and the macro by which redis knows it: 1 if the block lies in a
+ * slab that is worth emptying. A redis that is built against this header has active defragmentation.
+ */
+#define JEMALLOC_FRAG_HINT
+int je_get_defrag_hint(void *block) EBBMALLOC_NOTHROW;
+
+/*
  * Where an arena's memory comes from and goes to: mallctl("arenas.create") and
  * mallctl("arena.<i>.extent_hooks"). Functions that return bool return true on failure.
  */

@@ -22,6 +22,18 @@ pub struct Utilization {
     pub bin_slots: usize,
 }
 
+impl Utilization {
+    /// Whether the slab is worth emptying: it has room, and is at most an eighth fuller than the slabs
+    /// of its bin are on average. What moves out goes to the fullest slabs, so that the sparse ones end.
+    pub fn is_sparse(&self) -> bool {
+        let (used, bin_used) = (self.slots - self.free, self.bin_slots - self.bin_free);
+        // used / slots <= bin_used / bin_slots * 9 / 8, in numbers that cannot overflow.
+        let here = 8 * used as u128 * self.bin_slots as u128;
+        let mean = 9 * bin_used as u128 * self.slots as u128;
+        self.free > 0 && here <= mean
+    }
+}
+
 impl<O: Os> Heap<O> {
     /// About the block at `address`; zeros if no block of ours is there.
     pub fn utilization(&self, address: usize) -> Utilization {
@@ -84,5 +96,34 @@ impl<O: Os> Heap<O> {
             },
             None => Utilization::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Utilization;
+
+    fn is_sparse(slots: usize, free: usize, bin_slots: usize, bin_free: usize) -> bool {
+        let slab = Utilization {
+            free,
+            slots,
+            bytes: 65536,
+            bin_free,
+            bin_slots,
+        };
+        slab.is_sparse()
+    }
+
+    #[test]
+    fn slabs_that_are_no_fuller_than_others_are_worth_emptying() {
+        // A tenth used, and a tenth of the bin.
+        assert!(is_sparse(100, 90, 1000, 900));
+        assert!(is_sparse(100, 99, 1000, 900));
+        // Fuller than the others, and full.
+        assert!(!is_sparse(100, 80, 1000, 900));
+        assert!(!is_sparse(100, 0, 1000, 900));
+        // A large block is alone, and nobody's block is nowhere.
+        assert!(!is_sparse(1, 0, 1, 0));
+        assert!(!Utilization::default().is_sparse());
     }
 }
