@@ -2,6 +2,7 @@
 
 pub mod cache;
 pub mod explicit;
+pub mod explicit_table;
 pub mod registry;
 pub mod stack;
 pub mod transfer;

@@ -1,7 +1,8 @@
 //! Fill and flush: slots between a cache and the bins, in batches, so that a lock is worth taking.
 
 use super::cache::Cache;
-use super::explicit::{EXPLICIT, ExplicitArena, ExplicitArenas};
+use super::explicit::{EXPLICIT, ExplicitArena};
+use super::explicit_table::ExplicitArenas;
 use super::stack::{Entry, Stack};
 use crate::arena::granule::Granule;
 use crate::base::corrupt::{Corruption, corruption};

@@ -1,35 +1,18 @@
-//! Explicit arenas of a heap: their blocks, their return to the kernel, and their end.
+//! Blocks of explicit arenas: requests that name one, or come from a thread that is on one, and all that can
+//! be done with such a block. What happens to an arena as a whole is in `explicit_life`.
 
 use super::{Access, Heap};
 use crate::arena::granule::{Granule, Kind};
 use crate::arena::hooks::ExtentHooks;
 use crate::arena::own_space::OwnSpace;
 use crate::base::corrupt::{Corruption, corruption};
-use crate::base::purged::Purged;
-use crate::cache::cache::{Cache, Entered};
+use crate::cache::cache::Cache;
 use crate::cache::explicit::{EXPLICIT, ExplicitArena};
 use crate::cache::transfer::SHARDS;
 use crate::os::Os;
 use crate::size::{CLASS, GRANULE, REQUEST_MAX, SMALL_MAX, class_aligned, class_of};
 use crate::slab::bin::Supply;
 use core::ptr::null_mut;
-use core::sync::atomic::Ordering;
-
-/// Times that the end of all other use of an arena is waited for, in slices of time.
-const PATIENCE: usize = 10_000;
-
-/// What became of a thread that was to go to another arena.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moved {
-    /// It is there.
-    Done,
-    /// There is no arena of that index.
-    NoArena,
-    /// The purger has its cache for the moment.
-    Busy,
-    /// It has no cache.
-    NoCache,
-}
 
 /// Where in an explicit arena a block lives.
 pub(super) enum PlaceIn {
@@ -38,7 +21,7 @@ pub(super) enum PlaceIn {
 }
 
 impl<O: Os> Heap<O> {
-    /// Makes an explicit arena; see [`ExplicitArenas::create`](crate::cache::explicit::ExplicitArenas).
+    /// Makes an explicit arena; see [`ExplicitArenas::create`](crate::cache::explicit_table::ExplicitArenas).
     pub fn create_arena(&self, hooks: *mut ExtentHooks, decay_ms: i64) -> Option<&ExplicitArena> {
         let first = self.shards() as u32;
         let explicit = &self.bins.explicit;
@@ -344,143 +327,10 @@ impl<O: Os> Heap<O> {
             _ => corruption(&self.os, Corruption::ForeignPointer, address),
         }
     }
-
-    /// After an operation: purges an arena that no pass looks at, because hooks are code of the program's
-    /// and its threads have to run it, or that keeps nothing idle.
-    #[inline]
-    fn tend(&self, arena: &ExplicitArena, access: Access, freed: bool) {
-        if access.may_wait() && arena.is_due(self.now(), freed) {
-            self.purge_arena(arena, arena.decay_ms() == 0);
-        }
-    }
-
-    /// Returns what is idle in an explicit arena, or with `force` all that is free; whatever its decay
-    /// time says, and through its hooks. False, and nothing happened, if a pass is under way.
-    pub fn purge_arena(&self, arena: &ExplicitArena, force: bool) -> bool {
-        // Acquire and release pair as in `Heap::pass`.
-        if self.purging.swap(true, Ordering::Acquire) {
-            return false;
-        }
-        let purged = self.with_arena(arena, |supply| arena.purge(supply, force));
-        self.count_purged(&purged);
-        self.purging.store(false, Ordering::Release);
-        true
-    }
-
-    /// One pass over the explicit arenas. Unless it is `asked` for, those are left out that keep everything,
-    /// and those with hooks: the pass may be the purger's, and hooks are code of the program's.
-    pub(super) fn pass_explicit(&self, force: bool, asked: bool) -> Purged {
-        let mut purged = Purged::default();
-        for arena in self.bins.explicit.live() {
-            if asked || arena.decay_ms() >= 0 && arena.hooks().is_null() {
-                purged.add(self.with_arena(arena, |supply| arena.purge(supply, force)));
-            }
-        }
-        purged
-    }
-
-    /// Takes back every block of an explicit arena, whoever has it.
-    ///
-    /// # Safety
-    /// Nobody uses a block of it any more, or calls anything for it meanwhile.
-    pub unsafe fn reset_arena(&self, access: Access, arena: &ExplicitArena) {
-        self.alone_with(access, || {
-            // SAFETY: the caller's promise, and `alone_with`'s.
-            self.with_arena(arena, |supply| unsafe { arena.reset(supply) });
-        });
-    }
-
-    /// Ends an explicit arena: all its blocks, its address space, its index. False, and nothing happened,
-    /// if threads are on it or it has ended already.
-    ///
-    /// # Safety
-    /// As for [`Heap::reset_arena`].
-    pub unsafe fn end_arena(&self, access: Access, arena: &ExplicitArena) -> bool {
-        let explicit = &self.bins.explicit;
-        let mut ended = false;
-        self.alone_with(access, || {
-            // Not before the caches are empty: their slots are put back by address.
-            if arena.threads() > 0 || !explicit.begin_end(arena) {
-                return;
-            }
-            ended = true;
-            // SAFETY: the caller's promise, and `alone_with`'s.
-            self.with_arena(arena, |supply| unsafe { arena.reset(supply) });
-            // SAFETY: all caches are empty; the caller's promise.
-            unsafe { self.caches.leave_home(&self.os, arena.home()) };
-            // SAFETY: reset just now.
-            unsafe { explicit.end(arena, &self.supply()) };
-        });
-        ended
-    }
-
-    /// Calls `work` while no pass is under way, with what handlers postponed freed and all caches empty.
-    fn alone_with(&self, access: Access, work: impl FnOnce()) {
-        // Acquire and release pair as in `Heap::pass`.
-        while self.purging.swap(true, Ordering::Acquire) {
-            self.os.yield_now();
-        }
-        self.free_pending(Access::Direct);
-        let supply = self.supply();
-        for _ in 0..if cfg!(ebb_mutation = "reset_drain") {
-            0
-        } else {
-            PATIENCE
-        } {
-            let drained = self.caches.drain(&supply, &self.bins, true, own_of(access));
-            if drained.busy == 0 {
-                break;
-            }
-            self.os.yield_now();
-        }
-        work();
-        self.purging.store(false, Ordering::Release);
-    }
-
-    /// Puts the calling thread's cache on another shard, or on an explicit arena, and empties it.
-    pub fn move_cache(&self, access: Access, index: usize) -> Moved {
-        let (cache, entered) = match access {
-            Access::Cached(cache) => (cache, true),
-            // The thread goes around its cache, or the purger has it.
-            Access::Around(cache) => (cache, false),
-            Access::Direct | Access::Nested => return Moved::NoCache,
-        };
-        let arena = self.explicit_arena(index);
-        if arena.is_none() && index >= self.shards() {
-            return Moved::NoArena;
-        }
-        if !entered && cache.enter() != Entered::Mine {
-            return Moved::Busy;
-        }
-        match arena {
-            Some(_) => self.settle(cache, cache.shard(), arena),
-            None => self.settle(cache, index as u8, None),
-        }
-        if !entered {
-            cache.leave();
-        }
-        Moved::Done
-    }
-
-    /// Index of the arena that the calling thread is on.
-    pub fn arena_of_thread(&self, access: Access) -> usize {
-        match (self.home(access), access) {
-            (Some(arena), _) => self.index_of(arena),
-            (None, Access::Cached(cache) | Access::Around(cache)) => cache.shard() as usize,
-            (None, Access::Direct | Access::Nested) => 0,
-        }
-    }
-
-    /// In a child of fork: it has one thread.
-    pub(super) fn recount_threads(&self) {
-        for arena in self.bins.explicit.live() {
-            arena.recount_threads(self.caches.count_at(&self.os, arena.home()));
-        }
-    }
 }
 
 /// The calling thread's cache, if it has entered it.
-fn own_of(access: Access<'_>) -> Option<&Cache> {
+pub(super) fn own_of(access: Access<'_>) -> Option<&Cache> {
     match access {
         Access::Cached(cache) => Some(cache),
         _ => None,

@@ -4,6 +4,7 @@
 
 pub mod explicit;
 pub mod explicit_caches;
+pub mod explicit_life;
 pub mod figures;
 pub mod in_place;
 pub mod outside;

@@ -2,6 +2,8 @@
 
 mod clock;
 mod explicit;
+mod explicit_hooks;
+mod explicit_model;
 mod fork;
 mod growth;
 mod lend;

@@ -10,7 +10,7 @@ use crate::arena::hooks::ExtentHooks;
 use crate::arena::labels::Labels;
 use crate::cache::explicit::ExplicitArena;
 use crate::cache::transfer::SHARDS;
-use crate::heap::explicit::Moved;
+use crate::heap::explicit_life::Moved;
 use crate::os::Os;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering;
