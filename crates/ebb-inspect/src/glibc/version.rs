@@ -1,7 +1,7 @@
-//! Which glibc a process runs on: the banner that every libc and every static program carries.
+//! Which glibc a process runs on: the banner that every libc carries, or what a static program keeps of it.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use memchr::memmem;
 
@@ -36,6 +36,8 @@ const BANNER: &[u8] = b"GNU C Library ";
 const VERSION: &[u8] = b"version ";
 /// The banner's first line is shorter.
 const BANNER_BYTES: usize = 200;
+/// What the kernel appends to the name of a file that is no longer there.
+const REPLACED: &str = " (deleted)";
 /// No libc or program with one inside is larger; a browser is.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
@@ -46,7 +48,7 @@ pub fn of(target: &Target, mappings: &[Mapping]) -> Option<Libc> {
         .filter_map(Mapping::file)
         .find(|path| is_libc_name(path.file_name().and_then(|name| name.to_str())));
     if let Some(path) = named_libc {
-        let version = of_file(target, path)?;
+        let version = of_file(target, mappings, path)?;
         return Some(Libc {
             path: path.to_owned(),
             version,
@@ -57,7 +59,7 @@ pub fn of(target: &Target, mappings: &[Mapping]) -> Option<Libc> {
         .iter()
         .filter_map(Mapping::file)
         .find(|path| **path == program)?;
-    let version = of_file(target, program)?;
+    let version = of_file(target, mappings, program)?;
     Some(Libc {
         path: program.to_owned(),
         version,
@@ -68,26 +70,57 @@ pub fn of(target: &Target, mappings: &[Mapping]) -> Option<Libc> {
 fn is_libc_name(name: Option<&str>) -> bool {
     name.is_some_and(|name| {
         // A file that was replaced by an upgrade is mapped still.
-        let name = name.strip_suffix(" (deleted)").unwrap_or(name);
+        let name = name.strip_suffix(REPLACED).unwrap_or(name);
         name == "libc.so.6" || (name.starts_with("libc-2.") && name.ends_with(".so"))
     })
 }
 
-fn of_file(target: &Target, path: &std::path::Path) -> Option<Version> {
-    let through_root = target.path_of(path);
-    let open = |path: &std::path::Path| {
+fn of_file(target: &Target, mappings: &[Mapping], path: &Path) -> Option<Version> {
+    let read = |path: &Path| {
         let small = fs::metadata(path).is_ok_and(|data| data.len() <= MAX_FILE_BYTES);
         small.then(|| fs::read(path).ok()).flatten()
     };
-    // A static program that was replaced on disk is still behind its link.
-    let own = format!("/proc/{}/exe", target.pid());
+    // By its mapping, which an upgrade does not change. That needs a capability.
+    let mapped = mappings
+        .iter()
+        .find(|mapping| mapping.file() == Some(path))?;
+    let by_mapping = format!(
+        "/proc/{}/map_files/{:x}-{:x}",
+        target.pid(),
+        mapped.start,
+        mapped.end
+    );
+    // What replaced it is as a rule the same version with a fix; what is read is checked in any case.
+    let name = path.to_str()?;
+    let now = target.path_of(Path::new(name.strip_suffix(REPLACED).unwrap_or(name)));
     let is_program = target.process().exe().is_ok_and(|exe| exe == path);
     let bytes = if is_program {
-        open(own.as_ref())
+        read(format!("/proc/{}/exe", target.pid()).as_ref())
     } else {
-        open(&through_root)
-    };
-    of_bytes(&bytes?)
+        read(by_mapping.as_ref()).or_else(|| read(&now))
+    }?;
+    of_bytes(&bytes).or_else(|| of_static(&bytes).filter(|_| is_program))
+}
+
+/// The version in a static program, which has no banner: the constant behind gnu_get_libc_version, in a file
+/// that has glibc's settings of malloc as well. `None` unless there is one such text.
+fn of_static(bytes: &[u8]) -> Option<Version> {
+    memmem::find(bytes, b"glibc.malloc.mmap_threshold")?;
+    let mut found: Option<Version> = None;
+    for at in memmem::find_iter(bytes, b"\x002.") {
+        let minor = match bytes.get(at + 3..at + 6) {
+            Some(&[tens @ b'3'..=b'9', ones @ b'0'..=b'9', 0]) => {
+                u32::from(tens - b'0') * 10 + u32::from(ones - b'0')
+            }
+            _ => continue,
+        };
+        let version = Version { major: 2, minor };
+        if found.is_some_and(|other| other != version) {
+            return None;
+        }
+        found = Some(version);
+    }
+    found
 }
 
 /// The version in a file's bytes.
@@ -125,6 +158,17 @@ mod tests {
         assert_eq!(read(fedora).as_deref(), Some("2.42"));
         assert_eq!(read("GNU C Library is what this text is about"), None);
         assert_eq!(read(""), None);
+    }
+
+    #[test]
+    fn a_static_program_keeps_the_number() {
+        let read = |bytes: &[u8]| of_static(bytes).map(|version| version.minor);
+        let settings = b"glibc.malloc.mmap_threshold\0";
+        let with = |more: &[u8]| read(&[settings, more].concat());
+        assert_eq!(with(b"x\x002.36\0y\x002.36\0"), Some(36));
+        assert_eq!(with(b"x\x002.36\0y\x002.41\0"), None, "which of the two");
+        assert_eq!(with(b"x\x002.360\0 GLIBC_2.36\0 2.3"), None);
+        assert_eq!(read(b"x\x002.36\0"), None, "another library's number");
     }
 
     #[test]

@@ -146,14 +146,20 @@ fn fence<M: Memory>(
             Step::Broken
         });
     }
-    let other = at.saturating_add(HEADER_BYTES);
-    let end = other.saturating_add(HEADER_BYTES);
-    if size != HEADER_BYTES || end > heap.end {
-        return Ok(Step::Broken);
+    // Two, or three where another was left over.
+    let mut end = at;
+    let mut fences = 0;
+    while size == HEADER_BYTES && end < heap.end {
+        match window.header(end)? {
+            Some((_, head)) if head & !FLAGS == HEADER_BYTES => fences += 1,
+            _ => break,
+        }
+        end += HEADER_BYTES;
     }
-    Ok(match window.header(other)? {
-        Some((_, head)) if head & !FLAGS == HEADER_BYTES => Step::Fence(end),
-        _ => Step::Broken,
+    Ok(if fences >= 2 {
+        Step::Fence(end)
+    } else {
+        Step::Broken
     })
 }
 

@@ -146,6 +146,38 @@ fn blocks_that_were_never_touched_are_not_resident() {
     assert!(ledger.in_use.resident < 1 << 20, "{ledger:?}");
 }
 
+#[test]
+fn a_static_program_is_read_as_well() {
+    for case in ["fresh", "threads_4", "mmapped"] {
+        let mut program = Program::start(&Glibc::inside(), case);
+        let heap = program.read();
+        assert_equal(case, &heap, &program.info());
+        assert_trim(case, &heap, program.trim());
+    }
+}
+
+/// A service goes on with the libc that it started with; the file is another one by then, or none.
+#[test]
+fn a_libc_that_is_gone_from_the_disk_is_read_by_its_mapping() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: only root can open a mapped file that has no name");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    for name in ["libc.so.6", "ld-linux-x86-64.so.2"] {
+        let path = maps.lines().find_map(|line| {
+            line.split(' ')
+                .next_back()
+                .filter(|path| path.ends_with(name))
+        });
+        std::fs::copy(path.unwrap(), folder.path().join(name)).unwrap();
+    }
+    let mut program = Program::start(&Glibc::in_folder(folder.path()), "threads_4");
+    folder.close().unwrap();
+    assert_equal("gone", &program.read(), &program.info());
+}
+
 /// Memory that is asked for in huge pages: other alignments, no brk.
 #[test]
 fn huge_pages_change_nothing_in_the_figures() {

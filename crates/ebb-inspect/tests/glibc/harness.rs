@@ -14,6 +14,30 @@ pub struct Glibc {
     /// Its version; `None` for the machine's own, whatever that is.
     pub version: Option<String>,
     loader: Vec<PathBuf>,
+    is_static: bool,
+}
+
+impl Glibc {
+    /// The one in `folder`, with its own loader.
+    pub fn in_folder(folder: &Path) -> Self {
+        Self {
+            version: None,
+            loader: vec![
+                folder.join("ld-linux-x86-64.so.2"),
+                "--library-path".into(),
+                folder.to_owned(),
+            ],
+            is_static: false,
+        }
+    }
+
+    /// The machine's, linked into the program.
+    pub fn inside() -> Self {
+        Self {
+            is_static: true,
+            ..own()
+        }
+    }
 }
 
 /// The machine's glibc, and those in the folder `EBB_GLIBCS`.
@@ -26,11 +50,7 @@ pub fn all() -> Vec<Glibc> {
         let folder = entry.unwrap().path();
         all.push(Glibc {
             version: folder.file_name().map(|name| name.to_string_lossy().into()),
-            loader: vec![
-                folder.join("ld-linux-x86-64.so.2"),
-                "--library-path".into(),
-                folder,
-            ],
+            ..Glibc::in_folder(&folder)
         });
     }
     assert!(all.len() > 1, "EBB_GLIBCS holds no glibc");
@@ -42,6 +62,7 @@ pub fn own() -> Glibc {
     Glibc {
         version: None,
         loader: Vec::new(),
+        is_static: false,
     }
 }
 
@@ -70,7 +91,11 @@ impl Program {
 
     /// The same, with a change of how it is started.
     pub fn start_with(glibc: &Glibc, case: &str, change: impl FnOnce(&mut Command)) -> Self {
-        let program = built();
+        let program = if glibc.is_static {
+            built_static()
+        } else {
+            built()
+        };
         let mut command = match glibc.loader.split_first() {
             Some((loader, arguments)) => {
                 let mut command = Command::new(loader);
@@ -166,25 +191,42 @@ pub fn as_nobody(command: &mut Command) {
 fn built() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        // Test programs run at the same time, each with its own copy.
-        let program = folder.join(format!("heap-{}", std::process::id()));
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/heap.c");
-        let mut compiler = Command::new("cc");
-        compiler.args([
-            "-O1",
-            "-Wall",
-            "-Werror",
-            "-Wno-deprecated-declarations",
-            "-pthread",
-        ]);
-        compiler.arg(source).arg("-o").arg(&program);
-        if let Some(folder) = std::env::var_os("EBB_GLIBCS") {
-            link_with(&mut compiler, &oldest(Path::new(&folder)));
-        }
-        assert!(compiler.status().expect("a C compiler").success());
-        program
+        build("heap", |compiler| {
+            if let Some(folder) = std::env::var_os("EBB_GLIBCS") {
+                link_with(compiler, &oldest(Path::new(&folder)));
+            }
+        })
     })
+}
+
+fn built_static() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        build("heap-static", |compiler| {
+            compiler.arg("-static");
+        })
+    })
+}
+
+fn build(name: &str, link: impl FnOnce(&mut Command)) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let program = folder.join(name);
+    // Under a name of its own first: another run of the tests may be using the program.
+    let fresh = folder.join(format!("{name}-{}", std::process::id()));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/heap.c");
+    let mut compiler = Command::new("cc");
+    compiler.args([
+        "-O1",
+        "-Wall",
+        "-Werror",
+        "-Wno-deprecated-declarations",
+        "-pthread",
+    ]);
+    compiler.arg(source).arg("-o").arg(&fresh);
+    link(&mut compiler);
+    assert!(compiler.status().expect("a C compiler").success());
+    std::fs::rename(&fresh, &program).unwrap();
+    program
 }
 
 fn oldest(folder: &Path) -> PathBuf {
