@@ -63,6 +63,8 @@ step ci/fuzz.sh conf 60
 step ci/aarch64.sh
 # The tests and examples of the crates that Rust programs use for jemalloc.
 step ci/tikv.sh
+# Redis from Debian's source, with active defragmentation.
+step ci/redis-defrag.sh
 # glibc's heap is read on the versions that Debian's archive has; the machine's own is in `make test`.
 step ci/glibcs.sh
 # What a hostile heap may hold, 256 of them in `make test`.
