@@ -147,18 +147,20 @@ impl Bins {
         idle: bool,
         wait: bool,
     ) -> usize {
-        let slab_bytes = CLASS[class].granules as usize * GRANULE;
         let mut done = 0;
         for chunk in slots.chunks(BATCH) {
             let mut found = [const { MaybeUninit::<(Entry, *mut Granule)>::uninit() }; BATCH];
-            let (mut slab, mut start): (*mut Granule, _) = (null_mut(), 0);
+            let (mut slab, mut start, mut bytes): (*mut Granule, _, _) = (null_mut(), 0, 0);
             let mut own = true;
             for (place, &slot) in found.iter_mut().zip(chunk) {
                 // Most often in the same slab as the one before it.
-                if (slot as usize).wrapping_sub(start) >= slab_bytes {
+                if (slot as usize).wrapping_sub(start) >= bytes {
                     slab = self.slab_of(supply, slot);
-                    // SAFETY: `slab_of` returned a valid descriptor.
-                    start = unsafe { (*slab).base };
+                    // SAFETY: `slab_of` returned a valid descriptor. What was lent is of another class.
+                    unsafe {
+                        start = (*slab).base;
+                        bytes = CLASS[(*slab).class as usize].granules as usize * GRANULE;
+                    }
                 }
                 // SAFETY: as above.
                 own &= unsafe { (*slab).class } as usize == class;

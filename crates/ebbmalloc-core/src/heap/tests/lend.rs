@@ -115,6 +115,31 @@ fn aligned_requests_are_aligned_in_lent_slots_too() {
     }
 }
 
+/// A flush finds each slot's slab, though a lender's slab is smaller than the ones beside it.
+#[test]
+fn lent_blocks_and_slots_of_the_class_are_flushed_together() {
+    let (small, larger) = (CLASS[class_of(512)], CLASS[class_of(4096)]);
+    assert!(small.granules < larger.granules);
+    let heap = Heap::new(Fake::new(4096));
+    let thread = heap.attach();
+    let direct = |size| heap.allocate(Access::Direct, size);
+    // One slab of each, one behind the other; the first is emptied but for a slot, the other full.
+    let blocks: Vec<_> = (0..small.slots).map(|_| direct(512)).collect();
+    let own: Vec<_> = (0..larger.slots).map(|_| direct(4096)).collect();
+    for &block in &blocks[1..] {
+        // SAFETY: live, and not used again.
+        unsafe { heap.free(Access::Direct, block) };
+    }
+    // The cache keeps the rest of what it borrowed, then slots of the full slab, and flushes both.
+    let lent = allocate(&heap, thread, 4096);
+    assert_eq!(heap.quick_class(lent as usize), Some(0));
+    for block in own {
+        // SAFETY: as above.
+        unsafe { free(&heap, thread, block) };
+    }
+    validate(&heap);
+}
+
 #[test]
 fn a_signal_handler_that_frees_a_lent_block_waits_for_no_lock() {
     let heap = Heap::new(Fake::new(4096));
