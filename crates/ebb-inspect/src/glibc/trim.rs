@@ -54,3 +54,66 @@ impl Trimmer {
         presence.bytes(aligned, to)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::fake::FakeMemory;
+
+    const PAGE: u64 = 4096;
+    const START: u64 = 16 * PAGE;
+
+    /// Eight pages, all present but those numbered.
+    fn presence(absent: &[u64]) -> Presence {
+        let mut memory = FakeMemory::new();
+        for page in (0..8).filter(|page| !absent.contains(page)) {
+            memory.write(START + page * PAGE, &[1]);
+        }
+        Presence::read(&memory, START, START + 8 * PAGE).unwrap()
+    }
+
+    #[test]
+    fn the_words_at_a_free_chunks_start_stay() {
+        let trimmer = Trimmer::default();
+        let returned = |from, to| trimmer.free_chunk(&presence(&[]), START + from, START + to);
+        // 48 bytes before a page end at it; 16 bytes later they reach into it.
+        assert_eq!(returned(PAGE - 48, 2 * PAGE), PAGE);
+        assert_eq!(returned(PAGE - 32, 2 * PAGE), 0);
+        assert_eq!(returned(PAGE - 32, 3 * PAGE), PAGE);
+        assert_eq!(returned(PAGE - 48, 2 * PAGE - 16), 0);
+        assert_eq!(returned(0, 8 * PAGE), 7 * PAGE);
+    }
+
+    #[test]
+    fn pages_that_are_gone_do_not_count() {
+        let trimmer = Trimmer::default();
+        let presence = presence(&[2, 3]);
+        assert_eq!(
+            trimmer.free_chunk(&presence, START, START + 8 * PAGE),
+            5 * PAGE
+        );
+        assert_eq!(
+            trimmer.secondary_top(&presence, START, START + 8 * PAGE),
+            5 * PAGE
+        );
+    }
+
+    #[test]
+    fn the_main_end_is_lowered_by_whole_units_above_the_smallest_chunk() {
+        let end = START + 8 * PAGE;
+        let trimmer = |unit, brk| Trimmer {
+            top_unit_bytes: unit,
+            brk,
+            ..Trimmer::default()
+        };
+        let small = trimmer(PAGE, Some(end));
+        let returned = |trimmer: Trimmer, bytes| trimmer.main_top(&presence(&[]), end - bytes, end);
+        // One byte more than the smallest chunk must remain.
+        assert_eq!(returned(small, PAGE + 32), 0);
+        assert_eq!(returned(small, PAGE + 48), PAGE);
+        assert_eq!(returned(small, 16), 0);
+        assert_eq!(returned(trimmer(4 * PAGE, Some(end)), 6 * PAGE), 4 * PAGE);
+        assert_eq!(returned(trimmer(PAGE, Some(end + PAGE)), 6 * PAGE), 0);
+        assert_eq!(returned(trimmer(PAGE, None), 6 * PAGE), 0);
+    }
+}
