@@ -3,6 +3,8 @@
 //! The pieces, each of which uses only those below it:
 //!
 //! - [`glibc`]: the heap of the GNU C library: its arenas, walked chunk by chunk into a [`Ledger`].
+//! - [`jemalloc`]: the settings in force of a jemalloc whose symbols are there.
+//! - [`symbols`]: where a file's own variables lie in the process.
 //! - [`target`]: a process as it is read: its mappings and its memory.
 //! - [`memory`]: pages and words of a process, present ones only; the real thing and a made-up one.
 //! - [`permission`]: why a process is closed to us, and the one thing that opens it.
@@ -14,8 +16,10 @@
 #![forbid(unsafe_code)]
 
 pub mod glibc;
+pub mod jemalloc;
 pub mod memory;
 pub mod permission;
+pub mod symbols;
 pub mod target;
 
 pub use glibc::{Heap, Ledger, Line, Quality, SizeCount, Thresholds, Trim, Unsupported};
