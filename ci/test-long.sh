@@ -3,7 +3,7 @@
 # whatever the others did; commands and results go to the screen and to ci/test-long.log, without
 # this machine's paths. Status 0 if no step failed.
 #
-# A step that ends with status 3 lacks a tool of its own (ci/fuzz.sh, ci/aarch64.sh, ci/glibcs.sh) and is skipped.
+# A step that ends with status 3 lacks a tool of its own (ci/fuzz.sh, ci/aarch64.sh, ci/glibcs.sh, ci/pythons.sh) and is skipped.
 set -u
 cd "$(dirname "$0")/.."
 log=ci/test-long.log
@@ -67,6 +67,8 @@ step ci/tikv.sh
 step ci/redis-defrag.sh
 # glibc's heap is read on the versions that Debian's archive has; the machine's own is in `make test`.
 step ci/glibcs.sh
+# CPython is read in every version that pyenv or uv has; python3 is in `make test`.
+step ci/pythons.sh
 # What a hostile heap may hold, 256 of them in `make test`.
 step PROPTEST_CASES=20000 cargo test --release -p ebb-inspect --lib hostile
 

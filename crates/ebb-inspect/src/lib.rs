@@ -2,6 +2,7 @@
 //!
 //! The pieces, each of which uses only those below it:
 //!
+//! - [`cpython`]: CPython: its interpreters, its garbage collector, its arenas.
 //! - [`glibc`]: the heap of the GNU C library: its arenas, walked chunk by chunk into a [`Ledger`].
 //! - [`jemalloc`]: the settings in force of a jemalloc whose symbols are there.
 //! - [`symbols`]: where a file's own variables lie in the process.
@@ -15,6 +16,7 @@
 //! an endless loop; a figure that cannot be had is an error or `None`, never 0.
 #![forbid(unsafe_code)]
 
+pub mod cpython;
 pub mod glibc;
 pub mod jemalloc;
 pub mod memory;

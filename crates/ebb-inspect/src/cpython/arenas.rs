@@ -1,0 +1,213 @@
+//! pymalloc's arenas: how much of them is in use, free, and resident.
+//!
+//! The array of arenas has no symbol. It is found by its shape: some word of the data of the file points to
+//! records each of which names a piece of address space, its pools, and how many of these are free, and
+//! the pools in turn name their record. The figures are those of `sys._debugmallocstats()`.
+
+use crate::memory::{Memory, Presence, Reader, Unreadable};
+
+use super::layout::Layout;
+
+/// `struct arena_object`: address, pool_address, nfreepools, ntotalpools, freepools, nextarena, prevarena.
+const RECORD_BYTES: u64 = 48;
+/// `struct pool_header`: count, freeblock, nextpool, prevpool, arenaindex, szidx, nextoffset, maxnextoffset.
+const HEADER_BYTES: u64 = 48;
+/// The array starts with so many records and doubles.
+const FIRST_RECORDS: u64 = 16;
+/// 512 bytes in steps of 16.
+const CLASSES: u32 = 32;
+/// So many records are read: 128 GiB in arenas of 1 MiB. A hostile array ends here.
+const MOST_RECORDS: u64 = 1 << 17;
+const WORD: u64 = 8;
+
+/// What the arenas hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Arenas {
+    /// Arenas that are mapped.
+    pub count: u64,
+    /// Their address space.
+    pub bytes: u64,
+    /// Of that, resident.
+    pub resident_bytes: u64,
+    /// Blocks in use.
+    pub blocks: u64,
+    /// Bytes of blocks in use.
+    pub used_bytes: u64,
+    /// Bytes of free blocks in pools that have used ones: only objects of that size go there.
+    pub available_bytes: u64,
+    /// Bytes of pools that hold nothing.
+    pub unused_pool_bytes: u64,
+    /// Of these, resident: CPython gives back whole arenas only.
+    pub unused_pool_resident_bytes: u64,
+    /// Arenas that could not be read to their end, because they changed or were swapped.
+    pub unread: u64,
+}
+
+/// One record of the array.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    address: u64,
+    pool_address: u64,
+    free_pools: u64,
+    total_pools: u64,
+}
+
+/// Finds the arenas from the writable `data` of the file that defines the runtime.
+pub(super) fn find<M: Memory>(
+    reader: &mut Reader<M>,
+    data: &[(u64, u64)],
+    layout: &Layout,
+) -> Result<Option<Arenas>, Unreadable> {
+    let page_bytes = reader.memory().page_bytes();
+    for &(start, end) in data {
+        let presence = Presence::read(reader.memory(), start, end)?;
+        for (run, len) in presence.runs(start, end) {
+            for page in (run..run + len as u64).step_by(page_bytes as usize) {
+                let mut words = vec![0; page_bytes as usize];
+                match reader.bytes(page, &mut words) {
+                    Err(error) if error.is_final() => return Err(error),
+                    Err(_) => continue,
+                    Ok(()) => {}
+                }
+                for word in words.as_chunks().0 {
+                    let array = u64::from_ne_bytes(*word);
+                    if is_array(reader, array, layout) {
+                        return read(reader, array, layout).map(Some);
+                    }
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Whether `array` has the shape, and a pool of its first arena in use names it.
+fn is_array<M: Memory>(reader: &mut Reader<M>, array: u64, layout: &Layout) -> bool {
+    if array == 0 || !array.is_multiple_of(WORD) {
+        return false;
+    }
+    for index in 0..FIRST_RECORDS {
+        let Some(record) = record(reader, array, index, layout) else {
+            return false;
+        };
+        if record.address == 0 {
+            continue;
+        }
+        let pool = record.address.next_multiple_of(layout.pool_bytes);
+        if record.pool_address <= pool {
+            continue;
+        }
+        // arenaindex, written when the pool is carved.
+        return reader.int(pool.wrapping_add(32)).ok().map(u64::from) == Some(index);
+    }
+    false
+}
+
+/// A record, if it is one: unused, or with pools that lie in its arena.
+fn record<M: Memory>(
+    reader: &mut Reader<M>,
+    array: u64,
+    index: u64,
+    layout: &Layout,
+) -> Option<Record> {
+    let at = array.checked_add(index * RECORD_BYTES)?;
+    let record = Record {
+        address: reader.word(at).ok()?,
+        pool_address: reader.word(at + 8).ok()?,
+        free_pools: reader.int(at + 16).ok()?.into(),
+        total_pools: reader.int(at + 20).ok()?.into(),
+    };
+    if record.address == 0 {
+        return Some(record);
+    }
+    let end = record.address.checked_add(layout.arena_bytes)?;
+    let pools = layout.arena_bytes / layout.pool_bytes;
+    let is_aligned = record.address.is_multiple_of(layout.pool_bytes);
+    let fits = record.total_pools == pools - u64::from(!is_aligned)
+        && record.free_pools <= record.total_pools
+        && record.pool_address.is_multiple_of(layout.pool_bytes)
+        && (record.address..=end).contains(&record.pool_address)
+        && record.address.is_multiple_of(reader.memory().page_bytes());
+    fits.then_some(record)
+}
+
+fn read<M: Memory>(
+    reader: &mut Reader<M>,
+    array: u64,
+    layout: &Layout,
+) -> Result<Arenas, Unreadable> {
+    let mut sum = Arenas::default();
+    let mut unused = 0;
+    for index in 0..MOST_RECORDS {
+        let Some(record) = record(reader, array, index, layout) else {
+            break;
+        };
+        if record.address == 0 {
+            // The array's length is not known. Its rear part is unused, at most as much as the front.
+            unused += 1;
+            if unused > sum.count + FIRST_RECORDS {
+                break;
+            }
+            continue;
+        }
+        unused = 0;
+        add(reader, record, layout, &mut sum)?;
+    }
+    Ok(sum)
+}
+
+fn add<M: Memory>(
+    reader: &mut Reader<M>,
+    record: Record,
+    layout: &Layout,
+    sum: &mut Arenas,
+) -> Result<(), Unreadable> {
+    let (start, end) = (record.address, record.address + layout.arena_bytes);
+    let presence = Presence::read(reader.memory(), start, end)?;
+    sum.count += 1;
+    sum.bytes += layout.arena_bytes;
+    sum.resident_bytes += presence.bytes(start, end);
+    let first = start.next_multiple_of(layout.pool_bytes);
+    for pool in (0..record.total_pools).map(|it| first + it * layout.pool_bytes) {
+        let in_use = if pool < record.pool_address {
+            match header(reader, pool) {
+                Ok(header) => header,
+                Err(error) if error.is_final() => return Err(error),
+                // Torn, swapped out, or unmapped since: the rest of this arena stays unread.
+                Err(_) => {
+                    sum.unread += 1;
+                    return Ok(());
+                }
+            }
+        } else {
+            None
+        };
+        match in_use {
+            Some((count, size)) => {
+                let blocks = (layout.pool_bytes - HEADER_BYTES) / size;
+                let count = u64::from(count).min(blocks);
+                sum.blocks += count;
+                sum.used_bytes += count * size;
+                sum.available_bytes += (blocks - count) * size;
+            }
+            None => {
+                sum.unused_pool_bytes += layout.pool_bytes;
+                sum.unused_pool_resident_bytes += presence.bytes(pool, pool + layout.pool_bytes);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How many blocks of a carved pool are in use, and their size; none where it is empty.
+fn header<M: Memory>(reader: &mut Reader<M>, pool: u64) -> Result<Option<(u32, u64)>, Unreadable> {
+    let count = reader.int(pool)?;
+    let class = reader.int(pool + 36)?;
+    if count == 0 {
+        return Ok(None);
+    }
+    if class >= CLASSES {
+        return Err(Unreadable::Unmapped(pool));
+    }
+    Ok(Some((count, u64::from(class + 1) * 16)))
+}

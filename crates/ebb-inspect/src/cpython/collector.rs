@@ -1,0 +1,213 @@
+//! The garbage collector: whether it is on, its thresholds, and what it tracks, by generation and type.
+//!
+//! Its lists are doubly linked, so that each step can be checked by the way back: a list that changed under
+//! our eyes, or was never one, ends the walk and cannot make it go round.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use crate::memory::{Memory, Reader, Unreadable};
+
+/// `struct _gc_runtime_state`, the same from 3.8 to 3.13: two fields of the trash can, enabled, debug, then
+/// the generations.
+const ENABLED: u64 = 12;
+const GENERATIONS: u64 = 24;
+/// `struct gc_generation`: the list's head, threshold, count.
+const GENERATION_BYTES: u64 = 24;
+const THRESHOLD: u64 = 16;
+const COUNT: u64 = 20;
+/// `PyGC_Head` before each object; its low bits are flags.
+const HEAD_BYTES: u64 = 16;
+const FLAGS: u64 = 3;
+/// `PyObject`: the count of references, the type, then for sequences the number of items.
+const TYPE: u64 = 8;
+const SIZE: u64 = 16;
+/// `PyTypeObject`.
+const TYPE_NAME: u64 = 24;
+const BASIC_SIZE: u64 = 32;
+const ITEM_SIZE: u64 = 40;
+/// Types with items that do not begin as sequences do: another field lies where the number would be.
+const NOT_SEQUENCES: [&str; 4] = ["frame", "generator", "coroutine", "async_generator"];
+/// No longer list is followed: half a minute.
+const MOST_OBJECTS: u64 = 50_000_000;
+/// A name is cut here.
+const MOST_NAME_BYTES: usize = 200;
+/// No object is larger than the address space.
+const MOST_BYTES: u64 = 1 << 47;
+
+/// The state of one collector.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Collector {
+    /// Whether it runs by itself (`gc.isenabled()`).
+    pub enabled: bool,
+    /// The youngest first.
+    pub generations: [Generation; 3],
+    /// What it tracks, by type, the most bytes first.
+    pub types: Vec<Type>,
+    /// Whether every list was followed to its end.
+    pub complete: bool,
+}
+
+/// One generation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Generation {
+    /// A collection is due when `count` is above it; 0 for never.
+    pub threshold: i32,
+    /// Of the youngest: allocations less deallocations since; of the others: collections of the one below.
+    pub count: i32,
+    /// Objects in it.
+    pub tracked: u64,
+}
+
+/// The tracked objects of one type.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Type {
+    /// As the type calls itself.
+    pub name: String,
+    /// How many.
+    pub count: u64,
+    /// Bytes of the objects themselves, the collector's head included: not what they point to (a list's
+    /// array, a dict's table, the string that it holds).
+    pub bytes: u64,
+}
+
+/// Counts of one type while lists are followed.
+struct Tally {
+    name: String,
+    basic: u64,
+    item: u64,
+    count: u64,
+    bytes: u64,
+}
+
+/// Reads the collector whose state is at `gc`.
+pub(super) fn read<M: Memory>(reader: &mut Reader<M>, gc: u64) -> Result<Collector, Unreadable> {
+    let mut collector = Collector {
+        enabled: reader.int(gc.wrapping_add(ENABLED))? != 0,
+        generations: [Generation::default(); 3],
+        types: Vec::new(),
+        complete: true,
+    };
+    let mut tallies = HashMap::new();
+    let mut head = gc.wrapping_add(GENERATIONS);
+    for generation in &mut collector.generations {
+        generation.threshold = reader.int(head.wrapping_add(THRESHOLD))? as i32;
+        generation.count = reader.int(head.wrapping_add(COUNT))? as i32;
+        match follow(reader, head, &mut tallies) {
+            (tracked, Ok(())) => generation.tracked = tracked,
+            (_, Err(error)) if error.is_final() => return Err(error),
+            (tracked, Err(_)) => {
+                generation.tracked = tracked;
+                collector.complete = false;
+            }
+        }
+        head = head.wrapping_add(GENERATION_BYTES);
+    }
+    collector.types = tallies
+        .into_values()
+        .map(|tally| Type {
+            name: tally.name,
+            count: tally.count,
+            bytes: tally.bytes,
+        })
+        .collect();
+    collector
+        .types
+        .sort_by(|one, other| (other.bytes, &one.name).cmp(&(one.bytes, &other.name)));
+    Ok(collector)
+}
+
+/// Counts the objects of one list; where it cannot be followed to its end, those until there.
+fn follow<M: Memory>(
+    reader: &mut Reader<M>,
+    head: u64,
+    tallies: &mut HashMap<u64, Tally>,
+) -> (u64, Result<(), Unreadable>) {
+    let mut tracked = 0;
+    let mut at = head;
+    loop {
+        let next = match step(reader, at) {
+            Ok(next) if next == head => return (tracked, Ok(())),
+            Ok(next) => next,
+            Err(error) => return (tracked, Err(error)),
+        };
+        if tracked == MOST_OBJECTS {
+            return (tracked, Err(Unreadable::Unmapped(next)));
+        }
+        if let Err(error) = tally(reader, next.wrapping_add(HEAD_BYTES), tallies) {
+            return (tracked, Err(error));
+        }
+        tracked += 1;
+        at = next;
+    }
+}
+
+/// The element behind `at`, if that one agrees.
+fn step<M: Memory>(reader: &mut Reader<M>, at: u64) -> Result<u64, Unreadable> {
+    let next = reader.word(at)? & !FLAGS;
+    let back = reader.word(next.wrapping_add(8))? & !FLAGS;
+    if back == at {
+        Ok(next)
+    } else {
+        Err(Unreadable::Unmapped(next))
+    }
+}
+
+fn tally<M: Memory>(
+    reader: &mut Reader<M>,
+    object: u64,
+    tallies: &mut HashMap<u64, Tally>,
+) -> Result<(), Unreadable> {
+    let address = reader.word(object.wrapping_add(TYPE))?;
+    let tally = match tallies.entry(address) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(unknown) => {
+            let name = name(reader, address);
+            let is_sequence = !NOT_SEQUENCES.contains(&name.as_str());
+            unknown.insert(Tally {
+                name,
+                basic: reader.word(address.wrapping_add(BASIC_SIZE))?,
+                item: if is_sequence {
+                    reader.word(address.wrapping_add(ITEM_SIZE))?
+                } else {
+                    0
+                },
+                count: 0,
+                bytes: 0,
+            })
+        }
+    };
+    let items = match tally.item {
+        0 => 0,
+        // Negative for the sign of some numbers.
+        _ => (reader.word(object.wrapping_add(SIZE))? as i64).unsigned_abs(),
+    };
+    // What no object has is no number of items: a type of an extension that is laid out otherwise.
+    let bytes = tally
+        .item
+        .checked_mul(items)
+        .filter(|&bytes| bytes < MOST_BYTES)
+        .unwrap_or(0)
+        .saturating_add(tally.basic)
+        .saturating_add(HEAD_BYTES);
+    tally.count += 1;
+    tally.bytes = tally.bytes.saturating_add(bytes);
+    Ok(())
+}
+
+/// The type's name; its address where that cannot be read.
+fn name<M: Memory>(reader: &mut Reader<M>, address: u64) -> String {
+    let mut text = Vec::new();
+    let start = reader.word(address.wrapping_add(TYPE_NAME)).unwrap_or(0);
+    while text.len() < MOST_NAME_BYTES {
+        let mut byte = [0];
+        match reader.bytes(start.wrapping_add(text.len() as u64), &mut byte) {
+            Ok(()) if byte[0] != 0 => text.push(byte[0]),
+            _ => break,
+        }
+    }
+    match String::from_utf8(text) {
+        Ok(name) if !name.is_empty() && !name.chars().any(char::is_control) => name,
+        _ => format!("type at {address:#x}"),
+    }
+}

@@ -1,0 +1,270 @@
+//! CPython read from outside, against what it says about itself: the collector's state and lists against the
+//! module `gc`, the arenas against `sys._debugmallocstats()`.
+//!
+//! The interpreter is `python3`; `EBB_TEST_PYTHONS` names others, separated by colons, as
+//! `ci/test-long.sh` does.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+
+use ebb_inspect::Target;
+use ebb_inspect::cpython::{Python, Unsupported};
+
+/// Objects that only this program has, a burst of which half is gone, and then its own figures; it ends
+/// with its stdin. `os.read` makes no object that stays.
+const PROGRAM: &str = r#"
+import gc, os, sys
+class Marker:
+    __slots__ = ("a", "b")
+gc.set_threshold(701, 11, 12)
+markers = [Marker() for _ in range(12345)]
+burst = [bytes(40) + str(i).encode() for i in range(200000)]
+del burst[::2]
+gc.collect()
+if len(sys.argv) > 1:
+    gc.disable()
+tracked = [len(gc.get_objects(generation=i)) for i in range(3)]
+print(gc.isenabled(), *tracked, flush=True)
+sys._debugmallocstats()
+sys.stderr.flush()
+print("ready", flush=True)
+os.read(0, 1)
+"#;
+
+struct Program {
+    child: Child,
+    first: String,
+    stats: String,
+}
+
+impl Program {
+    fn start(python: &str, arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let stats = folder.path().join("stats");
+        let mut child = Command::new(python)
+            .args(["-c", PROGRAM])
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&stats).unwrap())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{python}: {error}: apt-get install python3"));
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = || {
+            let mut line = String::new();
+            out.read_line(&mut line).unwrap();
+            line.trim().to_owned()
+        };
+        let first = line();
+        let ready = line();
+        let mut text = String::new();
+        let mut file = std::fs::File::open(&stats).unwrap();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(ready, "ready", "{python}: {text}");
+        Self {
+            child,
+            first,
+            stats: text,
+        }
+    }
+
+    fn read(&self) -> Python {
+        let target = Target::open(self.child.id() as i32).unwrap();
+        Python::read(&target).unwrap()
+    }
+
+    /// A figure of `_debugmallocstats`: `# name = 1,234`.
+    fn figure(&self, name: &str) -> u64 {
+        let line = self.stats.lines().find(|line| line.contains(name));
+        let line = line.unwrap_or_else(|| panic!("{name} is not in {}", self.stats));
+        let (_, value) = line.rsplit_once('=').unwrap();
+        value.trim().replace(',', "").parse().unwrap()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+fn pythons() -> Vec<String> {
+    match std::env::var("EBB_TEST_PYTHONS") {
+        Ok(names) => names.split(':').map(str::to_owned).collect(),
+        Err(_) => vec!["python3".to_owned()],
+    }
+}
+
+/// What happens between the interpreter's own figures and the end of its last line: a few objects.
+#[track_caller]
+fn assert_near(what: &str, found: u64, said: u64, most: u64) {
+    assert!(
+        found.abs_diff(said) <= most,
+        "{what}: {found} read, {said} said"
+    );
+}
+
+#[test]
+fn the_collector_as_the_module_gc_tells_it() {
+    for python in pythons() {
+        for (arguments, enabled) in [(&[][..], true), (&["off"], false)] {
+            let program = Program::start(&python, arguments);
+            let read = program.read();
+            assert_eq!(read.interpreters.len(), 1);
+            assert_eq!(read.interpreters[0].id, 0);
+            let collector = read.interpreters[0].collector.as_ref().expect("its state");
+            assert!(collector.complete, "{python}");
+            assert_eq!(collector.enabled, enabled);
+            let thresholds = collector.generations.map(|it| it.threshold);
+            assert_eq!(thresholds, [701, 11, 12], "{python}");
+            let words: Vec<&str> = program.first.split(' ').collect();
+            for (index, generation) in collector.generations.iter().enumerate() {
+                let said = words[index + 1].parse().unwrap();
+                let most = if index == 0 { 50 } else { 0 };
+                assert_near("tracked", generation.tracked, said, most);
+            }
+            let markers = collector.types.iter().find(|it| it.name == "Marker");
+            let markers = markers.expect("the type");
+            assert_eq!(markers.count, 12345);
+            // The head, two words of an object, two slots.
+            assert_eq!(markers.bytes, 12345 * (16 + 32));
+        }
+    }
+}
+
+#[test]
+fn the_arenas_as_debugmallocstats_tells_them() {
+    for python in pythons() {
+        let program = Program::start(&python, &[]);
+        let read = program.read();
+        let arenas = read.arenas.unwrap_or_else(|| panic!("{python}: no arenas"));
+        let figure = |name| program.figure(name);
+        assert_eq!(arenas.unread, 0);
+        assert_eq!(
+            arenas.count,
+            figure("# arenas allocated current"),
+            "{python}"
+        );
+        let near = |what, found, said| assert_near(what, found, said, 16 << 10);
+        near(
+            "used",
+            arenas.used_bytes,
+            figure("# bytes in allocated blocks"),
+        );
+        near(
+            "available",
+            arenas.available_bytes,
+            figure("# bytes in available blocks"),
+        );
+        near("unused", arenas.unused_pool_bytes, figure("unused pools *"));
+        assert!(arenas.resident_bytes <= arenas.bytes);
+        assert!(arenas.resident_bytes > arenas.used_bytes / 2);
+        // Half of the burst is gone, and its pools stay.
+        assert!(arenas.available_bytes > 5 << 20, "{arenas:?}");
+    }
+}
+
+/// Lists and pools change while they are read: every look ends, and what it says holds together.
+#[test]
+fn a_busy_interpreter() {
+    let code = "import os, sys\nprint(flush=True)\nkept = []\nwhile True:\n \
+                kept.append([(i,) for i in range(100)])\n if len(kept) > 500: del kept[::2]\n";
+    for python in pythons() {
+        let mut child = Command::new(&python)
+            .args(["-c", code])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut byte = [0];
+        child
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut byte)
+            .unwrap();
+        let target = Target::open(child.id() as i32).unwrap();
+        for _ in 0..10 {
+            let read = Python::read(&target);
+            // The state itself does not move, so only its lists can be torn.
+            let read = read.unwrap_or_else(|error| panic!("{python}: {error}"));
+            let collector = read.interpreters[0].collector.as_ref().expect("its state");
+            let counted: u64 = collector.types.iter().map(|it| it.count).sum();
+            let tracked: u64 = collector.generations.iter().map(|it| it.tracked).sum();
+            assert_eq!(counted, tracked);
+            let arenas = read.arenas.expect("arenas");
+            assert!(
+                arenas.used_bytes + arenas.available_bytes + arenas.unused_pool_bytes
+                    <= arenas.bytes
+            );
+            assert!(arenas.resident_bytes <= arenas.bytes);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn two_interpreters_in_a_process() {
+    const CODE: &str = "import os\n\
+        try: import _interpreters as i\n\
+        except ImportError: import _xxsubinterpreters as i\n\
+        x = i.create(); print(flush=True); os.read(0, 1)";
+    for python in pythons() {
+        let mut child = Command::new(&python)
+            .args(["-c", CODE])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut byte = [0];
+        child
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut byte)
+            .unwrap();
+        let read = Python::read(&Target::open(child.id() as i32).unwrap()).unwrap();
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let ids: Vec<i64> = read.interpreters.iter().map(|it| it.id).collect();
+        assert_eq!(ids, [1, 0], "{python}");
+        for interpreter in &read.interpreters {
+            let is_told = interpreter.collector.is_some();
+            assert_eq!(is_told, read.version != (3, 8) || interpreter.id == 0);
+            if let Some(collector) = &interpreter.collector {
+                assert!(collector.complete, "{python}");
+                assert!(collector.types.iter().any(|it| it.name == "dict"));
+            }
+        }
+    }
+}
+
+#[test]
+fn without_pymalloc_there_are_no_arenas() {
+    let mut child = Command::new("python3")
+        .args(["-c", "import os; print(flush=True); os.read(0, 1)"])
+        .env("PYTHONMALLOC", "malloc")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut byte = [0];
+    child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut byte)
+        .unwrap();
+    let read = Python::read(&Target::open(child.id() as i32).unwrap()).unwrap();
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    assert_eq!(read.arenas, None);
+    assert_eq!(read.interpreters.len(), 1);
+}
+
+#[test]
+fn a_process_without_python() {
+    let own = Target::open(std::process::id() as i32).unwrap();
+    assert_eq!(Python::read(&own), Err(Unsupported::NoPython));
+}
