@@ -8,13 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, MemoryMaps, Process, Syscall};
 
 use super::charge::{Unreadable, reason};
-use crate::facts::snapshot::{Kind, Runtime, Usage};
+use crate::facts::snapshot::{Kind, Usage};
 
 /// The most that glibc, musl and language runtimes put below a thread's stack as a guard.
 const MOST_GUARD_BYTES: u64 = 1 << 20;
-
-/// Where Go asks for its heap on every 64-bit Linux.
-const GO_HEAP: u64 = 0xc0_0000_0000;
 
 /// What is known beside `smaps` itself.
 #[derive(Clone, Debug, Default)]
@@ -170,36 +167,6 @@ fn is_stack(map: &MemoryMap, before: Option<&MemoryMap>, hints: &Hints) -> bool 
 fn is_closed(map: &MemoryMap) -> bool {
     let open = MMPermissions::READ | MMPermissions::WRITE | MMPermissions::EXECUTE;
     map.pathname == MMapPath::Anonymous && !map.perms.intersects(open)
-}
-
-/// The runtime with a heap of its own that is mapped here, by the names of files; Go's by where it
-/// puts its heap.
-pub fn runtime(maps: &MemoryMaps) -> Option<Runtime> {
-    maps.0.iter().find_map(|map| match &map.pathname {
-        MMapPath::Path(path) => runtime_of_file(path.file_name()?.to_str()?),
-        MMapPath::Anonymous | MMapPath::Other(_) if map.address.0 == GO_HEAP => Some(Runtime::Go),
-        _ => None,
-    })
-}
-
-/// The runtime that a program or library of that name is.
-pub fn runtime_of_file(name: &str) -> Option<Runtime> {
-    let starts = |prefix: &str| name.starts_with(prefix);
-    let version = |prefix: &str| {
-        let rest = name.strip_prefix(prefix);
-        rest.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.'))
-    };
-    if starts("libjvm.so") {
-        Some(Runtime::Jvm)
-    } else if version("python") || starts("libpython") {
-        Some(Runtime::Cpython)
-    } else if version("ruby") || starts("libruby") {
-        Some(Runtime::Ruby)
-    } else if name == "node" || name == "nodejs" || starts("libnode.so") || starts("libv8") {
-        Some(Runtime::V8)
-    } else {
-        None
-    }
 }
 
 fn usage(map: &MemoryMap) -> Usage {

@@ -10,6 +10,7 @@
 //! - [`charge`]: which file a process takes its `malloc` from.
 //! - [`mappings`]: its mappings by kind.
 //! - [`cgroup`]: the memory cgroup that it is in.
+//! - [`runtime`]: the language runtime in it.
 //! - [`heap`]: what its allocator holds.
 //! - [`target`]: what a user names, as processes.
 //! - [`counters`]: what a process on ebbmalloc publishes about its heap.
@@ -27,6 +28,7 @@ pub mod inside;
 pub mod mappings;
 pub mod program;
 pub mod root;
+pub mod runtime;
 pub mod target;
 pub mod tree;
 

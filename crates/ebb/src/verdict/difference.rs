@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::bridge::owns_cgroup;
 use super::findings::{LEAST_BYTES, megabytes};
 use super::growth::find_the_stack;
 use super::ledger;
 use crate::facts::diagnosis::Cause;
 use crate::facts::difference::{Change, Difference, Unit};
-use crate::facts::snapshot::{FORMAT, Kind, Snapshot};
+use crate::facts::snapshot::{CgroupParts, FORMAT, Kind, Snapshot};
 
 /// Changes of bytes below this are noise between any two looks.
 const LEAST_CHANGE: u64 = 1 << 20;
@@ -101,11 +102,11 @@ fn figures(snapshot: &Snapshot) -> BTreeMap<(String, Unit), u64> {
         Unit::Count,
         snapshot.processes.len() as u64,
     );
-    let parts = snapshot
-        .cgroup
-        .as_ref()
-        .map(|cgroup| cgroup.parts)
-        .unwrap_or_default();
+    // Of a cgroup that others are in, too, it is not known whose a growth is.
+    let parts = match &snapshot.cgroup {
+        Some(cgroup) if owns_cgroup(snapshot) => cgroup.parts,
+        _ => CgroupParts::default(),
+    };
     for (what, bytes) in [
         ("page cache and files of the cgroup", parts.file),
         ("slab of the cgroup", parts.slab),

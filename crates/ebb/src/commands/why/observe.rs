@@ -13,7 +13,7 @@ use crate::facts::snapshot::{
 use crate::proc::cgroup::Place;
 use crate::proc::mappings::{self, Hints};
 use crate::proc::target::{self, Resolved};
-use crate::proc::{Counters, Elf, MallocSource, Unreadable, heap, malloc_source};
+use crate::proc::{Counters, Elf, MallocSource, Unreadable, heap, malloc_source, runtime};
 
 /// How much to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +82,13 @@ impl Observer {
         };
         let (memory, mapped_runtime) = match mappings::read(&process) {
             Ok(maps) => {
-                let kinds = mappings::by_kind(&maps, &Hints::of(&process));
-                (Some(kinds), mappings::runtime(&maps))
+                let runtime = runtime::of_mappings(&maps).or_else(|| go(pid));
+                let mut hints = Hints::of(&process);
+                if runtime == Some(Runtime::Go) {
+                    // The stacks of goroutines lie in Go's heap.
+                    hints.stack_pointers.clear();
+                }
+                (Some(mappings::by_kind(&maps, &hints)), runtime)
             }
             Err(Unreadable::Gone) => return None,
             Err(error) => {
@@ -188,11 +193,16 @@ fn name_of(pid: i32, path: &Path, program: Option<&str>) -> String {
     }
 }
 
+fn go(pid: i32) -> Option<Runtime> {
+    // Through /proc, so that a program that was replaced on disk is still the one that runs.
+    runtime::is_go(Path::new(&format!("/proc/{pid}/exe"))).then_some(Runtime::Go)
+}
+
 /// By the program's name, where the mappings do not tell.
 fn runtime_of(program: Option<&str>, comm: &str) -> Option<Runtime> {
     let file = program.and_then(|program| Path::new(program).file_name()?.to_str());
-    file.and_then(mappings::runtime_of_file)
-        .or_else(|| mappings::runtime_of_file(comm))
+    file.and_then(runtime::of_name)
+        .or_else(|| runtime::of_name(comm))
 }
 
 /// Adds what the other processes of the cgroup use.

@@ -60,7 +60,8 @@ pub fn watch(
     let mut points = Vec::new();
     let mut last = None;
     let mut start_s = None;
-    for look in 0_u32.. {
+    loop {
+        let looked = Instant::now();
         let snapshot = observer.look(resolved, with_children, Depth::Heaps);
         if snapshot.processes.is_empty() {
             break;
@@ -69,7 +70,8 @@ pub fn watch(
         let diagnosis = verdict::of(snapshot);
         points.push(verdict::growth::point(&diagnosis, start_s));
         last = Some(diagnosis);
-        let next = start + every * (look + 1);
+        // A look that takes long is not made more often: at most half of the time is spent reading.
+        let next = (looked + every).max(Instant::now() + looked.elapsed());
         if next > start + time || !ending.sleep_until(next) {
             break;
         }

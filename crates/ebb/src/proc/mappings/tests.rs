@@ -87,21 +87,6 @@ fn a_stack_is_known_by_a_stack_pointer_or_by_its_guard_and_size() {
 }
 
 #[test]
-fn runtimes_are_known_by_their_files_and_go_by_its_heap() {
-    assert_eq!(runtime_of_file("python3.11"), Some(Runtime::Cpython));
-    assert_eq!(
-        runtime_of_file("libpython3.11.so.1.0"),
-        Some(Runtime::Cpython)
-    );
-    assert_eq!(runtime_of_file("python-config"), None);
-    assert_eq!(runtime_of_file("node"), Some(Runtime::V8));
-    assert_eq!(runtime_of_file("node_exporter"), None);
-    let go = entry("c000000000-c000400000 rw-p 00000000 00:00 0 ", 4, 4, 4);
-    let maps = MemoryMaps::from_buf_read(go.as_bytes()).unwrap();
-    assert_eq!(runtime(&maps), Some(Runtime::Go));
-}
-
-#[test]
 fn the_kinds_of_this_process_add_up_to_what_the_kernel_says() {
     let own = Process::myself().unwrap();
     let maps = read(&own).unwrap();

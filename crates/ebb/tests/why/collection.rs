@@ -1,0 +1,303 @@
+//! The labelled collection: real processes, what is true of them, and what `ebb why` says.
+//!
+//! `EBB_WRITE_MATRIX=1` writes the table of what was true against what was said into
+//! `docs/diagnosis.md`; else the table there must be the one that this run gives.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::harness;
+use crate::subjects::{self, Subject};
+
+/// Processes looked at side by side.
+const LANES: usize = 2;
+const BEGIN: &str = "<!-- matrix: written by the collection's test -->\n";
+const END: &str = "<!-- end of matrix -->\n";
+
+#[derive(Debug, serde::Deserialize)]
+struct Table {
+    case: Vec<Case>,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    name: String,
+    program: String,
+    truth: String,
+    main: Option<String>,
+    says: Option<String>,
+    because: Option<String>,
+    preload: Option<String>,
+    file: Option<String>,
+    settle: Option<String>,
+    watch: Option<String>,
+    #[serde(default)]
+    cgroup: bool,
+}
+
+/// What was said about one case.
+struct Said {
+    truth: String,
+    verdict: String,
+    because: Option<String>,
+    name: String,
+}
+
+#[test]
+fn the_labelled_collection() {
+    let text = std::fs::read_to_string(subjects::fixtures().join("cases.toml")).unwrap();
+    let table: Table = toml::from_str(&text).unwrap();
+    let names: BTreeSet<&str> = table.case.iter().map(|case| case.name.as_str()).collect();
+    assert_eq!(names.len(), table.case.len(), "a name twice");
+    let next = AtomicUsize::new(0);
+    let (said, failures) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..LANES {
+            scope.spawn(|| {
+                // Relaxed: it only hands out numbers.
+                while let Some(case) = table.case.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let Some(result) = run(case) else { continue };
+                    if let Err(failure) = check(case, &result) {
+                        failures.lock().unwrap().push(failure);
+                    }
+                    said.lock().unwrap().push(Said {
+                        truth: case.truth.clone(),
+                        verdict: word(&result, "kind"),
+                        because: case.because.clone(),
+                        name: case.name.clone(),
+                    });
+                }
+            });
+        }
+    });
+    let (said, failures) = (said.into_inner().unwrap(), failures.into_inner().unwrap());
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    // On a machine that lets us make no cgroup the table would be another.
+    if said.len() == table.case.len() {
+        published(&matrix(&said));
+    }
+}
+
+/// What `ebb why --json` says of a case; nothing where the machine cannot show it.
+fn run(case: &Case) -> Option<serde_json::Value> {
+    let cgroup = match case.cgroup {
+        true => Some(Cgroup::new(&case.name)?),
+        false => None,
+    };
+    let folder = harness::folder();
+    let mut command = subjects::command(&case.program);
+    if let Some(file) = &case.file {
+        let place = match file.as_str() {
+            "disk" => disk(&folder),
+            memory => PathBuf::from(memory),
+        };
+        command.arg(place.join(format!(
+            "ebb-why-{}-{}",
+            std::process::id(),
+            case.program.len()
+        )));
+    }
+    if let Some(allocator) = &case.preload {
+        command.env("LD_PRELOAD", subjects::preload(allocator));
+    }
+    let mut command = match &cgroup {
+        // The shell enters before anything is charged to it.
+        Some(cgroup) => {
+            let mut shell = std::process::Command::new("sh");
+            shell
+                .arg("-c")
+                .arg(format!(
+                    "echo $$ > {}/cgroup.procs && exec \"$@\"",
+                    cgroup.0.display()
+                ))
+                .arg("sh")
+                .arg(command.get_program())
+                .args(command.get_args());
+            shell
+        }
+        None => command,
+    };
+    let subject = Subject::start(&mut command);
+    let settle = case.settle.as_deref().unwrap_or("0s");
+    std::thread::sleep(humantime::parse_duration(settle).unwrap());
+    let mut why = harness::ebb();
+    why.args(["why", "--json", &subject.pid()]);
+    if let Some(time) = &case.watch {
+        why.args(["--watch", time, "--every", "100ms"]);
+    }
+    let output = harness::output(&mut why);
+    let mut value: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{}: {error}: {}", case.name, harness::stderr(&output)));
+    // One look is a list of one.
+    if let Some(first) = value.as_array_mut().and_then(Vec::pop) {
+        value = first;
+    }
+    Some(value)
+}
+
+fn word(result: &serde_json::Value, field: &str) -> String {
+    result["verdict"][field]
+        .as_str()
+        .unwrap_or("none")
+        .to_owned()
+}
+
+fn check(case: &Case, result: &serde_json::Value) -> Result<(), String> {
+    let (kind, main) = (word(result, "kind"), word(result, "main"));
+    let expected = case.says.as_ref().unwrap_or(&case.truth);
+    let sentence = word(result, "sentence");
+    if kind != *expected {
+        return Err(format!("{}: {kind}, not {expected}: {sentence}", case.name));
+    }
+    if let Some(expected) = case.main.as_ref().filter(|expected| **expected != main) {
+        return Err(format!(
+            "{}: by {main}, not {expected}: {sentence}",
+            case.name
+        ));
+    }
+    if case.watch.is_none() && sentence.contains("leak") {
+        return Err(format!("{}: a leak from one look: {sentence}", case.name));
+    }
+    let diagnosis = match result.get("last") {
+        Some(last) => last,
+        None => result,
+    };
+    adds_up(diagnosis).map_err(|why| format!("{}: {why}", case.name))
+}
+
+/// The lines and the remainder make the total, and the remainder is small.
+fn adds_up(diagnosis: &serde_json::Value) -> Result<(), String> {
+    let ledger = &diagnosis["ledger"];
+    let lines = ledger["lines"].as_array().ok_or("no ledger")?;
+    let sum: i64 = lines.iter().filter_map(|line| line["bytes"].as_i64()).sum();
+    let (total, remainder) = (
+        ledger["total"].as_i64().ok_or("no total")?,
+        ledger["remainder"].as_i64().ok_or("no remainder")?,
+    );
+    if sum + remainder != total {
+        return Err(format!("{sum} + {remainder} is not {total}"));
+    }
+    // While it runs, memory moves between two readings.
+    let most = total / 4 + 4_000_000;
+    match remainder.abs() <= most {
+        true => Ok(()),
+        false => Err(format!("a remainder of {remainder} in {total}")),
+    }
+}
+
+/// A folder that is not on tmpfs.
+fn disk(folder: &tempfile::TempDir) -> PathBuf {
+    let is_tmpfs = nix::sys::statfs::statfs(folder.path())
+        .is_ok_and(|found| found.filesystem_type() == nix::sys::statfs::TMPFS_MAGIC);
+    match is_tmpfs {
+        true => PathBuf::from("/var/tmp"),
+        false => folder.path().to_owned(),
+    }
+}
+
+/// A memory cgroup of our own; removed in the end.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    /// Below the mount, where we may make one.
+    fn new(name: &str) -> Option<Self> {
+        let mounts = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"];
+        let mount = mounts
+            .iter()
+            .map(Path::new)
+            .find(|mount| mount.join("cgroup.procs").exists() && has_memory(mount))?;
+        let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+        let folder = mount.join(format!("ebb-why-{}-{name}", std::process::id()));
+        match std::fs::create_dir(&folder) {
+            Ok(()) if folder.join("cgroup.procs").exists() => Some(Self(folder)),
+            _ => {
+                eprintln!("no right to make a cgroup in {}: left out", mount.display());
+                None
+            }
+        }
+    }
+}
+
+fn has_memory(mount: &Path) -> bool {
+    mount.join("memory.usage_in_bytes").exists()
+        || std::fs::read_to_string(mount.join("cgroup.subtree_control"))
+            .is_ok_and(|text| text.contains("memory"))
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // Its process is gone; the kernel takes a moment to see that.
+        for _ in 0..100 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// What was true, against what was said, in Markdown.
+fn matrix(said: &[Said]) -> String {
+    let kinds: BTreeSet<&str> = said
+        .iter()
+        .flat_map(|said| [said.truth.as_str(), said.verdict.as_str()])
+        .collect();
+    let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for case in said {
+        *counts.entry((&case.truth, &case.verdict)).or_default() += 1;
+    }
+    let mut text = String::from("| true \\ said |");
+    for kind in &kinds {
+        let _ = write!(text, " {kind} |");
+    }
+    let _ = write!(text, "\n|---|{}\n", "---:|".repeat(kinds.len()));
+    for truth in &kinds {
+        let _ = write!(text, "| {truth} |");
+        for verdict in &kinds {
+            match counts.get(&(truth, verdict)) {
+                Some(count) => drop(write!(text, " {count} |")),
+                None => text.push_str(" |"),
+            }
+        }
+        text.push('\n');
+    }
+    let mut wrong: Vec<&Said> = said
+        .iter()
+        .filter(|said| said.truth != said.verdict)
+        .collect();
+    wrong.sort_by(|left, right| left.name.cmp(&right.name));
+    let _ = write!(
+        text,
+        "\n{} of {} right. Not:\n\n",
+        said.len() - wrong.len(),
+        said.len()
+    );
+    for case in wrong {
+        let because = case.because.as_deref().unwrap_or("no reason given");
+        let _ = writeln!(text, "- {}: said {}; {because}.", case.name, case.verdict);
+    }
+    text
+}
+
+/// The table in the documentation is this one, or becomes it.
+fn published(matrix: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/diagnosis.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let from = text.find(BEGIN).expect("the place of the matrix") + BEGIN.len();
+    let to = text.find(END).expect("the end of the matrix");
+    if std::env::var_os("EBB_WRITE_MATRIX").is_some() {
+        let changed = format!("{}{matrix}{}", &text[..from], &text[to..]);
+        std::fs::write(&path, changed).unwrap();
+    } else {
+        assert_eq!(
+            &text[from..to],
+            matrix,
+            "docs/diagnosis.md: EBB_WRITE_MATRIX=1 writes it"
+        );
+    }
+}

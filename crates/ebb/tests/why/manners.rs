@@ -1,0 +1,248 @@
+//! What happens around a verdict: targets, rights, processes that end, files, metrics.
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use crate::harness::{self, output, stderr, stdout};
+use crate::subjects::{self, Subject};
+
+const RETENTION: i32 = 10;
+const NOT_ENOUGH: i32 = 20;
+const PERMISSION: i32 = 30;
+const USAGE: i32 = 64;
+
+#[test]
+fn the_first_line_is_the_verdict_and_the_exit_status_its_kind() {
+    let subject = Subject::start(&mut subjects::command("c:burst-1-thread"));
+    let why = output(harness::ebb().args(["why", &subject.pid()]));
+    assert_eq!(why.status.code(), Some(RETENTION), "{}", stderr(&why));
+    let text = stdout(&why);
+    assert!(text.starts_with("Retention: of "), "{text}");
+    for line in [
+        "malloc_trim would return",
+        "remainder",
+        "- not stacks",
+        "Next: ",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+}
+
+#[test]
+fn a_target_that_is_not_there_is_a_usage_error() {
+    for target in ["4194999", "no-such-service-anywhere"] {
+        let why = output(harness::ebb().args(["why", target]));
+        harness::assert_refused(&why, USAGE, &[target]);
+    }
+}
+
+#[test]
+fn a_command_is_started_looked_at_and_ended() {
+    let program = subjects::c_program();
+    let why = output(
+        harness::ebb()
+            .args(["why", "--json", "--after", "300ms", "--"])
+            .arg("sh")
+            .args(["-c", "sleep 600 & echo $! >&2; wait", "sh"])
+            .arg(&program),
+    );
+    assert_eq!(why.status.code(), Some(0), "{}", stderr(&why));
+    let value: serde_json::Value = serde_json::from_slice(&why.stdout).unwrap();
+    let processes = value[0]["snapshot"]["processes"].as_array().unwrap();
+    assert_eq!(processes.len(), 2, "the shell and its child: {processes:?}");
+    let child: i32 = stderr(&why).trim().parse().unwrap();
+    // Killed with its group; init may take a moment to collect it.
+    let end = Instant::now() + Duration::from_secs(10);
+    while is_running(child) {
+        assert!(Instant::now() < end, "{child} lives on");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn is_running(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.contains(") Z ") && !stat.contains(") X "))
+}
+
+#[test]
+fn a_command_that_ends_too_early_is_not_enough() {
+    let why = output(harness::ebb().args(["why", "--after", "30s", "--", "true"]));
+    harness::assert_refused(&why, NOT_ENOUGH, &["true", "--after"]);
+}
+
+#[test]
+fn a_process_of_another_user_is_named_with_what_can_still_be_said() {
+    let folder = harness::folder();
+    let subject;
+    // As root we look as nobody at a process of ours; else at init, which is root's.
+    let pid = match nix::unistd::Uid::effective().is_root() {
+        true => {
+            subject = Subject::start(&mut subjects::command("c:live-peak"));
+            subject.pid()
+        }
+        false => "1".to_owned(),
+    };
+    let why = output(harness::unprivileged_ebb(&folder).args(["why", &pid]));
+    let text = stdout(&why);
+    assert!(
+        text.contains("another user") && text.contains("Run ebb as root"),
+        "{text}"
+    );
+    if nix::unistd::Uid::effective().is_root() {
+        assert_eq!(why.status.code(), Some(PERMISSION), "{text}");
+        assert!(
+            text.contains("RSS"),
+            "the kernel's sums are open to all: {text}"
+        );
+    }
+}
+
+/// Processes that end at any moment of being read: never a failure of ours.
+#[test]
+fn processes_that_end_while_they_are_read() {
+    let mut shell = Subject::start(std::process::Command::new("sh").args([
+        "-c",
+        "echo ready; while :; do sleep 0.005 & sleep 0.001; done",
+    ]));
+    for _ in 0..30 {
+        let why = output(harness::ebb().args(["why", "--json", &shell.pid()]));
+        assert!(
+            matches!(why.status.code(), Some(0 | 20)),
+            "{}",
+            stderr(&why)
+        );
+        let value: serde_json::Value = serde_json::from_slice(&why.stdout).unwrap();
+        assert!(
+            !value[0]["snapshot"]["processes"]
+                .as_array()
+                .unwrap()
+                .is_empty()
+        );
+    }
+    shell.0.kill().unwrap();
+}
+
+#[test]
+fn two_snapshots_tell_what_grew() {
+    let folder = harness::folder();
+    let subject = Subject::start(&mut subjects::command("c:leak"));
+    let snap = |name: &str| {
+        let file = folder.path().join(name);
+        let done = output(
+            harness::ebb()
+                .args(["snap", &subject.pid(), "-o"])
+                .arg(&file),
+        );
+        assert!(done.status.success(), "{}", stderr(&done));
+        file
+    };
+    let live = |file: &std::path::Path| {
+        let text = std::fs::read_to_string(file).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        value["processes"][0]["heap"]["live"].as_u64().unwrap()
+    };
+    let before = snap("before.json");
+    let end = Instant::now() + Duration::from_secs(60);
+    let after = loop {
+        let after = snap("after.json");
+        if live(&after) > live(&before) + 24_000_000 {
+            break after;
+        }
+        assert!(Instant::now() < end, "the program does not leak");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let diff = output(harness::ebb().arg("diff").args([&before, &after]));
+    let text = stdout(&diff);
+    assert!(
+        diff.status.success() && text.contains(" grew from "),
+        "{text}"
+    );
+    assert!(
+        text.contains("live blocks up to 5120 B"),
+        "the class of 5000 bytes: {text}"
+    );
+    assert!(text.contains("Next: heaptrack -p"), "{text}");
+    let damaged = folder.path().join("damaged.json");
+    std::fs::write(&damaged, "{").unwrap();
+    let diff = output(harness::ebb().arg("diff").args([&before, &damaged]));
+    harness::assert_refused(&diff, USAGE, &["damaged.json", "ebb snap"]);
+}
+
+#[test]
+fn a_snapshot_holds_no_contents_of_memory() {
+    let secret = "PASSWORD-in-the-environment-and-the-arguments";
+    let subject = Subject::start(
+        std::process::Command::new("sh")
+            .args(["-c", "echo ready; read line", secret])
+            .env("SECRET", secret),
+    );
+    let snap = output(harness::ebb().args(["snap", &subject.pid()]));
+    assert!(snap.status.success(), "{}", stderr(&snap));
+    assert!(!stdout(&snap).contains("PASSWORD"), "{}", stdout(&snap));
+}
+
+#[test]
+fn metrics_are_written_to_a_file_and_served() {
+    let folder = harness::folder();
+    let file = folder.path().join("ebb.prom");
+    let subject = Subject::start(&mut subjects::command("c:live-peak"));
+    let mut watch = harness::ebb()
+        .args([
+            "watch",
+            &subject.pid(),
+            "--every",
+            "50ms",
+            "--listen",
+            "127.0.0.1:0",
+        ])
+        .arg("--prometheus")
+        .arg(&file)
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    use std::io::BufRead;
+    std::io::BufReader::new(watch.stderr.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let address = line
+        .split("http://")
+        .nth(1)
+        .unwrap()
+        .split('/')
+        .next()
+        .unwrap()
+        .to_owned();
+    let end = Instant::now() + Duration::from_secs(30);
+    while !file.exists() {
+        assert!(Instant::now() < end, "no file");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let text = std::fs::read_to_string(&file).unwrap();
+    let live = text
+        .lines()
+        .find_map(|line| line.strip_prefix("ebb_memory_bytes{line=\"live_blocks\"} "))
+        .unwrap_or_else(|| panic!("no live blocks in\n{text}"));
+    assert!(
+        (115e6..130e6).contains(&live.parse::<f64>().unwrap()),
+        "{live}"
+    );
+    let mut stream = std::net::TcpStream::connect(&address).unwrap();
+    write!(stream, "GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(
+        answer.contains("ebb_processes 1") && answer.contains("# EOF"),
+        "{answer}"
+    );
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(watch.id() as i32),
+        nix::sys::signal::Signal::SIGTERM,
+    )
+    .unwrap();
+    assert_eq!(
+        watch.wait().unwrap().code(),
+        Some(0),
+        "asked to end, it ends well"
+    );
+}

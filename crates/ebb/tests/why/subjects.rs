@@ -1,0 +1,119 @@
+//! Processes to look at: built once, started, waited for, ended.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+use crate::harness;
+
+/// Where the programs' sources are.
+pub fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/why")
+}
+
+/// A running process that has said that it is ready. Ends with this value.
+pub struct Subject(pub Child);
+
+impl Subject {
+    /// Starts it and waits for its word.
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("a pipe"))
+            .read_line(&mut line)
+            .expect("a line");
+        assert_eq!(line.trim(), "ready", "{command:?}");
+        Self(child)
+    }
+
+    pub fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The folder of what is built here, for all tests of this program.
+fn builds() -> &'static TempDir {
+    static FOLDER: OnceLock<TempDir> = OnceLock::new();
+    FOLDER.get_or_init(harness::folder)
+}
+
+/// The C program of cases.
+pub fn c_program() -> PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM
+        .get_or_init(|| {
+            let source = std::fs::read_to_string(fixtures().join("cases.c")).expect("the source");
+            harness::compile(builds(), "gcc", "cases", &source, &["-O1", "-pthread"])
+        })
+        .clone()
+}
+
+/// The command for a `program` of the table.
+pub fn command(program: &str) -> Command {
+    let built = |compiler: &str, arguments: &[&str]| {
+        let target = builds().path().join(program.replace('.', "-"));
+        let output = Command::new(compiler)
+            .args(arguments)
+            .arg("-o")
+            .arg(&target)
+            .arg(fixtures().join(program))
+            .env("GOCACHE", builds().path().join("go"))
+            .output()
+            .unwrap_or_else(|error| panic!("{compiler}: {error}"));
+        assert!(output.status.success(), "{}", harness::stderr(&output));
+        Command::new(target)
+    };
+    let interpreted = |interpreter: &str| {
+        let mut command = Command::new(interpreter);
+        command.arg(fixtures().join(program));
+        command
+    };
+    let mut command = match program.split_once(':') {
+        Some(("c", case)) => {
+            let mut command = Command::new(c_program());
+            command.arg(case);
+            command
+        }
+        Some(("py", case)) => {
+            let mut command = Command::new("python3");
+            command.arg(fixtures().join("cases.py")).arg(case);
+            command
+        }
+        _ => match program.rsplit('.').next() {
+            Some("js") => interpreted("node"),
+            Some("java") => interpreted("java"),
+            Some("rb") => interpreted("ruby"),
+            Some("go") => built("go", &["build"]),
+            Some("rs") => built("rustc", &["--edition", "2024", "-O"]),
+            _ => panic!("{program}: of no known kind"),
+        },
+    };
+    for name in ["LD_PRELOAD", "MALLOC_ARENA_MAX", "PYTHONMALLOC"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// The library that puts an allocator in front of a program.
+pub fn preload(allocator: &str) -> PathBuf {
+    match allocator {
+        "ebbmalloc" => harness::ebbmalloc(),
+        "jemalloc" => harness::jemalloc(),
+        "mimalloc" => harness::peer("libmimalloc.so.2.0", "libmimalloc2.0"),
+        other => panic!("{other}: no such allocator"),
+    }
+}
