@@ -2,14 +2,14 @@
 //! program's jemalloc or mimalloc under names of their own.
 //!
 //! Found by the symbol table; where a program is stripped, by the texts that these allocators cannot
-//! do without. Used by `ebb check`. It reads the whole file once, in pieces.
+//! do without. Used by `ebb check` and `ebb why`. It reads the whole file once, in pieces.
 
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use object::{Object, ObjectSection, ObjectSymbol, ReadCache};
+use object::{Object, ObjectSymbol, ReadCache};
 
 /// An allocator that a program brings in its own code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -61,12 +61,7 @@ impl fmt::Display for Inside {
 pub fn inside(path: &Path) -> Option<Inside> {
     let data = ReadCache::new(File::open(path).ok()?);
     let file = object::File::parse(&data).ok()?;
-    let is_go = file.sections().any(|section| {
-        section
-            .name()
-            .is_ok_and(|name| name == ".go.buildinfo" || name == ".note.go.buildid")
-    });
-    if is_go {
+    if super::runtime::is_go(path) {
         return Some(Inside::Go);
     }
     let mut symbols = file.symbols().peekable();

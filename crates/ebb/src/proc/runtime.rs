@@ -11,6 +11,9 @@ use procfs::process::{MMapPath, MemoryMaps};
 
 use crate::facts::snapshot::Runtime;
 
+/// What Go's linker leaves in every program; the first since 1.13.
+const GO_SECTIONS: [&str; 2] = [".go.buildinfo", ".note.go.buildid"];
+
 /// The runtime that these mappings show.
 pub fn of_mappings(maps: &MemoryMaps) -> Option<Runtime> {
     maps.0.iter().find_map(|map| match &map.pathname {
@@ -45,8 +48,11 @@ pub fn is_go(path: &Path) -> bool {
         return false;
     };
     let data = ReadCache::new(file);
-    object::File::parse(&data)
-        .is_ok_and(|program| program.section_by_name(".go.buildinfo").is_some())
+    object::File::parse(&data).is_ok_and(|program| {
+        GO_SECTIONS
+            .iter()
+            .any(|name| program.section_by_name(name).is_some())
+    })
 }
 
 #[cfg(test)]

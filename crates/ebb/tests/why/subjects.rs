@@ -62,6 +62,18 @@ pub fn c_program() -> PathBuf {
         .clone()
 }
 
+/// The same, statically linked.
+fn static_program() -> PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM
+        .get_or_init(|| {
+            let source = std::fs::read_to_string(fixtures().join("cases.c")).expect("the source");
+            let flags = ["-O1", "-pthread", "-static"];
+            harness::compile(builds(), "gcc", "static-cases", &source, &flags)
+        })
+        .clone()
+}
+
 /// The command for a `program` of the table.
 pub fn command(program: &str) -> Command {
     let built = |compiler: &str, arguments: &[&str]| {
@@ -88,6 +100,11 @@ pub fn command(program: &str) -> Command {
             command.arg(case);
             command
         }
+        Some(("static", case)) => {
+            let mut command = Command::new(static_program());
+            command.arg(case);
+            command
+        }
         Some(("py", case)) => {
             let mut command = Command::new("python3");
             command.arg(fixtures().join("cases.py")).arg(case);
@@ -98,6 +115,7 @@ pub fn command(program: &str) -> Command {
             Some("java") => interpreted("java"),
             Some("rb") => interpreted("ruby"),
             Some("go") => built("go", &["build"]),
+            Some("c") => built("gcc", &["-O1"]),
             Some("rs") => built("rustc", &["--edition", "2024", "-O"]),
             _ => panic!("{program}: of no known kind"),
         },

@@ -1,6 +1,6 @@
 //! One look at a target: from `proc` and `allocators` to the facts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use ebb_inspect::permission;
@@ -8,12 +8,16 @@ use procfs::process::Process as Proc;
 
 use crate::allocators;
 use crate::facts::snapshot::{
-    Allocator, Cgroup, FORMAT, Missing, Process, Runtime, Snapshot, Status, Work,
+    Allocator, Cgroup, FORMAT, Heap, Kind, Missing, Process, Runtime, Snapshot, Status, Usage, Work,
 };
 use crate::proc::cgroup::Place;
+use crate::proc::inside::inside;
 use crate::proc::mappings::{self, Hints};
 use crate::proc::target::{self, Resolved};
 use crate::proc::{Counters, Elf, MallocSource, Unreadable, heap, malloc_source, runtime};
+
+/// Less anonymous memory beside the heap is not worth reading the program for.
+const LEAST_BESIDE: u64 = 8 << 20;
 
 /// How much to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +114,7 @@ impl Observer {
                 Allocator::default()
             }
         };
+        let mut allocator = allocator;
         let heap = match (depth, &memory) {
             (Depth::Heaps, Some(_)) => {
                 match heap::read(pid, allocator.name.as_deref(), &self.counters) {
@@ -122,11 +127,29 @@ impl Observer {
             }
             _ => None,
         };
+        let runtime = mapped_runtime.or_else(|| runtime_of(program.as_deref(), &stat.comm));
+        let beside = memory.as_ref().zip(heap.as_ref()).map(beside);
+        let heap = match (beside, runtime) {
+            // Much that is not malloc's, and no runtime to have it: an allocator under other names?
+            (Some(LEAST_BESIDE..), None) => match inside(Path::new(&format!("/proc/{pid}/exe"))) {
+                Some(found) if found.allocator().is_some() => {
+                    allocator.name = found.allocator().map(str::to_owned);
+                    closed(
+                        "heap",
+                        format!("the program has {found}, which is not read"),
+                        None,
+                    );
+                    None
+                }
+                _ => heap,
+            },
+            _ => heap,
+        };
         let kib = |kib: Option<u64>| kib.map(|kib| kib * 1024);
         Some(Process {
             pid,
             parent: stat.ppid,
-            runtime: mapped_runtime.or_else(|| runtime_of(program.as_deref(), &stat.comm)),
+            runtime,
             name: stat.comm,
             program,
             started_ticks: stat.starttime,
@@ -150,6 +173,16 @@ impl Observer {
             },
         })
     }
+}
+
+/// Anonymous memory that the heap's reader did not find.
+fn beside((memory, heap): (&BTreeMap<Kind, Usage>, &Heap)) -> u64 {
+    let anonymous: u64 = [Kind::Brk, Kind::Malloc, Kind::Anonymous]
+        .iter()
+        .filter_map(|kind| memory.get(kind))
+        .map(|usage| usage.rss)
+        .sum();
+    anonymous.saturating_sub(heap.resident)
 }
 
 /// What is in charge of a process's `malloc`, by name.
