@@ -16,6 +16,8 @@ use core::ptr::null_mut;
 /// Runs returned with one drop of the lock: enough to share a system call, few enough that taking
 /// them out stays within microseconds.
 const BATCH: usize = 32;
+/// Granules of dirty extents looked at with the lock held once, if something goes: some 30 microseconds.
+const LOOK: u32 = 1024;
 /// An extent goes when its memory was free at this many ticks running (second chance).
 pub const IDLE_TICKS: u32 = 2;
 
@@ -92,12 +94,14 @@ impl Extents {
     ) -> (usize, bool) {
         let mut count = 0;
         let mut more = false;
+        let mut looked_at = 0;
         let mut extent = self.aging.first;
-        while !extent.is_null() && count < BATCH {
+        while !extent.is_null() && count < BATCH && (count == 0 || looked_at < LOOK) {
             // SAFETY: the list holds heads of dirty extents, and we hold the lock.
             unsafe {
                 let next = (*extent).next;
                 if force || is_idle((*extent).oldest, now) {
+                    looked_at += LOOK.min((*extent).len);
                     count = self.take_runs(extent, now, force, leaving, count);
                 } else {
                     more = true;
@@ -146,7 +150,8 @@ impl Extents {
         (count, more)
     }
 
-    /// Cuts one dirty extent into runs that are idle, which leave, and the rest, which stays.
+    /// Cuts one dirty extent into runs that are idle, which leave, and the rest, which stays; behind a long run that
+    /// leaves it may be idle too, for the next batch to see.
     ///
     /// # Safety
     /// `extent` is the head of a dirty extent.
@@ -160,7 +165,7 @@ impl Extents {
     ) -> usize {
         // SAFETY: the caller's promise; all pieces lie inside the extent.
         unsafe {
-            let (len, base) = ((*extent).len, (*extent).base);
+            let (len, base, eldest) = ((*extent).len, (*extent).base, (*extent).oldest);
             self.unlink(extent);
             let mut start = 0;
             while start < len {
@@ -173,13 +178,20 @@ impl Extents {
                 let run_idle = idle(start);
                 let mut end = start + 1;
                 let mut oldest = (*head).stamp;
-                while end < len && idle(end) == run_idle {
+                let most = if run_idle { len.min(start + LOOK) } else { len };
+                while end < most && idle(end) == run_idle {
                     oldest = oldest.min((*extent.wrapping_add(end as usize)).stamp);
                     end += 1;
                 }
                 if run_idle {
                     leaving[count] = self.leave(head, end - start, Part::Extent);
                     count += 1;
+                    if end == start + LOOK && end < len {
+                        let rest = extent.wrapping_add(end as usize);
+                        (*rest).base = base + end as usize * GRANULE;
+                        self.relink(rest, len - end, eldest);
+                        break;
+                    }
                 } else {
                     self.relink(head, end - start, oldest);
                 }

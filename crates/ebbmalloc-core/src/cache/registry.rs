@@ -2,7 +2,7 @@
 //! by the purger at its ticks.
 
 use super::cache::Cache;
-use super::transfer::{Bins, SHARDS};
+use super::transfer::{Bins, Drain, SHARDS};
 use crate::base::lock::{Lock, Rank};
 use crate::base::sync::spin_hint;
 use crate::os::Os;
@@ -12,6 +12,11 @@ use core::ptr::{NonNull, null_mut};
 /// Times a fork waits for a thread that is inside its cache (about a microsecond each) before it
 /// forks all the same; what that cache holds is then lost to the child.
 const FORK_PATIENCE: usize = 10_000;
+
+/// Caches claimed at once: enough to share a barrier.
+const CLAIMED: usize = if cfg!(loom) { 1 } else { 4 };
+/// Slots put back with the list locked once: some 20 microseconds.
+const STEP: usize = if cfg!(loom) { 1 } else { 96 };
 
 /// See the module.
 pub struct Registry {
@@ -24,6 +29,10 @@ struct Caches {
     next_shard: usize,
     /// The caches are claimed for a fork.
     frozen: bool,
+    /// The cache that the drain under way comes to next.
+    cursor: *mut Cache,
+    /// Drains begun: a later one takes the cursor over.
+    drains: u32,
 }
 
 // SAFETY: the caches behind the pointer are Sync.
@@ -48,6 +57,8 @@ impl Registry {
         count: 0,
         next_shard: 0,
         frozen: false,
+        cursor: null_mut(),
+        drains: 0,
     };
 
     /// No cache yet.
@@ -118,11 +129,18 @@ impl Registry {
             // SAFETY: none: a purger may be at work on the cache. That is the mutation.
             unsafe { cache.as_ref().drain(supply, bins, true) };
         }
+        let mut drain = Drain::new(true);
         let mut caches = self.list.lock(supply.os);
         // SAFETY: with the registry's lock held no purger is at work on a cache, and the owner is
         // here; the links are under the lock.
         unsafe {
-            cache.as_ref().drain(supply, bins, true);
+            while !cache
+                .as_ref()
+                .drain_some(supply, bins, &mut drain, &mut { STEP })
+            {
+                drop(caches);
+                caches = self.list.lock(supply.os);
+            }
             let next = cache.as_ref().next.with(|next| *next);
             if caches.first == cache.as_ptr() {
                 caches.first = next;
@@ -138,14 +156,19 @@ impl Registry {
                 }
             }
             caches.count -= usize::from(!cache.as_ref().explicit);
+            if caches.cursor == cache.as_ptr() {
+                caches.cursor = next;
+            }
             drop(caches);
             supply.metadata.free(supply.os, cache.cast(), Cache::BYTES);
         }
     }
 
-    /// Claims all caches with one barrier and drains those whose owners are not inside: of what was
-    /// cold since the last pass, or with `all` of everything. `own`, if any, is a cache that the
-    /// caller has entered; it is drained without a claim.
+    /// Drains the caches whose owners are not inside: of what was cold since the last pass, or with `all` of
+    /// everything. `own`, if any, is a cache that the caller has entered; it is drained without a claim.
+    ///
+    /// It goes in steps, each of which claims a few caches with one barrier and works for some microseconds; in between the lock
+    /// is free, so that threads can come and go. A drain that begins meanwhile takes this one's place.
     pub fn drain<O: Os>(
         &self,
         supply: &Supply<O>,
@@ -154,18 +177,28 @@ impl Registry {
         own: Option<&Cache>,
     ) -> Drained {
         let mut drained = Drained::default();
-        self.for_each_seized(supply.os, own, |cache, taken| {
-            if !taken {
+        let mut caches = self.list.lock(supply.os);
+        caches.cursor = caches.first;
+        caches.drains = caches.drains.wrapping_add(1);
+        let number = caches.drains;
+        // The drain of the cache at the cursor, if it has begun.
+        let mut begun: Option<(*mut Cache, Drain)> = None;
+        loop {
+            if caches.drains != number {
                 drained.busy += 1;
-                return;
+                return drained;
             }
-            // SAFETY: seized by `for_each_seized`, or entered by the caller.
-            let (put_back, kept) = unsafe { cache.drain(supply, bins, all) };
-            drained.put_back_bytes += put_back;
-            drained.kept_bytes += kept;
-            drained.claimed += 1;
-        });
-        drained
+            let Some(cursor) = NonNull::new(caches.cursor) else {
+                return drained;
+            };
+            let drain = match begun.take() {
+                Some((cache, drain)) if cache == cursor.as_ptr() => drain,
+                _ => Drain::new(all),
+            };
+            begun = caches.drain_step(supply, bins, own, drain, &mut drained);
+            drop(caches);
+            caches = self.list.lock(supply.os);
+        }
     }
 
     /// Bytes in all caches that can be looked at, and the number of threads' caches.
@@ -338,6 +371,57 @@ impl Registry {
 }
 
 impl Caches {
+    /// A step of a drain from the cursor on; `drain` is that of the cache there. What has begun of a drain at the
+    /// new cursor comes back.
+    fn drain_step<O: Os>(
+        &mut self,
+        supply: &Supply<O>,
+        bins: &Bins,
+        own: Option<&Cache>,
+        mut drain: Drain,
+        drained: &mut Drained,
+    ) -> Option<(*mut Cache, Drain)> {
+        let is_own = |cache: &Cache| own.is_some_and(|own| core::ptr::eq(own, cache));
+        let first = self.cursor;
+        let few = || {
+            // SAFETY: null or in the list (`detach` sees to it), under whose lock caches live.
+            core::iter::successors(unsafe { first.as_ref() }, |cache| unsafe {
+                cache.next.with(|next| (*next).as_ref())
+            })
+            .take(CLAIMED)
+        };
+        for cache in few().filter(|&cache| !is_own(cache)) {
+            cache.announce();
+        }
+        let barrier = supply.os.membarrier();
+        let mut budget = STEP;
+        let mut stopped = false;
+        for cache in few() {
+            let all = drain.all();
+            if !stopped {
+                if is_own(cache) || barrier && cache.seize() {
+                    // SAFETY: entered by the caller, or seized just now.
+                    stopped = !unsafe { cache.drain_some(supply, bins, &mut drain, &mut budget) };
+                    drained.claimed += usize::from(!stopped);
+                } else {
+                    drained.busy += 1;
+                }
+            }
+            if !stopped {
+                drained.put_back_bytes += drain.put_back_bytes;
+                drained.kept_bytes += drain.kept_bytes;
+                drain = Drain::new(all);
+                // SAFETY: the links are under the lock.
+                self.cursor = cache.next.with(|next| unsafe { *next });
+                stopped = budget == 0;
+            }
+            if !is_own(cache) {
+                cache.unclaim();
+            }
+        }
+        Some((self.cursor, drain))
+    }
+
     fn for_each(&self, mut work: impl FnMut(&Cache)) {
         let mut at = self.first;
         while let Some(cache) = NonNull::new(at) {

@@ -17,6 +17,38 @@ use core::ptr::null_mut;
 pub const SHARDS: usize = if cfg!(loom) { 1 } else { 8 };
 /// Times as many cold slots as used ones show that a stack is what a burst has left.
 const OVER: usize = 4;
+/// A drain of a cache, and how far it has come.
+pub struct Drain {
+    /// Everything goes, not only what is cold.
+    all: bool,
+    /// The class whose turn it is.
+    class: usize,
+    /// Slots of it that were put back.
+    count: usize,
+    /// Bytes put back into slabs.
+    pub put_back_bytes: usize,
+    /// Bytes left in the cache.
+    pub kept_bytes: usize,
+}
+
+impl Drain {
+    /// A drain that begins: of what is cold, or with `all` of everything.
+    pub const fn new(all: bool) -> Self {
+        Self {
+            all,
+            class: 1,
+            count: 0,
+            put_back_bytes: 0,
+            kept_bytes: 0,
+        }
+    }
+
+    /// Whether everything goes.
+    pub const fn all(&self) -> bool {
+        self.all
+    }
+}
+
 /// Slots that are put back with one look-up of their slabs.
 const BATCH: usize = 64;
 
@@ -361,25 +393,52 @@ impl Cache {
         bins: &Bins,
         all: bool,
     ) -> (usize, usize) {
-        let (mut put_back, mut kept) = (0, 0);
-        for class in 1..=CLASSES {
+        let mut drain = Drain::new(all);
+        // SAFETY: the caller's promise.
+        while !unsafe { self.drain_some(supply, bins, &mut drain, &mut { usize::MAX }) } {}
+        (drain.put_back_bytes, drain.kept_bytes)
+    }
+
+    /// Goes on with a drain, putting back no more than about `budget` slots, which it lessens. True if it came to
+    /// the end.
+    ///
+    /// # Safety
+    /// The caller has entered or seized the cache.
+    pub unsafe fn drain_some<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        bins: &Bins,
+        drain: &mut Drain,
+        budget: &mut usize,
+    ) -> bool {
+        while drain.class <= CLASSES {
+            let class = drain.class;
             let size = CLASS[class].size as usize;
             // SAFETY: the caller's promise.
-            unsafe {
+            let done = unsafe {
                 self.with_stack(class, |stack, demand| {
-                    let count = if all { stack.len() } else { stack.cold() };
+                    let cold = if drain.all { stack.len() } else { stack.cold() };
+                    let count = cold.min(*budget);
                     if count > 0 {
-                        bins.put(supply, class, stack.oldest(count), !all, true);
+                        bins.put(supply, class, stack.oldest(count), !drain.all, true);
                         stack.drop_oldest(count);
-                        put_back += count * size;
+                        drain.put_back_bytes += count * size;
+                        drain.count += count;
+                        *budget -= count;
+                    }
+                    if count < cold {
+                        return false;
+                    }
+                    if drain.count > 0 {
                         demand.was_cold();
                         // A burst is over. What is left of it lies here and there, a page each; a refill
                         // takes slots side by side.
                         let rest = stack.len();
-                        if rest > 0 && count >= OVER * rest {
+                        if rest > 0 && drain.count >= OVER * rest {
                             bins.put(supply, class, stack.oldest(rest), false, true);
                             stack.drop_oldest(rest);
-                            put_back += rest * size;
+                            drain.put_back_bytes += rest * size;
+                            *budget = budget.saturating_sub(rest);
                         }
                     }
                     if stack.is_empty() && !stack.is_closed() {
@@ -387,11 +446,17 @@ impl Cache {
                     }
                     stack.low = stack.top;
                     demand.marked();
-                    kept += stack.len() * size;
-                });
+                    drain.kept_bytes += stack.len() * size;
+                    true
+                })
+            };
+            if !done {
+                return false;
             }
+            drain.class += 1;
+            drain.count = 0;
         }
-        (put_back, kept)
+        true
     }
 
     /// From now on slots of classes up to `most` are kept, and no others; those that are kept already

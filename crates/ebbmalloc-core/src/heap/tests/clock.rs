@@ -216,6 +216,42 @@ fn what_a_burst_has_left_in_a_cache_goes_whole_so_that_what_is_used_lies_togethe
 }
 
 #[test]
+fn a_pass_over_many_full_caches_comes_to_the_end_of_each() {
+    let heap = heap();
+    let threads: Vec<_> = (0..11).map(|_| heap.attach()).collect();
+    for (number, &thread) in threads.iter().enumerate() {
+        let counts = [7, 400 * (number % 3), 90 + number];
+        for (count, size) in counts.into_iter().zip([16, 64, 2048]) {
+            let blocks: Vec<_> = (0..count).map(|_| allocate(&heap, thread, size)).collect();
+            free_all(&heap, thread, &blocks);
+        }
+    }
+    let cached = heap.statistics(None, true).cached;
+    let first = heap.tick(None);
+    assert_eq!((first.drained_bytes, first.cached_bytes), (0, cached));
+    let second = heap.tick(None);
+    assert_eq!((second.drained_bytes, second.cached_bytes), (cached, 0));
+    assert_eq!(heap.statistics(None, true).claims, 22, "each once a pass");
+    validate(&heap);
+}
+
+#[test]
+fn a_long_extent_goes_in_pieces_within_one_tick() {
+    let heap = heap();
+    let bytes = 3000 * GRANULE;
+    let block = allocate(&heap, None, bytes);
+    let young = allocate(&heap, None, 4 * GRANULE);
+    free_all(&heap, None, &[block]);
+    assert_eq!(tick(&heap), []);
+    free_all(&heap, None, &[young]);
+    let gone: usize = tick(&heap).iter().map(|run| run.bytes).sum();
+    assert_eq!(gone, bytes);
+    assert_eq!(tick(&heap), run(young, 4 * GRANULE));
+    let again = allocate(&heap, None, bytes);
+    assert_eq!(again, block, "in one piece");
+}
+
+#[test]
 fn where_membarrier_is_refused_caches_are_left_alone() {
     let heap = heap();
     let thread = heap.attach();
