@@ -223,6 +223,7 @@ impl Image<'_> {
             secure: false,
             at_start: &at_start,
             now: None,
+            in_force: &settings::InForce::new(),
         };
         settings::judge(&given)
             .into_iter()

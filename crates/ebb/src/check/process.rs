@@ -9,6 +9,7 @@ use crate::proc::environ::Variables;
 use crate::proc::inside::Inside;
 
 use super::library::{self, Entry, EntryFile, Target};
+use super::settings::InForce;
 use super::{Finding, Id};
 
 /// The allocator that should be in charge.
@@ -60,6 +61,8 @@ pub struct Process {
     pub asked: Vec<Entry>,
     /// The allocator compiled into the program.
     pub inside: Option<Inside>,
+    /// Settings that its allocator really has, where that can be read.
+    pub in_force: InForce,
     /// Scripts in its root, named like entrypoints, that set `LD_PRELOAD`.
     pub entrypoints: Vec<String>,
 }

@@ -101,7 +101,12 @@ pub struct Given<'a> {
     pub at_start: &'a Variables,
     /// What it has now.
     pub now: Option<&'a Variables>,
+    /// Settings that the allocator really has, where its own variables tell.
+    pub in_force: &'a InForce,
 }
+
+/// Settings by key.
+pub type InForce = BTreeMap<&'static str, String>;
 
 /// What is wrong with the settings.
 pub fn judge(given: &Given<'_>) -> Vec<Finding> {
@@ -113,6 +118,7 @@ pub fn judge(given: &Given<'_>) -> Vec<Finding> {
         let name = name.to_string_lossy();
         findings.extend(of_start(given, family, &name, &value.to_string_lossy()));
     }
+    findings.extend(overruled(given));
     for (name, value) in given.now.into_iter().flatten() {
         let reads = |family: &Family| family.read_by.contains(&given.in_charge);
         if Family::of(name).is_some_and(reads) && given.at_start.get(name) != Some(value) {
@@ -163,6 +169,32 @@ fn of_start(given: &Given<'_>, family: &Family, name: &str, value: &str) -> Opti
     } else {
         None
     }
+}
+
+/// Settings that were asked for, and are not those that the allocator has.
+fn overruled(given: &Given<'_>) -> Vec<Finding> {
+    let texts = read(given);
+    // The last of two settings of a key counts.
+    let asked: BTreeMap<&str, (&str, &str)> = texts
+        .iter()
+        .flat_map(|(name, text)| {
+            let pairs = text.split(',').filter_map(|pair| pair.split_once(':'));
+            pairs.map(|(key, value)| (key, (name.as_str(), value)))
+        })
+        .collect();
+    asked
+        .iter()
+        .filter_map(|(key, (name, value))| {
+            let real = given.in_force.get(key).filter(|real| real != value)?;
+            Some(Finding::new(
+                Id::SettingsUnread,
+                format!(
+                    "{name} asks for {key}:{value}, and {} has {key}:{real}",
+                    given.in_charge
+                ),
+            ))
+        })
+        .collect()
 }
 
 fn malformed(name: &str, value: &str) -> Option<Finding> {
@@ -220,6 +252,7 @@ mod tests {
             secure: false,
             at_start: &at_start,
             now: Some(&now),
+            in_force: &InForce::new(),
         };
         judge(&given).iter().map(|finding| finding.id).collect()
     }
@@ -263,13 +296,21 @@ mod tests {
             ("_RJEM_MALLOC_CONF", "tcache:false"),
         ]);
         let given = Given {
-            in_charge: "glibc",
+            in_charge: "jemalloc",
             inside: Some(Inside::PrefixedJemalloc),
             secure: false,
             at_start: &at_start,
             now: None,
+            in_force: &InForce::from([("tcache", "false".to_owned())]),
         };
         let ids: Vec<Id> = judge(&given).iter().map(|finding| finding.id).collect();
-        assert_eq!(ids, [Id::SettingsUnread]);
+        assert_eq!(ids, [Id::SettingsUnread], "MALLOC_CONF");
+        let deaf = Given {
+            in_force: &InForce::from([("tcache", "true".to_owned())]),
+            ..given
+        };
+        let findings = judge(&deaf);
+        let text = "_RJEM_MALLOC_CONF asks for tcache:false, and jemalloc has tcache:true";
+        assert!(findings.iter().any(|it| it.what == text), "{findings:?}");
     }
 }

@@ -76,3 +76,30 @@ fn a_jemalloc_under_prefixed_names() {
         assert_error(&[&running.pid(), "-a", "jemalloc"], "settings-unread");
     }
 }
+
+/// A jemalloc that has other settings than it was asked for, as one that was built without
+/// `background_thread`: its variables are what counts. Like the one above it is jemalloc by its names only.
+#[test]
+fn settings_that_the_allocator_does_not_have() {
+    let folder = folder();
+    let source = format!(
+        "#include <stdbool.h>\n#include <stdlib.h>\nlong _rjem_je_opt_dirty_decay_ms = 10000;\n\
+         bool _rjem_je_opt_background_thread = false;\n\
+         void *_rjem_malloc(size_t n) {{ _rjem_je_opt_dirty_decay_ms = 1000; return malloc(n); }}\n{}",
+        ALLOCATING.replace("malloc(100000)", "_rjem_malloc(100000)")
+    );
+    let program = compile(&folder, "cc", "prefixed", &source, &["-O0"]);
+    let start = |text: &str| {
+        Running::start(
+            Command::new(&program)
+                .arg("30000")
+                .env("_RJEM_MALLOC_CONF", text),
+        )
+    };
+    let running = start("dirty_decay_ms:1000");
+    assert_fine(&[&running.pid(), "-a", "jemalloc"]);
+    let running = start("background_thread:true,dirty_decay_ms:1000");
+    let said = assert_error(&[&running.pid(), "-a", "jemalloc"], "settings-unread");
+    let what = said["findings"][0]["what"].as_str().unwrap();
+    assert!(what.contains("has background_thread:false"), "{what}");
+}

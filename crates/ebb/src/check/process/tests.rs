@@ -38,6 +38,7 @@ fn process(malloc: Malloc) -> Process {
         now: None,
         asked: Vec::new(),
         inside: None,
+        in_force: InForce::new(),
         entrypoints: Vec::new(),
     }
 }

@@ -13,7 +13,7 @@ use crate::check::dockerfile::{is_entrypoint_name, set_by_script};
 use crate::check::library::{self, Target};
 use crate::check::process::{self, Ancestor, Malloc, Process, Wanted};
 use crate::check::report::{ProcessLine, Report, Subject};
-use crate::check::settings::{self, Given};
+use crate::check::settings::{self, Given, InForce};
 use crate::check::{Finding, Id};
 use crate::proc::elf::{Elf, Libc};
 use crate::proc::environ;
@@ -130,6 +130,7 @@ fn read(pid: i32) -> Option<Process> {
         at_start,
         asked: asked.unwrap_or_default(),
         inside: inside(&executable),
+        in_force: settings_in_force(pid),
         entrypoints: entrypoints(&root),
     })
 }
@@ -145,6 +146,31 @@ fn malloc(source: &MallocSource, executable: &Path, root: &Root) -> Malloc {
             Malloc::Library(root.inside(path), known.map(|it| it.name))
         }
     }
+}
+
+/// Those of a jemalloc whose symbols are there. Its own words for the values.
+fn settings_in_force(pid: i32) -> InForce {
+    let read =
+        ebb_inspect::Target::open(pid).and_then(|target| ebb_inspect::jemalloc::read(&target));
+    // With two of them it is not known whose settings the variable is for.
+    let Ok([jemalloc]) = read.as_deref() else {
+        return InForce::new();
+    };
+    let settings = [
+        ("dirty_decay_ms", Some(jemalloc.dirty_decay_ms.to_string())),
+        (
+            "muzzy_decay_ms",
+            jemalloc.muzzy_decay_ms.map(|it| it.to_string()),
+        ),
+        (
+            "background_thread",
+            jemalloc.background_thread.map(|it| it.to_string()),
+        ),
+    ];
+    let known = settings.into_iter();
+    known
+        .filter_map(|(key, value)| Some((key, value?)))
+        .collect()
 }
 
 /// AT_SECURE of the auxiliary vector.
@@ -232,6 +258,7 @@ fn given(process: &Process) -> Option<Given<'_>> {
         secure: process.secure,
         at_start: process.at_start.as_ref().ok()?,
         now: process.now.as_ref(),
+        in_force: &process.in_force,
     })
 }
 
