@@ -2,7 +2,7 @@
 """What reading a heap of 1 GB from outside costs, the reader and the process that is read.
 
     cargo build --release -p ebb-inspect --example read_heap
-    benches/inspect.py [-o DIR]
+    benches/read_heap.py [-o DIR]
 
 A program (crates/ebb-inspect/tests/programs/heap.c) allocates 1 GB in blocks of 16 to 4000 bytes, frees every
 second one, and goes on with ten requests every 200 microseconds. It is read ten times. Compared before and
