@@ -90,6 +90,14 @@ const MAX_BREAKS: u64 = 256;
 impl Heap {
     /// Reads the heap of `target`, which goes on running.
     pub fn read(target: &Target) -> Result<Self, Unsupported> {
+        Self::recognise(target).map_err(|error| match target.mappings() {
+            // A process that ends is recognised as nothing.
+            Err(Unreadable::Gone) => Unsupported::Unreadable(Unreadable::Gone),
+            _ => error,
+        })
+    }
+
+    fn recognise(target: &Target) -> Result<Self, Unsupported> {
         let mappings = target.mappings()?;
         let libc = version::of(target, &mappings).ok_or(Unsupported::NoGlibc)?;
         let layout = Layout::of(libc.version).ok_or(Unsupported::Layout(libc.version))?;

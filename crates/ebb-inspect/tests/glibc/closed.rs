@@ -9,7 +9,7 @@ use std::process::Command;
 
 use ebb_inspect::{Gate, Heap, Target, Unreadable, glibc::Unsupported, permission};
 
-use crate::harness::{Program, as_nobody, own};
+use crate::harness::{self, Program, as_nobody, own};
 
 /// The process that the copy reads.
 const TARGET: &str = "EBB_TEST_TARGET";
@@ -19,7 +19,7 @@ fn gate_for_nobody(pid: i32) -> String {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = folder.path().join("reader");
-    fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    harness::copy(&std::env::current_exe().unwrap(), &copy);
     let mut command = Command::new(copy);
     command
         .args(["--exact", "closed::reader", "--nocapture", "--ignored"])
@@ -66,8 +66,6 @@ fn another_users_process_is_closed() {
 #[test]
 fn ones_own_process_that_closed_itself_is_closed() {
     if is_root() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let program = Program::start_with(&own(), "closed", as_nobody);
         assert_eq!(gate_for_nobody(program.pid()), "NonDumpable");
         // root reads it.

@@ -2,7 +2,7 @@
 
 use ebb_inspect::{Heap, Ledger};
 
-use crate::harness::{Glibc, Info, Program, all, own};
+use crate::harness::{Glibc, Info, Program, all, copy, own};
 
 /// States in which a process may rest, and what a trim does in them.
 const CASES: &[&str] = &[
@@ -171,7 +171,7 @@ fn a_libc_that_is_gone_from_the_disk_is_read_by_its_mapping() {
                 .next_back()
                 .filter(|path| path.ends_with(name))
         });
-        std::fs::copy(path.unwrap(), folder.path().join(name)).unwrap();
+        copy(path.unwrap().as_ref(), &folder.path().join(name));
     }
     let mut program = Program::start(&Glibc::in_folder(folder.path()), "threads_4");
     folder.close().unwrap();

@@ -182,6 +182,13 @@ impl Drop for Program {
     }
 }
 
+/// Copies a file that will be run. Not by this process: a child that another test starts meanwhile would hold the
+/// copy open for writing, and what is open for writing cannot be run.
+pub fn copy(from: &Path, to: &Path) {
+    let status = Command::new("cp").arg(from).arg(to).status();
+    assert!(status.unwrap().success());
+}
+
 /// Runs `command` as the user who owns nothing.
 pub fn as_nobody(command: &mut Command) {
     command.uid(65534).gid(65534);
