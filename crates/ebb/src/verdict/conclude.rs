@@ -60,7 +60,7 @@ enum Group {
 fn group(cause: Cause, snapshot: &Snapshot) -> Group {
     match cause {
         Cause::Trimmable | Cause::Tops | Cause::Pinned | Cause::Cached => Group::Held,
-        Cause::Live | Cause::Metadata | Cause::Data | Cause::Special => Group::Live,
+        Cause::Live | Cause::Metadata | Cause::Special => Group::Live,
         Cause::UnreadHeap => Group::Unknown,
         Cause::Anonymous => {
             let python = |runtime| runtime == Some(Runtime::Cpython);
@@ -75,6 +75,7 @@ fn group(cause: Cause, snapshot: &Snapshot) -> Group {
             }
         }
         Cause::Stacks
+        | Cause::Data
         | Cause::MappedFiles
         | Cause::SharedMemory
         | Cause::PageCache

@@ -56,6 +56,7 @@ fn causes(snapshot: &Snapshot, ledger: &Ledger) -> Vec<(Cause, Option<u64>)> {
         there(Cause::UnreadHeap),
         there(Cause::Anonymous),
         there(Cause::Stacks),
+        there(Cause::Data),
         there(Cause::MappedFiles),
         there(Cause::SharedMemory),
         (Cause::Swap, swap(snapshot)),
@@ -215,7 +216,10 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
         Cause::Swap => {
             "it comes back when it is touched; a limit that is too low is the usual reason"
         }
-        Cause::Metadata | Cause::Data | Cause::Special => return None,
+        Cause::Data => {
+            "copies of a file's pages that the program wrote to, and its variables: no allocator changes it"
+        }
+        Cause::Metadata | Cause::Special => return None,
     };
     Some(text.to_owned())
 }

@@ -129,6 +129,7 @@ fn what_is_not_malloc_is_told_as_that() {
         (Kind::Shared, Cause::SharedMemory),
         (Kind::Stack, Cause::Stacks),
         (Kind::File, Cause::MappedFiles),
+        (Kind::Data, Cause::Data),
         (Kind::Anonymous, Cause::Anonymous),
     ] {
         let other = process(&[(Kind::Brk, 10), (kind, 200)], Some(heap(9, 1, 0, 0)));

@@ -15,8 +15,20 @@ use crate::subjects::{self, Subject};
 
 /// Processes looked at side by side.
 const LANES: usize = 2;
-const BEGIN: &str = "<!-- matrix: written by the collection's test -->\n";
-const END: &str = "<!-- end of matrix -->\n";
+/// Where a set's matrix stands in the documentation.
+struct Place {
+    begin: &'static str,
+    end: &'static str,
+}
+
+const FIRST: Place = Place {
+    begin: "<!-- matrix: written by the collection's test -->\n",
+    end: "<!-- end of matrix -->\n",
+};
+const SECOND: Place = Place {
+    begin: "<!-- second matrix: written by the collection's test -->\n",
+    end: "<!-- end of second matrix -->\n",
+};
 
 #[derive(Debug, serde::Deserialize)]
 struct Table {
@@ -50,7 +62,16 @@ struct Said {
 
 #[test]
 fn the_labelled_collection() {
-    let text = std::fs::read_to_string(subjects::fixtures().join("cases.toml")).unwrap();
+    collection("cases.toml", &FIRST);
+}
+
+#[test]
+fn the_second_set() {
+    collection("second.toml", &SECOND);
+}
+
+fn collection(file: &str, place: &Place) {
+    let text = std::fs::read_to_string(subjects::fixtures().join(file)).unwrap();
     let table: Table = toml::from_str(&text).unwrap();
     let names: BTreeSet<&str> = table.case.iter().map(|case| case.name.as_str()).collect();
     assert_eq!(names.len(), table.case.len(), "a name twice");
@@ -79,7 +100,7 @@ fn the_labelled_collection() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     // On a machine that lets us make no cgroup the table would be another.
     if said.len() == table.case.len() {
-        published(&matrix(&said));
+        published(&matrix(&said), place);
     }
 }
 
@@ -285,11 +306,13 @@ fn matrix(said: &[Said]) -> String {
 }
 
 /// The table in the documentation is this one, or becomes it.
-fn published(matrix: &str) {
+fn published(matrix: &str, place: &Place) {
+    static FILE: Mutex<()> = Mutex::new(());
+    let _alone = FILE.lock().unwrap();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/diagnosis.md");
     let text = std::fs::read_to_string(&path).unwrap();
-    let from = text.find(BEGIN).expect("the place of the matrix") + BEGIN.len();
-    let to = text.find(END).expect("the end of the matrix");
+    let from = text.find(place.begin).expect("the place of the matrix") + place.begin.len();
+    let to = text.find(place.end).expect("the end of the matrix");
     if std::env::var_os("EBB_WRITE_MATRIX").is_some() {
         let changed = format!("{}{matrix}{}", &text[..from], &text[to..]);
         std::fs::write(&path, changed).unwrap();

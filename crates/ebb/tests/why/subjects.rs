@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use tempfile::TempDir;
 
@@ -62,6 +62,19 @@ pub fn c_program() -> PathBuf {
         .clone()
 }
 
+/// A program of one file, compiled for its case.
+fn built_c(name: &str) -> Command {
+    static BUILD: Mutex<()> = Mutex::new(());
+    let _alone = BUILD.lock().unwrap_or_else(PoisonError::into_inner);
+    let program = builds().path().join(name);
+    if !program.exists() {
+        let source = std::fs::read_to_string(fixtures().join(format!("{name}.c")));
+        let flags = ["-O1", "-pthread"];
+        harness::compile(builds(), "gcc", name, &source.expect("the source"), &flags);
+    }
+    Command::new(program)
+}
+
 /// The same, statically linked.
 fn static_program() -> PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
@@ -98,6 +111,16 @@ pub fn command(program: &str) -> Command {
         Some(("c", case)) => {
             let mut command = Command::new(c_program());
             command.arg(case);
+            command
+        }
+        Some(("second", case)) => {
+            let mut command = built_c("second");
+            command.arg(case);
+            command
+        }
+        Some(("second-py", case)) => {
+            let mut command = Command::new("python3");
+            command.arg(fixtures().join("second.py")).arg(case);
             command
         }
         Some(("static", case)) => {
