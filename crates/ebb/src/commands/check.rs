@@ -8,6 +8,7 @@ use crate::allocators;
 use crate::check::dockerfile::{self, Stages};
 use crate::check::process::Wanted;
 use crate::check::report::{Report, Subject};
+use crate::check::{Finding, Id};
 use crate::cli;
 use crate::exit::{Exit, Failure};
 use crate::proc::target;
@@ -61,7 +62,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     } else if path.is_dir() {
         root::check(args, wanted)?
     } else if path.is_file() {
-        of_dockerfile(args, path)?
+        of_dockerfile(args, path, wanted)?
     } else {
         of_processes(args, wanted)?
     };
@@ -116,7 +117,17 @@ fn of_processes(args: &Args, wanted: Option<Wanted>) -> Result<Report, Failure> 
     Ok(processes::check(&args.target, &pids, wanted))
 }
 
-fn of_dockerfile(args: &Args, path: &Path) -> Result<Report, Failure> {
+/// Whether what an image asks for, a known name or a path, is what is wanted.
+fn is_same(wanted: &Wanted, asked: &str) -> bool {
+    let name = |path: &Path| path.file_name().map(std::ffi::OsStr::to_owned);
+    wanted.allocator == Some(asked)
+        || wanted
+            .file
+            .as_deref()
+            .is_some_and(|file| name(file) == name(Path::new(asked)))
+}
+
+fn of_dockerfile(args: &Args, path: &Path, wanted: Option<Wanted>) -> Result<Report, Failure> {
     let unusable = |why: &dyn std::fmt::Display| {
         Failure::new(Exit::Usage, format!("{}: {why}", path.display()))
             .remedy("a running program is checked by its process, or by `ebb run --verify`")
@@ -130,8 +141,24 @@ fn of_dockerfile(args: &Args, path: &Path) -> Result<Report, Failure> {
         let file = folder.join(name.trim_start_matches('/'));
         (inside && file.is_file()).then(|| fs::read_to_string(file).ok())?
     };
-    let judged = dockerfile::judge(&args.target, &stages, args.stage.as_deref(), &context)
+    let mut judged = dockerfile::judge(&args.target, &stages, args.stage.as_deref(), &context)
         .ok_or_else(|| unusable(&"there is no such stage"))?;
+    if let Some(wanted) = wanted {
+        let asked = judged.allocator.as_deref();
+        match asked {
+            // The system's own is there by itself.
+            None if wanted.allocator == Some(allocators::SYSTEM) => judged.findings.clear(),
+            Some(asked) if !is_same(&wanted, asked) => judged.findings.push(
+                Finding::new(
+                    Id::OtherFirst,
+                    format!("the image asks for {asked}, not for {}", wanted.name),
+                )
+                .in_file(&args.target),
+            ),
+            _ => {}
+        }
+        judged.allocator = Some(wanted.name);
+    }
     Ok(Report::new(
         &args.target,
         Subject::Dockerfile,

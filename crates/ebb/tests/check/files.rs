@@ -159,8 +159,14 @@ fn a_dockerfile_with_its_context() {
     );
     let said = assert_error(&[name], "entrypoint-bypassed");
     assert_eq!(said["findings"][0]["file"], format!("{name}:4"));
-    fs::write(&file, "FROM debian:12\nENV LD_PRELOAD=libjemalloc.so.2\n").unwrap();
+    assert_fine(&[name, "-a", "glibc"]);
+    let preload = "ENV LD_PRELOAD=libjemalloc.so.2\n";
+    fs::write(&file, format!("FROM debian:12\n{preload}")).unwrap();
     assert_error(&[name], "package-missing");
+    let install = "RUN apt-get install libjemalloc2\n";
+    fs::write(&file, format!("FROM debian:12\n{install}{preload}")).unwrap();
+    assert_fine(&[name, "-a", "jemalloc"]);
+    assert_error(&[name, "-a", "mimalloc"], "other-first");
 }
 
 #[test]
