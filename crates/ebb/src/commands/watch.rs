@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::cli;
 use crate::commands::why::{Depth, Ending, Observer, find};
 use crate::exit::{Exit, Failure};
-use crate::facts::snapshot::{Heap, Snapshot};
+use crate::facts::snapshot::{Process, Snapshot};
 use crate::proc::target::Resolved;
 use crate::report;
 use crate::verdict;
@@ -78,8 +78,8 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
 #[derive(Debug, Default)]
 struct Figures {
     observer: Observer,
-    /// The heaps by process, as of the last time that they were read.
-    heaps: Vec<(i32, u64, Heap)>,
+    /// The processes as of the last time that their heaps were read.
+    heaps: Vec<Process>,
     /// Memory at that time.
     read_at: Option<(Instant, u64)>,
 }
@@ -93,20 +93,15 @@ impl Figures {
             .is_none_or(|(_, then)| now.abs_diff(then) as f64 > CHANGED * then as f64);
         if changed {
             snapshot = self.observer.look(resolved, with_children, Depth::Heaps);
-            self.heaps = snapshot
-                .processes
-                .iter()
-                .filter_map(|process| {
-                    Some((process.pid, process.started_ticks, process.heap.clone()?))
-                })
-                .collect();
+            self.heaps = snapshot.processes.clone();
             self.read_at = Some((Instant::now(), now));
         } else {
             for process in &mut snapshot.processes {
-                let known = self.heaps.iter().find(|(pid, started, _)| {
-                    (*pid, *started) == (process.pid, process.started_ticks)
+                let known = self.heaps.iter().find(|known| {
+                    (known.pid, known.started_ticks) == (process.pid, process.started_ticks)
                 });
-                process.heap = known.map(|(.., heap)| heap.clone());
+                process.heap = known.and_then(|known| known.heap.clone());
+                process.objects = known.and_then(|known| known.objects.clone());
             }
         }
         let age = self

@@ -69,6 +69,10 @@ pub enum Cause {
     Cached,
     /// The allocator's bookkeeping.
     Metadata,
+    /// Objects in CPython's arenas.
+    Objects,
+    /// Free memory in CPython's arenas.
+    FreeObjects,
     /// The memory of an allocator that is recognised but not read.
     UnreadHeap,
     /// A language runtime's own heap, or other memory that the program mapped itself.

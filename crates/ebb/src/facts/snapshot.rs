@@ -93,6 +93,8 @@ pub struct Process {
     pub runtime: Option<Runtime>,
     /// What the allocator holds.
     pub heap: Option<Heap>,
+    /// What CPython's object arenas hold, where there are such and they were read.
+    pub objects: Option<Objects>,
     /// The work that it has done since it started.
     pub work: Work,
 }
@@ -216,6 +218,19 @@ pub struct Heap {
     pub notes: Vec<String>,
     /// Live blocks by the upper bound of their size class: count and bytes; empty where not read.
     pub classes: BTreeMap<u64, Class>,
+}
+
+/// The arenas in which CPython puts objects up to 512 bytes; resident bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Objects {
+    /// Who says so: `CPython 3.11`.
+    pub reader: String,
+    /// Resident bytes of the arenas.
+    pub resident: u64,
+    /// Of them in objects.
+    pub live: u64,
+    /// Arenas.
+    pub arenas: u64,
 }
 
 /// Blocks of one size class.

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ebb_inspect::glibc::SizeCount;
-use ebb_inspect::{Target, permission};
+use ebb_inspect::{Target, cpython, permission};
 
 use super::counters::Counters;
-use crate::facts::snapshot::{Class, Heap};
+use crate::facts::snapshot::{Class, Heap, Objects};
 
 /// ebbmalloc publishes at every so many bytes of growth, so its figures are off by no more.
 const PUBLISHED_EVERY_BYTES: u64 = 4 << 20;
@@ -39,6 +39,29 @@ pub fn read(pid: i32, allocator: Option<&str>, counters: &Counters) -> Result<He
             remedy: None,
         }),
     }
+}
+
+/// Reads CPython's object arenas.
+pub fn objects(pid: i32) -> Result<Objects, NotRead> {
+    let not_read = |why: String| NotRead { why, remedy: None };
+    let target = Target::open(pid).map_err(|error| not_read(error.to_string()))?;
+    let python = cpython::Python::read(&target).map_err(|error| not_read(error.to_string()))?;
+    let arenas = python
+        .arenas
+        .ok_or_else(|| not_read("pymalloc is not used, or was not found".to_owned()))?;
+    if arenas.unread > 0 {
+        return Err(not_read(format!(
+            "{} arenas changed while they were read",
+            arenas.unread
+        )));
+    }
+    let (major, minor) = python.version;
+    Ok(Objects {
+        reader: format!("CPython {major}.{minor}"),
+        resident: arenas.resident_bytes,
+        live: arenas.used_bytes.min(arenas.resident_bytes),
+        arenas: arenas.count,
+    })
 }
 
 fn of_counters(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {

@@ -228,6 +228,8 @@ pub fn label(cause: Cause) -> &'static str {
         Cause::Pinned => "pinned",
         Cause::Cached => "threads' caches",
         Cause::Metadata => "allocator's bookkeeping",
+        Cause::Objects => "CPython's objects",
+        Cause::FreeObjects => "free in CPython's arenas",
         Cause::UnreadHeap => "heap, not told apart",
         Cause::Anonymous => "anonymous, not malloc's",
         Cause::Stacks => "stacks",

@@ -2,7 +2,7 @@
 
 use super::findings::{LEAST_BYTES, megabytes, noun, whole};
 use crate::facts::diagnosis::{Cause, Finding, Ledger, Verdict, VerdictKind};
-use crate::facts::snapshot::{Runtime, Snapshot, TargetKind};
+use crate::facts::snapshot::{Process, Runtime, Snapshot, TargetKind};
 
 /// A group with this part of the whole is a reason.
 const REASON: f64 = 0.2;
@@ -59,17 +59,17 @@ enum Group {
 
 fn group(cause: Cause, snapshot: &Snapshot) -> Group {
     match cause {
-        Cause::Trimmable | Cause::Tops | Cause::Pinned | Cause::Cached => Group::Held,
-        Cause::Live | Cause::Metadata | Cause::Special => Group::Live,
+        Cause::Trimmable | Cause::Tops | Cause::Pinned | Cause::Cached | Cause::FreeObjects => {
+            Group::Held
+        }
+        Cause::Live | Cause::Objects | Cause::Metadata | Cause::Special => Group::Live,
         Cause::UnreadHeap => Group::Unknown,
         Cause::Anonymous => {
-            let python = |runtime| runtime == Some(Runtime::Cpython);
-            // Object arenas come from neither malloc nor the program's own wish.
-            match snapshot
-                .processes
-                .iter()
-                .any(|process| python(process.runtime))
-            {
+            // Object arenas that were not read come from neither malloc nor the program's own wish.
+            let unread = |process: &Process| {
+                process.runtime == Some(Runtime::Cpython) && process.objects.is_none()
+            };
+            match snapshot.processes.iter().any(unread) {
                 true => Group::Unknown,
                 false => Group::NotHeap,
             }

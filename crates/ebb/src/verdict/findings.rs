@@ -53,6 +53,8 @@ fn causes(snapshot: &Snapshot, ledger: &Ledger) -> Vec<(Cause, Option<u64>)> {
         heap(Cause::Tops),
         heap(Cause::Pinned),
         heap(Cause::Cached),
+        there(Cause::Objects),
+        there(Cause::FreeObjects),
         there(Cause::UnreadHeap),
         there(Cause::Anonymous),
         there(Cause::Stacks),
@@ -178,6 +180,12 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
         Cause::Cached => {
             "caches of threads: fewer threads, or an allocator that empties idle caches"
         }
+        Cause::Objects => {
+            "tracemalloc or memray show who holds them; whether they grow is seen by a second look"
+        }
+        Cause::FreeObjects => {
+            "CPython gives back whole arenas only: PYTHONMALLOC=malloc on an allocator that returns pages lets the rest go"
+        }
         Cause::UnreadHeap => {
             "the allocator's own statistics tell live from free; a trial tells without them"
         }
@@ -245,6 +253,10 @@ pub fn noun(cause: Cause, snapshot: &Snapshot) -> String {
         Cause::Pinned => "free memory on pages with live blocks (fragmentation)",
         Cause::Cached => "freed blocks in the caches of threads",
         Cause::Metadata => "the allocator's bookkeeping",
+        Cause::Objects => "objects in CPython's arenas",
+        Cause::FreeObjects => {
+            "free memory in CPython's arenas, held by objects that live beside it"
+        }
         Cause::UnreadHeap => "an allocator's memory that cannot be told apart",
         Cause::Anonymous => match snapshot
             .processes

@@ -26,7 +26,7 @@ pub fn point(diagnosis: &Diagnosis, start_s: f64) -> Point {
     let swap = snapshot.total(|process| process.status.swap).unwrap_or(0);
     Point {
         at_s: snapshot.at_s - start_s,
-        live: read.then(|| ledger.bytes(Cause::Live)),
+        live: read.then(|| ledger.bytes(Cause::Live) + ledger.bytes(Cause::Objects)),
         held: read.then(|| ledger.held()),
         other: ledger.bytes(Cause::Anonymous) + ledger.bytes(Cause::UnreadHeap) + swap,
         shared: ledger.bytes(Cause::SharedMemory),

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::facts::diagnosis::{Cause, Ledger, Line};
-use crate::facts::snapshot::{Heap, Kind, Process, Runtime, Snapshot};
+use crate::facts::snapshot::{Heap, Kind, Objects, Process, Runtime, Snapshot};
 
 /// The order of the lines.
 const ORDER: &[Cause] = &[
@@ -17,6 +17,8 @@ const ORDER: &[Cause] = &[
     Cause::Pinned,
     Cause::Cached,
     Cause::Metadata,
+    Cause::Objects,
+    Cause::FreeObjects,
     Cause::UnreadHeap,
     Cause::Anonymous,
     Cause::Stacks,
@@ -24,6 +26,15 @@ const ORDER: &[Cause] = &[
     Cause::MappedFiles,
     Cause::SharedMemory,
     Cause::Special,
+];
+
+/// What was freed and is held.
+const HELD: [Cause; 5] = [
+    Cause::Trimmable,
+    Cause::Tops,
+    Cause::Pinned,
+    Cause::Cached,
+    Cause::FreeObjects,
 ];
 
 /// Sums up.
@@ -76,10 +87,7 @@ impl Ledger {
 
     /// What the allocator holds of memory that was freed.
     pub fn held(&self) -> u64 {
-        [Cause::Trimmable, Cause::Tops, Cause::Pinned, Cause::Cached]
-            .into_iter()
-            .map(|cause| self.bytes(cause))
-            .sum()
+        HELD.iter().map(|&cause| self.bytes(cause)).sum()
     }
 }
 
@@ -94,7 +102,10 @@ fn with_mappings(process: &Process) -> (u64, Lines) {
     anywhere.add(usage(Kind::Anonymous));
     let mut lines = match &process.heap {
         Some(heap) => {
-            let lines = of_heap(heap, anywhere.pss, anywhere.rss);
+            let mut lines = of_heap(heap, anywhere.pss, anywhere.rss);
+            if let Some(objects) = &process.objects {
+                lines.extend(of_objects(objects, anywhere.pss, anywhere.rss));
+            }
             let heaps: u64 = lines.iter().map(|(_, bytes)| bytes).sum();
             let beside = anywhere.pss.saturating_sub(heaps);
             [lines, vec![(Cause::Anonymous, beside)]].concat()
@@ -125,11 +136,23 @@ fn with_mappings(process: &Process) -> (u64, Lines) {
     (total, lines)
 }
 
-fn of_heap(heap: &Heap, pss: u64, rss: u64) -> Lines {
-    let scaled = |bytes: u64| match rss {
+/// A reader's resident bytes as their share by PSS.
+fn scaled(bytes: u64, pss: u64, rss: u64) -> u64 {
+    match rss {
         0 => bytes,
         _ => (u128::from(bytes) * u128::from(pss) / u128::from(rss)) as u64,
-    };
+    }
+}
+
+fn of_objects(objects: &Objects, pss: u64, rss: u64) -> Lines {
+    let free = objects.resident.saturating_sub(objects.live);
+    vec![
+        (Cause::Objects, scaled(objects.live, pss, rss)),
+        (Cause::FreeObjects, scaled(free, pss, rss)),
+    ]
+}
+
+fn of_heap(heap: &Heap, pss: u64, rss: u64) -> Lines {
     [
         (Cause::Live, heap.live),
         (Cause::Trimmable, heap.trimmable),
@@ -139,7 +162,7 @@ fn of_heap(heap: &Heap, pss: u64, rss: u64) -> Lines {
         (Cause::Metadata, heap.metadata),
         (Cause::UnreadHeap, heap.unread),
     ]
-    .map(|(cause, bytes)| (cause, scaled(bytes)))
+    .map(|(cause, bytes)| (cause, scaled(bytes, pss, rss)))
     .to_vec()
 }
 
@@ -200,6 +223,13 @@ fn note(cause: Cause, snapshot: &Snapshot) -> Option<String> {
                     .filter_map(|process| process.heap.as_ref())
                     .map(|heap| heap.reader.clone()),
             );
+            (!readers.is_empty()).then_some(readers)
+        }
+        Cause::Objects => {
+            let readers = processes
+                .iter()
+                .filter_map(|process| process.objects.as_ref());
+            let readers = names(readers.map(|objects| objects.reader.clone()));
             (!readers.is_empty()).then_some(readers)
         }
         _ => None,

@@ -145,6 +145,16 @@ impl Observer {
             },
             _ => heap,
         };
+        let objects = match (depth, runtime, &memory) {
+            (Depth::Heaps, Some(Runtime::Cpython), Some(_)) => match heap::objects(pid) {
+                Ok(objects) => Some(objects),
+                Err(error) => {
+                    closed("object arenas", error.why, error.remedy);
+                    None
+                }
+            },
+            _ => None,
+        };
         let kib = |kib: Option<u64>| kib.map(|kib| kib * 1024);
         Some(Process {
             pid,
@@ -166,6 +176,7 @@ impl Observer {
             memory,
             allocator,
             heap,
+            objects,
             work: Work {
                 cpu_s: (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64,
                 minor_faults: stat.minflt,
