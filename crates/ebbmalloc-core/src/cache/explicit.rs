@@ -9,7 +9,7 @@
 //! What always holds: slots of an explicit arena are in no cache but those that are on it. (Such a cache
 //! may hold slots of the heap's own arena as well: the fast path of free does not ask.)
 
-use super::transfer::Shard;
+use super::bins::Shard;
 use crate::arena::Arena;
 use crate::arena::granule::Fill;
 use crate::arena::hooks::ExtentHooks;
@@ -18,7 +18,8 @@ use crate::base::purged::Purged;
 use crate::os::Os;
 use crate::size::CLASSES;
 use crate::slab::bin::{Bin, Supply};
-use crate::slab::slab::{Shape, Slab};
+use crate::slab::shape::Shape;
+use crate::slab::slab::Slab;
 use crate::slab::sweep::Sweep;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{
@@ -76,9 +77,9 @@ impl ExplicitArena {
             (&raw mut (*at).arena).write(Arena::new());
             for class in 0..=CLASSES {
                 (&raw mut (*at).bins)
-                    .cast::<super::transfer::PaddedBin>()
+                    .cast::<super::bins::PaddedBin>()
                     .add(class)
-                    .write(super::transfer::PaddedBin(Bin::new()));
+                    .write(super::bins::PaddedBin(Bin::new()));
             }
             (&raw mut (*at).place).write(place);
             (&raw mut (*at).state).write(AtomicU8::new(UNUSED));

@@ -13,7 +13,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// Explicit arenas at most: with the shards, what an index of 12 bits can name.
-pub const MOST: usize = 4094 - super::transfer::SHARDS;
+pub const MOST: usize = 4094 - super::bins::SHARDS;
 
 /// The explicit arenas of a heap.
 pub struct ExplicitArenas {

@@ -1,6 +1,8 @@
 //! Per-thread caches of free slots, and how the purger takes them over.
 
+pub mod bins;
 pub mod cache;
+pub mod drain;
 pub mod explicit;
 pub mod explicit_table;
 pub mod registry;

@@ -2,9 +2,9 @@
 //! drains them without a pause. This is what loom cannot show: that membarrier really orders the
 //! owner's plain store before its load.
 
+use super::bins::Bins;
 use super::cache::{Cache, Entered};
 use super::registry::Registry;
-use super::transfer::Bins;
 use crate::arena::Arena;
 use crate::base::metadata::Metadata;
 use crate::os::{Os, linux::Linux};

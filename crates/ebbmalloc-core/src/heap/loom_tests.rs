@@ -9,7 +9,7 @@ use super::{Access, Heap};
 use crate::os::fake::Fake;
 use crate::size::{CLASSES, GRANULE};
 use crate::slab::loom_tests::{model, spawn};
-use crate::slab::slab::Shape;
+use crate::slab::shape::Shape;
 use loom::sync::Arc;
 
 const PAGE_BYTES: usize = 64 << 10;

@@ -7,7 +7,8 @@ use crate::base::corrupt::{Corruption, corruption};
 use crate::cache::explicit::ExplicitArena;
 use crate::os::Os;
 use crate::size::{CLASS, GRANULE, SMALL_MAX, class_of};
-use crate::slab::slab::{Shape, Slab};
+use crate::slab::shape::Shape;
+use crate::slab::slab::Slab;
 use core::ptr::null_mut;
 use core::sync::atomic::{Ordering, fence};
 

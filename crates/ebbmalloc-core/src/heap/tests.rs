@@ -15,7 +15,7 @@ use super::{Access, Heap};
 use crate::cache::cache::{Cache, Entered};
 use crate::os::{Os, fake::Fake};
 use crate::size::{CLASSES, SMALL_MAX, class_of};
-use crate::slab::slab::Shape;
+use crate::slab::shape::Shape;
 use core::ptr::NonNull;
 
 /// A thread's way into the heap: its cache, if it has one.

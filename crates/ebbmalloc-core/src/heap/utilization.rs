@@ -2,8 +2,8 @@
 
 use super::Heap;
 use crate::arena::granule::{Granule, Kind};
+use crate::cache::bins::SHARDS;
 use crate::cache::explicit::ExplicitArena;
-use crate::cache::transfer::SHARDS;
 use crate::os::Os;
 use crate::size::{CLASS, GRANULE};
 

@@ -7,7 +7,7 @@
 use super::arenas;
 use super::instance::HEAP;
 use super::purger;
-use crate::cache::transfer::SHARDS;
+use crate::cache::bins::SHARDS;
 use core::sync::atomic::{AtomicI64, Ordering};
 
 /// Nothing was said: ebbmalloc's own delay.

@@ -4,8 +4,8 @@
 use super::instance::HEAP;
 use super::thread;
 use crate::base::lock::{Lock, Rank};
+use crate::cache::bins::SHARDS;
 use crate::cache::explicit::ExplicitArena;
-use crate::cache::transfer::SHARDS;
 use crate::heap::figures::ArenaFigures;
 use crate::os::Os;
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -12,7 +12,8 @@
 //! neither is the slot before it.
 
 use super::bin::{BUCKETS, Bin, Slabs, Supply};
-use super::slab::{Shape, Slab, mask};
+use super::shape::{Shape, mask};
+use super::slab::Slab;
 use crate::arena::granule::{Granule, Kind};
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::metadata::Metadata;

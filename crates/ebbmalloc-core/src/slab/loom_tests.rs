@@ -6,7 +6,7 @@
 //! slots on four pages, so a page is two slots.
 
 use super::bin::{Bin, Supply};
-use super::slab::Shape;
+use super::shape::Shape;
 use super::sweep::Sweep;
 use crate::arena::Arena;
 use crate::base::metadata::Metadata;

@@ -3,6 +3,8 @@
 
 pub mod bin;
 pub mod lend;
+mod lists;
+pub mod shape;
 pub mod slab;
 pub mod sweep;
 

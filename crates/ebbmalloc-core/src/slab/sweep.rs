@@ -9,7 +9,8 @@
 //! cannot be released either (loom: `refill_against_return`, `remote_free_against_release`).
 
 use super::bin::{Bin, Slabs, Supply};
-use super::slab::{Shape, Slab, mask};
+use super::shape::{Shape, mask};
+use super::slab::Slab;
 use crate::base::purged::Purged;
 use crate::os::{Discarded, Os, PageRun};
 use core::ptr::null_mut;

@@ -5,8 +5,8 @@
 //! owner (see `cache`). Loom watches the cells of each cache: two threads at work on one is a data
 //! race that it reports by itself. The assertions add that no slot is lost or given out twice.
 
+use super::super::bins::Bins;
 use super::super::cache::{Cache, Entered};
-use super::super::transfer::Bins;
 use super::{Drained, Registry};
 use crate::slab::loom_tests::{CLASS_NUMBER, Ground, Slot, model, spawn};
 use core::ptr::NonNull;

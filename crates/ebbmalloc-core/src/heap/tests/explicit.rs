@@ -54,7 +54,7 @@ pub(super) fn moves(heap: &Heap<Fake>, thread: Thread, index: usize) {
 pub(super) fn validate_arena(heap: &Heap<Fake>, arena: &ExplicitArena) -> usize {
     for (class, bin) in arena.bins() {
         bin.lock(&heap.os)
-            .validate(crate::slab::slab::Shape::new(class, 12));
+            .validate(crate::slab::shape::Shape::new(class, 12));
     }
     arena.arena.lock(&heap.os).validate()
 }

@@ -1,0 +1,259 @@
+//! The bins of all shards, as caches and the slow paths meet them: slots are taken from a shard's own bins,
+//! borrowed where those are empty, and put back into the bins they came from, whoever frees them.
+
+use super::cache::Cache;
+use super::explicit::{EXPLICIT, ExplicitArena};
+use super::explicit_table::ExplicitArenas;
+use super::stack::Entry;
+use crate::arena::granule::Granule;
+use crate::base::corrupt::{Corruption, corruption};
+use crate::os::Os;
+use crate::size::{CLASS, CLASSES, GRANULE};
+use crate::slab::bin::{Bin, Supply};
+use crate::slab::lend::Run;
+use core::mem::MaybeUninit;
+use core::ptr::null_mut;
+
+/// Shards at most: copies of every bin, so that threads on different processors do not meet.
+pub const SHARDS: usize = if cfg!(loom) { 1 } else { 8 };
+/// Slots that are put back with one look-up of their slabs.
+const BATCH: usize = 64;
+
+/// A bin with cache lines of its own, so that neighbours do not slow each other down.
+#[repr(align(64))]
+#[derive(Default)]
+pub struct PaddedBin(pub Bin);
+
+/// The bins of one shard by class. Entry 0 is not used.
+pub type Shard = [PaddedBin; CLASSES + 1];
+
+/// All bins of a heap.
+pub struct Bins {
+    /// Those of the heap's own arena, by shard.
+    pub shards: [Shard; SHARDS],
+    /// The explicit arenas, each with bins of its own.
+    pub explicit: ExplicitArenas,
+}
+
+impl Bins {
+    /// No slab anywhere.
+    #[cfg(not(loom))]
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Self {
+        Self {
+            shards: [const { [const { PaddedBin(Bin::new()) }; CLASSES + 1] }; SHARDS],
+            explicit: ExplicitArenas::new(),
+        }
+    }
+
+    /// No slab anywhere (loom's cells are not const).
+    #[cfg(loom)]
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Self {
+            shards: core::array::from_fn(|_| core::array::from_fn(|_| PaddedBin(Bin::new()))),
+            explicit: ExplicitArenas::new(),
+        }
+    }
+
+    /// The bin of a class in a shard.
+    #[inline]
+    pub fn get(&self, shard: usize, class: usize) -> &Bin {
+        &self.shards[shard][class].0
+    }
+
+    /// Fills `out` with slots of `class` for a cache, from the arena that it is on; returns how many.
+    pub(super) fn refill<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        cache: &Cache,
+        class: usize,
+        out: &mut [Entry],
+    ) -> usize {
+        match self.explicit.get(cache.home()) {
+            Some(arena) => self.explicit.with(arena, supply, |supply| {
+                arena.bin(class).take(supply, class, EXPLICIT, out, true)
+            }),
+            None => {
+                let shard = cache.shard();
+                let bin = self.get(shard as usize, class);
+                let mut got = bin.take_without_growth(supply, class, shard, out);
+                if got == 0 {
+                    got = self.borrow(supply, class, shard, out);
+                }
+                if got == 0 {
+                    got = bin.take(supply, class, shard, out, true);
+                }
+                got
+            }
+        }
+    }
+
+    /// Fills `out` with blocks that fit `class`, made of free slots of smaller classes on pages that
+    /// are resident ([`lend`](crate::slab::lend)); returns how many.
+    fn borrow<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        class: usize,
+        shard: u8,
+        out: &mut [*mut u8],
+    ) -> usize {
+        let mut lent = 0;
+        // The largest first: a block of few slots.
+        for lender in (1..class).rev() {
+            if let Some(run) = Run::of(lender, class) {
+                let bin = self.get(shard as usize, lender);
+                lent += bin.lend(supply, lender, run, &mut out[lent..]);
+                if lent == out.len() {
+                    break;
+                }
+            }
+        }
+        lent
+    }
+
+    /// Takes back a block that [`Bins::borrow`] made, in a slab whose head is `head`. With `wait`
+    /// false, false comes back if a lock is held.
+    ///
+    /// # Safety
+    /// The block lies in the slab.
+    pub unsafe fn take_back<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        head: *mut Granule,
+        block: Entry,
+        wait: bool,
+    ) -> bool {
+        // SAFETY: the caller's promise; what a slab's descriptor says does not change.
+        unsafe {
+            let (shard, class) = ((*head).shard as usize % SHARDS, (*head).class as usize);
+            self.get(shard, class)
+                .take_back(supply, class, head, block as usize, wait)
+        }
+    }
+
+    /// Puts slots of `class` back into the bins they came from; ends the process if one of them is
+    /// free already or no slot. With `wait` false only as far as locks are free; returns how many
+    /// from the front were dealt with.
+    ///
+    /// # Safety
+    /// The byte map says `class` for each of them.
+    pub unsafe fn put<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        class: usize,
+        slots: &[Entry],
+        idle: bool,
+        wait: bool,
+    ) -> usize {
+        let mut done = 0;
+        for chunk in slots.chunks(BATCH) {
+            let mut found = [const { MaybeUninit::<(Entry, *mut Granule)>::uninit() }; BATCH];
+            let (mut slab, mut start, mut bytes): (*mut Granule, _, _) = (null_mut(), 0, 0);
+            let mut own = true;
+            for (place, &slot) in found.iter_mut().zip(chunk) {
+                // Most often in the same slab as the one before it.
+                if (slot as usize).wrapping_sub(start) >= bytes {
+                    slab = self.slab_of(supply, slot);
+                    // SAFETY: `slab_of` returned a valid descriptor. What was lent is of another class.
+                    unsafe {
+                        start = (*slab).base;
+                        bytes = CLASS[(*slab).class as usize].granules as usize * GRANULE;
+                    }
+                }
+                // SAFETY: as above.
+                own &= unsafe { (*slab).class } as usize == class;
+                place.write((slot, slab));
+            }
+            // SAFETY: as many places as the chunk has slots were written just now.
+            let mut rest: &mut [(Entry, *mut Granule)] =
+                unsafe { core::slice::from_raw_parts_mut(found.as_mut_ptr().cast(), chunk.len()) };
+            if !own {
+                // SAFETY: `slab_of` returned valid descriptors.
+                let mine = partition(rest, |&(_, slab)| unsafe {
+                    (*slab).class as usize == class
+                });
+                let (own, lent) = rest.split_at_mut(mine);
+                for &mut (block, slab) in lent {
+                    // SAFETY: the block lies in the slab.
+                    if !unsafe { self.take_back(supply, slab, block, wait) } {
+                        return done;
+                    }
+                    done += 1;
+                }
+                rest = own;
+            }
+            while let [(_, first), ..] = *rest {
+                let first: *mut Granule = first;
+                // SAFETY: `slab_of` returned a valid descriptor.
+                let shard = unsafe { (*first).shard };
+                let owner = self.owner_of(rest[0]);
+                let same = partition(rest, |&slot| {
+                    // SAFETY: as above for all of them.
+                    let same_shard = unsafe { (*slot.1).shard } == shard;
+                    same_shard && (owner.is_none() || is_same(owner, self.owner_of(slot)))
+                });
+                let (now, later) = rest.split_at_mut(same);
+                let put = match owner {
+                    // SAFETY: the byte map says `class`, the map of owners says whose.
+                    Some(arena) => self.explicit.with(arena, supply, |supply| unsafe {
+                        arena.bin(class).put(supply, class, now, idle, wait)
+                    }),
+                    // SAFETY: the byte map says `class`, the descriptors say `shard`.
+                    None => unsafe {
+                        self.get(shard as usize % SHARDS, class)
+                            .put(supply, class, now, idle, wait)
+                    },
+                };
+                if !put {
+                    return done;
+                }
+                done += same;
+                rest = later;
+            }
+        }
+        done
+    }
+
+    /// The slab that a slot lies in.
+    fn slab_of<O: Os>(&self, supply: &Supply<O>, slot: Entry) -> *mut Granule {
+        let granule = supply.arena.granule_of(slot as usize).or_else(|| {
+            let arena = self.explicit.find(slot as usize)?;
+            arena.arena.granule_of(slot as usize)
+        });
+        match granule {
+            // SAFETY: every granule in a region has a descriptor; one in a slab knows its head.
+            Some(granule) if unsafe { !(*granule).head.is_null() } => unsafe { (*granule).head },
+            _ => corruption(supply.os, Corruption::ForeignPointer, slot as usize),
+        }
+    }
+
+    /// The explicit arena that a slot's slab belongs to.
+    fn owner_of(&self, (slot, slab): (Entry, *mut Granule)) -> Option<&ExplicitArena> {
+        // SAFETY: the descriptor of a slab.
+        if unsafe { (*slab).shard } != EXPLICIT {
+            return None;
+        }
+        self.explicit.find(slot as usize)
+    }
+}
+
+fn is_same(one: Option<&ExplicitArena>, other: Option<&ExplicitArena>) -> bool {
+    one.map(core::ptr::from_ref) == other.map(core::ptr::from_ref)
+}
+
+/// Moves the elements that satisfy `is` to the front; returns how many.
+fn partition<T>(items: &mut [T], is: impl Fn(&T) -> bool) -> usize {
+    // Most often all of them do.
+    let same = items.iter().position(|item| !is(item));
+    let Some(mut front) = same else {
+        return items.len();
+    };
+    for at in front + 1..items.len() {
+        if is(&items[at]) {
+            items.swap(front, at);
+            front += 1;
+        }
+    }
+    front
+}

@@ -1,0 +1,122 @@
+//! Draining a cache: what its thread did not touch since the last tick goes back to the bins, in steps, so
+//! that no lock is held for long.
+
+use super::bins::Bins;
+use super::cache::Cache;
+use crate::os::Os;
+use crate::size::{CLASS, CLASSES};
+use crate::slab::bin::Supply;
+
+/// Times as many cold slots as used ones show that a stack is what a burst has left.
+const OVER: usize = 4;
+
+/// A drain of a cache, and how far it has come.
+pub struct Drain {
+    /// Everything goes, not only what is cold.
+    all: bool,
+    /// The class whose turn it is.
+    class: usize,
+    /// Slots of it that were put back.
+    count: usize,
+    /// Bytes put back into slabs.
+    pub put_back_bytes: usize,
+    /// Bytes left in the cache.
+    pub kept_bytes: usize,
+}
+
+impl Drain {
+    /// A drain that begins: of what is cold, or with `all` of everything.
+    pub const fn new(all: bool) -> Self {
+        Self {
+            all,
+            class: 1,
+            count: 0,
+            put_back_bytes: 0,
+            kept_bytes: 0,
+        }
+    }
+
+    /// Whether everything goes.
+    pub const fn all(&self) -> bool {
+        self.all
+    }
+}
+
+impl Cache {
+    /// Puts back what was not touched since the last call, and sets the marks for the next. With
+    /// `all`, puts everything back. Returns the bytes put back and the bytes kept.
+    ///
+    /// # Safety
+    /// The caller has entered or seized the cache.
+    pub unsafe fn drain<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        bins: &Bins,
+        all: bool,
+    ) -> (usize, usize) {
+        let mut drain = Drain::new(all);
+        // SAFETY: the caller's promise.
+        while !unsafe { self.drain_some(supply, bins, &mut drain, &mut { usize::MAX }) } {}
+        (drain.put_back_bytes, drain.kept_bytes)
+    }
+
+    /// Goes on with a drain, putting back no more than about `budget` slots, which it lessens. True if it came to
+    /// the end.
+    ///
+    /// # Safety
+    /// The caller has entered or seized the cache.
+    pub unsafe fn drain_some<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        bins: &Bins,
+        drain: &mut Drain,
+        budget: &mut usize,
+    ) -> bool {
+        while drain.class <= CLASSES {
+            let class = drain.class;
+            let size = CLASS[class].size as usize;
+            // SAFETY: the caller's promise.
+            let done = unsafe {
+                self.with_stack(class, |stack, demand| {
+                    let cold = if drain.all { stack.len() } else { stack.cold() };
+                    let count = cold.min(*budget);
+                    if count > 0 {
+                        bins.put(supply, class, stack.oldest(count), !drain.all, true);
+                        stack.drop_oldest(count);
+                        drain.put_back_bytes += count * size;
+                        drain.count += count;
+                        *budget -= count;
+                    }
+                    if count < cold {
+                        return false;
+                    }
+                    if drain.count > 0 {
+                        demand.was_cold();
+                        // A burst is over. What is left of it lies here and there, a page each; a refill
+                        // takes slots side by side.
+                        let rest = stack.len();
+                        if rest > 0 && drain.count >= OVER * rest {
+                            bins.put(supply, class, stack.oldest(rest), false, true);
+                            stack.drop_oldest(rest);
+                            drain.put_back_bytes += rest * size;
+                            *budget = budget.saturating_sub(rest);
+                        }
+                    }
+                    if stack.is_empty() && !stack.is_closed() {
+                        stack.shrink(supply.os, supply.metadata, self.first_stacks(), class);
+                    }
+                    stack.low = stack.top;
+                    demand.marked();
+                    drain.kept_bytes += stack.len() * size;
+                    true
+                })
+            };
+            if !done {
+                return false;
+            }
+            drain.class += 1;
+            drain.count = 0;
+        }
+        true
+    }
+}

@@ -1,0 +1,113 @@
+//! The geometry of a slab: which slots lie on which pages, and which in which word of the bitmap. Pure.
+
+use crate::size::{CLASS, Class, GRANULE};
+
+/// Geometry that does not change: the class and the page size.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// The slab's class.
+    pub class: &'static Class,
+    /// log2 of the page size.
+    pub page_shift: u32,
+}
+
+impl Shape {
+    /// The shape of a slab of `class` with pages of `1 << page_shift` bytes.
+    pub fn new(class: usize, page_shift: u32) -> Self {
+        Self {
+            class: &CLASS[class],
+            page_shift,
+        }
+    }
+
+    /// Pages of the slab.
+    pub fn pages(self) -> u32 {
+        ((self.class.granules as usize * GRANULE) >> self.page_shift) as u32
+    }
+
+    /// All pages of the slab as a mask.
+    pub fn all_pages(self) -> u64 {
+        mask(0, self.pages())
+    }
+
+    /// The pages that slot `slot` touches.
+    #[inline]
+    pub fn pages_of_slot(self, slot: usize) -> u64 {
+        let size = self.class.size as usize;
+        let first = (slot * size) >> self.page_shift;
+        let last = (slot * size + size - 1) >> self.page_shift;
+        mask(first as u32, (last - first + 1) as u32)
+    }
+
+    /// The slots that touch page `page`: the first and the one behind the last.
+    #[inline]
+    pub fn slots_on_page(self, page: u32) -> (usize, usize) {
+        let start = (page as usize) << self.page_shift;
+        let end = start + (1 << self.page_shift);
+        let first = self.class.slot_of(start);
+        let behind = self.class.slot_of(end - 1) + 1;
+        let slots = self.class.slots as usize;
+        (first.min(slots), behind.min(slots))
+    }
+
+    /// The pages that the slots of word `index` of the bitmap touch.
+    #[inline]
+    pub(super) fn pages_of_word(self, index: usize) -> u64 {
+        let last = (index * 64 + 63).min(self.class.slots as usize - 1);
+        self.pages_between(index * 64, last)
+    }
+
+    /// The pages from the first of slot `first` to the last of slot `last`.
+    #[inline]
+    fn pages_between(self, first: usize, last: usize) -> u64 {
+        let size = self.class.size as usize;
+        let first = (first * size) >> self.page_shift;
+        let last = (last * size + size - 1) >> self.page_shift;
+        mask(first as u32, (last - first + 1) as u32)
+    }
+
+    /// The pages that `slots` of word `index` of the bitmap touch; there is at least one.
+    #[inline]
+    pub(super) fn pages_of_slots(self, index: usize, mut slots: u64) -> u64 {
+        let at = |bit: u32| index * 64 + bit as usize;
+        let outer = self.pages_between(at(slots.trailing_zeros()), at(slots.ilog2()));
+        // Slots smaller than a page leave none out between two that they touch.
+        if outer.count_ones() <= 2 {
+            return outer;
+        }
+        let mut pages = 0;
+        while slots != 0 {
+            pages |= self.pages_of_slot(at(slots.trailing_zeros()));
+            slots &= slots - 1;
+        }
+        pages
+    }
+
+    /// The slots of word `index` of the bitmap that touch one of `pages`.
+    #[inline]
+    pub(super) fn slots_of_word(self, index: usize, mut pages: u64) -> u64 {
+        let (start, end) = (index * 64, index * 64 + 64);
+        let mut slots = 0;
+        while pages != 0 {
+            let (first, behind) = self.slots_on_page(pages.trailing_zeros());
+            let (first, behind) = (first.clamp(start, end), behind.clamp(start, end));
+            slots |= mask((first - start) as u32, (behind - first) as u32);
+            pages &= pages - 1;
+        }
+        slots
+    }
+
+    pub(super) fn words(self) -> usize {
+        (self.class.slots as usize).div_ceil(64)
+    }
+}
+
+/// `count` ones from bit `first` on.
+pub const fn mask(first: u32, count: u32) -> u64 {
+    let ones = if count >= 64 {
+        u64::MAX
+    } else {
+        (1 << count) - 1
+    };
+    if first >= 64 { 0 } else { ones << first }
+}
