@@ -11,6 +11,9 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The first port that is tried for a service: lower ones are often somebody's by custom.
+const FIRST_PORT: u16 = 10_240;
+
 /// The places, ports and names of one run.
 pub struct Scene<'a> {
     pub(super) workload: &'a Workload,
@@ -190,11 +193,26 @@ impl Drop for Companions {
     }
 }
 
-/// Ports that were free a moment ago, all different: the listeners are held until all are known.
+/// Ports that were free a moment ago, all different: the listeners are held until all are known. Below
+/// those that the kernel gives to connections, so that none of these takes one before the service does.
 fn free_ports(count: usize) -> std::io::Result<Vec<u16>> {
-    let listeners: Vec<TcpListener> = (0..count)
-        .map(|_| TcpListener::bind("127.0.0.1:0"))
-        .collect::<Result<_, _>>()?;
+    let given = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")?;
+    let first_given = given.split_whitespace().next().map(str::parse);
+    let mut below: Vec<u16> = match first_given {
+        Some(Ok(first)) => (FIRST_PORT..first).collect(),
+        _ => Vec::new(),
+    };
+    fastrand::shuffle(&mut below);
+    // Port 0 is any that is free: where the kernel gives out all of them.
+    let listeners: Vec<TcpListener> = below
+        .into_iter()
+        .chain(std::iter::repeat_n(0, count))
+        .filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok())
+        .take(count)
+        .collect();
+    if listeners.len() < count {
+        return Err(std::io::ErrorKind::AddrInUse.into());
+    }
     listeners
         .iter()
         .map(|listener| Ok(listener.local_addr()?.port()))
