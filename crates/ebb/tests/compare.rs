@@ -109,7 +109,8 @@ fn a_trial_shows_what_glibc_keeps_and_recommends_what_does_not() {
 #[test]
 fn ebbmallocs_published_counters_give_the_live_heap() {
     let ask = "[live]\nhttp = \"http://127.0.0.1:{port}/live\"";
-    let workload = Edited::new(&[(ask, "")]);
+    // Long enough for two ticks, at which the counters are published.
+    let workload = Edited::new(&[(ask, ""), ("rest_s = 0.6", "rest_s = 2.5")]);
     let finished = Finished::of(
         &compare(workload.path())
             .args(["--variants", "ebbmalloc,glibc", "-n", "1", "--json"])
