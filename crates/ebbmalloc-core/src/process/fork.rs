@@ -36,6 +36,7 @@ unsafe extern "C" fn prepare() {
         return;
     }
     purger::hold();
+    HEAP.os.prepare_membarrier();
     let cache = begin_fork();
     figures::freeze();
     profile::freeze();

@@ -253,6 +253,7 @@ unsafe extern "C" fn purger_main(_: *mut u8) {
     let mut quiet = 0;
     let mut locked = false;
     let mut descriptors_left = false;
+    HEAP.os.prepare_membarrier();
     // Whatever the first tick sees free has T before the second. So it can come early.
     let mut wait_ms = interval_ms() / 2;
     let mut rhythm = Rhythm::new();

@@ -157,6 +157,7 @@ fn observed_for(options: &Options<'_>) -> u8 {
 pub(super) fn stats_file() -> Option<&'static [u8]> {
     in_force::text(STATS_FILE).map(core::ffi::CStr::to_bytes)
 }
+
 /// With `confirm_conf:true`: the version, the settings and the mechanisms in force, once, after the
 /// boot. Tries the mechanisms, so that what is printed is true.
 pub(super) fn confirm() {

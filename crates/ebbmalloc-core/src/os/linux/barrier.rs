@@ -23,6 +23,14 @@ impl Linux {
             state => Some(state == REGISTERED),
         }
     }
+
+    /// Tries membarrier, if nobody did: the first call of a process of several threads sleeps for
+    /// milliseconds, which it had better do while no lock is held.
+    pub fn prepare_membarrier(&self) {
+        if self.membarrier_works().is_none() {
+            membarrier(&self.barrier);
+        }
+    }
 }
 
 /// [`super::Os::membarrier`].
