@@ -174,6 +174,13 @@ fn verdict(
         ));
     };
     let Some(trend) = growing else {
+        if total.grows {
+            return not_enough(format!(
+                "{who} grows by {}, and of what does not show in {}; watch it for longer",
+                rate(slope_of_total),
+                time(seconds)
+            ));
+        }
         return flat(slope_of_total, seconds, last);
     };
     let runtime_of = last

@@ -83,6 +83,26 @@ fn cycles_on_a_flat_floor_do_not_grow() {
     );
 }
 
+/// What grows is then one, then another: none of the series for long enough.
+#[test]
+fn growth_that_no_series_shows_alone_is_not_enough_evidence() {
+    let turns = |at: f64| {
+        if (at / 50.0) as u64 % 2 == 0 {
+            40.0
+        } else {
+            -40.0
+        }
+    };
+    let growth = of(
+        course(|at| heap(100.0 + turns(at) + at * 0.05, 100.0 - turns(at), at)),
+        last(None),
+    );
+    let by = |series| growth.trends.iter().find(|trend| trend.series == series);
+    assert!(by(Series::Total).is_some_and(|trend| trend.grows));
+    assert!(by(Series::Live).is_some_and(|trend| !trend.grows));
+    assert_eq!(growth.verdict.kind, VerdictKind::NotEnoughEvidence);
+}
+
 #[test]
 fn held_memory_that_grows_is_retention_and_not_a_growing_live_heap() {
     let growth = of(course(|at| heap(50.0, 10.0 + at * 0.1, at)), last(None));
