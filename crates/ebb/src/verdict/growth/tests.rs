@@ -87,7 +87,7 @@ fn cycles_on_a_flat_floor_do_not_grow() {
 #[test]
 fn growth_that_no_series_shows_alone_is_not_enough_evidence() {
     let turns = |at: f64| {
-        if (at / 50.0) as u64 % 2 == 0 {
+        if ((at / 50.0) as u64).is_multiple_of(2) {
             40.0
         } else {
             -40.0
