@@ -112,7 +112,7 @@ impl Bins {
         lent
     }
 
-    /// Takes back a block that [`Bins::borrow`] made, in a slab whose head is `head`. With `wait`
+    /// Takes back a block that `borrow` made, in a slab whose head is `head`. With `wait`
     /// false, false comes back if a lock is held.
     ///
     /// # Safety

@@ -100,7 +100,7 @@ impl Registry {
         }
     }
 
-    /// See [`Lock::reset`].
+    /// See [`Lock::reset`](crate::base::lock::Lock::reset).
     ///
     /// # Safety
     /// As there.
