@@ -89,6 +89,27 @@ impl Drop for Program {
     }
 }
 
+/// Starts an interpreter and waits for the first byte that it prints.
+fn started(command: &mut Command) -> Child {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stdout = child.stdout.as_mut().unwrap();
+    stdout.read_exact(&mut [0]).unwrap();
+    child
+}
+
+/// Reads an interpreter that prints and then waits for the end of its input.
+fn read_while_it_waits(command: &mut Command) -> Python {
+    let mut child = started(command);
+    let read = Python::read(&Target::open(child.id() as i32).unwrap()).unwrap();
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    read
+}
+
 fn pythons() -> Vec<String> {
     match std::env::var("EBB_TEST_PYTHONS") {
         Ok(names) => names.split(':').map(str::to_owned).collect(),
@@ -171,18 +192,7 @@ fn a_busy_interpreter() {
     let code = "import os, sys\nprint(flush=True)\nkept = []\nwhile True:\n \
                 kept.append([(i,) for i in range(100)])\n if len(kept) > 500: del kept[::2]\n";
     for python in pythons() {
-        let mut child = Command::new(&python)
-            .args(["-c", code])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut byte = [0];
-        child
-            .stdout
-            .as_mut()
-            .unwrap()
-            .read_exact(&mut byte)
-            .unwrap();
+        let mut child = started(Command::new(&python).args(["-c", code]));
         let target = Target::open(child.id() as i32).unwrap();
         for _ in 0..10 {
             let read = Python::read(&target);
@@ -211,22 +221,7 @@ fn two_interpreters_in_a_process() {
         except ImportError: import _xxsubinterpreters as i\n\
         x = i.create(); print(flush=True); os.read(0, 1)";
     for python in pythons() {
-        let mut child = Command::new(&python)
-            .args(["-c", CODE])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut byte = [0];
-        child
-            .stdout
-            .as_mut()
-            .unwrap()
-            .read_exact(&mut byte)
-            .unwrap();
-        let read = Python::read(&Target::open(child.id() as i32).unwrap()).unwrap();
-        drop(child.stdin.take());
-        child.wait().unwrap();
+        let read = read_while_it_waits(Command::new(&python).args(["-c", CODE]));
         let ids: Vec<i64> = read.interpreters.iter().map(|it| it.id).collect();
         assert_eq!(ids, [1, 0], "{python}");
         for interpreter in &read.interpreters {
@@ -242,23 +237,11 @@ fn two_interpreters_in_a_process() {
 
 #[test]
 fn without_pymalloc_there_are_no_arenas() {
-    let mut child = Command::new("python3")
-        .args(["-c", "import os; print(flush=True); os.read(0, 1)"])
-        .env("PYTHONMALLOC", "malloc")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut byte = [0];
-    child
-        .stdout
-        .as_mut()
-        .unwrap()
-        .read_exact(&mut byte)
-        .unwrap();
-    let read = Python::read(&Target::open(child.id() as i32).unwrap()).unwrap();
-    drop(child.stdin.take());
-    child.wait().unwrap();
+    let read = read_while_it_waits(
+        Command::new("python3")
+            .args(["-c", "import os; print(flush=True); os.read(0, 1)"])
+            .env("PYTHONMALLOC", "malloc"),
+    );
     assert_eq!(read.arenas, None);
     assert_eq!(read.interpreters.len(), 1);
 }

@@ -51,40 +51,33 @@ fn builds() -> &'static TempDir {
     FOLDER.get_or_init(harness::folder)
 }
 
-/// The C program of cases.
-pub fn c_program() -> PathBuf {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM
-        .get_or_init(|| {
-            let source = std::fs::read_to_string(fixtures().join("cases.c")).expect("the source");
-            harness::compile(builds(), "gcc", "cases", &source, &["-O1", "-pthread"])
-        })
-        .clone()
-}
-
-/// A program of one file, compiled for its case.
-fn built_c(name: &str) -> Command {
+/// The C program `name`, made of the file `source` at the first use.
+fn compiled(name: &str, source: &str, flags: &[&str]) -> PathBuf {
     static BUILD: Mutex<()> = Mutex::new(());
     let _alone = BUILD.lock().unwrap_or_else(PoisonError::into_inner);
     let program = builds().path().join(name);
     if !program.exists() {
-        let source = std::fs::read_to_string(fixtures().join(format!("{name}.c")));
-        let flags = ["-O1", "-pthread"];
-        harness::compile(builds(), "gcc", name, &source.expect("the source"), &flags);
+        let source = std::fs::read_to_string(fixtures().join(source)).expect("the source");
+        let headers = format!("-I{}", fixtures().display());
+        let flags = [&["-O1", "-pthread", &headers], flags].concat();
+        harness::compile(builds(), "gcc", name, &source, &flags);
     }
-    Command::new(program)
+    program
 }
 
-/// The same, statically linked.
+/// The C program of cases.
+pub fn c_program() -> PathBuf {
+    compiled("cases", "cases.c", &[])
+}
+
+/// A program of one file, compiled for its case.
+fn built_c(name: &str) -> Command {
+    Command::new(compiled(name, &format!("{name}.c"), &[]))
+}
+
+/// The program of cases, statically linked.
 fn static_program() -> PathBuf {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM
-        .get_or_init(|| {
-            let source = std::fs::read_to_string(fixtures().join("cases.c")).expect("the source");
-            let flags = ["-O1", "-pthread", "-static"];
-            harness::compile(builds(), "gcc", "static-cases", &source, &flags)
-        })
-        .clone()
+    compiled("static-cases", "cases.c", &["-static"])
 }
 
 /// The command for a `program` of the table.

@@ -257,10 +257,10 @@ impl Arena {
             let index = base.wrapping_sub(view.base.load(Ordering::Relaxed)) / GRANULE;
             if index < view.top.load(Ordering::Relaxed) {
                 let map = view.map.load(Ordering::Relaxed) as *const AtomicU8;
-                // SAFETY: the map has a byte for each index below `top`. Whoever looks the byte up
-                // holds a pointer into the slab, which reached it after this store; release for the
-                // fence of who finds a 0 and looks at what was made before it
-                // (`Heap::place_in_lender`).
+                // Whoever looks the byte up holds a pointer into the slab, which reached it after
+                // this store; release for the fence of who finds a 0 and looks at what was made
+                // before it (`Heap::place_in_lender`).
+                // SAFETY: the map has a byte for each index below `top`.
                 unsafe { (*map.wrapping_add(index)).store(class, Ordering::Release) };
                 return;
             }

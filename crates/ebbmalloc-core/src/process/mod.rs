@@ -80,3 +80,19 @@ pub struct Hooks {
     /// in static programs, null. For the C face only.
     pub loaded_symbol: unsafe fn(library: &core::ffi::CStr, name: &core::ffi::CStr) -> *const (),
 }
+
+impl Hooks {
+    /// Of a face without a C library: nothing can be asked for, everything is unset.
+    pub const NONE: Self = Self {
+        register_fork: |_, _, _| false,
+        on_thread_exit: |_, _| false,
+        environment: |_| None,
+        program_settings: |_| None,
+        message: |_| false,
+        print_statistics: |_| (),
+        is_own_object: true,
+        errno_location: || core::ptr::null_mut(),
+        write_stream: |_, _| false,
+        loaded_symbol: |_, _| core::ptr::null(),
+    };
+}

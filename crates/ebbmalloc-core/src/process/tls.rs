@@ -34,21 +34,15 @@ global_asm!(
 
 /// In the middle of the unused field, which is at 128 to 640.
 #[cfg(target_arch = "x86_64")]
-macro_rules! before_word {
-    () => {
-        "384"
-    };
-}
+const BEFORE: usize = 384;
 
 #[cfg(target_arch = "x86_64")]
 global_asm!(
     ".hidden ebbmalloc_before_word",
     ".globl ebbmalloc_before_word",
     ".type ebbmalloc_before_word, @object",
-    concat!(
-        ".set ebbmalloc_before_word, ebbmalloc_thread_word - ",
-        before_word!()
-    ),
+    ".set ebbmalloc_before_word, ebbmalloc_thread_word - {before}",
+    before = const BEFORE,
 );
 
 /// Whether the dynamic loader has filled in this object's addresses; in an executable always.
@@ -73,113 +67,115 @@ pub fn is_relocated() -> bool {
     true
 }
 
-/// The calling thread's word.
-///
-/// # Safety
-/// The thread's block is libc's: not the purger's thread.
+/// The word of the calling thread that lies `AT` bytes behind the first.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub unsafe fn thread_word_load() -> *mut u8 {
+unsafe fn load<const AT: usize>() -> *mut u8 {
     let word: *mut u8;
     // SAFETY: fs points to libc's thread block, and the offset is within the thread's static TLS.
     unsafe {
         asm!(
             "mov {word}, qword ptr [rip + ebbmalloc_before_word@GOTTPOFF]",
-            concat!("mov {word}, qword ptr fs:[{word} + ", before_word!(), "]"),
+            "mov {word}, qword ptr fs:[{word} + {at}]",
             word = out(reg) word,
+            at = const BEFORE + AT,
             options(nostack, preserves_flags, readonly),
         );
     }
     word
 }
 
+/// Sets the word of the calling thread that lies `AT` bytes behind the first.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn store<const AT: usize>(word: *mut u8) {
+    // SAFETY: as in `load`.
+    unsafe {
+        asm!(
+            "mov {offset}, qword ptr [rip + ebbmalloc_before_word@GOTTPOFF]",
+            "mov qword ptr fs:[{offset} + {at}], {word}",
+            offset = out(reg) _,
+            word = in(reg) word,
+            at = const BEFORE + AT,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
 /// `base` with the calling thread's word added to it, in one instruction less than from the word.
 ///
 /// # Safety
-/// As for [`thread_word_load`].
+/// The thread's block is libc's: not the purger's thread.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub unsafe fn thread_word_added_to(base: *const u8) -> *const u8 {
     let mut sum = base;
-    // SAFETY: as in `thread_word_load`.
+    // SAFETY: as in `load`.
     unsafe {
         asm!(
             "mov {offset}, qword ptr [rip + ebbmalloc_before_word@GOTTPOFF]",
-            concat!("add {sum}, qword ptr fs:[{offset} + ", before_word!(), "]"),
+            "add {sum}, qword ptr fs:[{offset} + {at}]",
             offset = out(reg) _,
             sum = inout(reg) sum,
+            at = const BEFORE,
             options(nostack, readonly),
         );
     }
     sum
 }
 
-/// Sets the calling thread's word.
-///
-/// # Safety
-/// As for [`thread_word_load`].
-#[cfg(target_arch = "x86_64")]
+/// The word of the calling thread that lies `AT` bytes behind the first.
+#[cfg(target_arch = "aarch64")]
 #[inline(always)]
-pub unsafe fn thread_word_store(word: *mut u8) {
-    // SAFETY: fs points to libc's thread block, and the offset is within the thread's static TLS.
-    unsafe {
-        asm!(
-            "mov {offset}, qword ptr [rip + ebbmalloc_before_word@GOTTPOFF]",
-            concat!("mov qword ptr fs:[{offset} + ", before_word!(), "], {word}"),
-            offset = out(reg) _,
-            word = in(reg) word,
-            options(nostack, preserves_flags),
-        );
-    }
-}
-
-/// The calling thread's second word.
-///
-/// # Safety
-/// As for [`thread_word_load`].
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub unsafe fn second_word_load() -> *mut u8 {
+unsafe fn load<const AT: usize>() -> *mut u8 {
     let word: *mut u8;
-    // SAFETY: as in `thread_word_load`; the second word follows the first.
+    // SAFETY: tpidr_el0 points to libc's thread block, and the offset is within static TLS.
     unsafe {
         asm!(
-            "mov {word}, qword ptr [rip + ebbmalloc_before_word@GOTTPOFF]",
-            concat!("mov {word}, qword ptr fs:[{word} + 8 + ", before_word!(), "]"),
+            "adrp {word}, :gottprel:ebbmalloc_thread_word",
+            "ldr {word}, [{word}, :gottprel_lo12:ebbmalloc_thread_word]",
+            "mrs {base}, tpidr_el0",
+            "add {word}, {word}, {base}",
+            "ldr {word}, [{word}, #{at}]",
+            base = out(reg) _,
             word = out(reg) word,
+            at = const AT,
             options(nostack, preserves_flags, readonly),
         );
     }
     word
 }
 
-/// Sets the calling thread's second word.
-///
-/// # Safety
-/// As for [`thread_word_load`].
-#[cfg(target_arch = "x86_64")]
-pub unsafe fn second_word_store(word: *mut u8) {
-    // SAFETY: as in `thread_word_store`; the second word follows the first.
+/// Sets the word of the calling thread that lies `AT` bytes behind the first.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+unsafe fn store<const AT: usize>(word: *mut u8) {
+    // SAFETY: as in `load`.
     unsafe {
         asm!(
-            "mov {offset}, qword ptr [rip + ebbmalloc_before_word@GOTTPOFF]",
-            concat!("mov qword ptr fs:[{offset} + 8 + ", before_word!(), "], {word}"),
+            "adrp {offset}, :gottprel:ebbmalloc_thread_word",
+            "ldr {offset}, [{offset}, :gottprel_lo12:ebbmalloc_thread_word]",
+            "mrs {base}, tpidr_el0",
+            "add {offset}, {offset}, {base}",
+            "str {word}, [{offset}, #{at}]",
+            base = out(reg) _,
             offset = out(reg) _,
             word = in(reg) word,
+            at = const AT,
             options(nostack, preserves_flags),
         );
     }
 }
 
-/// The calling thread's word.
+/// `base` with the calling thread's word added to it: without the addition in `load`.
 ///
 /// # Safety
 /// The thread's block is libc's: not the purger's thread.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
-pub unsafe fn thread_word_load() -> *mut u8 {
-    let word: *mut u8;
-    // SAFETY: tpidr_el0 points to libc's thread block, and the offset is within static TLS.
+pub unsafe fn thread_word_added_to(base: *const u8) -> *const u8 {
+    let word: usize;
+    // SAFETY: as in `load`.
     unsafe {
         asm!(
             "adrp {word}, :gottprel:ebbmalloc_thread_word",
@@ -191,86 +187,36 @@ pub unsafe fn thread_word_load() -> *mut u8 {
             options(nostack, preserves_flags, readonly),
         );
     }
-    word
-}
-
-/// `base` with the calling thread's word added to it.
-///
-/// # Safety
-/// As for [`thread_word_load`].
-#[cfg(target_arch = "aarch64")]
-#[inline(always)]
-pub unsafe fn thread_word_added_to(base: *const u8) -> *const u8 {
-    // SAFETY: the caller's promise.
-    base.wrapping_add(unsafe { thread_word_load() } as usize)
+    base.wrapping_add(word)
 }
 
 /// Sets the calling thread's word.
 ///
 /// # Safety
-/// As for [`thread_word_load`].
-#[cfg(target_arch = "aarch64")]
+/// As for [`thread_word_added_to`].
 #[inline(always)]
 pub unsafe fn thread_word_store(word: *mut u8) {
-    // SAFETY: tpidr_el0 points to libc's thread block, and the offset is within static TLS.
-    unsafe {
-        asm!(
-            "adrp {offset}, :gottprel:ebbmalloc_thread_word",
-            "ldr {offset}, [{offset}, :gottprel_lo12:ebbmalloc_thread_word]",
-            "mrs {base}, tpidr_el0",
-            "str {word}, [{base}, {offset}]",
-            base = out(reg) _,
-            offset = out(reg) _,
-            word = in(reg) word,
-            options(nostack, preserves_flags),
-        );
-    }
+    // SAFETY: the caller's promise.
+    unsafe { store::<0>(word) };
 }
 
 /// The calling thread's second word.
 ///
 /// # Safety
-/// As for [`thread_word_load`].
-#[cfg(target_arch = "aarch64")]
+/// As for [`thread_word_added_to`].
 #[inline(always)]
 pub unsafe fn second_word_load() -> *mut u8 {
-    let word: *mut u8;
-    // SAFETY: as in `thread_word_load`; the second word follows the first.
-    unsafe {
-        asm!(
-            "adrp {word}, :gottprel:ebbmalloc_thread_word",
-            "ldr {word}, [{word}, :gottprel_lo12:ebbmalloc_thread_word]",
-            "mrs {base}, tpidr_el0",
-            "add {word}, {word}, {base}",
-            "ldr {word}, [{word}, #8]",
-            base = out(reg) _,
-            word = out(reg) word,
-            options(nostack, preserves_flags, readonly),
-        );
-    }
-    word
+    // SAFETY: the caller's promise.
+    unsafe { load::<8>() }
 }
 
 /// Sets the calling thread's second word.
 ///
 /// # Safety
-/// As for [`thread_word_load`].
-#[cfg(target_arch = "aarch64")]
+/// As for [`thread_word_added_to`].
 pub unsafe fn second_word_store(word: *mut u8) {
-    // SAFETY: as in `thread_word_store`; the second word follows the first.
-    unsafe {
-        asm!(
-            "adrp {offset}, :gottprel:ebbmalloc_thread_word",
-            "ldr {offset}, [{offset}, :gottprel_lo12:ebbmalloc_thread_word]",
-            "mrs {base}, tpidr_el0",
-            "add {offset}, {offset}, {base}",
-            "str {word}, [{offset}, #8]",
-            base = out(reg) _,
-            offset = out(reg) _,
-            word = in(reg) word,
-            options(nostack, preserves_flags),
-        );
-    }
+    // SAFETY: the caller's promise.
+    unsafe { store::<8>(word) };
 }
 
 /// A key of libc's thread-specific data, made by the first thread that needs it: how libc is asked
@@ -337,12 +283,12 @@ mod tests {
         let check = |value: usize| {
             // SAFETY: threads of std have libc's thread block, and nothing else uses the word here.
             unsafe {
-                assert!(thread_word_load().is_null());
+                assert!(load::<0>().is_null());
                 assert!(second_word_load().is_null());
                 thread_word_store(value as *mut u8);
                 second_word_store((value + 100) as *mut u8);
                 std::thread::yield_now();
-                assert_eq!(thread_word_load() as usize, value);
+                assert_eq!(load::<0>() as usize, value);
                 assert_eq!(second_word_load() as usize, value + 100);
             }
         };

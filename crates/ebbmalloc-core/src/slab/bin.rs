@@ -174,7 +174,6 @@ impl Bin {
         let Some(mut slabs) = self.slabs.lock_if(supply.os, wait) else {
             return 0;
         };
-        slabs.refills += 1;
         let mut taken = 0;
         while taken < out.len() {
             let slab = match slabs.fullest() {
@@ -208,6 +207,7 @@ impl Bin {
                 slabs.rebucket(slab, shape);
             }
         }
+        slabs.refills += u64::from(taken > 0);
         slabs.slots_out += taken;
         slabs.slots_taken += taken as u64;
         taken
