@@ -14,7 +14,8 @@
 
 use super::Profile;
 use super::interval::Weight;
-use super::table::{Printed, Stack, Sums, Table, Thread};
+use super::records::{Printed, Stack, Sums, Thread};
+use super::table::Table;
 use crate::base::corrupt::Line;
 use crate::os::Os;
 

@@ -6,11 +6,13 @@
 
 pub mod dump;
 pub mod interval;
+mod records;
 mod table;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use table::{DEPTH, Sample, Thread};
+pub use records::{Sample, Thread};
+pub use table::DEPTH;
 
 use crate::base::lock::{Lock, Rank};
 use crate::base::metadata::Metadata;
