@@ -6,15 +6,15 @@ The last line on stdout is the summary that `ebb compare` reads (docs/workload.m
 import argparse
 import asyncio
 from collections.abc import Callable, Coroutine
-import json
-import math
 import sys
 
 import aiohttp
 from redis.asyncio import Redis
 
+from answers.summary import report
+
 from .payloads import events
-from .subscribers import Outcome, burst
+from .subscribers import burst
 
 WARM_RUN = "warm"
 WARM_EVENTS = 20
@@ -59,40 +59,6 @@ async def subscribe(args: argparse.Namespace) -> int:
 def run_ids(streams: int) -> list[str]:
     """The names of the filled runs."""
     return [f"run-{number}" for number in range(1, streams + 1)]
-
-
-def report(outcome: Outcome) -> int:
-    """Prints errors and the summary; the exit status."""
-    for error in outcome.errors:
-        print(error, file=sys.stderr)
-    latencies = sorted(outcome.latencies_ms)
-    summary: dict[str, object] = {
-        "requests": len(latencies) + len(outcome.errors),
-        "errors": len(outcome.errors),
-        "seconds": round(outcome.seconds, 3),
-    }
-    if latencies:
-        summary["latency_ms"] = {
-            "p50": round(quantile(latencies, 0.50), 1),
-            "p99": round(quantile(latencies, 0.99), 1),
-        }
-        summary["histogram_ms"] = histogram(latencies)
-    print(json.dumps(summary))
-    return 1 if outcome.errors else 0
-
-
-def quantile(ordered: list[float], share: float) -> float:
-    """The smallest value that at least this share of all values does not exceed."""
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
-
-
-def histogram(ordered: list[float]) -> list[list[float]]:
-    """Pairs of an upper bound and a count; bounds grow by an eighth of a power of two."""
-    counts: dict[int, int] = {}
-    for value in ordered:
-        step = math.ceil(8 * math.log2(max(value, 1.0)))
-        counts[step] = counts.get(step, 0) + 1
-    return [[round(2 ** (step / 8), 3), count] for step, count in sorted(counts.items())]
 
 
 def parser() -> argparse.ArgumentParser:

@@ -1,23 +1,15 @@
 """Subscribers: each opens a run's event stream, reads it to its end and checks that it is whole."""
 
 import asyncio
-from dataclasses import dataclass
 import time
 
 import aiohttp
 
+from answers.summary import Outcome
+
 
 class IncompleteStream(Exception):
     """A stream that ended early, or whose last event does not complete the run."""
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What one round of subscribers saw."""
-
-    latencies_ms: list[float]
-    errors: list[str]
-    seconds: float
 
 
 async def subscribe(session: aiohttp.ClientSession, run_id: str, expected: int) -> float:
@@ -39,7 +31,7 @@ async def subscribe(session: aiohttp.ClientSession, run_id: str, expected: int) 
 
 async def burst(url: str, runs: list[str], subscribers: int, expected: int) -> Outcome:
     """All runs at once; the subscribers of a run one after another."""
-    outcome = Outcome(latencies_ms=[], errors=[], seconds=0.0)
+    outcome = Outcome()
 
     async def one_run(session: aiohttp.ClientSession, run_id: str) -> None:
         for _ in range(subscribers):

@@ -15,7 +15,8 @@ from fastapi.responses import StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram, generate_latest
 from redis.exceptions import RedisError
 
-from . import memory
+from answers import routes
+
 from .events import COMPLETED, NewRun, Run, RunId, StreamId, encode
 from .settings import Settings
 from .store import RunStore
@@ -36,7 +37,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 app = FastAPI(title="Run events", lifespan=lifespan)
-app.include_router(memory.router)
+app.include_router(routes.router)
 
 
 def run_store(request: Request) -> RunStore:

@@ -1,11 +1,11 @@
 """The stand-in for redis-server answers what the service and its load ask."""
 
+from pathlib import Path
 import socket
 import subprocess
 import sys
 import time
 import unittest
-from pathlib import Path
 
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -22,7 +22,16 @@ def free_port() -> int:
 class StandIn(unittest.TestCase):
     def setUp(self) -> None:
         port = free_port()
-        command = [sys.executable, "-m", "load.store", "--port", str(port), "--dir", "/", "--stand-in"]
+        command = [
+            sys.executable,
+            "-m",
+            "load.store",
+            "--port",
+            str(port),
+            "--dir",
+            "/",
+            "--stand-in",
+        ]
         self.process = subprocess.Popen(command, cwd=WORKLOAD, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.stop)
         self.redis = Redis(port=port)

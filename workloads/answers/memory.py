@@ -1,40 +1,37 @@
-"""Diagnosis of memory for a controlled trial: a trim on request, and the bytes in use.
+"""The memory of this process: what is resident, what is in use, and a trim.
 
-Neither runs unless asked for. Bytes in use are what the allocator in charge counts as handed out,
-plus what CPython's own object allocator has handed out of the arenas that it maps itself. Nothing
-is estimated: where the allocator in charge offers no count, the answer is 501.
+For the services of this folder, which offer it to the trial (routes.py). Bytes in use are what the
+allocator in charge counts as handed out, plus what CPython's own object allocator has handed out of
+the arenas that it maps itself. Nothing is estimated: where nobody counts, there is no figure.
 """
 
 import ctypes
+from dataclasses import dataclass
 import functools
 import os
 from pathlib import Path
 import re
-from typing import Annotated, Any
-
-from fastapi import APIRouter, HTTPException, status
-from pydantic import BaseModel, Field
-
-router = APIRouter(prefix="/debug")
+from typing import Any
 
 _process = ctypes.CDLL(None)
 
 
-class Trimmed(BaseModel):
-    """What malloc_trim(0) did."""
-
-    released: bool
-    rss_before_bytes: Annotated[int, Field(ge=0)]
-    rss_after_bytes: Annotated[int, Field(ge=0)]
-
-
-class Live(BaseModel):
+@dataclass(frozen=True, slots=True)
+class InUse:
     """Bytes in use, and by which count."""
 
-    live_bytes: int
     malloc_bytes: int
     malloc_method: str
     object_allocator_bytes: int
+
+    @property
+    def live_bytes(self) -> int:
+        """All of them."""
+        return self.malloc_bytes + self.object_allocator_bytes
+
+
+class NotTold(Exception):
+    """Nobody counts the bytes in use."""
 
 
 class _DlInfo(ctypes.Structure):
@@ -65,31 +62,20 @@ class _Mallinfo2(ctypes.Structure):
     ]
 
 
-@router.post("/trim")
-async def trim() -> Trimmed:
-    """Calls malloc_trim(0) of the allocator in charge."""
-    before = resident_bytes()
-    released = bool(_process.malloc_trim(0))
-    return Trimmed(released=released, rss_before_bytes=before, rss_after_bytes=resident_bytes())
+def trim() -> bool:
+    """Calls malloc_trim(0) of the allocator in charge; whether it gave anything back."""
+    return bool(_process.malloc_trim(0))
 
 
-@router.get("/live")
-async def live() -> Live:
-    """Tells the bytes in use."""
+def in_use() -> InUse:
+    """The bytes in use."""
     found = malloc_in_use()
     objects = object_allocator_in_use()
     if found is None or objects is None:
         missing = "the allocator in charge" if found is None else "this Python"
-        raise HTTPException(
-            status.HTTP_501_NOT_IMPLEMENTED, f"{missing} tells no count of bytes in use"
-        )
+        raise NotTold(f"{missing} tells no count of bytes in use")
     used, method = found
-    return Live(
-        live_bytes=used + objects,
-        malloc_bytes=used,
-        malloc_method=method,
-        object_allocator_bytes=objects,
-    )
+    return InUse(used, method, objects)
 
 
 def resident_bytes() -> int:
