@@ -28,6 +28,9 @@ pub use ledger::{Ledger, Line, Thresholds, Trim};
 pub use sizes::SizeCount;
 pub use version::Version;
 
+use std::path::PathBuf;
+
+use crate::memory::process::ProcessMemory;
 use crate::memory::{Memory, Presence, Reader, Unreadable};
 use crate::target::{Backing, Mapping, Target};
 
@@ -35,6 +38,7 @@ use census::Census;
 use layout::{HEAP_BYTES, Layout};
 use locate::{Parameters, Static};
 use trim::Trimmer;
+use version::Libc;
 
 /// Why a heap was not read: said rather than guessed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,6 +52,27 @@ pub enum Unsupported {
     /// A glibc whose malloc is not laid out as any version that is known.
     #[error("glibc {0}: its malloc is not laid out as in any version that is known")]
     Layout(Version),
+}
+
+/// Where a process's glibc heap is, without its contents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file that malloc is in, as the process knows it: libc, or a static program.
+    pub file: PathBuf,
+    /// The lock of each arena, the main one first: an int, 0 while it is free.
+    pub locks: Vec<u64>,
+}
+
+/// Where the heap of `target` is.
+pub fn place(target: &Target) -> Result<Place, Unsupported> {
+    let mappings = target.mappings()?;
+    let (libc, space) = Space::of(target, &mappings)?;
+    let found = space.locate(&libc)?;
+    Ok(Place {
+        // The lock is an arena's first field in every version.
+        locks: found.arenas,
+        file: libc.path,
+    })
 }
 
 /// What was read of a process's glibc heap.
@@ -99,18 +124,9 @@ impl Heap {
 
     fn recognise(target: &Target) -> Result<Self, Unsupported> {
         let mappings = target.mappings()?;
-        let libc = version::of(target, &mappings).ok_or(Unsupported::NoGlibc)?;
-        let layout = Layout::of(libc.version).ok_or(Unsupported::Layout(libc.version))?;
-        let data: Vec<&Mapping> = mappings
-            .iter()
-            .filter(|mapping| mapping.is_own_data() && mapping.file() == Some(&libc.path))
-            .collect();
-        let space = Space {
-            memory: target.memory(),
-            layout,
-            mappings: &mappings,
-        };
-        space.read(libc.version, &data)
+        let (libc, space) = Space::of(target, &mappings)?;
+        let found = space.locate(&libc)?;
+        space.read(libc.version, &found)
     }
 }
 
@@ -121,11 +137,40 @@ struct Space<'a, M> {
     mappings: &'a [Mapping],
 }
 
+impl<'a> Space<'a, ProcessMemory> {
+    fn of(target: &'a Target, mappings: &'a [Mapping]) -> Result<(Libc, Self), Unsupported> {
+        let libc = version::of(target, mappings).ok_or(Unsupported::NoGlibc)?;
+        let layout = Layout::of(libc.version).ok_or(Unsupported::Layout(libc.version))?;
+        let memory = target.memory();
+        Ok((
+            libc,
+            Self {
+                memory,
+                layout,
+                mappings,
+            },
+        ))
+    }
+
+    /// malloc's static data, in libc's writable mappings.
+    fn locate(&self, libc: &Libc) -> Result<Static, Unsupported> {
+        let data: Vec<&Mapping> = self
+            .mappings
+            .iter()
+            .filter(|mapping| mapping.is_own_data() && mapping.file() == Some(&libc.path))
+            .collect();
+        self.locate_in(libc.version, &data)
+    }
+}
+
 impl<M: Memory> Space<'_, M> {
-    fn read(&self, version: Version, data: &[&Mapping]) -> Result<Heap, Unsupported> {
+    fn locate_in(&self, version: Version, data: &[&Mapping]) -> Result<Static, Unsupported> {
         let area = self.brk_area();
-        let found = locate::locate(&mut self.reader(), &self.layout, data, area)?
-            .ok_or(Unsupported::Layout(version))?;
+        locate::locate(&mut self.reader(), &self.layout, data, area)?
+            .ok_or(Unsupported::Layout(version))
+    }
+
+    fn read(&self, version: Version, found: &Static) -> Result<Heap, Unsupported> {
         let mut quality = Quality {
             fastbins_complete: true,
             ..Quality::default()
@@ -134,9 +179,8 @@ impl<M: Memory> Space<'_, M> {
         let mut heaps = Vec::new();
         for &arena in &found.arenas {
             let mut walked = 0;
-            for (start, heap) in self.heaps_of(arena, &found)? {
-                let (census, presence) =
-                    self.read_heap(arena, start, heap, &found, &mut quality)?;
+            for (start, heap) in self.heaps_of(arena, found)? {
+                let (census, presence) = self.read_heap(arena, start, heap, found, &mut quality)?;
                 walked += census.ledger.system.bytes;
                 heaps.push(presence);
                 all.merge(census);

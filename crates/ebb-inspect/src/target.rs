@@ -1,5 +1,7 @@
 //! A process as it is read: its mappings, its memory, its program.
 
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use procfs::ProcError;
@@ -138,6 +140,17 @@ impl Target {
             return Err(Unreadable::Gone);
         }
         Ok(maps)
+    }
+
+    /// The file that a mapping shows: the one that was mapped, also if another has its name now. Where that takes
+    /// a right that we have not, the one that has its name.
+    pub fn open_mapped(&self, mapping: &Mapping) -> io::Result<File> {
+        let (start, end) = (mapping.start, mapping.end);
+        let by_mapping = format!("/proc/{}/map_files/{start:x}-{end:x}", self.pid());
+        File::open(by_mapping).or_else(|_| {
+            let path = mapping.file().ok_or(io::ErrorKind::NotFound)?;
+            File::open(self.path_of(path))
+        })
     }
 
     /// Where a file that the process knows as `path` is for us: through its own root, because it may be

@@ -142,7 +142,8 @@ impl Fake {
             layout: self.layout,
             mappings: &self.mappings,
         };
-        space.read(VERSION, &[&self.mappings[2]])
+        let found = space.locate_in(VERSION, &[&self.mappings[2]])?;
+        space.read(VERSION, &found)
     }
 }
 

@@ -1,0 +1,468 @@
+//! One attempt at one thread: stop it, see whether it stands at a good place, lead it into the function, let go.
+//!
+//! A good place is a system call that malloc does not make: the wait that a thread is in, which will be called
+//! again, or the end of one, whose result it takes along. So the thread is not within malloc, holds no lock of
+//! it, and is in no critical section of a few instructions. Only this thread is stopped.
+//!
+//! What always holds, whenever `ebb` is killed: the thread goes on as it was, or runs the function and is
+//! restored by its frame. The frame is written first, below what the stack uses; then all registers are set
+//! at once; then the signals are blocked, which the frame undoes; then the thread is let go.
+
+use std::time::{Duration, Instant};
+
+use ebb_inspect::memory::Memory;
+use ebb_inspect::{Mapping, Target, Unreadable};
+use libc::user_regs_struct;
+use nix::errno::Errno;
+
+use crate::Function;
+use crate::frame::{Context, Frame};
+use crate::seccomp;
+use crate::stack::{Thread, Unfit, has_frame_of_a_handler};
+use crate::task;
+use crate::tracee::{Stop, Tracee};
+use crate::waits::{Call, Ended, Wait, ended};
+
+/// Code segment of 64-bit programs.
+const CODE_SEGMENT: u64 = 0x33;
+/// `syscall`, and its length.
+const SYSTEM_CALL: [u8; 2] = [0x0f, 0x05];
+/// What a handler finds cleared: trap, direction, resume.
+const CLEARED_FLAGS: u64 = 0x100 | 0x400 | 0x10000;
+/// Signals that an instruction raises, and those of seccomp: blocked, they would kill.
+const SYNCHRONOUS: u64 = bit(libc::SIGSEGV)
+    | bit(libc::SIGBUS)
+    | bit(libc::SIGFPE)
+    | bit(libc::SIGILL)
+    | bit(libc::SIGTRAP)
+    | bit(libc::SIGSYS);
+/// glibc's own two signals. It lets nobody block them and does so itself where it must not be interrupted.
+const OF_LIBC: u64 = bit(32) | bit(33);
+/// A thread that is not stopped by then waits uninterruptibly.
+const STOPS_WITHIN: Duration = Duration::from_millis(200);
+/// How long a system call that was watched from its entry may take before it is interrupted.
+const ENDS_WITHIN: Duration = Duration::from_millis(20);
+/// How long a lock of malloc may stay taken by others while the thread stands still.
+const LOCK_WITHIN: Duration = Duration::from_millis(5);
+
+const fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// A thread that was led into the function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entered {
+    /// How long it stood still.
+    pub stopped: Duration,
+    /// The signals that it blocks until it is restored.
+    pub mask: u64,
+    /// The system call at which it was met.
+    pub call: i64,
+    /// Whether that will be called again.
+    pub is_called_again: bool,
+}
+
+/// Why a thread was left alone.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Left {
+    /// It ended.
+    #[error("it ended")]
+    Gone,
+    /// ptrace refuses it.
+    #[error("no right to stop it")]
+    Refused,
+    /// The whole process is stopped.
+    #[error("it is stopped by a signal")]
+    Stopped,
+    /// It does not stop.
+    #[error("it does not stop: it waits uninterruptibly")]
+    Uninterruptible,
+    /// It came to no good place.
+    #[error("it came to no place outside of malloc in time")]
+    NoPlace,
+    /// It waits, and what is left of its time could not be told.
+    #[error("it waits with a time limit, which did not end in time")]
+    TimeLimit,
+    /// Not 64-bit code, or not entered by `syscall`.
+    #[error("it does not run ordinary 64-bit code")]
+    OtherCode,
+    /// A signal is about to be delivered.
+    #[error("a signal is on its way to it")]
+    SignalPending,
+    /// libc holds off all signals.
+    #[error("it blocks signals that only libc blocks")]
+    Critical,
+    /// Its filter of system calls refuses one that is needed.
+    #[error("its seccomp filter refuses {0}")]
+    Filter(&'static str),
+    /// Its filter of system calls cannot be read.
+    #[error("its seccomp filter cannot be read ({0})")]
+    FilterUnread(String),
+    /// An arena stayed locked.
+    #[error("a lock of malloc stayed taken")]
+    Locked,
+    /// Its stack.
+    #[error(transparent)]
+    Stack(#[from] Unfit),
+    /// Something else that the kernel said.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<Errno> for Left {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::ESRCH | Errno::ECHILD => Self::Gone,
+            Errno::EPERM | Errno::EACCES => Self::Refused,
+            other => Self::Other(other.desc().to_owned()),
+        }
+    }
+}
+
+impl From<Unreadable> for Left {
+    fn from(error: Unreadable) -> Self {
+        match error {
+            Unreadable::Gone => Self::Gone,
+            Unreadable::Refused => Self::Refused,
+            other => Self::Other(other.to_string()),
+        }
+    }
+}
+
+/// What the thread is doing since it was last let go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Since {
+    /// It was asked to stop.
+    Asked,
+    /// It runs to the next entry or exit of a system call.
+    Running,
+    /// It is in a system call that it entered at this time.
+    Within(Instant),
+    /// It is in a wait that must end by itself.
+    Ending,
+}
+
+/// An attempt at one thread.
+#[derive(Debug)]
+pub struct Attempt<'a> {
+    /// The process.
+    pub target: &'a Target,
+    /// Its mappings.
+    pub mappings: &'a [Mapping],
+    /// What to call.
+    pub function: &'a Function,
+    /// The thread.
+    pub tid: i32,
+    /// When it began to wait, where that was seen.
+    pub waits_since: Option<Instant>,
+    /// When to give up.
+    pub until: Instant,
+}
+
+impl Attempt<'_> {
+    /// Makes it. To be called on a thread of its own, which ends with it.
+    pub fn make(&self) -> Result<Entered, Left> {
+        let tracee = Tracee::seize(self.tid)?;
+        let mut since = Since::Asked;
+        let mut begun = self.waits_since;
+        let mut mark = Instant::now();
+        let mut stopped = Duration::ZERO;
+        tracee.interrupt()?;
+        loop {
+            let limit = match since {
+                Since::Asked => mark + STOPS_WITHIN,
+                Since::Within(entered) => (entered + ENDS_WITHIN).min(self.until),
+                Since::Running | Since::Ending => self.until,
+            };
+            let stop = match tracee.wait(limit)? {
+                Some(stop) => stop,
+                None => match since {
+                    Since::Asked => return Err(Left::Uninterruptible),
+                    Since::Ending => return Err(Left::TimeLimit),
+                    Since::Running => return Err(Left::NoPlace),
+                    Since::Within(entered) => {
+                        begun = Some(entered);
+                        since = Since::Asked;
+                        mark = Instant::now();
+                        tracee.interrupt()?;
+                        continue;
+                    }
+                },
+            };
+            // From when it was asked, where it was: it may have stopped at once.
+            if since != Since::Asked {
+                mark = Instant::now();
+            }
+            let now = Instant::now();
+            let mut signal = None;
+            let next = match stop {
+                Stop::Gone => return Err(Left::Gone),
+                Stop::WithAll => {
+                    tracee.release(None)?;
+                    return Err(Left::Stopped);
+                }
+                Stop::Signal(number) => {
+                    signal = Some(number);
+                    since
+                }
+                Stop::Entry => Since::Within(now),
+                Stop::Exit => {
+                    let registers = tracee.registers()?;
+                    let call = call_of(&registers);
+                    if ended(registers.rax) == Ended::Done && self.is_good(&call) {
+                        let place = Place::behind(registers);
+                        return self.enter(tracee, &place, stopped, mark);
+                    }
+                    Since::Running
+                }
+                Stop::Asked => {
+                    let registers = tracee.registers()?;
+                    match self.place(registers, begun) {
+                        Found::Here(place) => return self.enter(tracee, &place, stopped, mark),
+                        Found::Not => return self.leave(tracee, mended(&registers), Left::NoPlace),
+                        Found::AtItsEnd => Since::Ending,
+                        Found::AtTheNext => Since::Running,
+                    }
+                }
+            };
+            if now >= self.until {
+                tracee.release(signal)?;
+                return Err(Left::NoPlace);
+            }
+            since = next;
+            stopped += mark.elapsed();
+            tracee.go(signal)?;
+            mark = Instant::now();
+        }
+    }
+
+    /// Where a thread stands that was asked to stop.
+    fn place(&self, registers: user_regs_struct, begun: Option<Instant>) -> Found {
+        if (registers.orig_rax as i64) < 0 {
+            return Found::AtTheNext;
+        }
+        let call = call_of(&registers);
+        let again = |limit| Found::Here(Box::new(Place::again(registers, limit)));
+        match (ended(registers.rax), call.wait()) {
+            (Ended::Done, _) if self.is_good(&call) => {
+                Found::Here(Box::new(Place::behind(registers)))
+            }
+            (Ended::Done, _) => Found::AtTheNext,
+            (_, Wait::Endless) if !self.is_good(&call) => Found::AtTheNext,
+            (_, Wait::Endless) => again(None),
+            (Ended::GoOn, Wait::Timed) => Found::AtItsEnd,
+            (Ended::Interrupted, Wait::Brittle { limit }) => {
+                let limit_ms = call.arguments[limit] as i32;
+                // One that nobody saw begin began a moment ago: the thread was elsewhere when it was chosen.
+                let waited = begun.map_or(Duration::ZERO, |begun| begun.elapsed());
+                let left_ms = limit_ms.saturating_sub(waited.as_millis() as i32).max(0);
+                again(Some((limit, left_ms)))
+            }
+            (Ended::CallAgain | Ended::GoOn | Ended::Interrupted, _) => Found::Not,
+        }
+    }
+
+    /// Whether malloc can have no part in this call. It reads files of the kernel's at times.
+    fn is_good(&self, call: &Call) -> bool {
+        call.is_outside_malloc()
+            && call.file().is_none_or(|file| {
+                let link = format!("/proc/{}/fd/{file}", self.target.pid());
+                std::fs::read_link(link)
+                    .is_ok_and(|path| !path.starts_with("/proc") && !path.starts_with("/sys"))
+            })
+    }
+
+    /// Leads the thread into the function, or lets it go as it was.
+    fn enter(
+        &self,
+        tracee: Tracee,
+        place: &Place,
+        stopped: Duration,
+        mark: Instant,
+    ) -> Result<Entered, Left> {
+        match self.prepare(&tracee, place) {
+            Ok((registers, mask)) => {
+                tracee.set_registers(registers)?;
+                tracee.set_mask(mask)?;
+                tracee.release(None)?;
+                Ok(Entered {
+                    stopped: stopped + mark.elapsed(),
+                    mask,
+                    call: place.call,
+                    is_called_again: place.is_called_again,
+                })
+            }
+            Err(left) => self.leave(tracee, place.mended, left),
+        }
+    }
+
+    /// Lets the thread go as it was. A wait that failed because it was stopped is called again by us, where
+    /// others are by the kernel; unless a signal is there, which may end it.
+    fn leave(
+        &self,
+        tracee: Tracee,
+        mended: Option<user_regs_struct>,
+        left: Left,
+    ) -> Result<Entered, Left> {
+        if let Some(mended) = mended {
+            let pending = task::status(self.target.pid(), self.tid)?.pending;
+            if pending & !tracee.mask()? == 0 {
+                tracee.set_registers(mended)?;
+            }
+        }
+        tracee.release(None)?;
+        Err(left)
+    }
+
+    /// Writes the frame; the registers and the signal mask with which the thread enters the function.
+    fn prepare(&self, tracee: &Tracee, place: &Place) -> Result<(user_regs_struct, u64), Left> {
+        let registers = place.registers;
+        if registers.cs != CODE_SEGMENT {
+            return Err(Left::OtherCode);
+        }
+        let memory = self.target.memory();
+        if place.is_called_again {
+            let mut code = [0; 2];
+            memory.copy(&[(registers.rip, code.len())], &mut code)?;
+            if code != SYSTEM_CALL {
+                return Err(Left::OtherCode);
+            }
+        }
+        let mask = tracee.mask()?;
+        if mask & OF_LIBC != 0 {
+            return Err(Left::Critical);
+        }
+        let status = task::status(self.target.pid(), self.tid)?;
+        if status.pending & !mask != 0 {
+            return Err(Left::SignalPending);
+        }
+        if status.is_filtered {
+            seccomp::check(tracee)?;
+        }
+        let context = Context {
+            registers,
+            mask,
+            vectors: tracee.vectors()?,
+        };
+        let frame = Frame::new(&context, self.function.restorer);
+        let thread = Thread {
+            is_first: self.tid == self.target.pid(),
+            stack_pointer: registers.rsp,
+            own_data: registers.fs_base,
+        };
+        let (from, to) = thread.used(self.mappings, frame.lowest())?;
+        if has_frame_of_a_handler(self.target, from, to)? {
+            return Err(Unfit::InHandler.into());
+        }
+        self.wait_for_locks()?;
+        tracee.write(frame.address, &frame.bytes)?;
+        let entry = user_regs_struct {
+            rip: self.function.entry,
+            rsp: frame.address,
+            rdi: self.function.argument,
+            rax: 0,
+            // In no system call, so the kernel begins none again.
+            orig_rax: u64::MAX,
+            eflags: registers.eflags & !CLEARED_FLAGS,
+            ..registers
+        };
+        Ok((entry, mask | !SYNCHRONOUS))
+    }
+
+    /// Sees each lock free once. The thread stands still, so it holds none of them.
+    fn wait_for_locks(&self) -> Result<(), Left> {
+        let until = Instant::now() + LOCK_WITHIN;
+        let mut taken = self.function.locks.clone();
+        loop {
+            let ranges: Vec<(u64, usize)> = taken.iter().map(|&lock| (lock, 4)).collect();
+            let mut words = vec![0; ranges.len() * 4];
+            self.target.memory().copy(&ranges, &mut words)?;
+            let (words, _) = words.as_chunks::<4>();
+            let mut words = words.iter();
+            taken.retain(|_| words.next().is_some_and(|word| *word != [0; 4]));
+            match () {
+                () if taken.is_empty() => return Ok(()),
+                () if Instant::now() >= until => return Err(Left::Locked),
+                () => std::thread::yield_now(),
+            }
+        }
+    }
+}
+
+/// What a stop came to.
+enum Found {
+    /// A good place.
+    Here(Box<Place>),
+    /// None, and none will come.
+    Not,
+    /// The end of the wait that it is in will be one.
+    AtItsEnd,
+    /// The end of a system call to come may be one.
+    AtTheNext,
+}
+
+/// A place at which a thread may be led elsewhere, and what it comes back to.
+struct Place {
+    registers: user_regs_struct,
+    call: i64,
+    is_called_again: bool,
+    /// The registers with which it is let go if it is not led elsewhere, where they are others than it has.
+    mended: Option<user_regs_struct>,
+}
+
+impl Place {
+    /// Behind a system call that is done.
+    fn behind(registers: user_regs_struct) -> Self {
+        Self {
+            call: registers.orig_rax as i64,
+            registers,
+            is_called_again: false,
+            mended: None,
+        }
+    }
+
+    /// Before a system call that was ended for the stop; with this much of its time left in that argument.
+    fn again(registers: user_regs_struct, left_ms: Option<(usize, i32)>) -> Self {
+        let mut before = before(&registers);
+        // The only waits of this kind have it in their fourth argument.
+        if let Some((3, left_ms)) = left_ms {
+            before.r10 = left_ms as u64;
+        }
+        Self {
+            registers: before,
+            call: registers.orig_rax as i64,
+            is_called_again: true,
+            mended: mended(&registers).map(|_| before),
+        }
+    }
+}
+
+/// The registers with which a thread that is in a system call calls it.
+fn before(registers: &user_regs_struct) -> user_regs_struct {
+    user_regs_struct {
+        rip: registers.rip - SYSTEM_CALL.len() as u64,
+        rax: registers.orig_rax,
+        orig_rax: u64::MAX,
+        ..*registers
+    }
+}
+
+/// The same, for a call that failed because its thread was stopped, and that the kernel does not call again.
+fn mended(registers: &user_regs_struct) -> Option<user_regs_struct> {
+    let failed = ended(registers.rax) == Ended::Interrupted;
+    (failed && call_of(registers).fails_when_stopped()).then(|| before(registers))
+}
+
+fn call_of(registers: &user_regs_struct) -> Call {
+    Call {
+        number: registers.orig_rax as i64,
+        arguments: [
+            registers.rdi,
+            registers.rsi,
+            registers.rdx,
+            registers.r10,
+            registers.r8,
+            registers.r9,
+        ],
+    }
+}

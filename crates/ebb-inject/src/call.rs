@@ -1,0 +1,223 @@
+//! Chooses a thread, tries, and sees it come back.
+
+use std::time::{Duration, Instant};
+
+use ebb_inspect::{Gate, Target, Unreadable, permission};
+
+use crate::attempt::{Attempt, Entered, Left};
+use crate::function::Function;
+use crate::gate::{self, Unfit};
+use crate::task::{self, Doing};
+use crate::waits::{Call, Wait};
+
+/// Between two rounds, and what it doubles up to.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+/// A thread is not looked at shorter than this.
+const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);
+/// How often a thread is asked whether it has come back, or has begun to wait.
+const STEP: Duration = Duration::from_micros(200);
+/// A function that takes longer is left to itself.
+const WATCHED_FOR: Duration = Duration::from_secs(60);
+
+/// A call that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Called {
+    /// The thread that made it.
+    pub tid: i32,
+    /// How long that thread stood still, all attempts together. No other thread did.
+    pub stopped: Duration,
+    /// How long it was in the function, to within 0.2 ms; `None` if it had not come back within a minute.
+    pub ran: Option<Duration>,
+    /// Attempts, this one included.
+    pub attempts: u32,
+    /// The system call at which it was met, and whether it was called again afterwards.
+    pub system_call: i64,
+    /// See there.
+    pub is_called_again: bool,
+}
+
+/// Why no call was made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotCalled {
+    /// The process ended.
+    #[error("it ended")]
+    Gone,
+    /// The kernel refuses us.
+    #[error("{0}")]
+    Refused(Gate),
+    /// It is not fit for it.
+    #[error(transparent)]
+    Unfit(#[from] Unfit),
+    /// No thread came to a good place in time.
+    #[error("no thread of it could be stopped at a safe place in time: {0}")]
+    NoThread(String),
+    /// Something else.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<Unreadable> for NotCalled {
+    fn from(error: Unreadable) -> Self {
+        match error {
+            Unreadable::Gone => Self::Gone,
+            other => Self::Other(other.to_string()),
+        }
+    }
+}
+
+/// Calls `function` in `target`, by the first thread that is at a good place within `patience`.
+pub fn call(target: &Target, function: &Function, patience: Duration) -> Result<Called, NotCalled> {
+    gate::check(target)?;
+    let until = Instant::now() + patience;
+    let mut pause = FIRST_PAUSE;
+    let mut attempts = 0;
+    loop {
+        let mut left = Vec::new();
+        let candidates = candidates(target, &mut left)?;
+        let mut rest = candidates.len() as u32;
+        for (_, tid, doing) in candidates {
+            attempts += 1;
+            // Each of those that are left gets an equal part of the time that is.
+            let part = until.saturating_duration_since(Instant::now()) / rest.max(1);
+            let until = Instant::now() + part.max(SHORTEST_ATTEMPT);
+            rest -= 1;
+            match attempt(target, function, tid, doing, until) {
+                Ok(entered) => {
+                    return Ok(Called {
+                        tid,
+                        stopped: entered.stopped,
+                        ran: come_back(target, tid, &entered)?,
+                        attempts,
+                        system_call: entered.call,
+                        is_called_again: entered.is_called_again,
+                    });
+                }
+                Err(Left::Refused) => return Err(refused(target)),
+                Err(Left::Filter(call)) => return Err(Unfit::Filter(call).into()),
+                Err(Left::FilterUnread(why)) => return Err(Unfit::FilterUnread(why).into()),
+                Err(why) => left.push(format!("thread {tid}: {why}")),
+            }
+            if Instant::now() >= until {
+                break;
+            }
+        }
+        if task::all(target.pid()).is_err() {
+            return Err(NotCalled::Gone);
+        }
+        if Instant::now() + pause >= until {
+            // The first few say it all.
+            left.truncate(3);
+            return Err(NotCalled::NoThread(left.join(", ")));
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// The threads that may come to a good place, the best first; why others do not goes to `left`.
+fn candidates(target: &Target, left: &mut Vec<String>) -> Result<Vec<(u8, i32, Doing)>, NotCalled> {
+    let pid = target.pid();
+    let mut found = Vec::new();
+    for tid in task::all(pid)? {
+        match task::doing(pid, tid) {
+            Ok(doing) => match (rank(doing), doing) {
+                (Some(rank), _) => found.push((rank, tid, doing)),
+                (None, Doing::Waiting(call)) => {
+                    left.push(format!(
+                        "thread {tid}: it waits in system call {}",
+                        call.number
+                    ));
+                }
+                (None, _) => left.push(format!("thread {tid}: it waits for something else")),
+            },
+            Err(Unreadable::Gone) => {}
+            Err(Unreadable::Refused) => return Err(refused(target)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    found.sort_by_key(|&(rank, tid, _)| (rank, tid));
+    Ok(found)
+}
+
+/// Lower is better; nothing for a thread that is in no good place and does not leave it.
+fn rank(doing: Doing) -> Option<u8> {
+    match doing {
+        Doing::Waiting(call) => match call.wait() {
+            // These fail when they are stopped; if we were killed at that moment they would.
+            Wait::Endless if is_brittle(&call) => Some(2),
+            Wait::Endless => Some(0),
+            Wait::Timed => Some(3),
+            Wait::Brittle { .. } => Some(4),
+            Wait::Other => None,
+        },
+        Doing::Running => Some(1),
+        Doing::Elsewhere => None,
+    }
+}
+
+fn is_brittle(call: &Call) -> bool {
+    matches!(call.number, libc::SYS_epoll_wait | libc::SYS_epoll_pwait)
+}
+
+fn attempt(
+    target: &Target,
+    function: &Function,
+    tid: i32,
+    doing: Doing,
+    until: Instant,
+) -> Result<Entered, Left> {
+    let waits_since = match doing {
+        Doing::Waiting(call) if matches!(call.wait(), Wait::Brittle { .. }) => {
+            Some(next_wait(target.pid(), tid, until)?)
+        }
+        _ => None,
+    };
+    let mappings = target.mappings()?;
+    let attempt = Attempt {
+        target,
+        mappings: &mappings,
+        function,
+        tid,
+        waits_since,
+        until,
+    };
+    // When this thread ends, the kernel lets go of the other one.
+    let made = std::thread::scope(|scope| scope.spawn(|| attempt.make()).join());
+    made.unwrap_or_else(|_| Err(Left::Other("ebb's own thread failed".to_owned())))
+}
+
+/// Waits until the thread's present wait has ended; since when it may be in the next.
+fn next_wait(pid: i32, tid: i32, until: Instant) -> Result<Instant, Left> {
+    let first = task::status(pid, tid)?.waits;
+    loop {
+        let before = Instant::now();
+        if task::status(pid, tid)?.waits != first {
+            return Ok(before - STEP);
+        }
+        if before >= until {
+            return Err(Left::TimeLimit);
+        }
+        std::thread::sleep(STEP);
+    }
+}
+
+/// Waits until the thread has been restored: the kernel gives it back its signal mask then, and at no other time.
+fn come_back(target: &Target, tid: i32, entered: &Entered) -> Result<Option<Duration>, NotCalled> {
+    let begin = Instant::now();
+    while begin.elapsed() < WATCHED_FOR {
+        if task::status(target.pid(), tid)?.blocked != entered.mask {
+            return Ok(Some(begin.elapsed()));
+        }
+        std::thread::sleep(STEP);
+    }
+    Ok(None)
+}
+
+/// The gate that is shut.
+fn refused(target: &Target) -> NotCalled {
+    match permission::diagnose(target.pid()) {
+        Ok(gate) => NotCalled::Refused(gate),
+        Err(error) => error.into(),
+    }
+}

@@ -1,0 +1,91 @@
+//! What the kernel says of one thread, without stopping it.
+
+use std::io;
+
+use ebb_inspect::Unreadable;
+use procfs::ProcError;
+use procfs::process::{Process, Syscall};
+
+use crate::waits::Call;
+
+/// seccomp's mode with filters, as /proc tells it.
+const FILTER: u32 = 2;
+
+/// A thread's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Signals that it blocks at this moment.
+    pub blocked: u64,
+    /// Signals that are pending, its own and its process's.
+    pub pending: u64,
+    /// Whether it has filters of system calls.
+    pub is_filtered: bool,
+    /// How often it gave up the processor: a wait that goes on leaves it as it is.
+    pub waits: Option<u64>,
+}
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// It runs, or could.
+    Running,
+    /// It waits in a system call.
+    Waiting(Call),
+    /// It waits for something else: a page, a debugger.
+    Elsewhere,
+}
+
+/// The threads of a process.
+pub fn all(pid: i32) -> Result<Vec<i32>, Unreadable> {
+    let tasks = Process::new(pid).and_then(|process| process.tasks());
+    Ok(tasks
+        .map_err(reason)?
+        .flatten()
+        .map(|task| task.tid)
+        .collect())
+}
+
+/// The state of thread `tid`.
+pub fn status(pid: i32, tid: i32) -> Result<Status, Unreadable> {
+    let task = Process::new(pid).and_then(|process| process.task_from_tid(tid));
+    let status = task.and_then(|task| task.status()).map_err(reason)?;
+    Ok(Status {
+        blocked: status.sigblk,
+        pending: status.sigpnd | status.shdpnd,
+        is_filtered: status.seccomp == Some(FILTER),
+        waits: status.voluntary_ctxt_switches,
+    })
+}
+
+/// What thread `tid` does. Needs the right to stop it.
+pub fn doing(pid: i32, tid: i32) -> Result<Doing, Unreadable> {
+    let task = Process::new(pid).and_then(|process| process.task_from_tid(tid));
+    Ok(
+        match task.and_then(|task| task.syscall()).map_err(reason)? {
+            Syscall::Running => Doing::Running,
+            Syscall::Blocked {
+                syscall_number: number @ 0..,
+                argument_registers: arguments,
+                ..
+            } => Doing::Waiting(Call { number, arguments }),
+            _ => Doing::Elsewhere,
+        },
+    )
+}
+
+fn reason(error: ProcError) -> Unreadable {
+    match error {
+        ProcError::NotFound(_) => Unreadable::Gone,
+        ProcError::PermissionDenied(_) => Unreadable::Refused,
+        ProcError::Io(error, _) => of_io(&error),
+        other => Unreadable::Other(other.to_string()),
+    }
+}
+
+fn of_io(error: &io::Error) -> Unreadable {
+    match error.raw_os_error() {
+        Some(libc::ESRCH | libc::ENOENT) => Unreadable::Gone,
+        Some(libc::EPERM | libc::EACCES) => Unreadable::Refused,
+        _ => Unreadable::Other(error.to_string()),
+    }
+}

@@ -1,0 +1,237 @@
+//! System calls by what a thread loses that is stopped in one. Pure.
+//!
+//! The kernel ends a wait to stop a thread, and begins it again when the thread goes on. Whether a frame can
+//! do the same (by calling again) depends on the call.
+
+/// EINTR and the kernel's four words for "to be called again", as a register holds them.
+pub const EINTR: i64 = -4;
+const CALL_AGAIN: std::ops::RangeInclusive<i64> = -514..=-512;
+const GO_ON_AFTER_RESTART: i64 = -516;
+
+/// Futex operations, without the flags for private ones and for the clock.
+const FUTEX_WAIT: u64 = 0;
+const FUTEX_LOCK_PI: u64 = 6;
+const FUTEX_WAIT_BITSET: u64 = 9;
+const FUTEX_OPERATION: u64 = 127;
+/// `TIMER_ABSTIME`.
+const ABSOLUTE: u64 = 1;
+
+/// A system call that a thread is in: its number and arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Its number.
+    pub number: i64,
+    /// Its arguments.
+    pub arguments: [u64; 6],
+}
+
+/// What becomes of a wait that is ended to stop its thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Called again it goes on as if nothing had been: it has no time limit, or an absolute one, or the kernel
+    /// writes down what is left.
+    Endless,
+    /// Its time limit is known to the kernel alone, which forgets it when a frame is restored: it has to end by
+    /// itself.
+    Timed,
+    /// It fails when its thread is stopped, and its time limit, in milliseconds, is this argument: it may be
+    /// called again with what is left, if it is known when it began.
+    Brittle {
+        /// Which argument.
+        limit: usize,
+    },
+    /// Not one that a thread is stopped in.
+    Other,
+}
+
+impl Call {
+    /// What becomes of it.
+    pub fn wait(&self) -> Wait {
+        let argument = |number: usize| self.arguments[number];
+        let unlimited = |number: usize| (argument(number) as i32) < 0;
+        match self.number {
+            libc::SYS_read
+            | libc::SYS_readv
+            | libc::SYS_write
+            | libc::SYS_writev
+            | libc::SYS_recvfrom
+            | libc::SYS_recvmsg
+            | libc::SYS_sendto
+            | libc::SYS_sendmsg
+            | libc::SYS_accept
+            | libc::SYS_accept4
+            | libc::SYS_wait4
+            | libc::SYS_waitid
+            | libc::SYS_pause
+            | libc::SYS_flock
+            // What is left of their time the kernel writes into their argument.
+            | libc::SYS_select
+            | libc::SYS_pselect6
+            | libc::SYS_ppoll => Wait::Endless,
+            libc::SYS_poll if unlimited(2) => Wait::Endless,
+            libc::SYS_epoll_wait | libc::SYS_epoll_pwait if unlimited(3) => Wait::Endless,
+            libc::SYS_epoll_wait | libc::SYS_epoll_pwait => Wait::Brittle { limit: 3 },
+            libc::SYS_futex => match argument(1) & FUTEX_OPERATION {
+                FUTEX_WAIT if argument(3) == 0 => Wait::Endless,
+                FUTEX_WAIT => Wait::Timed,
+                // Their limit is absolute.
+                FUTEX_WAIT_BITSET | FUTEX_LOCK_PI => Wait::Endless,
+                _ => Wait::Other,
+            },
+            libc::SYS_clock_nanosleep if argument(1) & ABSOLUTE != 0 => Wait::Endless,
+            libc::SYS_poll
+            | libc::SYS_nanosleep
+            | libc::SYS_clock_nanosleep
+            | libc::SYS_restart_syscall => Wait::Timed,
+            _ => Wait::Other,
+        }
+    }
+
+    /// Whether a thread that has just come out of it may be led elsewhere: malloc makes no such call while its
+    /// heap is half changed. (Which file was read is asked apart.)
+    pub fn is_outside_malloc(&self) -> bool {
+        self.wait() != Wait::Other
+            || matches!(
+                self.number,
+                libc::SYS_epoll_ctl
+                    | libc::SYS_epoll_pwait2
+                    | libc::SYS_connect
+                    | libc::SYS_sendmmsg
+                    | libc::SYS_recvmmsg
+                    | libc::SYS_pread64
+                    | libc::SYS_pwrite64
+                    | libc::SYS_fsync
+                    | libc::SYS_fdatasync
+                    | libc::SYS_getpid
+                    | libc::SYS_gettid
+                    | libc::SYS_sched_yield
+                    | libc::SYS_eventfd2
+                    | libc::SYS_timerfd_settime
+                    | libc::SYS_futex
+            )
+    }
+
+    /// Whether it fails with EINTR when its thread is stopped, and may be called again as it is.
+    pub fn fails_when_stopped(&self) -> bool {
+        // Those that the kernel calls again do so with a socket's time limit, too.
+        self.wait() == Wait::Endless
+            || matches!(
+                self.number,
+                libc::SYS_epoll_wait
+                    | libc::SYS_epoll_pwait
+                    | libc::SYS_epoll_pwait2
+                    | libc::SYS_semop
+                    | libc::SYS_semtimedop
+                    | libc::SYS_rt_sigtimedwait
+                    | libc::SYS_io_getevents
+            )
+    }
+
+    /// The file that it reads from, where it is one for files.
+    pub fn file(&self) -> Option<i32> {
+        matches!(
+            self.number,
+            libc::SYS_read | libc::SYS_readv | libc::SYS_pread64
+        )
+        .then_some(self.arguments[0] as i32)
+    }
+}
+
+/// How a call stands whose thread was stopped, by the result that its register holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// To stop the thread; the kernel would call it again.
+    CallAgain,
+    /// To stop the thread; the kernel would go on with the time that is left.
+    GoOn,
+    /// With EINTR, which may be because of us.
+    Interrupted,
+    /// It is done, and this is its result.
+    Done,
+}
+
+/// By the result.
+pub fn ended(result: u64) -> Ended {
+    match result as i64 {
+        result if CALL_AGAIN.contains(&result) => Ended::CallAgain,
+        GO_ON_AFTER_RESTART => Ended::GoOn,
+        EINTR => Ended::Interrupted,
+        _ => Ended::Done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait(number: i64, arguments: [u64; 6]) -> Wait {
+        Call { number, arguments }.wait()
+    }
+
+    #[test]
+    fn a_limit_decides_whether_a_wait_may_be_called_again() {
+        let minus_one = u64::from(u32::MAX);
+        let with = |number, at: usize, value| {
+            let mut arguments = [0; 6];
+            arguments[at] = value;
+            wait(number, arguments)
+        };
+        assert_eq!(with(libc::SYS_poll, 2, minus_one), Wait::Endless);
+        assert_eq!(with(libc::SYS_poll, 2, 500), Wait::Timed);
+        assert_eq!(with(libc::SYS_epoll_wait, 3, minus_one), Wait::Endless);
+        assert_eq!(with(libc::SYS_epoll_wait, 3, 0), Wait::Brittle { limit: 3 });
+        assert_eq!(with(libc::SYS_clock_nanosleep, 1, 0), Wait::Timed);
+        assert_eq!(with(libc::SYS_clock_nanosleep, 1, 1), Wait::Endless);
+        assert_eq!(with(libc::SYS_nanosleep, 0, 0), Wait::Timed);
+        assert_eq!(with(libc::SYS_restart_syscall, 0, 0), Wait::Timed);
+        assert_eq!(with(libc::SYS_select, 4, 0x1000), Wait::Endless);
+    }
+
+    #[test]
+    fn futexes_are_told_apart_by_operation_and_limit() {
+        let futex = |operation, limit| wait(libc::SYS_futex, [0, operation, 0, limit, 0, 0]);
+        assert_eq!(futex(128, 0), Wait::Endless);
+        assert_eq!(futex(128, 0x1000), Wait::Timed);
+        assert_eq!(futex(128 | 256 | 9, 0x1000), Wait::Endless);
+        assert_eq!(futex(128 | 1, 0), Wait::Other, "a wake");
+    }
+
+    #[test]
+    fn what_malloc_itself_calls_is_no_place() {
+        for number in [
+            libc::SYS_brk,
+            libc::SYS_mmap,
+            libc::SYS_munmap,
+            libc::SYS_mremap,
+            libc::SYS_madvise,
+            libc::SYS_mprotect,
+            libc::SYS_openat,
+            libc::SYS_close,
+            libc::SYS_getrandom,
+            libc::SYS_clone,
+            libc::SYS_clone3,
+            libc::SYS_vfork,
+            libc::SYS_execve,
+            libc::SYS_rt_sigreturn,
+            libc::SYS_rt_sigsuspend,
+        ] {
+            let call = Call {
+                number,
+                arguments: [0; 6],
+            };
+            assert!(!call.is_outside_malloc(), "{number}");
+            assert_eq!(call.wait(), Wait::Other, "{number}");
+        }
+    }
+
+    #[test]
+    fn results_tell_how_a_call_ended() {
+        let of = |result: i64| ended(result as u64);
+        assert_eq!(of(-512), Ended::CallAgain);
+        assert_eq!(of(-514), Ended::CallAgain);
+        assert_eq!(of(-516), Ended::GoOn);
+        assert_eq!(of(-4), Ended::Interrupted);
+        assert_eq!(of(-11), Ended::Done);
+        assert_eq!(of(0), Ended::Done);
+    }
+}
