@@ -11,6 +11,7 @@
 //! - [`report`]: shows a trial as text, Markdown and a page, and a diagnosis as text.
 //! - [`verdict`]: concludes from the facts of a process where its memory is and why.
 //! - [`proc`]: reads processes and programs from outside.
+//! - [`statistics`]: medians, intervals, slopes: pure.
 //! - [`facts`]: the plain data that these hand to each other.
 //! - [`exit`]: exit codes and failures.
 
@@ -22,5 +23,6 @@ pub mod exit;
 pub mod facts;
 pub mod proc;
 pub mod report;
+pub mod statistics;
 pub mod trial;
 pub mod verdict;

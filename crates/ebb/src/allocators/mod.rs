@@ -6,11 +6,13 @@
 //! or ignore for that program is an error here, because the loader's own answer is a line on stderr
 //! and a program that runs on without it.
 
+mod decay;
 mod environment;
 mod known;
 mod library;
 mod packages;
 
+pub use decay::decay;
 pub use environment::{Environment, SettingError, preload_entries};
 pub use known::{Allocator, KNOWN, SYSTEM, by_file_name, by_name};
 pub use library::{Choice, Library, Unresolved, recognise, resolve, system_folders};

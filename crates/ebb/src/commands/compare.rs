@@ -14,10 +14,11 @@ use crate::facts::trial::{FORMAT, Metric, Trial, VerdictKind, Workload as Worklo
 use crate::report;
 use crate::trial::engine;
 use crate::trial::interrupt::{Groups, Interrupt};
+use crate::trial::rounds::{self, Rounds, Sure};
 use crate::trial::run::Stage;
 use crate::trial::schedule::{self, Repetition};
 use crate::trial::workload::Workload;
-use crate::trial::{setup, variant, verdict};
+use crate::trial::{setup, traps, variant, verdict};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -46,6 +47,15 @@ pub struct Args {
     /// Runs of each variant, interleaved. Default: the profile's, else 3.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     repetitions: Option<u32>,
+
+    /// Repeat until the 95 % interval of every difference in memory after the rest is at most this many
+    /// percent of what the first variant holds, or the budget is spent. -n is then the least number.
+    #[arg(long, value_name = "PERCENT", num_args = 0..=1, require_equals = true, default_missing_value = "5", value_parser = parse_percent)]
+    until_sure: Option<f64>,
+
+    /// Time that the runs of --until-sure may take.
+    #[arg(long, value_name = "TIME", default_value = "30m", requires = "until_sure", value_parser = humantime::parse_duration)]
+    budget: Duration,
 
     /// The memory that the table shows.
     #[arg(long, value_enum, default_value = "rss")]
@@ -91,10 +101,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         Workload::load(&args.workload, args.profile.as_deref()).map_err(|error| usage(&error))?;
     let specs = variant::parse(&chosen(args, &workload), &workload.variants)
         .map_err(|error| usage(&error))?;
-    let repetitions = args
-        .repetitions
-        .or(workload.repetitions)
-        .unwrap_or(REPETITIONS);
+    let rounds = rounds(args, &workload);
     let output = args
         .output
         .as_deref()
@@ -124,9 +131,8 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         interval: Duration::from_millis(args.interval),
         logs: &logs,
     };
-    let variants = engine::conduct(&stage, variants, repetitions, &mut |event| {
-        progress.tell(&event)
-    });
+    let conducted = engine::conduct(&stage, variants, rounds, &mut |event| progress.tell(&event));
+    let variants = conducted.variants;
     progress.finish();
     let trial = Trial {
         format: FORMAT,
@@ -135,14 +141,36 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         seconds: clock.elapsed().as_secs_f64(),
         workload: about(&workload),
         machine: machine::read(),
-        repetitions,
+        repetitions: conducted.repetitions,
         interval_ms: args.interval,
         metric: stage.metric,
         interrupted: interrupt.is_set(),
         verdict: verdict::judge(&variants, stage.metric),
+        traps: traps::look(&variants),
         variants,
+        stopping: conducted.stopping,
     };
     tell(&trial, args.json, output.as_ref())
+}
+
+/// How often the trial goes round.
+fn rounds(args: &Args, workload: &Workload) -> Rounds {
+    let asked = args.repetitions.or(workload.repetitions);
+    match args.until_sure {
+        None => Rounds::Fixed(asked.unwrap_or(REPETITIONS)),
+        Some(percent) => Rounds::UntilSure(Sure {
+            share: percent / 100.0,
+            budget: args.budget,
+            least: args.repetitions.unwrap_or(0).max(rounds::LEAST),
+        }),
+    }
+}
+
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').parse::<f64>().ok();
+    number
+        .filter(|percent| *percent > 0.0 && *percent <= 100.0)
+        .ok_or_else(|| "not a percentage above 0 and up to 100".to_owned())
 }
 
 /// The items of `--variants`, or those of the profile, or all: what the workload defines and the tool

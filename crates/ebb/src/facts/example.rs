@@ -1,6 +1,7 @@
 //! A small made-up trial for the tests of the renderings: two variants of three runs, one that is not
 //! installed, one that died, one that was discarded.
 
+use super::sureness::{Disturbance, Reading};
 use super::trial::*;
 use std::collections::BTreeMap;
 
@@ -44,6 +45,8 @@ pub fn trial() -> Trial {
             variant: Some("ebbmalloc".into()),
             sentence: "ebbmalloc holds 61 MB after the rest where glibc holds 343 MB, at no measurable cost.".into(),
         },
+        stopping: None,
+        traps: Vec::new(),
     }
 }
 
@@ -53,6 +56,7 @@ fn empty(name: &str) -> Variant {
         allocator: name.into(),
         library: None,
         env: BTreeMap::new(),
+        decay: None,
         unavailable: None,
         runs: Vec::new(),
         summary: None,
@@ -69,6 +73,7 @@ fn measured(name: &str, burst_s: f64, after_rest: [f64; 3], first: Option<f64>) 
     let versus_first = first.map(|first| Difference {
         value: middle - first * 1e6,
         interval: Some((low - first * 1e6, high - first * 1e6)),
+        reading: Some(Reading::Real),
     });
     let figure = Figure {
         n: 3,
@@ -135,5 +140,8 @@ fn run(repetition: u32, burst_s: f64, after_rest: f64) -> Run {
         trim: None,
         measures: Measures::default(),
         notes: Vec::new(),
+        disturbance: Disturbance::default(),
+        instruments: Vec::new(),
+        slope: None,
     }
 }

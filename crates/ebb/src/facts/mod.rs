@@ -10,4 +10,5 @@ pub mod difference;
 pub mod example;
 pub mod growth;
 pub mod snapshot;
+pub mod sureness;
 pub mod trial;

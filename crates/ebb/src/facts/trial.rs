@@ -4,6 +4,8 @@
 //! was not measured is `None` (`null`), never 0. Bytes are bytes, `_s` are seconds, `_ms` milliseconds. It is one file,
 //! though long, because it is one layout that is read from top to bottom.
 
+use super::growth::Slope;
+use super::sureness::{Decay, Disturbance, Instrument, Reading, Stopping, Trap};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -38,6 +40,12 @@ pub struct Trial {
     pub variants: Vec<Variant>,
     /// What it comes to.
     pub verdict: Verdict,
+    /// How it stopped, where it repeated until it was sure.
+    #[serde(default)]
+    pub stopping: Option<Stopping>,
+    /// What may mislead in it.
+    #[serde(default)]
+    pub traps: Vec<Trap>,
 }
 
 /// The workload as it was run.
@@ -115,6 +123,9 @@ pub struct Variant {
     pub library: Option<PathBuf>,
     /// The environment that makes it this variant, without the preload.
     pub env: BTreeMap<String, String>,
+    /// When it means to give idle memory back, where its settings tell.
+    #[serde(default)]
+    pub decay: Option<Decay>,
     /// Why it could not be run at all (not installed, with the package that has it).
     pub unavailable: Option<String>,
     /// Its runs, in order.
@@ -177,6 +188,15 @@ pub struct Run {
     pub measures: Measures,
     /// What a reader should know about this run.
     pub notes: Vec<String>,
+    /// What the machine did beside it.
+    #[serde(default)]
+    pub disturbance: Disturbance,
+    /// What was seen switched on in the service.
+    #[serde(default)]
+    pub instruments: Vec<Instrument>,
+    /// How the floors of its rests move from round to round.
+    #[serde(default)]
+    pub slope: Option<Slope>,
 }
 
 /// A phase as it ran.
@@ -240,6 +260,9 @@ pub struct LoadResult {
     pub errors: u64,
     /// How long it took.
     pub seconds: f64,
+    /// Requests that were under way at once, where the load knows it.
+    #[serde(default)]
+    pub concurrency: Option<f64>,
     /// Quantiles of the latency.
     #[serde(default)]
     pub latency_ms: Option<Quantiles>,
@@ -330,6 +353,9 @@ pub struct Measures {
     pub p50_ms: Option<f64>,
     /// 99th percentile of the latency.
     pub p99_ms: Option<f64>,
+    /// Slope of the rests' floors, per hour.
+    #[serde(default)]
+    pub slope_bytes_per_h: Option<f64>,
 }
 
 /// A variant's figures over its complete runs, by column.
@@ -374,6 +400,8 @@ pub enum Column {
     P50,
     /// [`Measures::p99_ms`].
     P99,
+    /// [`Measures::slope_bytes_per_h`].
+    Slope,
 }
 
 /// The unit of a column.
@@ -387,11 +415,13 @@ pub enum Unit {
     PerSecond,
     /// Milliseconds.
     Milliseconds,
+    /// Bytes an hour, shown as MB/h.
+    BytesPerHour,
 }
 
 impl Column {
     /// All columns in the order of the table.
-    pub const ALL: [Column; 10] = [
+    pub const ALL: [Column; 11] = [
         Column::Baseline,
         Column::Peak,
         Column::AfterRest,
@@ -402,6 +432,7 @@ impl Column {
         Column::Throughput,
         Column::P50,
         Column::P99,
+        Column::Slope,
     ];
 
     /// Its heading.
@@ -417,6 +448,7 @@ impl Column {
             Column::Throughput => "requests/s",
             Column::P50 => "p50 ms",
             Column::P99 => "p99 ms",
+            Column::Slope => "slope MB/h",
         }
     }
 
@@ -426,6 +458,7 @@ impl Column {
             Column::Cpu => Unit::Seconds,
             Column::Throughput => Unit::PerSecond,
             Column::P50 | Column::P99 => Unit::Milliseconds,
+            Column::Slope => Unit::BytesPerHour,
             _ => Unit::Bytes,
         }
     }
@@ -443,6 +476,7 @@ impl Column {
             Column::Throughput => measures.throughput_per_s,
             Column::P50 => measures.p50_ms,
             Column::P99 => measures.p99_ms,
+            Column::Slope => measures.slope_bytes_per_h,
         }
     }
 }
@@ -469,6 +503,9 @@ pub struct Difference {
     pub value: f64,
     /// 95 % bootstrap interval; `None` with fewer than two runs on a side (direction only).
     pub interval: Option<(f64, f64)>,
+    /// How it is to be read; `None` without an interval.
+    #[serde(default)]
+    pub reading: Option<Reading>,
 }
 
 /// What a trial comes to.

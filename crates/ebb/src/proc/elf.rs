@@ -341,5 +341,18 @@ pub fn data_symbol(path: &Path, names: &[&str]) -> Option<u64> {
     Some(symbol.address())
 }
 
+/// Whether the file's dynamic symbol table defines one of `names`.
+pub fn exports(path: &Path, names: &[&str]) -> bool {
+    let Ok(file) = File::open(path) else {
+        return false;
+    };
+    let data = ReadCache::new(file);
+    object::File::parse(&data).is_ok_and(|file| {
+        file.dynamic_symbols().any(|symbol| {
+            symbol.is_definition() && symbol.name().is_ok_and(|name| names.contains(&name))
+        })
+    })
+}
+
 #[cfg(test)]
 mod tests;

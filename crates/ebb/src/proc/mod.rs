@@ -7,8 +7,10 @@
 //! - [`root`]: the file system as a process sees it.
 //! - [`environ`]: the environment that a process was started with, and the one it has now.
 //! - [`inside`]: allocators that are compiled into a program.
+//! - [`instruments`]: profilers and checks that are switched on in a process.
 //! - [`charge`]: which file a process takes its `malloc` from.
 //! - [`mappings`]: its mappings by kind.
+//! - [`machine`]: what the whole machine does.
 //! - [`cgroup`]: the memory cgroup that it is in.
 //! - [`runtime`]: the language runtime in it.
 //! - [`heap`]: what its allocator holds.
@@ -25,6 +27,8 @@ pub mod environ;
 pub mod heap;
 pub mod inherited;
 pub mod inside;
+pub mod instruments;
+pub mod machine;
 pub mod mappings;
 pub mod program;
 pub mod root;

@@ -5,7 +5,7 @@ use crate::facts::trial::Unit;
 /// A figure without its unit, which the heading has.
 pub fn plain(value: f64, unit: Unit) -> String {
     match unit {
-        Unit::Bytes => decimals(value / 1e6),
+        Unit::Bytes | Unit::BytesPerHour => decimals(value / 1e6),
         Unit::Seconds => format!("{value:.2}"),
         Unit::PerSecond | Unit::Milliseconds => decimals(value),
     }

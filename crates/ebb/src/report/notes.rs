@@ -3,7 +3,8 @@
 //! Used by all three renderings. Nothing that was asked for is ever missing without a note.
 
 use super::figures;
-use crate::facts::trial::{Outcome, Run, Trial, Variant};
+use crate::facts::sureness::{StopReason, Stopping, Trap};
+use crate::facts::trial::{Outcome, Run, Trial, Unit, Variant};
 
 /// One thing to say.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -26,8 +27,96 @@ pub fn of(trial: &Trial) -> Vec<Note> {
             lines: Vec::new(),
         });
     }
+    let of_all = |text: String| Note {
+        about: String::new(),
+        text,
+        lines: Vec::new(),
+    };
+    notes.extend(trial.traps.iter().map(trap));
+    notes.extend(trial.stopping.as_ref().map(stopping).map(of_all));
+    notes.extend(disturbances(trial).into_iter().map(of_all));
     for variant in &trial.variants {
         notes.extend(about_variant(variant, trial.repetitions));
+    }
+    notes
+}
+
+fn trap(trap: &Trap) -> Note {
+    Note {
+        about: trap.variant.clone().unwrap_or_default(),
+        text: format!(
+            "trap, {}: {}. {}.",
+            trap.kind.label(),
+            trap.sentence,
+            trap.remedy
+        ),
+        lines: Vec::new(),
+    }
+}
+
+/// How a trial that went on until it was sure came to its end.
+fn stopping(stopping: &Stopping) -> String {
+    let mb = |bytes: Option<f64>| bytes.map(|bytes| figures::plain(bytes, Unit::Bytes));
+    let wanted = mb(stopping.wanted_bytes).map_or(String::new(), |wanted| {
+        format!(
+            "; asked for: {wanted} MB ({} % of what the first variant holds, and at least 3 MB)",
+            (stopping.wanted_share * 1000.0).round() / 10.0
+        )
+    });
+    let reached = match (mb(stopping.reached_bytes), &stopping.widest) {
+        (Some(width), Some(name)) => {
+            format!("the widest interval after the rest is {width} MB wide, that of {name}")
+        }
+        _ => "there is no interval yet".to_owned(),
+    };
+    let rounds = match stopping.repetitions {
+        1 => "1 repetition".to_owned(),
+        count => format!("{count} repetitions"),
+    };
+    let budget = figures::duration(stopping.budget_s);
+    let why = match stopping.end {
+        StopReason::Sure => format!("sure after {rounds}"),
+        StopReason::Budget => format!(
+            "not sure: the budget of {budget} does not hold another repetition after {rounds}"
+        ),
+        StopReason::MostRepetitions => {
+            format!("not sure: stopped after {rounds}, the most there are")
+        }
+        StopReason::NothingToCompare => {
+            format!("not sure: after {rounds} there are not two variants left to compare")
+        }
+        StopReason::Interrupted => format!("not sure: interrupted after {rounds}"),
+    };
+    format!("{why}: {reached}{wanted}")
+}
+
+/// What else the machine did, where it was enough to be felt.
+fn disturbances(trial: &Trial) -> Vec<String> {
+    let runs: Vec<&Run> = trial.variants.iter().flat_map(Variant::complete).collect();
+    let all = runs.len();
+    let highest = |share: fn(&Run) -> Option<f64>| {
+        let highest = runs.iter().filter_map(|run| share(run)).fold(0.0, f64::max);
+        format!("{:.0} %", highest * 100.0)
+    };
+    let mut notes = Vec::new();
+    let times = runs.iter().filter(|run| run.disturbance.of_times()).count();
+    if times > 0 {
+        notes.push(format!(
+            "disturbed: in {times} of {all} runs other programs took up to {} of the processors; do not trust \
+             CPU time, throughput and latencies, memory after the rest suffers least. Repeat it on a quiet machine",
+            highest(|run| run.disturbance.others_cpu_share)
+        ));
+    }
+    let memory = runs
+        .iter()
+        .filter(|run| run.disturbance.of_memory())
+        .count();
+    if memory > 0 {
+        notes.push(format!(
+            "disturbed: in {memory} of {all} runs programs of this machine waited for memory up to {} of the time, \
+             so the kernel took pages away that nobody gave back; do not trust the memory. Repeat it with more memory free",
+            highest(|run| run.disturbance.memory_pressure_share)
+        ));
     }
     notes
 }

@@ -4,7 +4,8 @@
 //! terminal, the Markdown and the page never say different things.
 
 use super::figures;
-use crate::facts::trial::{Column, Figure, Trial, Unit, Variant};
+use crate::facts::sureness::Reading;
+use crate::facts::trial::{Column, Difference, Figure, Trial, Unit, Variant};
 
 /// A table.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -41,13 +42,14 @@ pub struct Cell {
     pub is_figure: bool,
 }
 
-const MEMORY: [Column; 6] = [
+const MEMORY: [Column; 7] = [
     Column::Baseline,
     Column::Peak,
     Column::AfterRest,
     Column::Growth,
     Column::Reclaimable,
     Column::Live,
+    Column::Slope,
 ];
 const COST: [Column; 4] = [Column::Cpu, Column::Throughput, Column::P50, Column::P99];
 const DIFFERENCE: [Column; 5] = [
@@ -76,8 +78,9 @@ pub fn of(trial: &Trial) -> Vec<Table> {
             trial,
             "Cost",
             &format!(
-                "CPU time from readiness to the end of the last phase; {}",
-                spread(trial)
+                "CPU time from readiness to the end of the last phase; {}{}",
+                spread(trial),
+                disturbed(trial)
             ),
             &COST,
             absolute,
@@ -85,7 +88,13 @@ pub fn of(trial: &Trial) -> Vec<Table> {
     ];
     if let Some(first) = trial.variants.first().filter(|_| trial.variants.len() > 1) {
         let title = format!("Difference to {}", first.name);
-        let mut difference = table(trial, &title, &interval_caption(trial), &DIFFERENCE, versus);
+        let mut difference = table(
+            trial,
+            &title,
+            &format!("{}{}", interval_caption(trial), disturbed(trial)),
+            &DIFFERENCE,
+            versus,
+        );
         difference.rows.remove(0);
         tables.push(difference);
     }
@@ -100,6 +109,15 @@ fn most_runs(trial: &Trial) -> u32 {
         .map(|summary| summary.runs)
         .max()
         .unwrap_or(0)
+}
+
+/// Said beside times that other programs may have lengthened.
+fn disturbed(trial: &Trial) -> &'static str {
+    let mut runs = trial.variants.iter().flat_map(Variant::complete);
+    match runs.any(|run| run.disturbance.of_times()) {
+        true => "; disturbed, see below",
+        false => "",
+    }
 }
 
 fn spread(trial: &Trial) -> &'static str {
@@ -179,12 +197,21 @@ fn versus(figure: &Figure, unit: Unit) -> Cell {
     let Some(difference) = figure.versus_first else {
         return no_figure("–");
     };
+    difference_cell(&difference, unit)
+}
+
+/// A difference with its interval; what the interval does not show to be one is called so.
+fn difference_cell(difference: &Difference, unit: Unit) -> Cell {
     let interval = difference.interval.map(|(low, high)| {
-        format!(
+        let interval = format!(
             "{} … {}",
             figures::signed(low, unit),
             figures::signed(high, unit)
-        )
+        );
+        match difference.reading.and_then(Reading::label) {
+            Some(reading) => format!("{interval}, {reading}"),
+            None => interval,
+        }
     });
     Cell {
         main: figures::signed(difference.value, unit),

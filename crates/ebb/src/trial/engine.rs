@@ -3,11 +3,13 @@
 //! Called by `commands/compare`. A variant whose run fails ends there, the others go on; an interrupt
 //! ends the trial and keeps what was measured.
 
+use super::rounds::{Progress, Rounds};
 use super::run::{self, Prepared, Stage, StepEvent};
-use super::schedule::{self, Durations};
+use super::schedule::Durations;
 use super::summary;
+use crate::facts::sureness::{StopReason, Stopping};
 use crate::facts::trial::{Outcome, Run, Variant};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What the engine tells while it runs.
 #[derive(Debug)]
@@ -20,8 +22,9 @@ pub enum Event<'a> {
         repetition: u32,
         /// Which run of the trial, from 1.
         number: usize,
-        /// Runs of the trial, those of variants that ended early not counted.
-        total: usize,
+        /// Runs of the trial, those of variants that ended early not counted; not known of a trial that
+        /// goes on until it is sure.
+        total: Option<usize>,
     },
     /// A phase begins.
     PhaseBegins {
@@ -43,76 +46,144 @@ pub enum Event<'a> {
     },
 }
 
+/// What came of a trial.
+#[derive(Debug)]
+pub struct Conducted {
+    /// The variants with their runs and summaries.
+    pub variants: Vec<Variant>,
+    /// How it stopped, where that was not known before.
+    pub stopping: Option<Stopping>,
+    /// Rounds that were begun.
+    pub repetitions: u32,
+}
+
 /// Does all runs and fills in the summaries.
 pub fn conduct(
     stage: &Stage,
     variants: Vec<Prepared>,
-    repetitions: u32,
+    rounds: Rounds,
     tell: &mut dyn FnMut(Event),
-) -> Vec<Variant> {
+) -> Conducted {
     let mut results: Vec<Variant> = variants.iter().map(empty).collect();
-    let mut durations = Durations::default();
-    let values = stage.workload.vars();
-    let known: Vec<Option<f64>> = stage
-        .workload
-        .phases
+    let mut running: Vec<bool> = variants
         .iter()
-        .map(|phase| phase.idle_seconds(&values).ok().flatten())
+        .map(|variant| variant.unavailable.is_none())
         .collect();
-    let mut plan = schedule::interleave(variants.len(), repetitions);
-    plan.retain(|(variant, _)| variants[*variant].unavailable.is_none());
-    let mut done = 0;
-    while done < plan.len() && !stage.interrupt.is_set() {
-        let (index, repetition) = plan[done];
-        let variant = &variants[index];
-        let name = variant.spec.name.as_str();
-        tell(Event::RunBegins {
-            variant: name,
-            repetition,
-            number: done + 1,
-            total: plan.len(),
-        });
-        let runs_left = plan.len() - done - 1;
+    let mut clock = Clock::of(stage);
+    let (started, mut longest) = (Instant::now(), Duration::ZERO);
+    let (mut done, mut number) = (0, 0);
+    let end = loop {
+        summary::summarise(&mut results);
+        let progress = Progress {
+            variants: &results,
+            running: &running,
+            done,
+            elapsed: started.elapsed(),
+            longest,
+        };
+        let next = match stage.interrupt.is_set() {
+            true => Err(Some(StopReason::Interrupted)),
+            false => rounds.next(&progress),
+        };
+        if let Err(end) = next {
+            let Rounds::UntilSure(sure) = rounds else {
+                break None;
+            };
+            break end.map(|end| sure.stopping(&progress, end));
+        }
+        let round = Instant::now();
+        done += 1;
+        for (index, variant) in variants.iter().enumerate() {
+            if !running[index] || stage.interrupt.is_set() {
+                continue;
+            }
+            number += 1;
+            let alive = |from: usize| running[from..].iter().filter(|runs| **runs).count();
+            let rounds_left = rounds.known().map(|known| (known - done) as usize);
+            let left = alive(index) - 1 + rounds_left.unwrap_or(0) * alive(0);
+            let name = variant.spec.name.as_str();
+            tell(Event::RunBegins {
+                variant: name,
+                repetition: done,
+                number,
+                total: rounds_left.map(|_| number + left),
+            });
+            clock.is_whole = rounds_left.is_some();
+            let run = clock.run(stage, variant, done, left, tell);
+            tell(Event::RunEnds {
+                variant: name,
+                run: &run,
+            });
+            // A variant whose run fails ends here.
+            running[index] = !matches!(run.outcome, Outcome::Failed { .. });
+            results[index].runs.push(run);
+        }
+        longest = longest.max(round.elapsed());
+    };
+    Conducted {
+        variants: results,
+        stopping: end,
+        repetitions: rounds.known().unwrap_or(done),
+    }
+}
+
+/// Knows how long things take, from what it has seen.
+struct Clock {
+    durations: Durations,
+    /// Lengths of the idle phases.
+    known: Vec<Option<f64>>,
+    /// Whether the number of runs that are left is known.
+    is_whole: bool,
+}
+
+impl Clock {
+    fn of(stage: &Stage) -> Clock {
+        let values = stage.workload.vars();
+        let phases = stage.workload.phases.iter();
+        Clock {
+            durations: Durations::default(),
+            known: phases
+                .map(|phase| phase.idle_seconds(&values).ok().flatten())
+                .collect(),
+            is_whole: true,
+        }
+    }
+
+    /// One run, with the time that is left told at each phase.
+    fn run(
+        &mut self,
+        stage: &Stage,
+        variant: &Prepared,
+        repetition: u32,
+        runs_left: usize,
+        tell: &mut dyn FnMut(Event),
+    ) -> Run {
         let (started, mut in_phases) = (Instant::now(), 0.0);
         let mut on_step = |event: StepEvent| match event {
             StepEvent::Begins(at) => {
                 let step = stage.steps[at];
-                let (left_s, left_is_whole) =
-                    durations.left(&stage.steps[at..], stage.steps, runs_left, &known);
+                let (left_s, seen_all) =
+                    self.durations
+                        .left(&stage.steps[at..], stage.steps, runs_left, &self.known);
                 tell(Event::PhaseBegins {
                     phase: &stage.workload.phases[step.phase].name,
                     round: step.round,
                     left_s,
-                    left_is_whole,
+                    left_is_whole: seen_all && self.is_whole,
                 });
             }
             StepEvent::Took(at, seconds) => {
                 in_phases += seconds;
-                durations.saw_phase(stage.steps[at].phase, seconds);
+                self.durations.saw_phase(stage.steps[at].phase, seconds);
             }
         };
         let run = run::run(stage, variant, repetition, &mut on_step);
-        tell(Event::RunEnds {
-            variant: name,
-            run: &run,
-        });
-        match run.outcome {
-            Outcome::Complete => durations.saw_run(started.elapsed().as_secs_f64() - in_phases),
-            Outcome::Failed { .. } => {
-                // The variant ends here; what is behind `done` in the plan is still to come.
-                let mut at = 0;
-                plan.retain(|(other, _)| {
-                    at += 1;
-                    at <= done + 1 || *other != index
-                });
-            }
-            Outcome::Discarded { .. } | Outcome::Interrupted => {}
+        if run.outcome == Outcome::Complete {
+            self.durations
+                .saw_run(started.elapsed().as_secs_f64() - in_phases);
         }
-        results[index].runs.push(run);
-        done += 1;
+        run
     }
-    summary::summarise(&mut results);
-    results
 }
 
 fn empty(variant: &Prepared) -> Variant {
@@ -121,6 +192,7 @@ fn empty(variant: &Prepared) -> Variant {
         allocator: variant.spec.allocator.clone(),
         library: variant.library.clone(),
         env: variant.spec.env.clone(),
+        decay: variant.decay,
         unavailable: variant.unavailable.clone(),
         runs: Vec::new(),
         summary: None,

@@ -2,8 +2,8 @@
 //!
 //! Used by `run` (one phase) and `summary` (all phases of a run). Pure.
 
-use super::statistics;
 use crate::facts::trial::{LoadResult, Quantiles};
+use crate::statistics;
 
 /// Reads the last line that is not empty. The message says what was expected.
 pub fn parse(output: &str) -> Result<LoadResult, String> {
@@ -39,7 +39,7 @@ pub fn latency(loads: &[&LoadResult]) -> Option<Quantiles> {
         .map(|load| load.histogram_ms.as_ref())
         .collect();
     if let Some(histograms) = histograms {
-        let cells: Vec<(f64, u64)> = merge(histograms.into_iter().flatten());
+        let cells = statistics::merge_cells(histograms.into_iter().flatten());
         return Some(Quantiles {
             p50: statistics::histogram_quantile(&cells, 0.50)?,
             p99: statistics::histogram_quantile(&cells, 0.99)?,
@@ -60,20 +60,6 @@ pub fn latency(loads: &[&LoadResult]) -> Option<Quantiles> {
         p50: weighted(|q| q.p50)?,
         p99: weighted(|q| q.p99)?,
     })
-}
-
-/// Adds the counts of cells with the same bound.
-fn merge<'a>(cells: impl Iterator<Item = &'a (f64, u64)>) -> Vec<(f64, u64)> {
-    let mut sorted: Vec<(f64, u64)> = cells.copied().collect();
-    sorted.sort_by(|left, right| left.0.total_cmp(&right.0));
-    sorted.dedup_by(|next, kept| {
-        let same = next.0 == kept.0;
-        if same {
-            kept.1 += next.1;
-        }
-        same
-    });
-    sorted
 }
 
 #[cfg(test)]
@@ -109,6 +95,7 @@ mod tests {
             requests,
             errors: 0,
             seconds,
+            concurrency: None,
             latency_ms: Some(Quantiles {
                 p50,
                 p99: p50 * 2.0,

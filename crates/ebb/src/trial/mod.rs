@@ -2,22 +2,24 @@
 //!
 //! From the file to the verdict: [`workload`] and [`variant`] say what is to be done, [`schedule`] in
 //! which order; [`engine`] does all runs, [`run`] one of them with [`launch`] (start and stop), [`ask`]
-//! (ready, trim, live) and [`sampler`]; [`load`], [`summary`] and [`statistics`] make figures of it,
+//! (ready, trim, live) and [`sampler`]; [`load`] and [`summary`] make figures of it with [`crate::statistics`],
 //! [`verdict`] a sentence. Results are [`crate::facts::trial`]; how a process is read comes from outside
 //! as a [`sampler::Observer`].
 
 pub mod ask;
+pub mod disturbance;
 pub mod engine;
 pub mod interrupt;
 pub mod launch;
 pub mod load;
+pub mod rounds;
 pub mod run;
 pub mod sampler;
 pub mod schedule;
 pub mod setup;
-pub mod statistics;
 pub mod summary;
 pub mod template;
+pub mod traps;
 pub mod variant;
 pub mod verdict;
 pub mod workload;

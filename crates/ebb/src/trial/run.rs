@@ -4,6 +4,7 @@
 //! in the [`Run`], and everything that was started is gone when it returns.
 
 use super::ask::{self, until_ready};
+use super::disturbance;
 use super::interrupt::{Groups, Interrupt};
 use super::launch::{self, Process};
 use super::sampler::{Observer, Sampler};
@@ -11,6 +12,7 @@ use super::schedule::Step;
 use super::summary;
 use super::variant::VariantSpec;
 use super::workload::Workload;
+use crate::facts::sureness::{Decay, Disturbance};
 use crate::facts::trial::{Measures, Metric, Outcome, Run, Trim};
 use phases::Watch;
 use scene::Companions;
@@ -34,6 +36,8 @@ pub struct Prepared {
     pub spec: VariantSpec,
     /// What is preloaded.
     pub library: Option<PathBuf>,
+    /// When it means to give idle memory back.
+    pub decay: Option<Decay>,
     /// Why it cannot be run.
     pub unavailable: Option<String>,
 }
@@ -96,7 +100,11 @@ pub fn run(
         trim: None,
         measures: Measures::default(),
         notes: Vec::new(),
+        disturbance: Disturbance::default(),
+        instruments: Vec::new(),
+        slope: None,
     };
+    let before = stage.observer.machine();
     let run_mark = format!("{}-{}-{repetition}", std::process::id(), variant.spec.name);
     let ended = Scene::set(stage, variant, repetition, run_mark.clone())
         .and_then(|(scene, _dir)| scene.play(stage, variant, &mut record, on_step));
@@ -112,6 +120,8 @@ pub fn run(
         Err(End::Failed { reason, last_lines }) => Outcome::Failed { reason, last_lines },
     };
     record.measures = summary::measure(&record, stage.metric);
+    record.slope = summary::rest_slope(&record, stage.metric);
+    record.disturbance = disturbance::between(before, stage.observer.machine());
     record
 }
 
@@ -193,6 +203,7 @@ impl Scene<'_> {
             Ok(())
         })();
         record.samples = sampler.finish();
+        record.instruments = stage.observer.instruments(pid);
         played?;
         if variant.spec.is_libc() {
             self.trim(stage, pid, record);

@@ -2,6 +2,8 @@
 //!
 //! Used by `run`. What a sample holds is read by an [`Observer`], which `commands/compare` supplies.
 
+use super::disturbance::Machine;
+use crate::facts::sureness::Instrument;
 use crate::facts::trial::Sample;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +18,16 @@ pub trait Observer: Send + Sync {
     /// Whether the variant's allocator is in charge in every process of the tree; the message names
     /// the process that it is not in charge of.
     fn in_charge(&self, pid: u32, library: Option<&std::path::Path>) -> Result<(), String>;
+
+    /// Instruments that are switched on in processes of the tree.
+    fn instruments(&self, _pid: u32) -> Vec<Instrument> {
+        Vec::new()
+    }
+
+    /// What the whole machine does, and we of it; `None` where it cannot be read.
+    fn machine(&self) -> Option<Machine> {
+        None
+    }
 }
 
 /// A sampler at work.

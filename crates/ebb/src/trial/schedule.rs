@@ -1,4 +1,4 @@
-//! The order of things: phases in a run, runs in a trial, and the time that is left.
+//! The order of the phases in a run, and the time that is left.
 //!
 //! Used by `run`, the engine and the progress line. Pure.
 
@@ -44,13 +44,6 @@ pub fn steps(phases: &[Repetition], cycles: &BTreeMap<String, u32>) -> Vec<Step>
         start += together;
     }
     steps
-}
-
-/// Interleaved runs: A B C, A B C. What drifts over time then falls on all variants alike.
-pub fn interleave(variants: usize, repetitions: u32) -> Vec<(usize, u32)> {
-    (1..=repetitions)
-        .flat_map(|repetition| (0..variants).map(move |variant| (variant, repetition)))
-        .collect()
 }
 
 /// How long the phases take, learned while they run: the mean of what was seen so far.
@@ -151,14 +144,6 @@ mod tests {
         assert_eq!(
             steps(&[phase(Some("c"), 0), phase(None, 0)], &cycles).len(),
             1
-        );
-    }
-
-    #[test]
-    fn runs_are_interleaved() {
-        assert_eq!(
-            interleave(3, 2),
-            [(0, 1), (1, 1), (2, 1), (0, 2), (1, 2), (2, 2)]
         );
     }
 

@@ -2,17 +2,29 @@
 //!
 //! Used by `run` at its end and by the engine after the last run. Pure.
 
-use super::{load, statistics};
+use super::load;
+use crate::facts::growth::Slope;
+use crate::facts::sureness::Reading;
 use crate::facts::trial::{
     Column, Difference, Figure, Mark, Measures, Metric, Outcome, PhaseKind, PhaseSpan, Run, Sample,
-    Summary, Variant,
+    Summary, Unit, Variant,
 };
+use crate::statistics::{self, slope};
 use std::collections::BTreeMap;
 
 /// A mark with this name sets the column "baseline".
 pub const BASELINE: &str = "baseline";
 /// A mark with this name sets the column "after rest".
 pub const AFTER_REST: &str = "after_rest";
+
+/// A difference within this share of what it is compared to is too small to matter ...
+const SMALL_SHARE: f64 = 0.05;
+/// ... and so is one of memory within this: two runs of one variant differ by as much.
+pub const SMALL_BYTES: f64 = 3e6;
+/// ... and one of CPU time within two ticks of the clock that it is counted by.
+const SMALL_SECONDS: f64 = 0.02;
+/// Rests before this round do not count for the slope: the first fills caches.
+const SLOPE_FROM_ROUND: u32 = 2;
 
 /// Memory at the end of a span: the median over its last second (the whole span where it is shorter),
 /// so that one sample in the middle of a purge decides nothing.
@@ -81,7 +93,57 @@ pub fn measure(run: &Run, metric: Metric) -> Measures {
         throughput_per_s: load::throughput(&loads),
         p50_ms: latency.map(|quantiles| quantiles.p50),
         p99_ms: latency.map(|quantiles| quantiles.p99),
+        slope_bytes_per_h: rest_slope(run, metric).map(|slope| slope.bytes_per_s * 3600.0),
     }
+}
+
+/// How the memory at the end of the rests moves from round to round; `None` with fewer rounds than an
+/// interval needs.
+pub fn rest_slope(run: &Run, metric: Metric) -> Option<Slope> {
+    let last = run
+        .phases
+        .iter()
+        .rev()
+        .find(|span| span.kind == PhaseKind::Idle)?;
+    let floors: Vec<(f64, f64)> = run
+        .phases
+        .iter()
+        .filter(|span| span.name == last.name && span.round >= SLOPE_FROM_ROUND)
+        .filter_map(|span| {
+            let floor = memory_at_end(&run.samples, metric, span.from_s, span.to_s)?;
+            Some((span.to_s, floor))
+        })
+        .collect();
+    slope::slope(&floors)
+}
+
+/// How a difference to `before` is to be read, by its interval.
+pub fn reading(column: Column, before: f64, interval: (f64, f64)) -> Reading {
+    let least = match column.unit() {
+        Unit::Bytes | Unit::BytesPerHour => SMALL_BYTES,
+        Unit::Seconds => SMALL_SECONDS,
+        Unit::PerSecond | Unit::Milliseconds => 0.0,
+    };
+    let small = least.max(before.abs() * SMALL_SHARE);
+    let (low, high) = interval;
+    if low >= -small && high <= small {
+        Reading::NoRealDifference
+    } else if low <= 0.0 && high >= 0.0 {
+        Reading::Unclear
+    } else {
+        Reading::Real
+    }
+}
+
+/// The difference of two sides, with its interval and how it is to be read; `None` where one is empty.
+pub fn difference(column: Column, of: &[f64], against: &[f64]) -> Option<Difference> {
+    let before = statistics::median(against)?;
+    let interval = statistics::difference_interval(of, against);
+    Some(Difference {
+        value: statistics::median(of)? - before,
+        interval,
+        reading: interval.map(|interval| reading(column, before, interval)),
+    })
 }
 
 /// Live heap at the end of a rest: as the workload told it, else as a reader of the allocator did.
@@ -127,7 +189,8 @@ pub fn summarise(variants: &mut [Variant]) {
     }
 }
 
-fn values(variant: &Variant, column: Column) -> Vec<f64> {
+/// The figures of a column in the runs that count.
+pub fn values(variant: &Variant, column: Column) -> Vec<f64> {
     variant
         .complete()
         .filter_map(|run| column.of(&run.measures))
@@ -160,12 +223,7 @@ fn summary_of(variant: &Variant, first: Option<&BTreeMap<Column, Vec<f64>>>) -> 
         let against = first
             .and_then(|first| first.get(&column))
             .filter(|against| !against.is_empty());
-        let versus_first = against.and_then(|against| {
-            Some(Difference {
-                value: median - statistics::median(against)?,
-                interval: statistics::difference_interval(&values, against),
-            })
-        });
+        let versus_first = against.and_then(|against| difference(column, &values, against));
         let figure = Figure {
             n: values.len() as u32,
             median,

@@ -2,10 +2,10 @@
 
 use super::findings::megabytes;
 use super::ledger::runtime;
-use super::trend;
 use crate::facts::diagnosis::{Cause, Diagnosis, Verdict, VerdictKind};
 use crate::facts::growth::{Company, Growth, Point, Series, Slope, Trend};
 use crate::facts::snapshot::Runtime;
+use crate::statistics::slope;
 
 /// A growth below this over the time watched is noise: a buffer, a cache that fills.
 const LEAST_GROWTH: f64 = 2_000_000.0;
@@ -86,9 +86,9 @@ fn values(series: Series, points: &[Point]) -> Vec<(f64, f64)> {
 }
 
 fn trend_of(series: Series, points: &[Point]) -> Option<Trend> {
-    let floors = trend::floors(&values(series, points));
+    let floors = slope::floors(&values(series, points));
     let (first, last) = (floors.first()?, floors.last()?);
-    let slope = trend::slope(&floors);
+    let slope = slope::slope(&floors);
     let time = last.0 - first.0;
     let grows = slope.is_some_and(|slope| {
         slope.low > 0.0 && slope.bytes_per_s * time >= LEAST_GROWTH.max(LEAST_PART * first.1)
@@ -105,10 +105,10 @@ fn trend_of(series: Series, points: &[Point]) -> Option<Trend> {
 /// Whether a growth goes with work: the growth in windows with work against that in those without.
 fn company(series: Series, points: &[Point]) -> Company {
     let span = points.last().map_or(0.0, |point| point.at_s);
-    let mut windows: Vec<Vec<&Point>> = vec![Vec::new(); trend::WINDOWS];
+    let mut windows: Vec<Vec<&Point>> = vec![Vec::new(); slope::WINDOWS];
     for point in points {
-        let window = (point.at_s / span.max(f64::MIN_POSITIVE) * trend::WINDOWS as f64) as usize;
-        windows[window.min(trend::WINDOWS - 1)].push(point);
+        let window = (point.at_s / span.max(f64::MIN_POSITIVE) * slope::WINDOWS as f64) as usize;
+        windows[window.min(slope::WINDOWS - 1)].push(point);
     }
     // From the end of one window to that of the next: seconds, CPU seconds, growth.
     let ends: Vec<&Point> = windows

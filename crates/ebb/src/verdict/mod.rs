@@ -5,7 +5,7 @@
 //! - [`findings`]: each cause with its figure, those that are ruled out as well.
 //! - [`conclude`]: the verdict, one sentence and what to type next.
 //! - [`difference`]: what grew between two.
-//! - [`growth`]: the verdict over several looks, on the robust slopes of [`trend`].
+//! - [`growth`]: the verdict over several looks, on the robust slopes of [`crate::statistics::slope`].
 //!
 //! One look proves that memory is held, never a leak: that needs two, or a slope.
 
@@ -15,7 +15,6 @@ pub mod difference;
 pub mod findings;
 pub mod growth;
 pub mod ledger;
-pub mod trend;
 
 use crate::facts::diagnosis::Diagnosis;
 use crate::facts::snapshot::Snapshot;

@@ -4,8 +4,10 @@
 
 use crate::allocators;
 use crate::exit::{Exit, Failure};
+use crate::facts::sureness::Instrument;
 use crate::facts::trial::Sample;
 use crate::proc::{self, Counters, MallocSource, Program, Tree, Unreadable};
+use crate::trial::disturbance::Machine;
 use crate::trial::run::Prepared;
 use crate::trial::sampler::Observer;
 use crate::trial::template;
@@ -21,9 +23,19 @@ const STARTING_LIMIT: Duration = Duration::from_secs(2);
 const COUNTERS_AGE: Duration = Duration::from_secs(2);
 
 /// Reads process trees through `/proc`.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Processes {
     counters: Counters,
+    zero: Instant,
+}
+
+impl Default for Processes {
+    fn default() -> Processes {
+        Processes {
+            counters: Counters::default(),
+            zero: Instant::now(),
+        }
+    }
 }
 
 impl Processes {
@@ -47,6 +59,27 @@ impl Observer for Processes {
             live_bytes: self.live_bytes(&tree),
             cpu_s: Option::zip(seen.cpu_user, seen.cpu_sys).map(|(user, system)| user + system),
             processes: u32::try_from(seen.processes).unwrap_or(u32::MAX),
+        })
+    }
+
+    fn instruments(&self, pid: u32) -> Vec<Instrument> {
+        let tree = i32::try_from(pid).ok().and_then(|pid| Tree::of(pid).ok());
+        let pids = tree.as_ref().map_or(&[][..], Tree::pids);
+        pids.iter()
+            .flat_map(|pid| proc::instruments::of(*pid))
+            .collect()
+    }
+
+    fn machine(&self) -> Option<Machine> {
+        // Ours first: what we use between the two readings must not look like somebody else's.
+        let own_s = proc::machine::own_s()?;
+        let busy = proc::machine::busy()?;
+        Some(Machine {
+            at_s: self.zero.elapsed().as_secs_f64(),
+            processors: busy.processors,
+            busy_s: busy.busy_s,
+            own_s,
+            memory_wait_s: busy.memory_wait_s,
         })
     }
 
@@ -106,7 +139,7 @@ pub fn resolve_all(specs: Vec<VariantSpec>, workload: &Workload) -> Result<Vec<P
     let program = service_program(workload)?;
     Ok(specs
         .into_iter()
-        .map(|spec| resolve(spec, &program))
+        .map(|spec| resolve(spec, workload, &program))
         .collect())
 }
 
@@ -136,7 +169,13 @@ fn service_program(workload: &Workload) -> Result<Program, Failure> {
     Program::find(&command, &path).map_err(|error| usage(&error))
 }
 
-fn resolve(spec: VariantSpec, program: &Program) -> Prepared {
+fn resolve(spec: VariantSpec, workload: &Workload, program: &Program) -> Prepared {
+    // What the service's own environment says counts where the variant says nothing.
+    let setting = |name: &str| {
+        let own = spec.env.get(name);
+        own.or_else(|| workload.service.env.get(name)).cloned()
+    };
+    let decay = allocators::decay(&spec.allocator, setting);
     match allocators::resolve(&spec.allocator, &program.elf) {
         Ok(choice) => {
             let library = choice.library().map(|library| library.path.clone());
@@ -150,12 +189,14 @@ fn resolve(spec: VariantSpec, program: &Program) -> Prepared {
             Prepared {
                 spec,
                 library,
+                decay,
                 unavailable,
             }
         }
         Err(error) => Prepared {
             spec,
             library: None,
+            decay,
             unavailable: Some(error.to_string()),
         },
     }

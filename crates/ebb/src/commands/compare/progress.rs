@@ -66,8 +66,9 @@ impl Progress {
                 number,
                 total,
             } => {
+                let of_all = total.map_or(String::new(), |total| format!("/{total}"));
                 self.say(&format!(
-                    "run {number}/{total}: {variant}, repetition {repetition}"
+                    "run {number}{of_all}: {variant}, repetition {repetition}"
                 ));
             }
             Event::PhaseBegins {

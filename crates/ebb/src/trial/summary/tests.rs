@@ -1,6 +1,7 @@
 //! Figures from hand-made runs.
 
 use super::*;
+use crate::facts::sureness::Disturbance;
 use crate::facts::trial::{Live, LoadResult, Trim};
 
 fn sample(at_s: f64, megabytes: u64) -> Sample {
@@ -29,6 +30,7 @@ fn requests(requests: u64, seconds: f64) -> Option<LoadResult> {
         requests,
         errors: 1,
         seconds,
+        concurrency: None,
         latency_ms: None,
         histogram_ms: None,
     })
@@ -61,6 +63,9 @@ fn run(rested: u64) -> Run {
         trim: None,
         measures: Measures::default(),
         notes: Vec::new(),
+        disturbance: Disturbance::default(),
+        instruments: Vec::new(),
+        slope: None,
     };
     run.measures = measure(&run, Metric::Rss);
     run
@@ -151,6 +156,7 @@ fn variant(name: &str, runs: Vec<Run>) -> Variant {
         allocator: name.into(),
         library: None,
         env: BTreeMap::new(),
+        decay: None,
         unavailable: None,
         runs,
         summary: None,

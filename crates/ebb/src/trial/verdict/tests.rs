@@ -56,6 +56,7 @@ fn judge_cases(cases: Vec<Case>) -> Verdict {
                     Difference {
                         value,
                         interval: (case.runs > 1).then_some((value - width, value + width)),
+                        reading: None,
                     }
                 });
                 (
@@ -74,6 +75,7 @@ fn judge_cases(cases: Vec<Case>) -> Verdict {
                 allocator: case.name.into(),
                 library: None,
                 env: BTreeMap::new(),
+                decay: None,
                 unavailable: None,
                 runs: Vec::new(),
                 summary: (case.runs > 0).then(|| Summary {

@@ -1,7 +1,9 @@
-//! Medians, spreads, and the bootstrap interval of a difference of medians.
+//! Medians, spreads, the bootstrap interval of a difference of medians, and robust slopes.
 //!
-//! Used by the summary. Pure and repeatable: the bootstrap's generator has a fixed seed, so the same
-//! runs give the same report.
+//! Used by trials and by verdicts over time. Pure and repeatable: the bootstrap's generator has a fixed
+//! seed, so the same runs give the same report.
+
+pub mod slope;
 
 /// Resamples of a bootstrap. The ends of a 95 % interval then stand on 50 resamples each.
 const RESAMPLES: usize = 2000;
@@ -70,12 +72,45 @@ pub fn difference_interval(of: &[f64], against: &[f64]) -> Option<(f64, f64)> {
         drawn.sort_by(f64::total_cmp);
         median_sorted(&drawn)
     };
-    let mut differences: Vec<f64> = (0..RESAMPLES)
-        .filter_map(|_| Some(resample(of)? - resample(against)?))
-        .collect();
-    differences.sort_by(f64::total_cmp);
-    let at = |share: f64| differences[((RESAMPLES - 1) as f64 * share).round() as usize];
-    Some((at(0.025), at(0.975)))
+    let differences = (0..RESAMPLES).filter_map(|_| Some(resample(of)? - resample(against)?));
+    Some(middle_95(differences.collect()))
+}
+
+/// 95 % percentile-bootstrap interval of the median of differences that were taken in pairs, each of two
+/// things at the same time. `None` of fewer than two.
+pub fn paired_interval(differences: &[f64]) -> Option<(f64, f64)> {
+    if differences.len() < 2 {
+        return None;
+    }
+    let mut random = fastrand::Rng::with_seed(0x0ebb);
+    let medians = (0..RESAMPLES).filter_map(|_| {
+        let drawn: Vec<f64> = (0..differences.len())
+            .map(|_| differences[random.usize(..differences.len())])
+            .collect();
+        median(&drawn)
+    });
+    Some(middle_95(medians.collect()))
+}
+
+/// The ends of the middle 95 % of resamples.
+fn middle_95(mut values: Vec<f64>) -> (f64, f64) {
+    values.sort_by(f64::total_cmp);
+    let at = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize];
+    (at(0.025), at(0.975))
+}
+
+/// Cells of several histograms as those of one: counts of the same upper bound are added.
+pub fn merge_cells<'a>(cells: impl Iterator<Item = &'a (f64, u64)>) -> Vec<(f64, u64)> {
+    let mut sorted: Vec<(f64, u64)> = cells.copied().collect();
+    sorted.sort_by(|left, right| left.0.total_cmp(&right.0));
+    sorted.dedup_by(|next, kept| {
+        let same = next.0 == kept.0;
+        if same {
+            kept.1 += next.1;
+        }
+        same
+    });
+    sorted
 }
 
 #[cfg(test)]
@@ -124,6 +159,17 @@ mod tests {
         let right = [11.0, 10.0, 12.0, 9.0, 13.0];
         let (from, to) = difference_interval(&left, &right).unwrap();
         assert!(from < 0.0 && to > 0.0, "{from} .. {to}");
+    }
+
+    #[test]
+    fn pairs_see_a_difference_that_their_common_ups_and_downs_hide() {
+        let old: Vec<f64> = (0..12).map(|at| 100.0 + 50.0 * f64::from(at % 4)).collect();
+        let new: Vec<f64> = old.iter().map(|value| value - 5.0).collect();
+        let apart = difference_interval(&new, &old).unwrap();
+        assert!(apart.0 < 0.0 && apart.1 > 0.0, "{apart:?}");
+        let pairs: Vec<f64> = new.iter().zip(&old).map(|(new, old)| new - old).collect();
+        assert_eq!(paired_interval(&pairs), Some((-5.0, -5.0)));
+        assert_eq!(paired_interval(&[1.0]), None);
     }
 
     #[test]
