@@ -3,8 +3,12 @@
 //! The service of `fixtures/bursts` keeps every fiftieth buffer of a burst, so glibc holds the pages
 //! and a jemalloc without delay does not. Needs python3 and libjemalloc.so.2.
 
+#[path = "compare/ask.rs"]
+mod ask;
 #[path = "compare/bench.rs"]
 mod bench;
+#[path = "compare/beside.rs"]
+mod beside;
 #[path = "run/harness.rs"]
 #[allow(dead_code, reason = "shared with the tests of ebb run")]
 mod harness;

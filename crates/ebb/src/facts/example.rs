@@ -55,6 +55,7 @@ fn empty(name: &str) -> Variant {
         name: name.into(),
         allocator: name.into(),
         library: None,
+        beside: None,
         env: BTreeMap::new(),
         decay: None,
         unavailable: None,

@@ -8,7 +8,7 @@ use super::growth::Slope;
 use super::sureness::{Decay, Disturbance, Instrument, Reading, Stopping, Trap};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The version of the layout; raised when a field changes its meaning or goes.
 pub const FORMAT: u32 = 1;
@@ -121,6 +121,9 @@ pub struct Variant {
     pub allocator: String,
     /// What was preloaded.
     pub library: Option<PathBuf>,
+    /// What was preloaded beside the allocator; such a variant is a reference, never recommended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<PathBuf>,
     /// The environment that makes it this variant, without the preload.
     pub env: BTreeMap<String, String>,
     /// When it means to give idle memory back, where its settings tell.
@@ -135,6 +138,15 @@ pub struct Variant {
 }
 
 impl Variant {
+    /// What was preloaded, in the loader's order.
+    pub fn preloaded(&self) -> Vec<&Path> {
+        self.library
+            .iter()
+            .chain(&self.beside)
+            .map(PathBuf::as_path)
+            .collect()
+    }
+
     /// The runs that count.
     pub fn complete(&self) -> impl Iterator<Item = &Run> {
         self.runs

@@ -74,7 +74,7 @@ struct Contents<'a> {
 #[derive(Debug, Serialize)]
 struct Ground<'a> {
     name: &'a str,
-    library: Option<&'a Path>,
+    preloaded: Vec<&'a Path>,
     env: Vec<String>,
 }
 
@@ -82,7 +82,7 @@ impl Ground<'_> {
     fn of(variant: &Variant) -> Ground<'_> {
         Ground {
             name: &variant.name,
-            library: variant.library.as_deref(),
+            preloaded: variant.preloaded(),
             env: variant
                 .env
                 .iter()

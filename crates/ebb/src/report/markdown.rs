@@ -56,10 +56,16 @@ pub fn render(trial: &Trial) -> String {
     }
     out.push_str("\n| variant | preloaded | environment |\n|---|---|---|\n");
     for variant in &trial.variants {
-        let library = variant
-            .library
-            .as_ref()
-            .map_or("nothing".into(), |path| path.display().to_string());
+        let preloaded: Vec<String> = variant
+            .preloaded()
+            .iter()
+            .map(|path| escape(&path.display().to_string()))
+            .collect();
+        let preloaded = if preloaded.is_empty() {
+            "nothing".to_owned()
+        } else {
+            preloaded.join("<br>")
+        };
         let env: Vec<String> = variant
             .env
             .iter()
@@ -69,7 +75,7 @@ pub fn render(trial: &Trial) -> String {
             out,
             "| {} | {} | {} |",
             escape(&variant.name),
-            escape(&library),
+            preloaded,
             env.join("<br>")
         );
     }

@@ -191,6 +191,7 @@ fn empty(variant: &Prepared) -> Variant {
         name: variant.spec.name.clone(),
         allocator: variant.spec.allocator.clone(),
         library: variant.library.clone(),
+        beside: variant.beside.clone(),
         env: variant.spec.env.clone(),
         decay: variant.decay,
         unavailable: variant.unavailable.clone(),

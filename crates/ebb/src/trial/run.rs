@@ -38,6 +38,8 @@ pub struct Prepared {
     pub library: Option<PathBuf>,
     /// When it means to give idle memory back.
     pub decay: Option<Decay>,
+    /// What is preloaded beside it.
+    pub beside: Option<PathBuf>,
     /// Why it cannot be run.
     pub unavailable: Option<String>,
 }
@@ -174,11 +176,10 @@ impl Scene<'_> {
         self.define("pid", pid.to_string());
         let zero = Instant::now();
         record.ready_after_s = Some((zero - started).as_secs_f64());
-        let library = variant.library.as_deref();
         let in_charge = || {
             stage
                 .observer
-                .in_charge(pid, library)
+                .in_charge(pid, variant)
                 .map_err(End::Discarded)
         };
         in_charge()?;

@@ -3,6 +3,7 @@
 //! Used by `run`. What a sample holds is read by an [`Observer`], which `commands/compare` supplies.
 
 use super::disturbance::Machine;
+use super::run::Prepared;
 use crate::facts::sureness::Instrument;
 use crate::facts::trial::Sample;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,9 +16,9 @@ pub trait Observer: Send + Sync {
     /// Memory and CPU time of the tree; `None` when it is gone. The time is filled in by the sampler.
     fn sample(&self, pid: u32) -> Option<Sample>;
 
-    /// Whether the variant's allocator is in charge in every process of the tree; the message names
-    /// the process that it is not in charge of.
-    fn in_charge(&self, pid: u32, library: Option<&std::path::Path>) -> Result<(), String>;
+    /// Whether the variant's allocator is in charge in every process of the tree, and what is
+    /// preloaded beside it is there; the message names the process where that is not so.
+    fn in_charge(&self, pid: u32, variant: &Prepared) -> Result<(), String>;
 
     /// Instruments that are switched on in processes of the tree.
     fn instruments(&self, _pid: u32) -> Vec<Instrument> {
@@ -113,7 +114,7 @@ mod tests {
                 ..Sample::default()
             })
         }
-        fn in_charge(&self, _pid: u32, _library: Option<&std::path::Path>) -> Result<(), String> {
+        fn in_charge(&self, _pid: u32, _variant: &Prepared) -> Result<(), String> {
             Ok(())
         }
     }

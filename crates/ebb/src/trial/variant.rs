@@ -13,6 +13,8 @@ pub struct VariantSpec {
     pub name: String,
     /// A known allocator, or the path of a shared object.
     pub allocator: String,
+    /// A shared object that is preloaded beside it, a template.
+    pub beside: Option<String>,
     /// The environment that makes it this variant.
     pub env: BTreeMap<String, String>,
 }
@@ -156,6 +158,7 @@ fn lookup(base: &str, own: &BTreeMap<String, VariantTable>) -> Result<VariantSpe
         return Ok(VariantSpec {
             name: base.to_owned(),
             allocator: table.allocator.clone(),
+            beside: table.beside.clone(),
             env: table.env.clone(),
         });
     }
@@ -167,6 +170,7 @@ fn lookup(base: &str, own: &BTreeMap<String, VariantTable>) -> Result<VariantSpe
         return Ok(VariantSpec {
             name: (*name).into(),
             allocator: (*allocator).into(),
+            beside: None,
             env,
         });
     }
@@ -175,6 +179,7 @@ fn lookup(base: &str, own: &BTreeMap<String, VariantTable>) -> Result<VariantSpe
         return Ok(VariantSpec {
             name,
             allocator: base.to_owned(),
+            beside: None,
             env: BTreeMap::new(),
         });
     }
@@ -221,6 +226,7 @@ mod tests {
             "mine".to_owned(),
             VariantTable {
                 allocator: "jemalloc".into(),
+                beside: None,
                 env: BTreeMap::from([("MALLOC_CONF".into(), "narenas:1".into())]),
             },
         )]);

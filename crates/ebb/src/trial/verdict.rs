@@ -67,6 +67,10 @@ struct Candidate<'a> {
 
 impl Candidate<'_> {
     fn of(variant: &Variant) -> Option<Candidate<'_>> {
+        // A reference: nobody deploys it.
+        if variant.beside.is_some() {
+            return None;
+        }
         let summary = variant.summary.as_ref()?;
         Some(Candidate {
             variant,

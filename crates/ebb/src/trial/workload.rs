@@ -154,7 +154,7 @@ pub enum Ready {
 pub struct Ask {
     /// An address ...
     pub http: Option<String>,
-    /// ... with its method (default: POST for trim, GET for live),
+    /// ... with its method (default: POST, for live GET),
     pub method: Option<String>,
     /// or a command.
     pub command: Option<Vec<String>>,
@@ -176,6 +176,8 @@ pub struct Phase {
     pub timeout_s: Option<f64>,
     /// Repeated together with its neighbours of the same cycle.
     pub cycle: Option<String>,
+    /// Asked of the service when an idle phase begins.
+    pub ask: Option<Ask>,
     /// Times in a row.
     pub repeat: Option<u32>,
     /// Names the state at its end.
@@ -188,6 +190,8 @@ pub struct Phase {
 pub struct VariantTable {
     /// An allocator, or the path of a shared object.
     pub allocator: String,
+    /// A shared object that is preloaded beside the allocator, a template.
+    pub beside: Option<String>,
     /// Its environment.
     #[serde(default)]
     pub env: BTreeMap<String, String>,

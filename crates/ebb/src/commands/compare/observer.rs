@@ -10,10 +10,10 @@ use crate::proc::{self, Counters, MallocSource, Program, Tree, Unreadable};
 use crate::trial::disturbance::Machine;
 use crate::trial::run::Prepared;
 use crate::trial::sampler::Observer;
-use crate::trial::template;
+use crate::trial::template::{self, Values};
 use crate::trial::variant::VariantSpec;
 use crate::trial::workload::Workload;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A process that has just been started has no libraries yet: it is asked again for this long.
@@ -83,16 +83,17 @@ impl Observer for Processes {
         })
     }
 
-    fn in_charge(&self, pid: u32, library: Option<&Path>) -> Result<(), String> {
+    fn in_charge(&self, pid: u32, variant: &Prepared) -> Result<(), String> {
         let pid = i32::try_from(pid).map_err(|error| error.to_string())?;
         let tree = Tree::of(pid).map_err(|error| error.to_string())?;
         tree.pids()
             .iter()
-            .try_for_each(|pid| in_charge_of(*pid, library))
+            .try_for_each(|pid| in_charge_of(*pid, variant))
     }
 }
 
-fn in_charge_of(pid: i32, library: Option<&Path>) -> Result<(), String> {
+fn in_charge_of(pid: i32, variant: &Prepared) -> Result<(), String> {
+    let library = variant.library.as_deref();
     let deadline = Instant::now() + STARTING_LIMIT;
     let source = loop {
         match proc::malloc_source(pid) {
@@ -115,7 +116,10 @@ fn in_charge_of(pid: i32, library: Option<&Path>) -> Result<(), String> {
         None => source.is_libc(),
     };
     if expected {
-        return Ok(());
+        return variant
+            .beside
+            .as_deref()
+            .map_or(Ok(()), |beside| is_mapped(pid, beside));
     }
     let wanted = library.map_or("the C library".into(), |library| {
         library.display().to_string()
@@ -128,6 +132,19 @@ fn in_charge_of(pid: i32, library: Option<&Path>) -> Result<(), String> {
     Err(format!("{} {found}, not from {wanted}", name(pid)))
 }
 
+/// Whether what is preloaded beside the allocator is in the process.
+fn is_mapped(pid: i32, beside: &Path) -> Result<(), String> {
+    match proc::maps_contain(pid, beside) {
+        Ok(true) | Err(Unreadable::Gone) => Ok(()),
+        Ok(false) => Err(format!("{} runs without {}", name(pid), beside.display())),
+        Err(error) => Err(format!(
+            "it cannot be told whether {} runs with {}: {error}",
+            name(pid),
+            beside.display()
+        )),
+    }
+}
+
 fn name(pid: i32) -> String {
     let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     format!("process {pid} ({})", comm.trim())
@@ -137,10 +154,18 @@ fn name(pid: i32) -> String {
 /// with the reason.
 pub fn resolve_all(specs: Vec<VariantSpec>, workload: &Workload) -> Result<Vec<Prepared>, Failure> {
     let program = service_program(workload)?;
+    let values = values(workload);
     Ok(specs
         .into_iter()
-        .map(|spec| resolve(spec, workload, &program))
+        .map(|spec| resolve(spec, workload, &program, &values))
         .collect())
+}
+
+/// The names that are known before a run.
+fn values(workload: &Workload) -> Values {
+    let mut values = workload.vars();
+    values.insert("workload".into(), workload.dir.display().to_string());
+    values
 }
 
 /// What the service's command comes to, scripts followed to their interpreter.
@@ -151,8 +176,7 @@ fn service_program(workload: &Workload) -> Result<Program, Failure> {
             format!("the service of {}: {error}", workload.workload.name),
         )
     };
-    let mut values = workload.vars();
-    values.insert("workload".into(), workload.dir.display().to_string());
+    let values = values(workload);
     let command = workload.service.command.first().map_or("", String::as_str);
     let command = template::fill(command, &values).map_err(|error| usage(&error))?;
     let cwd = workload
@@ -169,18 +193,21 @@ fn service_program(workload: &Workload) -> Result<Program, Failure> {
     Program::find(&command, &path).map_err(|error| usage(&error))
 }
 
-fn resolve(spec: VariantSpec, workload: &Workload, program: &Program) -> Prepared {
+fn resolve(spec: VariantSpec, workload: &Workload, program: &Program, values: &Values) -> Prepared {
     // What the service's own environment says counts where the variant says nothing.
     let setting = |name: &str| {
         let own = spec.env.get(name);
         own.or_else(|| workload.service.env.get(name)).cloned()
     };
     let decay = allocators::decay(&spec.allocator, setting);
-    match allocators::resolve(&spec.allocator, &program.elf) {
-        Ok(choice) => {
-            let library = choice.library().map(|library| library.path.clone());
-            let is_static = library.is_some() && program.elf.is_static();
-            let unavailable = is_static.then(|| {
+    let found = allocators::resolve(&spec.allocator, &program.elf)
+        .map_err(|error| error.to_string())
+        .map(|choice| choice.library().map(|library| library.path.clone()))
+        .and_then(|library| Ok((library, beside(&spec, values)?)));
+    match found {
+        Ok((library, beside)) => {
+            let is_preloaded = library.is_some() || beside.is_some();
+            let unavailable = (is_preloaded && program.elf.is_static()).then(|| {
                 format!(
                     "{} is statically linked, so nothing can be preloaded",
                     program.image.display()
@@ -190,14 +217,29 @@ fn resolve(spec: VariantSpec, workload: &Workload, program: &Program) -> Prepare
                 spec,
                 library,
                 decay,
+                beside,
                 unavailable,
             }
         }
-        Err(error) => Prepared {
+        Err(reason) => Prepared {
             spec,
             library: None,
             decay,
-            unavailable: Some(error.to_string()),
+            beside: None,
+            unavailable: Some(reason),
         },
     }
+}
+
+/// The file that is preloaded beside the allocator; the loader would go on without one that is missing.
+fn beside(spec: &VariantSpec, values: &Values) -> Result<Option<PathBuf>, String> {
+    let Some(text) = &spec.beside else {
+        return Ok(None);
+    };
+    let path = template::fill(text, values).map_err(|error| error.to_string())?;
+    std::fs::canonicalize(&path).map(Some).map_err(|error| {
+        format!(
+            "{path}, which goes beside the allocator: {error}; the workload's setup should make it"
+        )
+    })
 }

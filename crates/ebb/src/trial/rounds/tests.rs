@@ -21,6 +21,7 @@ fn variant(name: &str, held_mb: f64, interval_mb: Option<(f64, f64)>) -> Variant
         name: name.into(),
         allocator: name.into(),
         library: None,
+        beside: None,
         env: BTreeMap::new(),
         decay: None,
         unavailable: None,

@@ -112,6 +112,14 @@ impl Scene<'_> {
     }
 
     fn idle(&self, phase: &Phase, service: &mut Process) -> Result<(), End> {
+        if let Some(question) = &phase.ask {
+            ask::ask(self, question, "POST").map_err(|reason| {
+                failed(
+                    format!("the `ask` of phase \"{}\": {reason}", phase.name),
+                    service,
+                )
+            })?;
+        }
         let seconds = phase.idle_seconds(&self.values)?.unwrap_or(0.0);
         let died = self
             .interrupt

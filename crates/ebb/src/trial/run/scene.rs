@@ -156,12 +156,15 @@ impl<'a> Scene<'a> {
         let mut env = self.env.clone();
         env.extend(self.fill_map(&service.env)?);
         env.extend(variant.spec.env.clone());
-        if let Some(library) = &variant.library {
-            let ours = library.display().to_string();
-            let preload = env
-                .get("LD_PRELOAD")
-                .map(|theirs| format!("{ours}:{theirs}"));
-            env.insert("LD_PRELOAD".into(), preload.unwrap_or(ours));
+        let preloads: Vec<String> = variant
+            .library
+            .iter()
+            .chain(&variant.beside)
+            .map(|path| path.display().to_string())
+            .chain(env.get("LD_PRELOAD").cloned())
+            .collect();
+        if !preloads.is_empty() {
+            env.insert("LD_PRELOAD".into(), preloads.join(":"));
         }
         let cwd = match &service.cwd {
             Some(cwd) => self.workload.dir.join(cwd),

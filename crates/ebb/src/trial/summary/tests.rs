@@ -155,6 +155,7 @@ fn variant(name: &str, runs: Vec<Run>) -> Variant {
         name: name.into(),
         allocator: name.into(),
         library: None,
+        beside: None,
         env: BTreeMap::new(),
         decay: None,
         unavailable: None,

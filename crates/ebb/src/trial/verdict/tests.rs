@@ -74,6 +74,7 @@ fn judge_cases(cases: Vec<Case>) -> Verdict {
                 name: case.name.into(),
                 allocator: case.name.into(),
                 library: None,
+                beside: None,
                 env: BTreeMap::new(),
                 decay: None,
                 unavailable: None,

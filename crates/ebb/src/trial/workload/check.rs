@@ -1,6 +1,6 @@
 //! Whether a workload that was read can be run, found out before anything is started.
 
-use super::{FORMAT, Phase, Ready, Workload};
+use super::{Ask, FORMAT, Phase, Ready, Workload};
 use crate::facts::trial::PhaseKind;
 use crate::trial::template::{self, Values};
 use std::collections::BTreeMap;
@@ -33,11 +33,9 @@ impl Workload {
                     .into(),
             );
         }
-        for ask in [("trim", &self.trim), ("live", &self.live)] {
-            if let (name, Some(ask)) = ask
-                && ask.http.is_some() == ask.command.is_some()
-            {
-                return Err(format!("[{name}] needs one of http and command"));
+        for ask in [("[trim]", &self.trim), ("[live]", &self.live)] {
+            if let (name, Some(ask)) = ask {
+                ask.check(name)?;
             }
         }
         self.check_templates()
@@ -60,9 +58,15 @@ impl Workload {
         texts.extend(self.service.ready.texts());
         for phase in &self.phases {
             texts.extend(phase.command.iter().flatten());
+            texts.extend(phase.ask.iter().flat_map(Ask::texts));
         }
+        texts.extend(
+            self.variants
+                .values()
+                .filter_map(|variant| variant.beside.as_ref()),
+        );
         for ask in self.trim.iter().chain(&self.live) {
-            texts.extend(ask.http.iter().chain(ask.command.iter().flatten()));
+            texts.extend(ask.texts());
         }
         for text in texts {
             template::fill(text, &values).map_err(|error| error.to_string())?;
@@ -112,6 +116,19 @@ impl Ready {
     }
 }
 
+impl Ask {
+    fn check(&self, name: &str) -> Result<(), String> {
+        if self.http.is_some() == self.command.is_some() {
+            return Err(format!("{name} needs one of http and command"));
+        }
+        Ok(())
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &String> {
+        self.http.iter().chain(self.command.iter().flatten())
+    }
+}
+
 impl Phase {
     fn check(&self, cycles: &BTreeMap<String, u32>) -> Result<(), String> {
         match (self.kind, &self.command, &self.seconds) {
@@ -121,6 +138,12 @@ impl Phase {
             }
             (_, Some(_), None) => {}
             _ => return Err("a loaded phase has a `command` and no `seconds`".into()),
+        }
+        if let Some(ask) = &self.ask {
+            if self.kind != PhaseKind::Idle {
+                return Err("only an idle phase has `ask`".into());
+            }
+            ask.check("`ask`")?;
         }
         match (&self.cycle, self.repeat) {
             (Some(_), Some(_)) => Err("`cycle` and `repeat` exclude each other".into()),

@@ -99,6 +99,16 @@ fn what_cannot_be_run_is_refused_with_a_reason() {
             "[trim]\n[profile.quick]",
             "[trim] needs one of http and command",
         ),
+        (
+            "command = [\"./load\"]",
+            "command = [\"./load\"]\nask = { http = \"http://x/\" }",
+            "only an idle phase has `ask`",
+        ),
+        (
+            "seconds = \"{rest}\"",
+            "seconds = 1\nask = { method = \"GET\" }",
+            "`ask` needs one of http and command",
+        ),
     ];
     for (from, to, expected) in cases {
         let message = parse(&MINIMAL.replacen(from, to, 1), None).unwrap_err();
