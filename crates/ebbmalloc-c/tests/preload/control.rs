@@ -64,7 +64,7 @@ fn tcache_false_keeps_nothing_in_caches() {
 
 #[test]
 fn tcache_max_bounds_what_caches_keep() {
-    assert_eq!(figure("", "caches", "most"), 32 << 10);
+    assert_eq!(figure("", "caches", "most"), 64 << 10);
     for conf in ["tcache_max:1024", "lg_tcache_max:10"] {
         assert_eq!(figure(conf, "caches", "most"), 1024, "{conf}");
         let cached = figure(conf, "caches", "cached");

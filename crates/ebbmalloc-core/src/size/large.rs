@@ -5,7 +5,7 @@
 use super::SMALL_MAX;
 
 /// How many there are: up to 7 EiB.
-pub const LARGE_CLASSES: usize = 191;
+pub const LARGE_CLASSES: usize = 187;
 
 /// Size of the largest blocks of a class, numbered from 0.
 pub const fn large_class_size(class: usize) -> usize {
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn a_class_holds_what_is_larger_than_the_one_before() {
-        assert_eq!(large_class_size(0), 40 << 10);
+        assert_eq!(large_class_size(0), 80 << 10);
         assert_eq!(large_class_size(LARGE_CLASSES - 1), 7 << 60);
         for class in 1..LARGE_CLASSES {
             let (before, size) = (large_class_size(class - 1), large_class_size(class));

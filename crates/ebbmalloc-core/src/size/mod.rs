@@ -10,9 +10,9 @@ pub mod large;
 /// Distance of the smallest classes, and the alignment that every block has at least.
 pub const QUANTUM: usize = 16;
 /// Largest request that is served from a slab; larger ones are large blocks.
-pub const SMALL_MAX: usize = 32 * 1024;
+pub const SMALL_MAX: usize = 64 * 1024;
 /// Number of size classes; they are numbered `1..=CLASSES`.
-pub const CLASSES: usize = 72;
+pub const CLASSES: usize = 80;
 /// Largest request whose class is looked up in a table; the class of larger ones is computed.
 pub const QUICK_MAX: usize = 1024;
 /// The unit in which address space is cut: a slab or a large block is a whole number of granules.
@@ -84,11 +84,13 @@ const fn granules_of(size: usize) -> usize {
     }
 }
 
-/// A cache keeps up to 128 KiB of a class, and no fewer than 7 slots (a batch that is worth a lock)
-/// nor more than 2047. One less than a power of two: a stack has one word more than it has entries.
+/// A cache keeps up to 128 KiB of a class, and no fewer than 7 slots (a batch that is worth a lock; 3 of
+/// those above 32 KiB) nor more than 2047. One less than a power of two: a stack has one word more than it has entries.
 const fn cache_slots_of(size: usize) -> usize {
     let slots = 128 * 1024 / size;
-    let slots = if slots < 8 {
+    let slots = if size > 32 * 1024 {
+        4
+    } else if slots < 8 {
         8
     } else if slots > 2048 {
         2048

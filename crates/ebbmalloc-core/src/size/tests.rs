@@ -39,7 +39,7 @@ fn the_inverse_divides_exactly_at_every_offset_of_a_slab() {
 fn slabs_fit_their_bitmaps() {
     for class in &CLASS[1..] {
         assert!(class.granules <= 4);
-        assert!(class.slots >= 8 && class.slots <= 4096);
+        assert!(class.slots >= 4 && class.slots <= 4096);
         assert!(class.size < 1024 || class.slots <= 64);
     }
 }

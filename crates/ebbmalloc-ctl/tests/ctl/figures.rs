@@ -2,6 +2,8 @@
 
 use core::ffi::{CStr, c_char};
 use ebbmalloc_core::process;
+use ebbmalloc_core::size::large::LARGE_CLASSES;
+use ebbmalloc_core::size::{CLASSES, SMALL_MAX};
 use ebbmalloc_ctl::{print, read, write};
 use std::sync::Mutex;
 
@@ -44,7 +46,7 @@ fn figures_add_up() {
     refresh();
     let all = "stats.arenas.4096";
     let (mut small, mut large) = (0, 0);
-    for bin in 0..72 {
+    for bin in 0..CLASSES {
         let of = |name: &str| size(&format!("{all}.bins.{bin}.{name}"));
         let counted = |name: &str| count(&format!("{all}.bins.{bin}.{name}"));
         assert_eq!(
@@ -60,7 +62,7 @@ fn figures_add_up() {
         );
         small += of("curregs") * size(&format!("arenas.bin.{bin}.size"));
     }
-    for class in 0..191 {
+    for class in 0..LARGE_CLASSES {
         let of = |name: &str| count(&format!("{all}.lextents.{class}.{name}"));
         let current = size(&format!("{all}.lextents.{class}.curlextents"));
         assert_eq!(of("nmalloc") - of("ndalloc"), current as u64);
@@ -97,7 +99,7 @@ fn figures_add_up() {
 fn a_caches_bound_can_be_changed() {
     let _one = ONE.lock();
     // Slots that have left the bin and are not free in it: no other test asks for this size.
-    let bin = (0..72)
+    let bin = (0..CLASSES)
         .find(|bin| size(&format!("arenas.bin.{bin}.size")) == 20 << 10)
         .unwrap();
     let kept = move || {
@@ -111,7 +113,7 @@ fn a_caches_bound_can_be_changed() {
         assert_eq!(size("thread.tcache.max"), 1024);
         assert_eq!(kept(), 0);
         write(b"thread.tcache.max", 1usize << 40).unwrap();
-        assert_eq!(size("thread.tcache.max"), 32 << 10);
+        assert_eq!(size("thread.tcache.max"), SMALL_MAX);
         assert!(kept() > 0);
         write(b"thread.tcache.max", 0usize).unwrap();
         assert_eq!(size("thread.tcache.max"), 0);

@@ -3,6 +3,7 @@
 use core::ffi::c_void;
 use core::ptr::{null, null_mut};
 use ebbmalloc_core::process;
+use ebbmalloc_core::size::{CLASSES, SMALL_MAX};
 use ebbmalloc_ctl::call::Call;
 use ebbmalloc_ctl::nodes::ROOT;
 use ebbmalloc_ctl::{
@@ -34,12 +35,12 @@ fn names_that_are_none() {
         "stats.allocated.more",
         "arenas.bin",
         "arenas.bin.0",
-        "arenas.bin.72.size",
+        "arenas.bin.80.size",
         "arenas.bin.x.size",
         "arenas.bin..size",
         "arena.4098.initialized",
         "stats.arenas.4095.nthreads",
-        "arenas.lextent.191.size",
+        "arenas.lextent.187.size",
         "opt.no_such",
         "opt.purge",
         "thread",
@@ -58,12 +59,12 @@ fn numbers_stand_for_names_as_far_as_there_is_room() {
     let depth = name_to_mib(b"arenas.bin.3.size", &mut mib).unwrap();
     assert_eq!((depth, mib[2]), (4, 3));
     let mut sizes = Vec::new();
-    for bin in 0..72 {
+    for bin in 0..CLASSES {
         mib[2] = bin;
         sizes.push(read_mib::<usize>(&mib[..4]).unwrap());
     }
-    assert!(sizes.is_sorted() && sizes[71] == 32 << 10);
-    mib[2] = 72;
+    assert!(sizes.is_sorted() && sizes[CLASSES - 1] == SMALL_MAX);
+    mib[2] = CLASSES;
     assert_eq!(read_mib::<usize>(&mib[..4]), Err(Errno::ENOENT));
     assert_eq!(read_mib::<usize>(&mib[..3]), Err(Errno::ENOENT));
     let mut short = [99; 2];

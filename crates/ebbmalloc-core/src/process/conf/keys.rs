@@ -5,6 +5,7 @@
 //! have no mirror come last.
 #![forbid(unsafe_code)]
 
+use crate::size::SMALL_MAX;
 use core::ffi::CStr;
 
 /// What the values of a key look like.
@@ -162,7 +163,7 @@ keys! {
     InfallibleNew "experimental_infallible_new" Truth, false, Acts;
     TcacheGc "experimental_tcache_gc" Truth, true, NoCounterpart;
     Tcache "tcache" Truth, true, Acts;
-    TcacheMax "tcache_max" clipped(Size, 0, 32 << 10), 32 << 10, Acts;
+    TcacheMax "tcache_max" clipped(Size, 0, SMALL_MAX as u64), SMALL_MAX as u64, Acts;
     TcacheNslotsSmallMin "tcache_nslots_small_min" clipped(Unsigned, 1, 2048), 1, NoCounterpart;
     TcacheNslotsSmallMax "tcache_nslots_small_max" clipped(Unsigned, 1, 2048), 2047, NoCounterpart;
     TcacheNslotsLarge "tcache_nslots_large" clipped(Unsigned, 1, 2048), 1, NoCounterpart;
