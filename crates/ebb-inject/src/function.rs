@@ -5,8 +5,9 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use ebb_inspect::glibc::{self, Unsupported};
+use ebb_inspect::image::Image;
 use ebb_inspect::memory::Memory;
-use ebb_inspect::{Mapping, Target, Unreadable, symbols};
+use ebb_inspect::{Mapping, Target, Unreadable};
 use nix::errno::Errno;
 
 /// `mov $15, %rax; syscall`: what glibc's handlers return to.
@@ -54,8 +55,8 @@ impl Function {
     pub fn malloc_trim(target: &Target) -> Result<Self, NotFound> {
         let heap = glibc::place(target)?;
         let mappings = target.mappings()?;
-        let entry = symbols::function(target, &mappings, &heap.file, "malloc_trim")
-            .ok_or(NotFound::Absent)?;
+        let image = Image::of(target, &mappings, &heap.file).ok_or(NotFound::Absent)?;
+        let entry = image.function("malloc_trim").ok_or(NotFound::Absent)?;
         let code = |address: u64| {
             mappings
                 .iter()

@@ -24,12 +24,13 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-pub use ledger::{Ledger, Line, Thresholds, Trim};
+pub use ledger::{Ledger, Thresholds, Trim};
 pub use sizes::SizeCount;
 pub use version::Version;
 
 use std::path::PathBuf;
 
+use crate::line::Line;
 use crate::memory::process::ProcessMemory;
 use crate::memory::{Memory, Presence, Reader, Unreadable};
 use crate::target::{Backing, Mapping, Target};

@@ -1,79 +1,222 @@
-//! The settings that a jemalloc in a process really has, read from its own variables.
+//! jemalloc 5.2 and 5.3 on x86-64: the settings in force, and a ledger of every extent.
 //!
-//! Where its symbols are: in most Rust programs, which have it inside under prefixed names, and in programs that
-//! link it statically. A stripped library (`libjemalloc.so.2` of distributions) tells nothing, and the
-//! answer is that it is not there.
+//! [`read`] is the entry for what it holds, [`settings`] for its settings alone. `locate` finds its structures
+//! in the data of a file, symbols or none; `layout` has their fields by version; `caches` reads what
+//! threads keep, `extents` goes through the page map and counts.
+//!
+//! jemalloc's own statistics are a snapshot of the last `epoch`; what is read here is of now. The figures
+//! are held against its counts of active pages, and refused where they differ.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+mod caches;
+mod extents;
+mod layout;
+mod locate;
+mod settings;
+#[cfg(test)]
+mod tests;
 
-use crate::memory::{Reader, Unreadable};
-use crate::symbols;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::holdings::{Holdings, Unsupported};
+use crate::image::Image;
+use crate::line::Line;
+use crate::memory::{Memory, Unreadable, unless_torn};
+use crate::space::Space;
 use crate::target::Target;
 
-/// A jemalloc and the settings in force.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Jemalloc {
-    /// The file that it is part of.
-    pub file: PathBuf,
-    /// What its names begin with: `je_`, or `_rjem_je_` in Rust programs.
-    pub prefix: String,
-    /// How long freed pages stay, in milliseconds; -1 for ever.
-    pub dirty_decay_ms: i64,
-    /// How long pages stay that were given back lazily.
-    pub muzzy_decay_ms: Option<i64>,
-    /// Whether a thread of its own gives pages back; else only the program's own requests do.
-    pub background_thread: Option<bool>,
-    /// Arenas.
-    pub narenas: Option<u32>,
+use layout::{LAYOUTS, Layout};
+use locate::Found;
+
+pub use settings::{Settings, of_process as settings};
+
+/// How often a heap is read whose figures contradict each other.
+const ATTEMPTS: u32 = 3;
+/// Extents in use may differ from jemalloc's count by this part: the process runs meanwhile.
+const MAX_DIFFERENCE: f64 = 0.05;
+/// Or by so many bytes.
+const LEAST_DIFFERENCE: u64 = 8 << 20;
+/// Blocks of an arena's own memory; a longer list is torn.
+const MAX_BASE_BLOCKS: usize = 1 << 16;
+/// The text of a version, its commit included, is no longer.
+const VERSION_BYTES: usize = 80;
+
+/// What the jemalloc in the mapped file `file` of `target` holds.
+pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
+    let mappings = target.mappings()?;
+    let space = Space {
+        memory: target.memory(),
+        mappings: &mappings,
+    };
+    let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere("jemalloc"))?;
+    let version = version(&image);
+    let mut holdings = of_data(space, image.data(), version.as_deref())?;
+    let asked = settings::of_variables(&image, &mut space.reader())?.unwrap_or_default();
+    let thread = settings::has_background_thread(target);
+    let others = [
+        ("background_thread", thread.map(|it| it.to_string())),
+        (
+            "background_thread_asked",
+            asked.background_thread_asked.map(|it| it.to_string()),
+        ),
+        ("narenas", asked.narenas.map(|it| it.to_string())),
+    ];
+    let others = others.into_iter();
+    let known = others.filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    holdings.settings.extend(known);
+    Ok(holdings)
 }
 
-/// The variable that every jemalloc since 5.0 has.
-const MARK: &str = "opt_dirty_decay_ms";
-
-/// The jemallocs of `target` whose variables have symbols.
-pub fn read(target: &Target) -> Result<Vec<Jemalloc>, Unreadable> {
-    let mappings = target.mappings()?;
-    let files: BTreeSet<&Path> = mappings
-        .iter()
-        .filter(|mapping| mapping.executable)
-        .filter_map(|mapping| mapping.file())
-        .collect();
-    let mut reader = Reader::new(target.memory());
-    let mut found = Vec::new();
-    for file in files {
-        let is_setting = |name: &str| name.contains("opt_");
-        let variables = symbols::variables(target, &mappings, file, is_setting);
-        let variables: BTreeMap<String, u64> = variables.into_iter().collect();
-        let prefixes = variables.keys().filter_map(|name| name.strip_suffix(MARK));
-        for prefix in prefixes {
-            let at = |name: &str| variables.get(&format!("{prefix}{name}")).copied();
-            let mut word = |name| if_there(at(name).map(|address| reader.word(address)));
-            let Some(dirty_decay_ms) = word(MARK)? else {
-                continue;
-            };
-            let muzzy_decay_ms = word("opt_muzzy_decay_ms")?;
-            let narenas = if_there(at("opt_narenas").map(|address| reader.int(address)))?;
-            let mut byte = [0];
-            let background = at("opt_background_thread");
-            let background = if_there(background.map(|address| reader.bytes(address, &mut byte)))?;
-            found.push(Jemalloc {
-                file: file.to_owned(),
-                prefix: prefix.to_owned(),
-                dirty_decay_ms: dirty_decay_ms.cast_signed(),
-                muzzy_decay_ms: muzzy_decay_ms.map(u64::cast_signed),
-                background_thread: background.map(|()| byte[0] != 0),
-                narenas,
-            });
+/// What the jemalloc whose data is `data` holds.
+fn of_data<M: Memory>(
+    space: Space<'_, M>,
+    data: &[(u64, u64)],
+    version: Option<&str>,
+) -> Result<Holdings, Unsupported> {
+    let Some((layout, found)) = recognise(space, data, version)? else {
+        return Err(match version {
+            Some(version) => Unsupported::Layout(format!("jemalloc {}", short(version))),
+            None => Unsupported::NotThere("jemalloc"),
+        });
+    };
+    let name = match version {
+        Some(version) => format!("jemalloc {}", short(version)),
+        None => {
+            let (major, minor, patch) = layout.version;
+            format!("jemalloc, laid out as {major}.{minor}.{patch}")
+        }
+    };
+    let mut contradiction = String::new();
+    for _ in 0..ATTEMPTS {
+        match once(space, layout, &found, &name)? {
+            Ok(holdings) => return Ok(holdings),
+            Err(why) => contradiction = why,
         }
     }
-    Ok(found)
+    Err(Unsupported::Contradicts(contradiction))
 }
 
-/// A variable that has no symbol, or lies on a page that is not there, is not known.
-fn if_there<T>(read: Option<Result<T, Unreadable>>) -> Result<Option<T>, Unreadable> {
-    match read.transpose() {
-        Err(error) if !error.is_final() => Ok(None),
-        other => other,
+/// The layout and the structures, that of the file's own version first.
+fn recognise<M: Memory>(
+    space: Space<'_, M>,
+    data: &[(u64, u64)],
+    version: Option<&str>,
+) -> Result<Option<(&'static Layout, Found)>, Unreadable> {
+    let candidates = locate::candidates(space, data)?;
+    let is_own = |layout: &Layout| {
+        let (major, minor, patch) = layout.version;
+        version.is_some_and(|text| text.starts_with(&format!("{major}.{minor}.{patch}-")))
+    };
+    let (own, others): (Vec<_>, Vec<_>) = LAYOUTS.iter().partition(|layout| is_own(layout));
+    for layout in own.into_iter().chain(others) {
+        if let Some(found) = locate::locate(space, data, &candidates, layout)? {
+            return Ok(Some((layout, found)));
+        }
     }
+    Ok(None)
+}
+
+/// Reads all once; in words where the figures contradict each other.
+fn once<M: Memory>(
+    space: Space<'_, M>,
+    layout: &Layout,
+    found: &Found,
+    name: &str,
+) -> Result<Result<Holdings, String>, Unreadable> {
+    let mut reader = space.reader();
+    let arenas = || found.arenas.values().copied();
+    let cached = caches::cached(&mut reader, layout, arenas())?;
+    let mut sum = extents::walk(space, layout, found.root, &cached.blocks)?;
+    let mut counted = 0u64;
+    // Pages that the reader has cached are of before the walk.
+    let mut reader = space.reader();
+    for arena in arenas() {
+        let pages = reader.word(arena.saturating_add(layout.arena.active_pages));
+        let pages = unless_torn(pages)?.unwrap_or(0);
+        counted = counted.saturating_add(pages.saturating_mul(layout::PAGE_BYTES));
+    }
+    let difference = counted.abs_diff(sum.active_bytes);
+    let bound = (sum.active_bytes as f64 * MAX_DIFFERENCE).max(LEAST_DIFFERENCE as f64);
+    if difference as f64 > bound {
+        return Ok(Err(format!(
+            "{name}: its arenas count {:.1} MB in use, its page map {:.1} MB",
+            counted as f64 / 1e6,
+            sum.active_bytes as f64 / 1e6
+        )));
+    }
+    for arena in arenas() {
+        sum.ledger.overhead += own_memory(space, layout, arena)?;
+    }
+    sum.ledger.close();
+    let first = found.arenas.get(&0).copied().unwrap_or_default();
+    let (dirty, muzzy) = settings::of_arena(&mut reader, layout, first)?;
+    let decays = [("dirty_decay_ms", dirty), ("muzzy_decay_ms", muzzy)];
+    let decays = decays.into_iter();
+    let settings = decays.filter_map(|(name, ms)| Some((name.to_owned(), ms?.to_string())));
+    Ok(Ok(Holdings {
+        reader: name.to_owned(),
+        ledger: sum.ledger,
+        arenas: Some(found.arenas.len() as u64),
+        sizes: sum.classes.counts(),
+        torn: sum.torn + cached.torn,
+        settings: settings.collect(),
+        error: difference as f64 / counted.max(1) as f64,
+    }))
+}
+
+/// The memory in which `arena` has its own structures: the blocks of its base.
+fn own_memory<M: Memory>(
+    space: Space<'_, M>,
+    layout: &Layout,
+    arena: u64,
+) -> Result<Line, Unreadable> {
+    let mut reader = space.reader();
+    let mut line = Line::default();
+    let base = unless_torn(reader.word(arena.saturating_add(layout.arena.base)))?.unwrap_or(0);
+    let mut at = unless_torn(reader.word(base.saturating_add(layout.base_blocks)))?.unwrap_or(0);
+    let mut seen = BTreeSet::new();
+    while at != 0 && seen.len() < MAX_BASE_BLOCKS && seen.insert(at) {
+        let Some(size) = unless_torn(reader.word(at))? else {
+            break;
+        };
+        let end = at.saturating_add(size);
+        if !space.is_mapped(at, end) {
+            break;
+        }
+        line.add(at, end, &space.presence(at, end)?);
+        at = unless_torn(reader.word(at.saturating_add(8)))?.unwrap_or(0);
+    }
+    Ok(line)
+}
+
+/// The version that a jemalloc answers to `mallctl("version")`, which stands in every build, commit included.
+fn version(image: &Image) -> Option<String> {
+    image.search(VERSION_BYTES, |bytes| {
+        let mut dashes = memchr::memmem::find_iter(bytes, b"-g");
+        dashes.find_map(|at| version_around(bytes, at))
+    })
+}
+
+/// `5.3.0-0-g` and a commit, whose `-g` is at `at`.
+fn version_around(bytes: &[u8], at: usize) -> Option<String> {
+    let is_number = |byte: &u8| byte.is_ascii_digit() || *byte == b'.' || *byte == b'-';
+    let begin = bytes[..at].iter().rposition(|byte| !is_number(byte))? + 1;
+    let rest = &bytes[at + 2..];
+    let end = rest.iter().position(|byte| !byte.is_ascii_hexdigit())?;
+    // A commit of git's, or the first digits of one.
+    if !(7..=40).contains(&end) || rest[end] != 0 || bytes[begin - 1] != 0 {
+        return None;
+    }
+    let text = std::str::from_utf8(&bytes[begin..at + 2 + end]).ok()?;
+    let (number, commits) = text.split_once('-')?;
+    let mut parts = number.split('.');
+    let major: u32 = parts.next()?.parse().ok()?;
+    let three = parts.clone().count() == 2 && parts.all(|part| part.parse::<u32>().is_ok());
+    let counted = commits.split('-').next()?.parse::<u32>().is_ok();
+    ((3..=9).contains(&major) && three && counted).then(|| text.to_owned())
+}
+
+/// The number alone.
+fn short(version: &str) -> &str {
+    version.split('-').next().unwrap_or(version)
 }

@@ -4,8 +4,13 @@
 //!
 //! - [`cpython`]: CPython: its interpreters, its garbage collector, its arenas.
 //! - [`glibc`]: the heap of the GNU C library: its arenas, walked chunk by chunk into a [`Ledger`].
-//! - [`jemalloc`]: the settings in force of a jemalloc whose symbols are there.
-//! - [`symbols`]: where a file's own variables lie in the process.
+//! - [`jemalloc`]: jemalloc's extents, threads' caches and settings in force, into [`Holdings`].
+//! - [`musl`]: musl's groups of slots, the same way.
+//! - [`mimalloc`]: mimalloc's segments and options, the same way.
+//! - [`tcmalloc`]: gperftools' spans and caches, the same way.
+//! - [`holdings`]: the ledger that allocators other than glibc's share.
+//! - `space`: memory and mappings together; `line`: a line of a ledger.
+//! - [`image`]: a mapped program or library: its data, its variables, its texts.
 //! - [`target`]: a process as it is read: its mappings and its memory.
 //! - [`memory`]: pages and words of a process, present ones only; the real thing and a made-up one.
 //! - [`permission`]: why a process is closed to us, and the one thing that opens it.
@@ -18,13 +23,21 @@
 
 pub mod cpython;
 pub mod glibc;
+pub mod holdings;
+pub mod image;
 pub mod jemalloc;
+mod line;
 pub mod memory;
+pub mod mimalloc;
+pub mod musl;
 pub mod permission;
-pub mod symbols;
+mod space;
 pub mod target;
+pub mod tcmalloc;
 
-pub use glibc::{Heap, Ledger, Line, Quality, SizeCount, Thresholds, Trim, Unsupported};
+pub use glibc::{Heap, Ledger, Quality, SizeCount, Thresholds, Trim, Unsupported};
+pub use holdings::Holdings;
+pub use line::Line;
 pub use memory::{Memory, Page, Unreadable};
 pub use permission::Gate;
 pub use target::{Mapping, Target};

@@ -10,6 +10,7 @@ pub mod fake;
 mod presence;
 pub mod process;
 mod reader;
+pub mod scan;
 
 pub use presence::Presence;
 pub use reader::Reader;
@@ -66,6 +67,15 @@ impl Unreadable {
             Errno::EFAULT | Errno::EIO => Self::Unmapped(address),
             other => Self::Other(other.desc().to_owned()),
         }
+    }
+}
+
+/// What could not be read for this time is `None`; what can never be read stays an error.
+pub(crate) fn unless_torn<T>(read: Result<T, Unreadable>) -> Result<Option<T>, Unreadable> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_final() => Err(error),
+        Err(_) => Ok(None),
     }
 }
 

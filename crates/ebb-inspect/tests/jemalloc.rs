@@ -31,9 +31,9 @@ impl Program {
         Self(child)
     }
 
-    fn read(&self) -> Vec<jemalloc::Jemalloc> {
+    fn read(&self) -> Vec<jemalloc::Settings> {
         let pid = i32::try_from(self.0.id()).unwrap();
-        jemalloc::read(&Target::open(pid).unwrap()).unwrap()
+        jemalloc::settings(&Target::open(pid).unwrap()).unwrap()
     }
 }
 
@@ -54,7 +54,7 @@ fn settings_in_force_are_read_from_a_jemalloc_inside() {
         let [jemalloc] = found.as_slice() else {
             panic!("{name}: {found:?}");
         };
-        assert_eq!(jemalloc.prefix, "je_");
+        assert_eq!(jemalloc.prefix.as_deref(), Some("je_"));
         assert!(jemalloc.file.ends_with(format!("jemalloc-{name}")));
         assert_eq!(jemalloc.dirty_decay_ms, 1234);
         assert_eq!(jemalloc.muzzy_decay_ms, Some(-1));

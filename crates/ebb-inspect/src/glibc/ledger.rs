@@ -2,48 +2,7 @@
 
 use serde::Serialize;
 
-use crate::memory::Presence;
-
-/// Bytes of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Line {
-    /// Chunks.
-    pub chunks: u64,
-    /// Bytes of address space, headers included.
-    pub bytes: u64,
-    /// Those of them that lie on pages which are present.
-    pub resident: u64,
-}
-
-impl Line {
-    /// Counts a chunk from `from` to `to`.
-    pub(super) fn add(&mut self, from: u64, to: u64, presence: &Presence) {
-        self.chunks += 1;
-        self.bytes += to - from;
-        self.resident += presence.bytes(from, to);
-    }
-
-    /// Moves bytes to another line, no more than there are.
-    pub(super) fn give(&mut self, to: &mut Self, bytes: u64, resident: u64) {
-        let (bytes, resident) = (bytes.min(self.bytes), resident.min(self.resident));
-        self.chunks = self.chunks.saturating_sub(1);
-        self.bytes -= bytes;
-        self.resident -= resident;
-        *to += Self {
-            chunks: 1,
-            bytes,
-            resident,
-        };
-    }
-}
-
-impl std::ops::AddAssign for Line {
-    fn add_assign(&mut self, other: Self) {
-        self.chunks += other.chunks;
-        self.bytes += other.bytes;
-        self.resident += other.resident;
-    }
-}
+use crate::line::Line;
 
 /// Where the bytes of all arenas are. The lines add up to `system`, see [`Ledger::adds_up`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -7,7 +7,7 @@ use crate::memory::{Memory, Page, Presence, Unreadable};
 use crate::target::{Backing, Mapping};
 
 use super::layout::{HEADER_BYTES, Layout};
-use super::ledger::Line;
+use crate::line::Line;
 
 const IS_MMAPPED: u64 = 2;
 const FLAGS: u64 = 7;

@@ -148,10 +148,10 @@ fn malloc(source: &MallocSource, executable: &Path, root: &Root) -> Malloc {
     }
 }
 
-/// Those of a jemalloc whose symbols are there. Its own words for the values.
+/// Those of a jemalloc: from its variables where these have names, else from its arenas. Its own words for the values.
 fn settings_in_force(pid: i32) -> InForce {
     let read =
-        ebb_inspect::Target::open(pid).and_then(|target| ebb_inspect::jemalloc::read(&target));
+        ebb_inspect::Target::open(pid).and_then(|target| ebb_inspect::jemalloc::settings(&target));
     // With two of them it is not known whose settings the variable is for.
     let Ok([jemalloc]) = read.as_deref() else {
         return InForce::new();

@@ -1,0 +1,138 @@
+//! mimalloc 2 on x86-64: every page of every segment, with the number of its blocks that are in use.
+//!
+//! [`read`] is the entry. `segments` finds them: they lie at multiples of their size, and each repeats a cookie that
+//! stands in mimalloc's data; nothing has a name. `options` reads the settings in force from the table that has
+//! their names. Which block of a page is free is told by lists within the blocks, which are not
+//! followed but for those that other threads freed: counts are exact, and of a page that is resident in part the
+//! resident bytes count as live first.
+
+mod options;
+mod segments;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use crate::holdings::{Classes, Holdings, Ledger, Unsupported};
+use crate::image::Image;
+use crate::line::Line;
+use crate::memory::{Memory, Presence, Unreadable};
+use crate::space::Space;
+use crate::target::Target;
+
+use segments::{Page, Segments, State};
+
+/// What the mimalloc in the mapped file `file` of `target` holds.
+pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
+    let mappings = target.mappings()?;
+    let space = Space {
+        memory: target.memory(),
+        mappings: &mappings,
+    };
+    let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere("mimalloc"))?;
+    of_data(space, image.data())
+}
+
+/// What the mimalloc whose data is `data` holds.
+fn of_data<M: Memory>(space: Space<'_, M>, data: &[(u64, u64)]) -> Result<Holdings, Unsupported> {
+    let settings = options::read(space, data)?;
+    let Some(segments) = Segments::find(space, data)? else {
+        // Before the first request it has none, and no other way to know it is there than its options.
+        let is_used = !settings.is_empty() && segments::has_candidates(space)?;
+        return Err(match is_used {
+            false => Unsupported::NotThere("mimalloc"),
+            true => Unsupported::Layout("mimalloc".to_owned()),
+        });
+    };
+    let mut sum = Sum::default();
+    for &segment in &segments.places {
+        sum.segment(space, &segments, segment)?;
+    }
+    sum.ledger.close();
+    Ok(Holdings {
+        reader: format!("mimalloc 2, laid out as {}", segments.layout.versions),
+        error: sum.guessed as f64 / sum.ledger.live.resident.max(1) as f64,
+        ledger: sum.ledger,
+        arenas: None,
+        sizes: sum.classes.counts(),
+        settings,
+        torn: sum.torn,
+    })
+}
+
+#[derive(Default)]
+struct Sum {
+    ledger: Ledger,
+    classes: Classes,
+    torn: u64,
+    /// Resident bytes of pages that are resident in part and have free blocks: which are live is not known.
+    guessed: u64,
+}
+
+impl Sum {
+    fn segment<M: Memory>(
+        &mut self,
+        space: Space<'_, M>,
+        segments: &Segments,
+        start: u64,
+    ) -> Result<(), Unreadable> {
+        let Some(segment) = segments.read(space, start)? else {
+            self.torn += 1;
+            return Ok(());
+        };
+        let presence = space.presence(start, segment.end)?;
+        for page in &segment.pages {
+            self.page(page, &presence);
+        }
+        self.torn += segment.torn;
+        Ok(())
+    }
+
+    fn page(&mut self, page: &Page, presence: &Presence) {
+        let (start, end) = (page.start, page.end);
+        let resident = presence.bytes(start, end);
+        match page.state {
+            State::Own => self.ledger.overhead += Line::one(end - start, resident),
+            State::Free => self.keep(end - start, resident),
+            State::Blocks {
+                bytes,
+                capacity,
+                live,
+            } => {
+                let blocks_end = (start + bytes * capacity).min(end);
+                let of_blocks = presence.bytes(start, blocks_end);
+                let rest = Line::one(end - blocks_end, resident - of_blocks);
+                // Room for blocks that were never made.
+                self.ledger.returned += rest;
+                let in_use = bytes * live;
+                let free = (blocks_end - start).saturating_sub(in_use);
+                let in_use = blocks_end - start - free;
+                if live == 0 {
+                    self.keep(free, of_blocks);
+                    return;
+                }
+                let live_resident = in_use.min(of_blocks);
+                if of_blocks < blocks_end - start && free > 0 {
+                    self.guessed += live_resident.min(of_blocks - live_resident);
+                }
+                self.ledger.live += Line {
+                    chunks: live,
+                    bytes: in_use,
+                    resident: live_resident,
+                };
+                self.classes.count(bytes, live);
+                self.ledger.free += Line {
+                    chunks: capacity.saturating_sub(live),
+                    bytes: free,
+                    resident: of_blocks - live_resident,
+                };
+            }
+        }
+    }
+
+    /// Free memory: what is resident of it is kept, the rest has been given back or was never used.
+    fn keep(&mut self, bytes: u64, resident: u64) {
+        self.ledger.kept += Line::one(resident, resident);
+        self.ledger.returned += Line::one(bytes - resident, 0);
+    }
+}

@@ -1,0 +1,152 @@
+//! A mimalloc that a test makes up: a sound one is read exactly, and whatever is written over it costs neither a
+//! panic, nor an endless loop, nor a ledger that does not add up.
+
+use proptest::prelude::*;
+
+use super::segments::{LAYOUTS, Layout, SEGMENT_BYTES};
+use super::*;
+use crate::memory::fake::FakeMemory;
+use crate::target::{Backing, Mapping};
+
+const DATA: u64 = 0x7f00_0000_0000;
+const SEGMENT: u64 = 0x7e00_0000_0000;
+const SLICE: u64 = 64 << 10;
+const KEY: u64 = 0x1234_5678_9abc_def0;
+
+struct Fake {
+    memory: FakeMemory,
+    mappings: Vec<Mapping>,
+    layout: &'static Layout,
+}
+
+impl Fake {
+    /// A segment with a page of 1000 blocks, 900 of them in use and three of those freed by others, a page without
+    /// one in use, and free slices.
+    fn new(layout: &'static Layout) -> Self {
+        let mapping = |start, bytes, backing| Mapping {
+            start,
+            end: start + bytes,
+            readable: true,
+            writable: true,
+            executable: false,
+            shared: false,
+            offset: 0,
+            backing,
+        };
+        let mut fake = Self {
+            memory: FakeMemory::new(),
+            mappings: vec![
+                mapping(SEGMENT, SEGMENT_BYTES, Backing::Anonymous),
+                mapping(DATA, 0x1000, Backing::File("/lib/libmimalloc.so.2".into())),
+            ],
+            layout,
+        };
+        fake.memory.write_word(DATA + 0x80, KEY);
+        let fields = layout;
+        let words = [
+            (fields.used, 2),
+            (fields.cookie, SEGMENT ^ KEY),
+            (fields.slices, 512),
+            (fields.own_slices, 1),
+            (fields.entries, 512),
+        ];
+        for (offset, word) in words {
+            fake.memory.write_word(SEGMENT + offset, word);
+        }
+        fake.entry(0, 1, SLICE, 0, 0, 0);
+        let first = SEGMENT + SLICE;
+        fake.entry(1, 1, 64, 1000, 900, first | 1);
+        fake.memory.write_word(first, first + 64);
+        fake.memory.write_word(first + 64, first + 128);
+        fake.memory.write_word(first + 128, 0);
+        fake.entry(2, 1, 1024, 8, 0, 0);
+        fake.entry(3, 509, 0, 0, 0, 0);
+        for page in 0..48 {
+            fake.memory.write(first + page * 4096 + 0x800, &[1]);
+        }
+        fake
+    }
+
+    fn entry(&mut self, index: u64, slices: u64, bytes: u64, capacity: u64, used: u64, freed: u64) {
+        let fields = self.layout;
+        let at = SEGMENT + fields.table + index * fields.page.bytes;
+        self.memory.write(at, &(slices as u32).to_ne_bytes());
+        self.memory.write(at + 10, &(capacity as u16).to_ne_bytes());
+        self.memory
+            .write(at + fields.page.used, &(used as u16).to_ne_bytes());
+        self.memory
+            .write(at + fields.page.block_bytes, &(bytes as u32).to_ne_bytes());
+        self.memory
+            .write_word(at + fields.page.freed_by_others, freed);
+    }
+
+    fn read(&self) -> Result<Holdings, Unsupported> {
+        let space = Space {
+            memory: &self.memory,
+            mappings: &self.mappings,
+        };
+        of_data(space, &[(DATA, DATA + 0x1000)])
+    }
+}
+
+#[test]
+fn a_sound_one_is_read_exactly_in_every_layout() {
+    for layout in &LAYOUTS {
+        let holdings = Fake::new(layout).read().unwrap();
+        let ledger = holdings.ledger;
+        assert!(ledger.adds_up(), "{ledger:?}");
+        assert!(
+            holdings.reader.ends_with(layout.versions),
+            "{}",
+            holdings.reader
+        );
+        assert_eq!((ledger.live.chunks, ledger.live.bytes), (897, 897 * 64));
+        assert_eq!((ledger.free.chunks, ledger.free.bytes), (103, 103 * 64));
+        // The page without a block in use, and 16 pages of the free slices.
+        assert_eq!(ledger.kept.resident, (2 + 16) * 4096);
+        assert_eq!(ledger.system.bytes, SEGMENT_BYTES);
+        assert_eq!(holdings.torn, 0);
+    }
+}
+
+#[test]
+fn a_cookie_that_is_not_in_its_data_is_another_programs() {
+    let mut fake = Fake::new(&LAYOUTS[0]);
+    fake.memory.write_word(DATA + 0x80, KEY + 1);
+    assert_eq!(fake.read(), Err(Unsupported::NotThere("mimalloc")));
+}
+
+fn harmful() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        any::<u64>(),
+        (0u64..0x4000).prop_map(|offset| SEGMENT + offset * 64),
+        0u64..0x400,
+        (0u32..64).prop_map(|bit| 1 << bit),
+        (0u64..64).prop_map(|less| u64::MAX - less),
+    ]
+}
+
+fn place() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        (0u64..0x60).prop_map(|word| SEGMENT + 200 + word * 8),
+        (0u64..0x400).prop_map(|word| SEGMENT + SLICE + word * 8),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_hostile_one_adds_up(
+        words in prop::collection::vec((place(), harmful()), 1..30),
+        which in 0usize..LAYOUTS.len(),
+    ) {
+        let mut fake = Fake::new(&LAYOUTS[which]);
+        for (address, word) in words {
+            fake.memory.write_word(address, word);
+        }
+        if let Ok(holdings) = fake.read() {
+            let ledger = holdings.ledger;
+            prop_assert!(ledger.adds_up(), "{:?}", ledger);
+            prop_assert!(ledger.system.resident <= SEGMENT_BYTES);
+        }
+    }
+}

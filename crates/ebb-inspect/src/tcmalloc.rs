@@ -1,0 +1,189 @@
+//! tcmalloc of gperftools on x86-64: every span of its page heap, and what its caches hold.
+//!
+//! [`read`] is the entry. `spans` finds the page map and goes through it, `caches` finds the central lists and the
+//! caches of threads; none of them needs a symbol. A span tells how many of its objects are out; which of
+//! those lie in caches is known by number and class. Google's later tcmalloc (the one with caches per CPU) is another
+//! allocator.
+
+mod caches;
+mod spans;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::holdings::{Classes, Holdings, Ledger, Unsupported};
+use crate::image::Image;
+use crate::line::Line;
+use crate::memory::{Memory, Unreadable, unless_torn};
+use crate::space::Space;
+use crate::target::Target;
+
+use caches::Caches;
+use spans::{PageMap, Small, Spans};
+
+const VERSION: &[u8] = b"gperftools ";
+const VERSION_BYTES: usize = 32;
+/// How often it is read while threads have more in their caches than spans have given out.
+const ATTEMPTS: u32 = 3;
+/// The part of what is in use that may be missing so: the process runs meanwhile.
+const MAX_DIFFERENCE: f64 = 0.05;
+const LEAST_DIFFERENCE: u64 = 8 << 20;
+/// Settings by the ends of their variables' names; these are exported, so that a stripped library has them.
+const RELEASE_RATE: &str = "FLAGS_tcmalloc_release_rateE";
+const CACHE_BYTES: &str = "overall_thread_cache_size_E";
+
+/// What the tcmalloc in the mapped file `file` of `target` holds.
+pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
+    let mappings = target.mappings()?;
+    let space = Space {
+        memory: target.memory(),
+        mappings: &mappings,
+    };
+    let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere("tcmalloc"))?;
+    let version = version(&image);
+    let mut holdings = of_data(space, image.data(), version.as_deref())?;
+    holdings.settings = settings(space, &image)?;
+    Ok(holdings)
+}
+
+/// What the tcmalloc whose data is `data` holds.
+fn of_data<M: Memory>(
+    space: Space<'_, M>,
+    data: &[(u64, u64)],
+    version: Option<&str>,
+) -> Result<Holdings, Unsupported> {
+    let name = version.map_or("tcmalloc".to_owned(), |version| {
+        format!("tcmalloc {version}")
+    });
+    let map = PageMap::find(space, data)?;
+    let caches = Caches::find(space, data)?;
+    let (Some(map), Some(caches)) = (map, caches) else {
+        return Err(match version {
+            Some(_) => Unsupported::Layout(name),
+            None => Unsupported::NotThere("tcmalloc of gperftools"),
+        });
+    };
+    let mut contradiction = String::new();
+    for _ in 0..ATTEMPTS {
+        match once(space, &map, &caches, &name)? {
+            Ok(holdings) => return Ok(holdings),
+            Err(why) => contradiction = why,
+        }
+    }
+    Err(Unsupported::Contradicts(contradiction))
+}
+
+/// Reads all once; in words where the figures contradict each other.
+fn once<M: Memory>(
+    space: Space<'_, M>,
+    map: &PageMap,
+    caches: &Caches,
+    name: &str,
+) -> Result<Result<Holdings, String>, Unreadable> {
+    let cached = caches.count(space)?;
+    let spans = Spans::read(space, map)?;
+    let (mut ledger, mut classes) = (spans.ledger, Classes::default());
+    let mut missing = 0u64;
+    for (&class, small) in &spans.small {
+        let Some(&bytes) = caches.class_bytes.get(class) else {
+            missing = missing.saturating_add(small.bytes);
+            continue;
+        };
+        let cached = cached.get(class).copied().unwrap_or(0);
+        let beyond = cached.saturating_sub(small.out);
+        missing = missing.saturating_add(beyond.saturating_mul(bytes));
+        divide(
+            small,
+            bytes,
+            cached.min(small.out),
+            &mut ledger,
+            &mut classes,
+        );
+    }
+    for &block in &spans.large {
+        classes.count(block, 1);
+    }
+    ledger.close();
+    let bound = (ledger.live.bytes as f64 * MAX_DIFFERENCE).max(LEAST_DIFFERENCE as f64);
+    if missing as f64 > bound {
+        return Ok(Err(format!(
+            "{name}: its caches hold {:.1} MB more than its spans have given out",
+            missing as f64 / 1e6
+        )));
+    }
+    Ok(Ok(Holdings {
+        reader: name.to_owned(),
+        error: missing as f64 / ledger.live.bytes.max(1) as f64,
+        ledger,
+        arenas: None,
+        sizes: classes.counts(),
+        settings: BTreeMap::new(),
+        torn: spans.torn,
+    }))
+}
+
+/// Divides the spans of a class between live, cached and free objects of `bytes` each. Where their pages are resident in
+/// part, live ones count as resident first, then cached ones.
+fn divide(small: &Small, bytes: u64, cached: u64, ledger: &mut Ledger, classes: &mut Classes) {
+    let objects = (small.bytes_by_span(bytes)).max(small.out);
+    let live = small.out - cached;
+    classes.count(bytes, live);
+    let (mut room, mut resident) = (small.bytes, small.resident);
+    let mut line = |count: u64| {
+        let bytes = (count.saturating_mul(bytes)).min(room);
+        let there = bytes.min(resident);
+        room -= bytes;
+        resident -= there;
+        Line {
+            chunks: count,
+            bytes,
+            resident: there,
+        }
+    };
+    ledger.live += line(live);
+    ledger.cached += line(cached);
+    ledger.free += line(objects - small.out);
+    ledger.overhead += Line {
+        chunks: small.lengths.values().sum(),
+        bytes: room,
+        resident,
+    };
+}
+
+/// `2.10`, from the text that names the package.
+fn version(image: &Image) -> Option<String> {
+    image.search(VERSION_BYTES, |bytes| {
+        let mut starts = memchr::memmem::find_iter(bytes, VERSION);
+        starts.find_map(|at| {
+            let rest = &bytes[at + VERSION.len()..];
+            let is_number = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
+            let end = rest.iter().position(|byte| !is_number(byte))?;
+            (end >= 3 && rest[end] == 0).then(|| String::from_utf8_lossy(&rest[..end]).into_owned())
+        })
+    })
+}
+
+fn settings<M: Memory>(
+    space: Space<'_, M>,
+    image: &Image,
+) -> Result<BTreeMap<String, String>, Unreadable> {
+    let wanted = |name: &str| name.ends_with(RELEASE_RATE) || name.ends_with(CACHE_BYTES);
+    let mut reader = space.reader();
+    let mut settings = BTreeMap::new();
+    for (name, address) in image.variables(wanted) {
+        // Each has a twin that tells whether it was changed, whose name is longer by a letter in front.
+        let Some(word) = unless_torn(reader.word(address))? else {
+            continue;
+        };
+        if name.ends_with(RELEASE_RATE) {
+            let rate = f64::from_bits(word);
+            settings.insert("tcmalloc_release_rate".to_owned(), rate.to_string());
+        } else {
+            let name = "tcmalloc_max_total_thread_cache_bytes";
+            settings.insert(name.to_owned(), word.to_string());
+        }
+    }
+    Ok(settings)
+}

@@ -1,0 +1,272 @@
+//! The page map of tcmalloc, and the spans that it leads to, in the order of addresses.
+
+use std::collections::BTreeMap;
+
+use crate::holdings::Ledger;
+use crate::line::Line;
+use crate::memory::{Memory, Reader, Unreadable, scan, unless_torn};
+use crate::space::Space;
+
+/// Addresses have so many bits.
+const ADDRESS_BITS: u32 = 48;
+/// Its pages are of 8 KiB, or what `configure` was told.
+const PAGE_SHIFTS: [u32; 4] = [13, 12, 15, 16];
+/// Words of the file's data that are looked at more closely.
+const MAX_CANDIDATES: usize = 1 << 20;
+/// Spans of a leaf that are held against it.
+const SAMPLES: u32 = 8;
+/// Entries that may lead to nothing.
+const MAX_MISSES: u32 = 64;
+const KERNEL_PAGE: u64 = 4096;
+
+/// Where the page map is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageMap {
+    root: u64,
+    shift: u32,
+}
+
+/// A run of pages of tcmalloc's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    /// Number of its first page.
+    first: u64,
+    pages: u64,
+    /// Objects of it that are with the program or in caches.
+    out: u64,
+    /// 0: one block.
+    class: u64,
+    state: u64,
+}
+
+const IN_USE: u64 = 0;
+const FREE: u64 = 1;
+
+impl Span {
+    fn read<M: Memory>(reader: &mut Reader<&M>, at: u64) -> Result<Option<Self>, Unreadable> {
+        if at == 0 || !at.is_multiple_of(8) {
+            return Ok(None);
+        }
+        let mut bytes = [0; 48];
+        reader.bytes(at, &mut bytes)?;
+        let words = bytes.as_chunks::<8>().0;
+        let word = |index: usize| u64::from_ne_bytes(words[index]);
+        let bits = word(5);
+        let span = Self {
+            first: word(0),
+            pages: word(1),
+            out: bits & 0xffff,
+            class: bits >> 16 & 0xff,
+            state: bits >> 24 & 3,
+        };
+        let most = 1 << (ADDRESS_BITS - 12);
+        let is_span = (1..most).contains(&span.first) && (1..most).contains(&span.pages);
+        Ok(is_span.then_some(span))
+    }
+}
+
+impl PageMap {
+    fn leaf_bits(shift: u32) -> u32 {
+        (ADDRESS_BITS - shift).div_ceil(2)
+    }
+
+    /// Looks for the map's root among the words of `data`.
+    pub fn find<M: Memory>(
+        space: Space<'_, M>,
+        data: &[(u64, u64)],
+    ) -> Result<Option<Self>, Unreadable> {
+        let mut candidates = Vec::new();
+        for &range in data {
+            scan::words(space.memory, range, |at, word| {
+                if candidates.len() < MAX_CANDIDATES && space.own(word).is_some() {
+                    candidates.push((at, word));
+                }
+            })?;
+        }
+        let mut reader = space.reader();
+        for shift in PAGE_SHIFTS {
+            let bytes = 8u64 << (ADDRESS_BITS - shift - Self::leaf_bits(shift));
+            for (at, leaf) in candidates.iter().copied() {
+                let number = unless_torn(leaf_number(&mut reader, space, shift, leaf))?.flatten();
+                let Some(root) = number.and_then(|number| at.checked_sub(number * 8)) else {
+                    continue;
+                };
+                let end = root.saturating_add(bytes);
+                if data.iter().any(|&(from, to)| from <= root && end <= to) {
+                    return Ok(Some(Self { root, shift }));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The place in the root of the leaf at `leaf`, if one is there.
+fn leaf_number<M: Memory>(
+    reader: &mut Reader<&M>,
+    space: Space<'_, M>,
+    shift: u32,
+    leaf: u64,
+) -> Result<Option<u64>, Unreadable> {
+    let bits = PageMap::leaf_bits(shift);
+    let end = leaf.saturating_add(8 << bits);
+    if !leaf.is_multiple_of(8) || !space.is_mapped(leaf, end) {
+        return Ok(None);
+    }
+    let presence = space.presence(leaf, end)?;
+    let (mut agreed, mut samples, mut misses) = (None, 0, 0);
+    let mut at = leaf;
+    while at < end && samples < SAMPLES && misses < MAX_MISSES {
+        if !presence.is_present(at) {
+            at = (at & !(KERNEL_PAGE - 1)) + KERNEL_PAGE;
+            continue;
+        }
+        let place = (at - leaf) / 8;
+        let entry = reader.word(at)?;
+        at += 8;
+        if entry == 0 {
+            continue;
+        }
+        let span = unless_torn(Span::read(reader, entry))?.flatten();
+        let begins = |span: &Span| {
+            let start = span.first << shift;
+            span.first & ((1 << bits) - 1) == place
+                && space.is_mapped(start, start.saturating_add(span.pages << shift))
+        };
+        match span.filter(begins) {
+            Some(span) => {
+                let number = span.first >> bits;
+                if *agreed.get_or_insert(number) != number {
+                    return Ok(None);
+                }
+                samples += 1;
+                at = (leaf + place * 8).saturating_add(span.pages * 8);
+            }
+            None => misses += 1,
+        }
+    }
+    Ok(agreed.filter(|&number| number < 1 << (ADDRESS_BITS - shift - bits)))
+}
+
+/// Spans of one class of small objects, together.
+#[derive(Clone, Debug, Default)]
+pub struct Small {
+    pub bytes: u64,
+    pub resident: u64,
+    /// Objects that are out of the spans.
+    pub out: u64,
+    /// How many spans of which length there are.
+    pub lengths: BTreeMap<u64, u64>,
+}
+
+impl Small {
+    /// How many objects of `bytes` the spans have room for.
+    pub fn bytes_by_span(&self, bytes: u64) -> u64 {
+        let spans = self.lengths.iter();
+        spans
+            .map(|(length, count)| length / bytes.max(1) * count)
+            .sum()
+    }
+}
+
+/// What the spans come to.
+#[derive(Clone, Debug, Default)]
+pub struct Spans {
+    /// All but the spans of small objects.
+    pub ledger: Ledger,
+    pub small: BTreeMap<usize, Small>,
+    /// Sizes of blocks that are spans of their own.
+    pub large: Vec<u64>,
+    /// Entries that lead to no span, or to one that overlaps another.
+    pub torn: u64,
+}
+
+impl Spans {
+    /// Goes through the page map.
+    pub fn read<M: Memory>(space: Space<'_, M>, map: &PageMap) -> Result<Self, Unreadable> {
+        let bits = PageMap::leaf_bits(map.shift);
+        let roots = 8u64 << (ADDRESS_BITS - map.shift - bits);
+        let mut leaves = Vec::new();
+        scan::words(space.memory, (map.root, map.root + roots), |at, leaf| {
+            leaves.push(((at - map.root) / 8, leaf));
+        })?;
+        let mut spans = Self::default();
+        let mut next = 0;
+        for (number, leaf) in leaves {
+            let bytes = 8u64 << bits;
+            if !space.is_mapped(leaf, leaf.saturating_add(bytes)) {
+                spans.torn += 1;
+                continue;
+            }
+            let presence = space.presence(leaf, leaf + bytes)?;
+            spans.ledger.overhead.add(leaf, leaf + bytes, &presence);
+            spans.leaf(space, map, (number << bits, leaf), &mut next)?;
+        }
+        Ok(spans)
+    }
+
+    /// Goes through the leaf for the pages from `first` on; `next` is the first page that was not counted yet.
+    fn leaf<M: Memory>(
+        &mut self,
+        space: Space<'_, M>,
+        map: &PageMap,
+        (first, leaf): (u64, u64),
+        next: &mut u64,
+    ) -> Result<(), Unreadable> {
+        let entries = 1u64 << PageMap::leaf_bits(map.shift);
+        let mut found = Vec::new();
+        scan::words(space.memory, (leaf, leaf + entries * 8), |at, entry| {
+            found.push((first + (at - leaf) / 8, entry));
+        })?;
+        let mut reader = space.reader();
+        for (page, entry) in found {
+            if page < *next {
+                continue;
+            }
+            let span = unless_torn(Span::read(&mut reader, entry))?.flatten();
+            let sound = span.filter(|span| {
+                let start = span.first << map.shift;
+                let bytes = span.pages << map.shift;
+                span.first == page && space.is_mapped(start, start.saturating_add(bytes))
+            });
+            match sound {
+                Some(span) => {
+                    *next = span.first + span.pages;
+                    self.span(space, map, &span)?;
+                }
+                None => self.torn += 1,
+            }
+        }
+        Ok(())
+    }
+
+    fn span<M: Memory>(
+        &mut self,
+        space: Space<'_, M>,
+        map: &PageMap,
+        span: &Span,
+    ) -> Result<(), Unreadable> {
+        let start = span.first << map.shift;
+        let bytes = span.pages << map.shift;
+        let resident = space
+            .presence(start, start + bytes)?
+            .bytes(start, start + bytes);
+        let whole = Line::one(bytes, resident);
+        match (span.state, span.class) {
+            (IN_USE, 0) => {
+                self.ledger.live += whole;
+                self.large.push(bytes);
+            }
+            (IN_USE, class) => {
+                let small = self.small.entry(class as usize).or_default();
+                small.bytes += bytes;
+                small.resident += resident;
+                small.out += span.out;
+                *small.lengths.entry(bytes).or_default() += 1;
+            }
+            (FREE, _) => self.ledger.kept += whole,
+            _ => self.ledger.returned += whole,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! Builds `programs/regions.c` with an allocator and runs it in a state that a case names.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use ebb_inspect::memory::Presence;
+use ebb_inspect::target::Backing;
+use ebb_inspect::{Holdings, Target};
+
+/// How the allocator comes into the program.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Way {
+    /// This library is put in front.
+    Preload(PathBuf),
+    /// The program is built by this compiler with these arguments, and has it inside.
+    Built(&'static str, Vec<String>),
+}
+
+/// A running program.
+pub struct Program {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    /// The file that its allocator lies in.
+    pub file: PathBuf,
+    /// The process to look at: its own, or that of a child.
+    pub pid: i32,
+}
+
+impl Program {
+    /// Starts `case` with the allocator that comes by `way`, under `settings` of the environment.
+    pub fn start(way: &Way, case: &str, settings: &[(&str, &str)]) -> Self {
+        let (program, library) = match way {
+            Way::Preload(library) => (built("cc", &[]), Some(library.clone())),
+            Way::Built(compiler, arguments) => (built(compiler, arguments), None),
+        };
+        let mut command = Command::new(&program);
+        command
+            .arg(case)
+            .env_remove("LD_PRELOAD")
+            .env_remove("MALLOC_CONF");
+        command.envs(settings.iter().copied());
+        if let Some(library) = &library {
+            command.env("LD_PRELOAD", library);
+        }
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+        let mut started = Self {
+            pid: i32::try_from(child.id()).unwrap(),
+            input: child.stdin.take().unwrap(),
+            output: BufReader::new(child.stdout.take().unwrap()),
+            child,
+            file: library.unwrap_or(program).canonicalize().unwrap(),
+        };
+        let mut line = started.line();
+        if case == "fork" {
+            started.pid = line.parse().unwrap();
+            line = started.line();
+        }
+        assert_eq!(line, "ready", "{case}");
+        started
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// The figures that it answers to `command`.
+    pub fn ask(&mut self, command: u8) -> Vec<u64> {
+        self.input.write_all(&[command]).unwrap();
+        let line = self.line();
+        let figures = line.split(' ').map(|figure| figure.parse());
+        figures
+            .collect::<Result<_, _>>()
+            .unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    pub fn target(&self) -> Target {
+        Target::open(self.pid).unwrap()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if let Ok(own) = i32::try_from(self.child.id())
+            && own != self.pid
+        {
+            let child = nix::unistd::Pid::from_raw(self.pid);
+            let _ = nix::sys::signal::kill(child, nix::sys::signal::Signal::SIGKILL);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The program, built by `compiler`, once for each way of building it.
+fn built(compiler: &str, arguments: &[String]) -> PathBuf {
+    static BUILD: Mutex<()> = Mutex::new(());
+    let _alone = BUILD.lock().unwrap_or_else(PoisonError::into_inner);
+    let name: String = format!("regions {compiler} {}", arguments.join(" "))
+        .chars()
+        .map(|it| if it.is_alphanumeric() { it } else { '-' })
+        .collect();
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/regions.c");
+    // Built aside and moved, so that another run of these tests never executes half of it.
+    let aside = program.with_extension(std::process::id().to_string());
+    let status = Command::new(compiler)
+        .args(["-O1", "-pthread", "-fno-builtin"])
+        .arg(source)
+        .arg("-o")
+        .arg(&aside)
+        .args(arguments)
+        .status();
+    assert!(
+        status.expect(compiler).success(),
+        "{compiler} {arguments:?}"
+    );
+    std::fs::rename(&aside, &program).unwrap();
+    program
+}
+
+/// Debian's library `name` of `package`.
+pub fn library(name: &str, package: &str) -> Way {
+    let path = Path::new("/usr/lib/x86_64-linux-gnu").join(name);
+    assert!(
+        path.exists(),
+        "{name} is missing: apt-get install {package}"
+    );
+    Way::Preload(path)
+}
+
+/// The lines add up, are no more than what is mapped, and the classes are the live line.
+pub fn assert_sound(holdings: &Holdings, target: &Target, what: &str) {
+    let ledger = &holdings.ledger;
+    assert!(ledger.adds_up(), "{what}: {ledger:?}");
+    let rss = target.process().status().unwrap().vmrss.unwrap() * 1024;
+    assert!(ledger.system.resident <= rss, "{what}: {ledger:?} of {rss}");
+    let blocks: u64 = holdings.sizes.iter().map(|size| size.chunks).sum();
+    assert_eq!(blocks, ledger.live.chunks, "{what}");
+}
+
+/// Present bytes of each mapping, and the bytes of page tables.
+pub fn state(target: &Target) -> (BTreeMap<u64, u64>, Option<u64>) {
+    let mappings = target.mappings().unwrap();
+    let present = mappings
+        .iter()
+        .filter(|mapping| mapping.readable && mapping.backing != Backing::Other)
+        .map(|mapping| {
+            let presence = Presence::read(target.memory(), mapping.start, mapping.end).unwrap();
+            (mapping.start, presence.bytes(mapping.start, mapping.end))
+        });
+    let tables = target.process().status().unwrap().vmpte;
+    (present.collect(), tables)
+}

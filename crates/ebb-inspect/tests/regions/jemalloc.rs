@@ -1,0 +1,165 @@
+//! jemalloc: Debian's library, stripped, and the same inside a program, under settings of all kinds.
+
+use std::time::Duration;
+
+use ebb_inspect::holdings::Unsupported;
+use ebb_inspect::{Holdings, jemalloc};
+
+use crate::harness::{Program, Way, assert_sound, library, state};
+
+fn debians() -> Way {
+    library("libjemalloc.so.2", "libjemalloc2")
+}
+
+fn inside() -> Way {
+    let arguments = ["-l:libjemalloc.a", "-lm", "-lstdc++"];
+    Way::Built("cc", arguments.map(str::to_owned).to_vec())
+}
+
+fn read(program: &Program) -> Holdings {
+    jemalloc::read(&program.target(), &program.file).unwrap()
+}
+
+/// What mallctl says.
+struct Own {
+    allocated: u64,
+    active: u64,
+    retained: u64,
+    dirty: u64,
+    muzzy: u64,
+    cached: u64,
+}
+
+impl Own {
+    fn of(program: &mut Program) -> Self {
+        let figures = program.ask(b'j');
+        let [allocated, active, _, retained, dirty, muzzy, cached] = figures[..] else {
+            panic!("{figures:?}");
+        };
+        Self {
+            allocated,
+            active,
+            retained,
+            dirty,
+            muzzy,
+            cached,
+        }
+    }
+}
+
+#[test]
+fn the_ledger_is_jemallocs_own_to_the_byte() {
+    for way in [debians(), inside()] {
+        for case in ["small", "live", "burst", "survivors", "threads"] {
+            // A decay that no test outlasts, so that nothing changes between both looks.
+            let keep = [("MALLOC_CONF", "dirty_decay_ms:3600000")];
+            let mut program = Program::start(&way, case, &keep);
+            let holdings = read(&program);
+            let what = format!("{case} {way:?}");
+            assert_sound(&holdings, &program.target(), &what);
+            let (ledger, own) = (holdings.ledger, Own::of(&mut program));
+            assert_eq!(holdings.reader, "jemalloc 5.3.0");
+            assert_eq!(holdings.torn, 0, "{what}");
+            // jemalloc counts what threads keep as allocated.
+            assert_eq!(
+                ledger.live.bytes + ledger.cached.bytes,
+                own.allocated,
+                "{what}"
+            );
+            assert_eq!(ledger.cached.bytes, own.cached, "{what}");
+            assert_eq!(ledger.kept.bytes, own.dirty, "{what}");
+            assert_eq!(ledger.lazy.bytes, own.muzzy, "{what}");
+            // Asking makes jemalloc set up what it asks for: at most a few pages out of the retained ones.
+            let retained = ledger.returned.bytes.abs_diff(own.retained);
+            assert!(retained <= 64 << 10, "{what}: {ledger:?}, {}", own.retained);
+            assert!(own.allocated <= own.active);
+            let [blocks, _, usable] = program.ask(b'o')[..] else {
+                panic!()
+            };
+            // The C library and the compiler's runtime have a few blocks of their own.
+            let others = ledger.live.chunks - blocks;
+            assert!(others <= 24, "{what}: {others} blocks of others");
+            assert!(
+                ledger.live.bytes - usable < 512 << 10,
+                "{what}: {ledger:?}, {usable}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_was_never_touched_is_not_resident_and_what_was_purged_is_returned() {
+    let now = [("MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")];
+    let program = Program::start(&debians(), "burst", &now);
+    let ledger = read(&program).ledger;
+    assert!(ledger.kept.resident < 1 << 20, "{ledger:?}");
+    assert!(ledger.returned.bytes > 50 << 20, "{ledger:?}");
+    assert_eq!(ledger.returned.resident, 0);
+}
+
+#[test]
+fn pages_that_are_given_back_lazily_are_a_line_of_their_own() {
+    let lazily = "background_thread:true,dirty_decay_ms:100,muzzy_decay_ms:-1";
+    let mut program = Program::start(&debians(), "burst", &[("MALLOC_CONF", lazily)]);
+    let mut ledger = read(&program).ledger;
+    for _ in 0..600 {
+        if ledger.kept.bytes == 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        ledger = read(&program).ledger;
+    }
+    assert_eq!(ledger.lazy.bytes, Own::of(&mut program).muzzy);
+    assert!(ledger.lazy.resident > 50 << 20, "{ledger:?}");
+}
+
+#[test]
+fn settings_are_those_in_force_with_symbols_and_without() {
+    let settings = "dirty_decay_ms:1234,muzzy_decay_ms:-1,background_thread:true";
+    for way in [debians(), inside()] {
+        let program = Program::start(&way, "small", &[("MALLOC_CONF", settings)]);
+        let found = read(&program).settings;
+        let setting = |name: &str| found.get(name).map(String::as_str);
+        assert_eq!(setting("dirty_decay_ms"), Some("1234"), "{way:?}");
+        assert_eq!(setting("muzzy_decay_ms"), Some("-1"), "{way:?}");
+        assert_eq!(setting("background_thread"), Some("true"), "{way:?}");
+        let of_process = jemalloc::settings(&program.target()).unwrap();
+        let [only] = of_process.as_slice() else {
+            panic!("{of_process:?}");
+        };
+        assert_eq!(
+            (only.dirty_decay_ms, only.background_thread),
+            (1234, Some(true))
+        );
+    }
+}
+
+#[test]
+fn a_fork_loses_the_thread_that_purges() {
+    let settings = [("MALLOC_CONF", "background_thread:true")];
+    let program = Program::start(&inside(), "fork", &settings);
+    let holdings = read(&program);
+    assert_eq!(holdings.settings["background_thread"], "false");
+    assert_eq!(holdings.settings["background_thread_asked"], "true");
+    assert!(
+        holdings.ledger.kept.resident > 20 << 20,
+        "{:?}",
+        holdings.ledger
+    );
+}
+
+#[test]
+fn reading_adds_no_page_and_no_page_table() {
+    let program = Program::start(&debians(), "survivors", &[]);
+    let target = program.target();
+    let before = state(&target);
+    jemalloc::read(&target, &program.file).unwrap();
+    assert_eq!(state(&target), before);
+}
+
+#[test]
+fn a_program_without_one_is_refused() {
+    let program = Program::start(&Way::Built("cc", Vec::new()), "small", &[]);
+    let error = jemalloc::read(&program.target(), &program.file).unwrap_err();
+    assert_eq!(error, Unsupported::NotThere("jemalloc"));
+}

@@ -1,0 +1,71 @@
+//! mimalloc: Debian's library. The truth is the program's own count of its blocks and their usable sizes.
+
+use ebb_inspect::holdings::Unsupported;
+use ebb_inspect::{Holdings, mimalloc};
+
+use crate::harness::{Program, Way, assert_sound, library, state};
+
+fn debians() -> Way {
+    library("libmimalloc.so.2.0", "libmimalloc2.0")
+}
+
+fn read(program: &Program) -> Holdings {
+    mimalloc::read(&program.target(), &program.file).unwrap()
+}
+
+#[test]
+fn live_blocks_are_exact_but_for_the_c_librarys() {
+    for case in ["live", "burst", "survivors", "threads"] {
+        let mut program = Program::start(&debians(), case, &[]);
+        let holdings = read(&program);
+        assert_sound(&holdings, &program.target(), case);
+        let [blocks, _, usable] = program.ask(b'o')[..] else {
+            panic!()
+        };
+        let live = holdings.ledger.live;
+        assert!(
+            (blocks..blocks + 64).contains(&live.chunks),
+            "{case}: {live:?}, {blocks}"
+        );
+        assert!(
+            (usable..usable + (512 << 10)).contains(&live.bytes),
+            "{case}: {live:?}, {usable}"
+        );
+        assert_eq!(holdings.torn, 0, "{case}");
+    }
+}
+
+#[test]
+fn blocks_that_other_threads_freed_are_not_live() {
+    let program = Program::start(&debians(), "freed_elsewhere", &[]);
+    let ledger = read(&program).ledger;
+    assert!(ledger.live.bytes < 4 << 20, "{ledger:?}");
+}
+
+#[test]
+fn its_options_are_read_by_name() {
+    let asked = [
+        ("MIMALLOC_DECOMMIT_DELAY", "1234"),
+        ("MIMALLOC_EAGER_COMMIT_DELAY", "3"),
+    ];
+    let program = Program::start(&debians(), "live", &asked);
+    let settings = read(&program).settings;
+    assert_eq!(settings["decommit_delay"], "1234", "{settings:?}");
+    assert_eq!(settings["eager_commit_delay"], "3", "{settings:?}");
+}
+
+#[test]
+fn reading_adds_no_page_and_no_page_table() {
+    let program = Program::start(&debians(), "survivors", &[]);
+    let target = program.target();
+    let before = state(&target);
+    mimalloc::read(&target, &program.file).unwrap();
+    assert_eq!(state(&target), before);
+}
+
+#[test]
+fn a_program_without_one_is_refused() {
+    let program = Program::start(&Way::Built("cc", Vec::new()), "small", &[]);
+    let error = mimalloc::read(&program.target(), &program.file).unwrap_err();
+    assert_eq!(error, Unsupported::NotThere("mimalloc"));
+}
