@@ -67,6 +67,10 @@ pub enum Cause {
     Pinned,
     /// Freed bytes in threads' caches.
     Cached,
+    /// Free pages that an allocator other than glibc's keeps.
+    Kept,
+    /// Free pages that are given back, and that the kernel has not taken yet.
+    Lazy,
     /// The allocator's bookkeeping.
     Metadata,
     /// Objects in CPython's arenas.

@@ -204,6 +204,13 @@ pub struct Heap {
     pub pinned: u64,
     /// Freed bytes that threads' caches and fast bins hold.
     pub cached: u64,
+    /// Whole free pages that an allocator other than glibc's keeps, to use or return later: jemalloc's dirty pages,
+    /// mimalloc's before their purge, tcmalloc's free spans.
+    #[serde(default)]
+    pub kept: u64,
+    /// Free pages that it gave back lazily (MADV_FREE): the kernel takes them when memory is short.
+    #[serde(default)]
+    pub lazy: u64,
     /// The allocator's own bookkeeping, where it is told apart.
     pub metadata: u64,
     /// Not read: torn while the program ran, or put there by others.
@@ -214,8 +221,14 @@ pub struct Heap {
     pub arenas: Option<u64>,
     /// The most that these figures may be off, as a part of `resident`.
     pub error: f64,
-    /// What else the reader found out, in words: thresholds, settings.
+    /// What else the reader found out, in words: thresholds, what is missing.
     pub notes: Vec<String>,
+    /// The allocator's settings in force, under its own names for them; those that are known.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
+    /// The environment's variable from which it takes settings, where it takes them so.
+    #[serde(default)]
+    pub settings_variable: Option<String>,
     /// Live blocks by the upper bound of their size class: count and bytes; empty where not read.
     pub classes: BTreeMap<u64, Class>,
 }
@@ -341,6 +354,35 @@ impl Process {
     pub fn usage(&self, kind: Kind) -> Option<Usage> {
         let memory = self.memory.as_ref()?;
         Some(memory.get(&kind).copied().unwrap_or_default())
+    }
+}
+
+impl Heap {
+    /// The heaps of two allocators in one process, as one.
+    pub fn with(mut self, other: Self) -> Self {
+        self.reader = format!("{} and {}", self.reader, other.reader);
+        self.resident += other.resident;
+        self.live += other.live;
+        self.trimmable += other.trimmable;
+        self.tops += other.tops;
+        self.pinned += other.pinned;
+        self.cached += other.cached;
+        self.kept += other.kept;
+        self.lazy += other.lazy;
+        self.metadata += other.metadata;
+        self.unread += other.unread;
+        self.free_not_resident += other.free_not_resident;
+        self.arenas = Option::zip(self.arenas, other.arenas).map(|(one, two)| one + two);
+        self.error = self.error.max(other.error);
+        self.notes.extend(other.notes);
+        self.settings.extend(other.settings);
+        self.settings_variable = self.settings_variable.or(other.settings_variable);
+        for (size, class) in other.classes {
+            let sum = self.classes.entry(size).or_default();
+            sum.count += class.count;
+            sum.bytes += class.bytes;
+        }
+        self
     }
 }
 

@@ -4,13 +4,17 @@
 //! Used by `ebb why` and its kin. What no reader knows is an error with its reason; nothing is guessed.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ebb_inspect::glibc::SizeCount;
 use ebb_inspect::{Target, cpython, permission};
 
 use super::counters::Counters;
+use super::inside::{Inside, inside};
 use crate::facts::snapshot::{Class, Heap, Objects};
+
+mod regions;
 
 /// ebbmalloc publishes at every so many bytes of growth, so its figures are off by no more.
 const PUBLISHED_EVERY_BYTES: u64 = 4 << 20;
@@ -24,21 +28,43 @@ pub struct NotRead {
     pub remedy: Option<String>,
 }
 
-/// Reads the heap of `pid`, whose `malloc` is that of `allocator`.
-pub fn read(pid: i32, allocator: Option<&str>, counters: &Counters) -> Result<Heap, NotRead> {
+/// Reads the heap of `pid`, whose `malloc` is that of `allocator`, which lies in `file`.
+pub fn read(
+    pid: i32,
+    allocator: Option<&str>,
+    file: Option<&str>,
+    counters: &Counters,
+) -> Result<Heap, NotRead> {
     match allocator {
         Some("ebbmalloc") => of_counters(pid, counters),
         Some("glibc") => of_glibc(pid),
-        Some(other) => Err(NotRead {
-            why: format!("the heap of {other} is recognised, but not read"),
-            remedy: None,
-        }),
-        // A static program may have glibc's malloc inside.
-        None => of_glibc(pid).map_err(|_| NotRead {
-            why: "it is not known what is in charge of malloc".to_owned(),
-            remedy: None,
+        Some(other) => {
+            let file = file.unwrap_or_default();
+            regions::read(pid, other, Path::new(file)).unwrap_or_else(|| {
+                Err(NotRead {
+                    why: format!("the heap of {other} is recognised, but not read"),
+                    remedy: None,
+                })
+            })
+        }
+        // A static program has its malloc inside: glibc's, or one that took its place.
+        None => of_glibc(pid).or_else(|_| {
+            let program = PathBuf::from(format!("/proc/{pid}/exe"));
+            let found = inside(&program).and_then(|found| read_inside(pid, found));
+            let musl = || regions::read(pid, "musl", &program).filter(Result::is_ok);
+            found.or_else(musl).unwrap_or_else(|| {
+                Err(NotRead {
+                    why: "it is not known what is in charge of malloc".to_owned(),
+                    remedy: None,
+                })
+            })
         }),
     }
+}
+
+/// Reads the heap of an allocator inside the program of `pid`; `None` for one without a reader.
+pub fn read_inside(pid: i32, inside: Inside) -> Option<Result<Heap, NotRead>> {
+    regions::read_inside(pid, inside)
 }
 
 /// Reads CPython's object arenas.
@@ -166,6 +192,7 @@ fn from_glibc(heap: &ebb_inspect::Heap) -> Heap {
         error: ledger.unread.resident as f64 / resident.max(1) as f64,
         notes,
         classes: classes(&heap.sizes),
+        ..Heap::default()
     }
 }
 
@@ -243,8 +270,8 @@ mod tests {
     fn what_no_reader_knows_is_said() {
         let counters = Counters::default();
         let own = std::process::id() as i32;
-        let error = read(own, Some("mimalloc"), &counters).unwrap_err();
-        assert!(error.why.contains("mimalloc"), "{error:?}");
-        assert!(read(own, Some("ebbmalloc"), &counters).is_err());
+        let error = read(own, Some("hoard"), None, &counters).unwrap_err();
+        assert!(error.why.contains("hoard"), "{error:?}");
+        assert!(read(own, Some("ebbmalloc"), None, &counters).is_err());
     }
 }

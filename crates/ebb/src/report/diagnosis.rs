@@ -227,6 +227,8 @@ pub fn label(cause: Cause) -> &'static str {
         Cause::Tops => "free in secondary tops",
         Cause::Pinned => "pinned",
         Cause::Cached => "threads' caches",
+        Cause::Kept => "kept free pages",
+        Cause::Lazy => "given back lazily",
         Cause::Metadata => "allocator's bookkeeping",
         Cause::Objects => "CPython's objects",
         Cause::FreeObjects => "free in CPython's arenas",

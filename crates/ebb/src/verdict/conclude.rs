@@ -59,9 +59,14 @@ enum Group {
 
 fn group(cause: Cause, snapshot: &Snapshot) -> Group {
     match cause {
-        Cause::Trimmable | Cause::Tops | Cause::Pinned | Cause::Cached | Cause::FreeObjects => {
-            Group::Held
-        }
+        Cause::Trimmable
+        | Cause::Tops
+        | Cause::Pinned
+        | Cause::Cached
+        | Cause::Kept
+        // Resident, and charged to the cgroup, until memory gets short.
+        | Cause::Lazy
+        | Cause::FreeObjects => Group::Held,
         Cause::Live | Cause::Objects | Cause::Metadata | Cause::Special => Group::Live,
         Cause::UnreadHeap => Group::Unknown,
         Cause::Anonymous => {

@@ -1,7 +1,7 @@
 //! Every cause with its figure: what applies, what does not, what is not known.
 
 use super::bridge::owns_cgroup;
-use super::ledger;
+use super::{ledger, settings};
 use crate::facts::diagnosis::{Cause, Finding, Ledger, Weight};
 use crate::facts::snapshot::{Runtime, Snapshot};
 
@@ -53,6 +53,8 @@ fn causes(snapshot: &Snapshot, ledger: &Ledger) -> Vec<(Cause, Option<u64>)> {
         heap(Cause::Tops),
         heap(Cause::Pinned),
         heap(Cause::Cached),
+        heap(Cause::Kept),
+        heap(Cause::Lazy),
         there(Cause::Objects),
         there(Cause::FreeObjects),
         there(Cause::UnreadHeap),
@@ -143,7 +145,13 @@ fn finding(cause: Cause, bytes: Option<u64>, whole: u64, snapshot: &Snapshot) ->
 fn error(cause: Cause, snapshot: &Snapshot) -> Option<String> {
     let of_heap = matches!(
         cause,
-        Cause::Live | Cause::Trimmable | Cause::Tops | Cause::Pinned | Cause::Cached
+        Cause::Live
+            | Cause::Trimmable
+            | Cause::Tops
+            | Cause::Pinned
+            | Cause::Cached
+            | Cause::Kept
+            | Cause::Lazy
     );
     if of_heap {
         let heaps = snapshot
@@ -162,6 +170,10 @@ fn error(cause: Cause, snapshot: &Snapshot) -> Option<String> {
 }
 
 fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
+    // An allocator's own setting, where one helps.
+    if let Some(text) = settings::remedy(cause, snapshot) {
+        return Some(text);
+    }
     let text = match cause {
         Cause::Live => {
             "no allocator lowers this; whether it grows is seen by a second look (ebb why --watch, ebb diff)"
@@ -179,6 +191,12 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
         }
         Cause::Cached => {
             "caches of threads: fewer threads, or an allocator that empties idle caches"
+        }
+        Cause::Kept => {
+            "the allocator keeps whole free pages to use them again: its settings say for how long"
+        }
+        Cause::Lazy => {
+            "nothing: the kernel takes these pages when memory gets short, and only then does RSS fall"
         }
         Cause::Objects => {
             "tracemalloc or memray show who holds them; whether they grow is seen by a second look"
@@ -252,6 +270,8 @@ pub fn noun(cause: Cause, snapshot: &Snapshot) -> String {
         }
         Cause::Pinned => "free memory on pages with live blocks (fragmentation)",
         Cause::Cached => "freed blocks in the caches of threads",
+        Cause::Kept => "free pages that the allocator keeps",
+        Cause::Lazy => "free pages that are given back, and not yet taken by the kernel",
         Cause::Metadata => "the allocator's bookkeeping",
         Cause::Objects => "objects in CPython's arenas",
         Cause::FreeObjects => {

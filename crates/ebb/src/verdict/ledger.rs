@@ -16,6 +16,8 @@ const ORDER: &[Cause] = &[
     Cause::Tops,
     Cause::Pinned,
     Cause::Cached,
+    Cause::Kept,
+    Cause::Lazy,
     Cause::Metadata,
     Cause::Objects,
     Cause::FreeObjects,
@@ -29,11 +31,13 @@ const ORDER: &[Cause] = &[
 ];
 
 /// What was freed and is held.
-const HELD: [Cause; 5] = [
+const HELD: [Cause; 7] = [
     Cause::Trimmable,
     Cause::Tops,
     Cause::Pinned,
     Cause::Cached,
+    Cause::Kept,
+    Cause::Lazy,
     Cause::FreeObjects,
 ];
 
@@ -159,6 +163,8 @@ fn of_heap(heap: &Heap, pss: u64, rss: u64) -> Lines {
         (Cause::Tops, heap.tops),
         (Cause::Pinned, heap.pinned),
         (Cause::Cached, heap.cached),
+        (Cause::Kept, heap.kept),
+        (Cause::Lazy, heap.lazy),
         (Cause::Metadata, heap.metadata),
         (Cause::UnreadHeap, heap.unread),
     ]

@@ -3,6 +3,7 @@
 //! - [`ledger`]: where the memory is; the lines add up, with a signed remainder.
 //! - [`bridge`]: from the processes to their cgroup.
 //! - [`findings`]: each cause with its figure, those that are ruled out as well.
+//! - `settings`: what an allocator's own settings can do about a cause.
 //! - [`conclude`]: the verdict, one sentence and what to type next.
 //! - [`difference`]: what grew between two.
 //! - [`growth`]: the verdict over several looks, on the robust slopes of [`crate::statistics::slope`].
@@ -15,6 +16,7 @@ pub mod difference;
 pub mod findings;
 pub mod growth;
 pub mod ledger;
+mod settings;
 
 use crate::facts::diagnosis::Diagnosis;
 use crate::facts::snapshot::Snapshot;

@@ -53,6 +53,10 @@ fn builds() -> &'static TempDir {
 
 /// The C program `name`, made of the file `source` at the first use.
 fn compiled(name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    compiled_by("gcc", name, source, flags)
+}
+
+fn compiled_by(compiler: &str, name: &str, source: &str, flags: &[&str]) -> PathBuf {
     static BUILD: Mutex<()> = Mutex::new(());
     let _alone = BUILD.lock().unwrap_or_else(PoisonError::into_inner);
     let program = builds().path().join(name);
@@ -60,7 +64,7 @@ fn compiled(name: &str, source: &str, flags: &[&str]) -> PathBuf {
         let source = std::fs::read_to_string(fixtures().join(source)).expect("the source");
         let headers = format!("-I{}", fixtures().display());
         let flags = [&["-O1", "-pthread", &headers], flags].concat();
-        harness::compile(builds(), "gcc", name, &source, &flags);
+        harness::compile(builds(), compiler, name, &source, &flags);
     }
     program
 }
@@ -121,6 +125,24 @@ pub fn command(program: &str) -> Command {
             command.arg(case);
             command
         }
+        Some(("jemalloc", case)) => {
+            let flags = ["-l:libjemalloc.a", "-lm", "-lstdc++"];
+            let mut command = Command::new(compiled("jemalloc-cases", "cases.c", &flags));
+            command.arg(case);
+            command
+        }
+        Some(("musl", case)) => {
+            let program = compiled_by("musl-gcc", "musl-cases", "cases.c", &[]);
+            let mut command = Command::new(program);
+            command.arg(case);
+            command
+        }
+        Some(("musl-static", case)) => {
+            let program = compiled_by("musl-gcc", "musl-static-cases", "cases.c", &["-static"]);
+            let mut command = Command::new(program);
+            command.arg(case);
+            command
+        }
         Some(("py", case)) => {
             let mut command = Command::new("python3");
             command.arg(fixtures().join("cases.py")).arg(case);
@@ -148,6 +170,7 @@ pub fn preload(allocator: &str) -> PathBuf {
         "ebbmalloc" => harness::ebbmalloc(),
         "jemalloc" => harness::jemalloc(),
         "mimalloc" => harness::peer("libmimalloc.so.2.0", "libmimalloc2.0"),
+        "tcmalloc" => harness::peer("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
         other => panic!("{other}: no such allocator"),
     }
 }

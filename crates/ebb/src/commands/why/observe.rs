@@ -11,7 +11,7 @@ use crate::facts::snapshot::{
     Allocator, Cgroup, FORMAT, Heap, Kind, Missing, Process, Runtime, Snapshot, Status, Usage, Work,
 };
 use crate::proc::cgroup::Place;
-use crate::proc::inside::inside;
+use crate::proc::inside::{Inside, inside};
 use crate::proc::mappings::{self, Hints};
 use crate::proc::target::{self, Resolved};
 use crate::proc::{Counters, Elf, MallocSource, Unreadable, heap, malloc_source, runtime};
@@ -117,7 +117,8 @@ impl Observer {
         let mut allocator = allocator;
         let heap = match (depth, &memory) {
             (Depth::Heaps, Some(_)) => {
-                match heap::read(pid, allocator.name.as_deref(), &self.counters) {
+                let (name, file) = (allocator.name.as_deref(), allocator.file.as_deref());
+                match heap::read(pid, name, file, &self.counters) {
                     Ok(heap) => Some(heap),
                     Err(error) => {
                         closed("heap", error.why, error.remedy);
@@ -134,12 +135,26 @@ impl Observer {
             (Some(LEAST_BESIDE..), None) => match inside(Path::new(&format!("/proc/{pid}/exe"))) {
                 Some(found) if found.allocator().is_some() => {
                     allocator.name = found.allocator().map(str::to_owned);
-                    closed(
-                        "heap",
-                        format!("the program has {found}, which is not read"),
-                        None,
-                    );
-                    None
+                    match heap::read_inside(pid, found) {
+                        // What C libraries of the program have of libc's is there as well.
+                        Some(Ok(own)) => heap.map(|libc| own.with(libc)),
+                        Some(Err(error)) => {
+                            closed(
+                                "heap",
+                                format!("the program has {found}: {}", error.why),
+                                error.remedy,
+                            );
+                            None
+                        }
+                        None => {
+                            closed(
+                                "heap",
+                                format!("the program has {found}, which is not read"),
+                                None,
+                            );
+                            None
+                        }
+                    }
                 }
                 _ => heap,
             },
@@ -229,7 +244,10 @@ fn name_of(pid: i32, path: &Path, program: Option<&str>) -> String {
         () if defines.jemalloc => "jemalloc".to_owned(),
         () if defines.mimalloc => "mimalloc".to_owned(),
         () if defines.tcmalloc => "tcmalloc".to_owned(),
-        () if is_program => file,
+        () if is_program => match inside(&seen).and_then(Inside::allocator) {
+            Some(allocator) => allocator.to_owned(),
+            None => file,
+        },
         () if file.starts_with("ld-musl") || file.starts_with("libc.musl") => "musl".to_owned(),
         () if file == "libc.so" => "musl".to_owned(),
         () if file.starts_with("libc.so") || file.starts_with("libc-2") => "glibc".to_owned(),

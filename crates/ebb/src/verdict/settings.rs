@@ -1,0 +1,187 @@
+//! What an allocator's own settings can do about a cause, from those that are in force.
+//!
+//! One function an allocator; each says nothing where no setting of its own helps. Used by `findings`, which has
+//! a sentence for every cause without it.
+
+use crate::facts::diagnosis::Cause;
+use crate::facts::snapshot::{Heap, Snapshot};
+
+/// The remedy for `cause` by a setting, of the process that has the most of it.
+pub fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
+    let heaps = snapshot.processes.iter();
+    let worst = heaps
+        .filter_map(|process| process.heap.as_ref())
+        .max_by_key(|heap| bytes(cause, heap))
+        .filter(|heap| bytes(cause, heap) > 0)?;
+    let name = worst.reader.split([' ', ',']).next().unwrap_or_default();
+    match name {
+        "jemalloc" => jemalloc(cause, worst),
+        "mimalloc" => mimalloc(cause, worst),
+        "tcmalloc" => tcmalloc(cause, worst),
+        "musl" => musl(cause),
+        _ => None,
+    }
+}
+
+fn bytes(cause: Cause, heap: &Heap) -> u64 {
+    match cause {
+        Cause::Pinned => heap.pinned,
+        Cause::Cached => heap.cached,
+        Cause::Kept => heap.kept,
+        Cause::Lazy => heap.lazy,
+        _ => 0,
+    }
+}
+
+fn jemalloc(cause: Cause, heap: &Heap) -> Option<String> {
+    let setting = |name: &str| heap.settings.get(name).map(String::as_str);
+    let variable = heap.settings_variable.as_deref().unwrap_or("MALLOC_CONF");
+    let decay = setting("dirty_decay_ms");
+    let thread = setting("background_thread");
+    match cause {
+        Cause::Kept if decay == Some("-1") => Some(format!(
+            "dirty_decay_ms is -1, so free pages stay for ever: {variable}=background_thread:true,dirty_decay_ms:1000"
+        )),
+        Cause::Kept if thread == Some("false") && setting("background_thread_asked") == Some("true") => Some(
+            "background_thread was asked for and no such thread runs, as after a fork: the child turns it on again \
+             (mallctl \"background_thread\"), or nothing purges while it is idle"
+                .to_owned(),
+        ),
+        Cause::Kept if thread == Some("false") => Some(format!(
+            "dirty pages: nothing purges them while the program makes no requests: {variable}=background_thread:true,dirty_decay_ms:1000"
+        )),
+        Cause::Kept => decay.map(|decay| {
+            format!(
+                "dirty pages go back within about {decay} ms of the last use: {variable}=dirty_decay_ms:1000 shortens that"
+            )
+        }),
+        Cause::Lazy => Some(format!(
+            "muzzy pages: resident until the kernel is short of memory: {variable}=muzzy_decay_ms:0 gives them back at once"
+        )),
+        Cause::Cached => Some(format!(
+            "nobody empties the cache of an idle thread: {variable}=tcache_max:4096 keeps large blocks out of it, fewer threads help"
+        )),
+        Cause::Pinned => Some(format!(
+            "a slab stays while one of its regions lives; {variable}=narenas:2 lets fewer arenas have slabs of their own"
+        )),
+        _ => None,
+    }
+}
+
+fn mimalloc(cause: Cause, heap: &Heap) -> Option<String> {
+    let setting = |name: &str| heap.settings.get(name).map(String::as_str);
+    match cause {
+        Cause::Kept => Some(match setting("purge_delay").or(setting("decommit_delay")) {
+            Some("-1") => "purge_delay is -1, so free pages stay for ever: MIMALLOC_PURGE_DELAY=10".to_owned(),
+            _ => "mimalloc purges in threads that allocate or free, so idle ones keep their pages: mi_collect(true) in each \
+                  gives them back"
+                .to_owned(),
+        }),
+        _ => None,
+    }
+}
+
+fn tcmalloc(cause: Cause, heap: &Heap) -> Option<String> {
+    let rate = heap.settings.get("tcmalloc_release_rate");
+    match cause {
+        Cause::Kept => Some(match rate.map(String::as_str) {
+            Some("0") => {
+                "tcmalloc_release_rate is 0, so free spans stay for ever: TCMALLOC_RELEASE_RATE=10, or \
+                 MallocExtension::ReleaseFreeMemory() in the program"
+                    .to_owned()
+            }
+            _ => "free spans go back only while the program frees: TCMALLOC_RELEASE_RATE=10 or \
+                  TCMALLOC_AGGRESSIVE_DECOMMIT=t, or MallocExtension::ReleaseFreeMemory() in the program"
+                .to_owned(),
+        }),
+        Cause::Cached => Some(
+            "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES bounds the caches of all threads together".to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+fn musl(cause: Cause) -> Option<String> {
+    let text = match cause {
+        Cause::Pinned => {
+            "musl returns a group of slots when the last one is freed, and has no settings: another allocator packs \
+             sizes closer"
+        }
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::snapshot::{FORMAT, Process, Target, TargetKind};
+
+    fn asked(reader: &str, settings: &[(&str, &str)], cause: Cause) -> Option<String> {
+        let settings = settings.iter();
+        let heap = Heap {
+            reader: reader.to_owned(),
+            kept: 50,
+            cached: 50,
+            settings: settings
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+            settings_variable: Some("_RJEM_MALLOC_CONF".to_owned()),
+            ..Heap::default()
+        };
+        let snapshot = Snapshot {
+            format: FORMAT,
+            ebb_version: String::new(),
+            taken: String::new(),
+            at_s: 0.0,
+            target: Target {
+                asked: "7".into(),
+                kind: TargetKind::Pid,
+            },
+            processes: vec![Process {
+                heap: Some(heap),
+                ..Process::default()
+            }],
+            cgroup: None,
+            missing: Vec::new(),
+        };
+        remedy(cause, &snapshot)
+    }
+
+    #[test]
+    fn what_keeps_jemallocs_pages_decides_the_remedy() {
+        let kept =
+            |settings: &[(&str, &str)]| asked("jemalloc 5.3.0", settings, Cause::Kept).unwrap();
+        let idle = kept(&[("background_thread", "false"), ("dirty_decay_ms", "10000")]);
+        assert!(
+            idle.contains("_RJEM_MALLOC_CONF=background_thread:true"),
+            "{idle}"
+        );
+        let forked = kept(&[
+            ("background_thread", "false"),
+            ("background_thread_asked", "true"),
+        ]);
+        assert!(forked.contains("fork"), "{forked}");
+        let never = kept(&[("background_thread", "true"), ("dirty_decay_ms", "-1")]);
+        assert!(never.contains("for ever"), "{never}");
+        let soon = kept(&[("background_thread", "true"), ("dirty_decay_ms", "10000")]);
+        assert!(soon.contains("10000 ms"), "{soon}");
+    }
+
+    #[test]
+    fn without_a_setting_that_helps_there_is_no_remedy_here() {
+        assert_eq!(asked("glibc 2.36", &[], Cause::Cached), None);
+        assert_eq!(asked("jemalloc 5.3.0", &[], Cause::Live), None);
+        assert_eq!(
+            asked("jemalloc 5.3.0", &[], Cause::Lazy),
+            None,
+            "it has none"
+        );
+        let spans = asked(
+            "tcmalloc 2.10",
+            &[("tcmalloc_release_rate", "0")],
+            Cause::Kept,
+        );
+        assert!(spans.unwrap().contains("for ever"));
+    }
+}
