@@ -71,7 +71,8 @@ pub fn of_file<M: Memory>(
     if let Some(asked) = of_variables(image, &mut space.reader())? {
         return Ok(Some(Settings {
             file: file.to_owned(),
-            background_thread: thread.or(asked.background_thread),
+            // The thread itself may not have begun yet.
+            background_thread: asked.background_thread.or(thread),
             ..asked
         }));
     }

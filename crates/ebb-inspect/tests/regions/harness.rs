@@ -161,3 +161,14 @@ pub fn state(target: &Target) -> (BTreeMap<u64, u64>, Option<u64>) {
     let tables = target.process().status().unwrap().vmpte;
     (present.collect(), tables)
 }
+
+/// Waits for what another thread of the program does; a minute, so that no machine is too slow.
+pub fn wait_until(mut is_so: impl FnMut() -> bool) {
+    for _ in 0..600 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    panic!("it did not happen within a minute");
+}

@@ -1,11 +1,9 @@
 //! jemalloc: Debian's library, stripped, and the same inside a program, under settings of all kinds.
 
-use std::time::Duration;
-
 use ebb_inspect::holdings::Unsupported;
 use ebb_inspect::{Holdings, jemalloc};
 
-use crate::harness::{Program, Way, assert_sound, library, state};
+use crate::harness::{Program, Way, assert_sound, library, state, wait_until};
 
 fn debians() -> Way {
     library("libjemalloc.so.2", "libjemalloc2")
@@ -101,16 +99,14 @@ fn what_was_never_touched_is_not_resident_and_what_was_purged_is_returned() {
 fn pages_that_are_given_back_lazily_are_a_line_of_their_own() {
     let lazily = "background_thread:true,dirty_decay_ms:100,muzzy_decay_ms:-1";
     let mut program = Program::start(&debians(), "burst", &[("MALLOC_CONF", lazily)]);
-    let mut ledger = read(&program).ledger;
-    for _ in 0..600 {
-        if ledger.kept.bytes == 0 {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-        ledger = read(&program).ledger;
-    }
+    wait_until(|| read(&program).ledger.kept.bytes == 0);
+    let ledger = read(&program).ledger;
     assert_eq!(ledger.lazy.bytes, Own::of(&mut program).muzzy);
     assert!(ledger.lazy.resident > 50 << 20, "{ledger:?}");
+}
+
+fn jemalloc_thread_runs(program: &Program) -> bool {
+    read(program).settings["background_thread"] == "true"
 }
 
 #[test]
@@ -118,6 +114,8 @@ fn settings_are_those_in_force_with_symbols_and_without() {
     let settings = "dirty_decay_ms:1234,muzzy_decay_ms:-1,background_thread:true";
     for way in [debians(), inside()] {
         let program = Program::start(&way, "small", &[("MALLOC_CONF", settings)]);
+        // jemalloc's thread gives itself its name.
+        wait_until(|| jemalloc_thread_runs(&program));
         let found = read(&program).settings;
         let setting = |name: &str| found.get(name).map(String::as_str);
         assert_eq!(setting("dirty_decay_ms"), Some("1234"), "{way:?}");
