@@ -40,8 +40,9 @@ lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 unit:
-	ci/python-env.sh workloads/sse
+	ci/python-env.sh workloads/sse workloads/leaky
 	cd workloads/sse && .venv/bin/python -m unittest
+	cd workloads/leaky && .venv/bin/python -m unittest
 	ci/python-env.sh benches
 	$(MAKE) -C benches
 	benches/.venv/bin/python -m unittest discover -s benches/tests

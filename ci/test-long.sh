@@ -64,6 +64,8 @@ step ci/fuzz.sh conf 60
 step ci/aarch64.sh
 # The tests and examples of the crates that Rust programs use for jemalloc.
 step ci/tikv.sh
+# Services of workloads/ whose tests need large packages.
+step ci/workloads.sh
 # Redis from Debian's source, with active defragmentation.
 step ci/redis-defrag.sh
 # glibc's heap is read on the versions that Debian's archive has; the machine's own is in `make test`.

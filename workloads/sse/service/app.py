@@ -25,7 +25,7 @@ log = logging.getLogger("uvicorn.error").getChild("sse")
 
 SUBSCRIBERS = Gauge("sse_subscribers", "Open event streams")
 EVENTS_SENT = Counter("sse_events_sent_total", "Events sent", ["kind"])
-REPLAY_SECONDS = Histogram("sse_replay_seconds", "Time to read and decode a run's history")
+REPLAY_SECONDS = Histogram("sse_replay_seconds", "Time to read and decode a page of history")
 
 
 @asynccontextmanager
@@ -99,17 +99,19 @@ async def frames(store: RunStore, run_id: str, last_event_id: str | None) -> Asy
     sent = 0
     with SUBSCRIBERS.track_inprogress():
         start = time.perf_counter()
-        history = await store.history(run_id)
-        REPLAY_SECONDS.observe(time.perf_counter() - start)
-        position = history[-1].stream_id if history else "0"
+        position, last_kind = "0", None
         skip = parse_id(last_event_id) if last_event_id else (0, 0)
-        for event in history:
-            if parse_id(event.stream_id) <= skip:
-                continue
-            EVENTS_SENT.labels(event.kind).inc()
-            sent += 1
-            yield encode(event)
-        if history and history[-1].kind == COMPLETED:
+        async for page in store.history(run_id):
+            REPLAY_SECONDS.observe(time.perf_counter() - start)
+            position, last_kind = page[-1].stream_id, page[-1].kind
+            for event in page:
+                if parse_id(event.stream_id) <= skip:
+                    continue
+                EVENTS_SENT.labels(event.kind).inc()
+                sent += 1
+                yield encode(event)
+            start = time.perf_counter()
+        if last_kind == COMPLETED:
             log.info("run %s: replayed %d events, completed", run_id, sent)
             return
         async for tail in store.follow(run_id, position):

@@ -27,6 +27,11 @@ class Settings(BaseModel):
         description="How long a read for new events waits before a keep-alive comment is sent.",
     )
     run_cache_size: int = Field(default=256, ge=1)
+    page_events: int = Field(
+        default=0,
+        ge=0,
+        description="Events of a history that are read at once; 0 reads all, as the case did.",
+    )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:

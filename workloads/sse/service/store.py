@@ -32,6 +32,7 @@ class RunStore:
         self._cache: OrderedDict[str, Run] = OrderedDict()
         self._cache_size = settings.run_cache_size
         self._tail_block_ms = settings.tail_block_ms
+        self._page_events = settings.page_events
 
     async def close(self) -> None:
         """Closes all connections."""
@@ -81,14 +82,22 @@ class RunStore:
                 self._cache.popitem(last=False)
         return run
 
-    async def history(self, run_id: str) -> list[Event]:
-        """Every event of a run so far.
+    async def history(self, run_id: str) -> AsyncIterator[list[Event]]:
+        """Every event of a run so far, in pages.
 
-        This is the read that the case is about: one XRANGE over the whole stream, and every
-        entry decoded, before the first is sent.
+        Without a size of pages there is one. That is the read that the case is about: one XRANGE
+        over the whole stream, and every entry decoded, before the first is sent.
         """
-        entries = cast("Entries", await self._redis.xrange(f"run:{run_id}:events", "-", "+"))
-        return [decode(stream_id, fields) for stream_id, fields in entries]
+        start, count = "-", self._page_events or None
+        while True:
+            answer = await self._redis.xrange(f"run:{run_id}:events", start, "+", count)
+            page = [decode(stream_id, fields) for stream_id, fields in cast("Entries", answer)]
+            del answer
+            if page:
+                yield page
+                start = f"({page[-1].stream_id}"
+            if count is None or len(page) < count:
+                return
 
     async def follow(self, run_id: str, after: str) -> AsyncIterator[Event | None]:
         """Events as they are written; None where none came for a while."""

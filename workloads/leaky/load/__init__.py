@@ -1,0 +1,1 @@
+"""The load of the case: clients that run watches, always alike."""

@@ -1,0 +1,1 @@
+"""Tests of the case's service and load."""

@@ -1,0 +1,1 @@
+"""The load of the case: it makes the store, and reads the .bed view as a genetics tool would."""
