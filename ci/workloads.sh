@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Tests the workloads whose setup is large: numpy and zarr (readahead). Each then goes through a trial
-# with its profile `test`.
+# Tests the workloads whose setup is large or whose tests start servers: numpy and zarr (readahead), pyarrow
+# (lens), gunicorn (device). Each then goes through a trial with its profile `test`.
 #
-#   ci/workloads.sh [NAME]...     default: readahead
+#   ci/workloads.sh [NAME]...     default: readahead lens device
 #
 # Needs `make build` before it: the trial is run by target/release/ebb.
 set -euo pipefail
@@ -11,7 +11,7 @@ ebb=${CARGO_TARGET_DIR:-$PWD/target}/release/ebb
 
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
-(($# > 0)) || set -- readahead
+(($# > 0)) || set -- readahead lens device
 for name in "$@"; do
     ci/python-env.sh "workloads/$name"
     (cd "workloads/$name" && .venv/bin/python -m unittest)

@@ -1,0 +1,1 @@
+"""The service of the case: devices upload their readings as JSON; several forked workers."""
