@@ -7,6 +7,7 @@
 //! - [`commands`]: one verb a file; joins the pieces below.
 //! - [`allocators`]: the allocators that are known, where their libraries lie, what they need.
 //! - [`check`]: judges whether an allocator is really in charge.
+//! - [`burst`]: sends bursts of requests.
 //! - [`trial`]: does a controlled trial of a service on several allocators.
 //! - [`report`]: shows a trial as text, Markdown and a page, and a diagnosis as text.
 //! - [`verdict`]: concludes from the facts of a process where its memory is and why.
@@ -16,6 +17,7 @@
 //! - [`exit`]: exit codes and failures.
 
 pub mod allocators;
+pub mod burst;
 pub mod check;
 pub mod cli;
 pub mod commands;

@@ -26,6 +26,8 @@ enum Command {
     Run(commands::run::Args),
     /// Compare allocators under a service's own load.
     Compare(commands::compare::Args),
+    /// Send a burst of HTTP requests to a service.
+    Burst(commands::burst::Args),
     /// Say where a running process's memory is, and whether it is held or in use.
     #[command(alias = "diagnose")]
     Why(commands::why::Args),
@@ -48,6 +50,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => commands::run::execute(args),
         Command::Compare(args) => commands::compare::execute(&args).map(ExitCode::from),
+        Command::Burst(args) => commands::burst::execute(&args).map(ExitCode::from),
         Command::Why(args) => commands::why::execute(&args),
         Command::Snap(args) => commands::snap::execute(&args),
         Command::Diff(args) => commands::diff::execute(&args),

@@ -7,6 +7,7 @@ mod machine;
 mod observer;
 mod outputs;
 mod progress;
+mod sketch;
 
 use crate::cli;
 use crate::exit::{Exit, Failure};
@@ -28,12 +29,15 @@ const REPETITIONS: u32 = 3;
 
 /// Run a service on one allocator after another under its own load, and tell what each keeps.
 ///
-/// WORKLOAD is a folder with a workload.toml (docs/workload.md). Nothing is changed on this machine;
-/// what is started is stopped. Ctrl-C ends the trial and keeps what was measured.
+/// WORKLOAD is a folder with a workload.toml (docs/workload.md). Without one, say what drives the service and
+/// start it behind --: ebb compare --load 'oha -z 20s http://localhost:8000/' --ready
+/// http://localhost:8000/health -- uvicorn main:app. Nothing is changed on this machine; what is started is
+/// stopped. Ctrl-C ends the trial and keeps what was measured.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Folder with a workload.toml, or the file itself.
-    workload: PathBuf,
+    #[arg(required_unless_present = "service")]
+    workload: Option<PathBuf>,
 
     /// Variants, a comma between two: NAME, NAME+KEY=VALUE, NEW=NAME+KEY=VALUE; the first is what the
     /// others are compared to. Default: the profile's, else all that are known.
@@ -41,7 +45,7 @@ pub struct Args {
     variants: Vec<String>,
 
     /// Profile of the workload, for example a short one.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "workload")]
     profile: Option<String>,
 
     /// Runs of each variant, interleaved. Default: the profile's, else 3.
@@ -72,6 +76,9 @@ pub struct Args {
     /// Print the results as JSON instead of the tables.
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    sketch: sketch::Args,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -97,8 +104,10 @@ impl From<MemoryArg> for Metric {
 /// Does the trial and tells its outcome.
 pub fn execute(args: &Args) -> Result<Exit, Failure> {
     let usage = |error: &dyn std::fmt::Display| Failure::new(Exit::Usage, error.to_string());
-    let workload =
-        Workload::load(&args.workload, args.profile.as_deref()).map_err(|error| usage(&error))?;
+    if let Some(exit) = args.sketch.print()? {
+        return Ok(exit);
+    }
+    let workload = workload(args)?;
     let specs = variant::parse(&chosen(args, &workload), &workload.variants)
         .map_err(|error| usage(&error))?;
     let rounds = rounds(args, &workload);
@@ -171,6 +180,18 @@ fn parse_percent(text: &str) -> Result<f64, String> {
     number
         .filter(|percent| *percent > 0.0 && *percent <= 100.0)
         .ok_or_else(|| "not a percentage above 0 and up to 100".to_owned())
+}
+
+/// The file's, or the one that the flags stand for.
+fn workload(args: &Args) -> Result<Workload, Failure> {
+    let usage = |error: &dyn std::fmt::Display| Failure::new(Exit::Usage, error.to_string());
+    match (&args.workload, args.sketch.workload()?) {
+        (Some(path), _) => {
+            Workload::load(path, args.profile.as_deref()).map_err(|error| usage(&error))
+        }
+        (None, Some(workload)) => Ok(workload),
+        (None, None) => Err(usage(&"neither a workload nor a service is given")),
+    }
 }
 
 /// The items of `--variants`, or those of the profile, or all: what the workload defines and the tool

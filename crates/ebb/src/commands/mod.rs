@@ -1,5 +1,6 @@
 //! One verb a file. A command joins the pieces; it holds no rule and reads no process itself.
 
+pub mod burst;
 pub mod check;
 pub mod compare;
 pub mod diff;

@@ -153,6 +153,13 @@ impl Variant {
             .iter()
             .filter(|run| run.outcome == Outcome::Complete)
     }
+
+    /// Whether a load of a complete run said nothing that could be read.
+    pub fn has_unread_loads(&self) -> bool {
+        self.complete()
+            .flat_map(|run| &run.phases)
+            .any(|span| span.kind.counts() && span.load.is_none())
+    }
 }
 
 /// How a run ended.
@@ -281,6 +288,9 @@ pub struct LoadResult {
     /// Upper bound and number of requests up to it.
     #[serde(default)]
     pub histogram_ms: Option<Vec<(f64, u64)>>,
+    /// Whose summary it is: a load tool's name, or the generator with its loop. `None`: the load's own.
+    #[serde(default)]
+    pub tool: Option<String>,
 }
 
 /// Two quantiles of a latency.
@@ -288,8 +298,9 @@ pub struct LoadResult {
 pub struct Quantiles {
     /// The median.
     pub p50: f64,
-    /// The 99th percentile.
-    pub p99: f64,
+    /// The 99th percentile; not every tool tells it.
+    #[serde(default)]
+    pub p99: Option<f64>,
 }
 
 /// The process tree at one moment.

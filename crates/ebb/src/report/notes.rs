@@ -5,6 +5,7 @@
 use super::figures;
 use crate::facts::sureness::{StopReason, Stopping, Trap};
 use crate::facts::trial::{Outcome, Run, Trial, Unit, Variant};
+use std::collections::BTreeSet;
 
 /// One thing to say.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -202,7 +203,7 @@ pub fn method(trial: &Trial) -> Vec<String> {
         .iter()
         .flat_map(|variant| &variant.runs)
         .collect();
-    vec![
+    let mut lines = vec![
         format!(
             "Workload: {}{profile}. {}",
             trial.workload.name, trial.workload.description
@@ -215,7 +216,22 @@ pub fn method(trial: &Trial) -> Vec<String> {
             if trial.repetitions == 1 { "" } else { "s" },
             trial.interval_ms
         ),
-        format!("Machine: {}.", place.join(", ")),
-        format!("Started {} with ebb {}.", trial.started, trial.ebb_version),
-    ]
+    ];
+    let loads = runs.iter().flat_map(|run| &run.phases);
+    let tools: BTreeSet<&str> = loads
+        .filter_map(|span| span.load.as_ref()?.tool.as_deref())
+        .collect();
+    if !tools.is_empty() {
+        let tools: Vec<&str> = tools.into_iter().collect();
+        lines.push(format!(
+            "Throughput and latency are what {} told.",
+            tools.join(" and ")
+        ));
+    }
+    lines.push(format!("Machine: {}.", place.join(", ")));
+    lines.push(format!(
+        "Started {} with ebb {}.",
+        trial.started, trial.ebb_version
+    ));
+    lines
 }

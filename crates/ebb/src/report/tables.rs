@@ -143,9 +143,12 @@ fn table(
     columns: &[Column],
     cell: fn(&Figure, Unit) -> Cell,
 ) -> Table {
-    // A column that no variant has is left out, except reclaimable: that it was not measured is news.
+    // A column that no variant has is left out, except where that is news: malloc_trim was not measured, a
+    // load's summary was not read.
+    let unread = trial.variants.iter().any(Variant::has_unread_loads);
     let has = |column: &&Column| {
         **column == Column::Reclaimable
+            || (**column == Column::Throughput && unread)
             || trial
                 .variants
                 .iter()
@@ -224,6 +227,7 @@ fn missing(variant: &Variant, column: Column) -> Cell {
     let text = match (&variant.summary, column) {
         (None, _) => "–",
         // malloc_trim belongs to glibc: the question does not arise for the others.
+        (Some(_), Column::Throughput) if variant.has_unread_loads() => "not read",
         (Some(_), Column::Reclaimable) if variant.allocator != "glibc" => "n/a",
         (Some(_), _) => "not measured",
     };

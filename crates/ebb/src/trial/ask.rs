@@ -74,6 +74,31 @@ pub fn until_ready(
     ))
 }
 
+/// Whether somebody answers already where the service is going to; the message says who is to go.
+pub fn unoccupied(scene: &Scene, ready: &Ready) -> Result<(), String> {
+    let address = match ready {
+        Ready::Http(url) => {
+            let url = scene.fill(url)?;
+            match url.parse::<ureq::http::Uri>() {
+                Ok(uri) => match uri.host() {
+                    Some(host) => format!("{host}:{}", uri.port_u16().unwrap_or(80)),
+                    None => return Ok(()),
+                },
+                Err(error) => return Err(format!("ready: {url}: {error}")),
+            }
+        }
+        Ready::Tcp(address) => scene.fill(address)?,
+        Ready::Command(_) | Ready::Line(_) => return Ok(()),
+    };
+    match connect(&address) {
+        Ok(()) => Err(format!(
+            "somebody answers at {address} before the service was started: stop that, or give the service a \
+             port of its own ({{port}} is a free one)"
+        )),
+        Err(_) => Ok(()),
+    }
+}
+
 fn connect(address: &str) -> Result<(), String> {
     let mut addresses = address
         .to_socket_addrs()

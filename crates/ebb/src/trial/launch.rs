@@ -177,15 +177,19 @@ impl Process {
             .unwrap_or_default()
     }
 
+    /// What it wrote to stderr, where that is a file of its own.
+    pub fn errors(&self) -> String {
+        if self.stderr == self.stdout {
+            return String::new();
+        }
+        std::fs::read(&self.stderr)
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default()
+    }
+
     /// The text of all its output so far.
     pub fn all_output(&self) -> String {
-        let mut text = self.output();
-        if self.stderr != self.stdout {
-            text.push_str(&String::from_utf8_lossy(
-                &std::fs::read(&self.stderr).unwrap_or_default(),
-            ));
-        }
-        text
+        self.output() + &self.errors()
     }
 
     /// The last lines of its errors, or of its output where it wrote no errors.

@@ -1,12 +1,23 @@
-//! What a load command told: the last line of its output, and what several of them come to.
+//! What a load command told: the last line of its output or a tool's summary, and what several of them
+//! come to.
 //!
 //! Used by `run` (one phase) and `summary` (all phases of a run). Pure.
 
+use super::tools;
 use crate::facts::trial::{LoadResult, Quantiles};
 use crate::statistics;
 
-/// Reads the last line that is not empty. The message says what was expected.
-pub fn parse(output: &str) -> Result<LoadResult, String> {
+/// Reads what a load wrote: its last line where that is a summary, else what a known tool printed, on
+/// stdout or stderr. The message says what was expected.
+pub fn read(output: &str, errors: &str) -> Result<LoadResult, String> {
+    last_line(output).or_else(|reason| {
+        tools::read(&format!("{output}\n{errors}"))
+            .ok_or_else(|| format!("{reason}; nor is it a summary of {}", tools::names()))
+    })
+}
+
+/// Reads the last line that is not empty.
+fn last_line(output: &str) -> Result<LoadResult, String> {
     let line = output
         .lines()
         .rev()
@@ -42,23 +53,23 @@ pub fn latency(loads: &[&LoadResult]) -> Option<Quantiles> {
         let cells = statistics::merge_cells(histograms.into_iter().flatten());
         return Some(Quantiles {
             p50: statistics::histogram_quantile(&cells, 0.50)?,
-            p99: statistics::histogram_quantile(&cells, 0.99)?,
+            p99: statistics::histogram_quantile(&cells, 0.99),
         });
     }
     let quantiles: Vec<(Quantiles, u64)> = loads
         .iter()
         .filter_map(|load| Some((load.latency_ms?, load.requests)))
         .collect();
-    let weighted = |pick: fn(&Quantiles) -> f64| {
-        let pairs: Vec<_> = quantiles
+    let weighted = |pick: fn(&Quantiles) -> Option<f64>| {
+        let pairs: Option<Vec<_>> = quantiles
             .iter()
-            .map(|(quantiles, weight)| (pick(quantiles), *weight))
+            .map(|(quantiles, weight)| Some((pick(quantiles)?, *weight)))
             .collect();
-        statistics::weighted_median(&pairs)
+        statistics::weighted_median(&pairs?)
     };
     Some(Quantiles {
-        p50: weighted(|q| q.p50)?,
-        p99: weighted(|q| q.p99)?,
+        p50: weighted(|q| Some(q.p50))?,
+        p99: weighted(|q| q.p99),
     })
 }
 
@@ -69,17 +80,21 @@ mod tests {
     #[test]
     fn the_last_line_counts_and_the_rest_is_a_log() {
         let output = "warming\n{\"requests\": 9, \"seconds\": 2.5, \"latency_ms\": {\"p50\": 3, \"p99\": 8}}\n\n";
-        let load = parse(output).unwrap();
+        let load = last_line(output).unwrap();
         assert_eq!((load.requests, load.errors, load.seconds), (9, 0, 2.5));
-        assert_eq!(load.latency_ms.unwrap().p99, 8.0);
+        assert_eq!(load.latency_ms.unwrap().p99, Some(8.0));
     }
 
     #[test]
     fn what_is_no_summary_is_told() {
-        assert!(parse("").unwrap_err().contains("printed nothing"));
-        assert!(parse("done\n").unwrap_err().contains("done"));
+        assert!(read("", "").unwrap_err().contains("printed nothing"));
+        let message = read("done\n", "").unwrap_err();
         assert!(
-            parse(r#"{"requests": 1, "seconds": 0}"#)
+            message.contains("done") && message.contains("wrk"),
+            "{message}"
+        );
+        assert!(
+            last_line(r#"{"requests": 1, "seconds": 0}"#)
                 .unwrap_err()
                 .contains("seconds = 0")
         );
@@ -98,9 +113,10 @@ mod tests {
             concurrency: None,
             latency_ms: Some(Quantiles {
                 p50,
-                p99: p50 * 2.0,
+                p99: Some(p50 * 2.0),
             }),
             histogram_ms: histogram,
+            tool: None,
         }
     }
 
@@ -111,7 +127,7 @@ mod tests {
         assert_eq!(throughput(&[&left, &right]), Some(1.0));
         let quantiles = latency(&[&left, &right]).unwrap();
         assert!(
-            quantiles.p50 < 10.0 && quantiles.p99 > 19.0,
+            quantiles.p50 < 10.0 && quantiles.p99.unwrap() > 19.0,
             "{quantiles:?}"
         );
     }
@@ -121,5 +137,16 @@ mod tests {
         let (few, many) = (load(1, 1.0, 500.0, None), load(99, 1.0, 5.0, None));
         assert_eq!(latency(&[&few, &many]).unwrap().p50, 5.0);
         assert_eq!(latency(&[]), None);
+        let mut without = many.clone();
+        without.latency_ms = Some(Quantiles {
+            p50: 5.0,
+            p99: None,
+        });
+        let quantiles = latency(&[&few, &without]).unwrap();
+        assert_eq!(
+            (quantiles.p50, quantiles.p99),
+            (5.0, None),
+            "of a part is no p99 of the whole"
+        );
     }
 }

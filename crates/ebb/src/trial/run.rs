@@ -151,6 +151,7 @@ impl Scene<'_> {
                 .0
                 .push((self.start_companion(companion)?, companion.stop_timeout_s));
         }
+        ask::unoccupied(&self, &self.workload.service.ready)?;
         let started = Instant::now();
         let mut service = self.start_service(variant)?;
         let played = self.play_service(stage, variant, &mut service, started, record, on_step);

@@ -92,7 +92,7 @@ pub fn measure(run: &Run, metric: Metric) -> Measures {
         cpu_s: cpu(run),
         throughput_per_s: load::throughput(&loads),
         p50_ms: latency.map(|quantiles| quantiles.p50),
-        p99_ms: latency.map(|quantiles| quantiles.p99),
+        p99_ms: latency.and_then(|quantiles| quantiles.p99),
         slope_bytes_per_h: rest_slope(run, metric).map(|slope| slope.bytes_per_s * 3600.0),
     }
 }

@@ -67,6 +67,37 @@ pub fn fill_all(parts: &[String], values: &Values) -> Result<Vec<String>, Templa
     parts.iter().map(|part| fill(part, values)).collect()
 }
 
+/// The names that every run defines.
+pub const NAMES: [&str; 7] = ["port", "dir", "workload", "variant", "cycle", "pid", "ebb"];
+
+/// A text of somebody who may not know of templates: the names of [`NAMES`] stay, all other braces become
+/// literal ones.
+pub fn keep_known(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(['{', '}']) {
+        kept.push_str(&rest[..at]);
+        let name = rest[at..]
+            .strip_prefix('{')
+            .and_then(|tail| tail.split_once('}'))
+            .map(|(name, _)| name)
+            .filter(|name| NAMES.contains(name));
+        let end = match name {
+            Some(name) => {
+                kept.push_str(&format!("{{{name}}}"));
+                at + name.len() + 2
+            }
+            None => {
+                kept.push_str(&rest[at..=at].repeat(2));
+                at + 1
+            }
+        };
+        rest = &rest[end..];
+    }
+    kept.push_str(rest);
+    kept
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +123,14 @@ mod tests {
         let message = fill("--port {prot}", &values()).unwrap_err().to_string();
         assert!(message.contains("{prot} is not known here"), "{message}");
         assert!(message.contains("port, port.redis"), "{message}");
+    }
+
+    #[test]
+    fn braces_of_somebody_elses_text_become_literal() {
+        for text in ["{\"a\": {}}", "plain", "}{", "{prot}", "}"] {
+            assert_eq!(fill(&keep_known(text), &values()).unwrap(), text);
+        }
+        assert_eq!(fill(&keep_known("{{port}}"), &values()).unwrap(), "{8123}");
     }
 
     #[test]

@@ -106,7 +106,8 @@ fn under_way(load: &LoadResult) -> Option<f64> {
     }
     let latency = load.latency_ms?;
     // The mean lies between; where the slowest would already be several at once it cannot be told.
-    (per_ms * latency.p99 < SURELY_SEVERAL || per_ms * latency.p50 > ONE_STREAM)
+    let p99_is_below = |p99: f64| per_ms * p99 < SURELY_SEVERAL;
+    (latency.p99.is_some_and(p99_is_below) || per_ms * latency.p50 > ONE_STREAM)
         .then_some(per_ms * latency.p50)
 }
 

@@ -279,6 +279,16 @@ impl Workload {
         Workload::parse(&text, &path, dir, profile)
     }
 
+    /// Checks a text that is in no file; its commands run in `dir`.
+    pub fn from_text(text: &str, dir: PathBuf) -> Result<Workload, WorkloadError> {
+        Workload::parse(
+            text,
+            Path::new("the workload of the command line"),
+            dir,
+            None,
+        )
+    }
+
     fn parse(
         text: &str,
         path: &Path,

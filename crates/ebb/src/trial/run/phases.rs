@@ -7,6 +7,7 @@ use crate::trial::launch::{self, Process};
 use crate::trial::sampler::Sampler;
 use crate::trial::workload::{Job, Phase};
 use crate::trial::{ask, load, summary};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 const LOAD_LIMIT_S: f64 = 600.0;
@@ -24,16 +25,17 @@ impl Scene<'_> {
     pub(super) fn prepare(&self, job: &Job, service: &mut Process) -> Result<(), End> {
         let mut process = self.launch("prepare", &job.command, "prepare")?;
         let limit = Duration::from_secs_f64(job.timeout_s.unwrap_or(PREPARE_LIMIT_S));
-        self.finish_beside(&mut process, service, limit)
+        let status = self.finish_beside(&mut process, service, limit)?;
+        succeeded(&process, status)
     }
 
-    /// Waits for a command; the service's end is noticed at once and is what failed then.
+    /// Waits for a command's end; the service's is noticed at once and is what failed then.
     fn finish_beside(
         &self,
         process: &mut Process,
         service: &mut Process,
         limit: Duration,
-    ) -> Result<(), End> {
+    ) -> Result<ExitStatus, End> {
         let ended = self.interrupt.wait_for(limit, || match service.ended() {
             Some(status) => Some(Err(format!(
                 "{} {} during {}",
@@ -45,11 +47,7 @@ impl Scene<'_> {
         });
         match ended {
             Some(Err(reason)) => Err(failed(reason, service)),
-            Some(Ok(status)) if status.success() => Ok(()),
-            Some(Ok(status)) => Err(failed(
-                format!("{} {}", process.name, launch::describe(status)),
-                process,
-            )),
+            Some(Ok(status)) => Ok(status),
             None if self.interrupt.is_set() => Err(End::Interrupted),
             None => Err(failed(
                 format!(
@@ -76,7 +74,7 @@ impl Scene<'_> {
         let from_s = watch.zero.elapsed().as_secs_f64();
         let ended = match phase.kind {
             PhaseKind::Idle => self.idle(phase, service).map(|()| None),
-            _ => self.load(phase, round, service),
+            _ => self.load(phase, round, service, record),
         };
         let to_s = watch.zero.elapsed().as_secs_f64();
         // A phase that was broken off is kept too, without the load's figures.
@@ -144,17 +142,43 @@ impl Scene<'_> {
         phase: &Phase,
         round: u32,
         service: &mut Process,
+        record: &mut Run,
     ) -> Result<Option<LoadResult>, End> {
         let command = phase.command.as_deref().unwrap_or_default();
         let file = format!("{}-{round}", file_name(&phase.name));
         let name = format!("the load of phase \"{}\"", phase.name);
         let mut process = self.launch(&name, command, &file)?;
         let limit = Duration::from_secs_f64(phase.timeout_s.unwrap_or(LOAD_LIMIT_S));
-        self.finish_beside(&mut process, service, limit)?;
-        match load::parse(&process.output()) {
+        let status = self.finish_beside(&mut process, service, limit)?;
+        let told = load::read(&process.output(), &process.errors());
+        match (&told, succeeded(&process, status)) {
+            (_, Ok(())) => {}
+            // A tool says with its status that some requests failed; its summary has the number.
+            (Ok(load), Err(_)) if load.tool.is_some() && load.requests > 0 => note(
+                record,
+                format!("{name} {}; its summary counts", launch::describe(status)),
+            ),
+            (_, Err(end)) => return Err(end),
+        }
+        match told {
+            Ok(load) if load.requests == 0 && load.errors > 0 => {
+                let reason = format!("{name}: none of its {} requests was answered", load.errors);
+                Err(failed(reason, &process))
+            }
             Ok(load) => Ok(Some(load)),
             Err(_) if phase.kind == PhaseKind::Warmup => Ok(None),
-            Err(reason) => Err(failed(format!("{name}: {reason}"), &process)),
+            Err(reason) => {
+                note(record, format!("throughput not read: {name}: {reason}"));
+                Ok(None)
+            }
         }
     }
+}
+
+fn succeeded(process: &Process, status: ExitStatus) -> Result<(), End> {
+    if status.success() {
+        return Ok(());
+    }
+    let reason = format!("{} {}", process.name, launch::describe(status));
+    Err(failed(reason, process))
 }

@@ -55,6 +55,9 @@ impl<'a> Scene<'a> {
         for (name, port) in names.iter().zip(free_ports(names.len()).map_err(system)?) {
             values.insert(name.clone(), port.to_string());
         }
+        if let Ok(program) = std::env::current_exe() {
+            values.insert("ebb".into(), program.display().to_string());
+        }
         let mut scene = Scene {
             workload,
             env: BTreeMap::new(),

@@ -33,6 +33,7 @@ fn requests(requests: u64, seconds: f64) -> Option<LoadResult> {
         concurrency: None,
         latency_ms: None,
         histogram_ms: None,
+        tool: None,
     })
 }
 

@@ -28,8 +28,12 @@ fn load(requests: u64, p50: f64, p99: f64) -> LoadResult {
         errors: 0,
         seconds: 10.0,
         concurrency: None,
-        latency_ms: Some(Quantiles { p50, p99 }),
+        latency_ms: Some(Quantiles {
+            p50,
+            p99: Some(p99),
+        }),
         histogram_ms: None,
+        tool: None,
     }
 }
 

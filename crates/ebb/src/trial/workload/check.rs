@@ -95,7 +95,7 @@ impl Workload {
     /// Every name that a run defines, with values that are good enough for a check.
     fn example_values(&self) -> Values {
         let mut values = self.vars();
-        for name in ["port", "dir", "workload", "variant", "cycle", "pid"] {
+        for name in template::NAMES {
             values.insert(name.into(), "1".into());
         }
         for companion in &self.companions {

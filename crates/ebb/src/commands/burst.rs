@@ -1,0 +1,188 @@
+//! `ebb burst URL...`: sends requests to a service on this machine and prints what came of them.
+//!
+//! For services whose owner has no load tool. `docs/burst.md` is its manual.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ureq::http;
+
+use crate::burst::tally::Tally;
+use crate::burst::{Plan, Until, drive};
+use crate::cli;
+use crate::exit::{Exit, Failure};
+use crate::report::figures;
+
+/// Length of a burst where the command line does not say.
+const LENGTH: Duration = Duration::from_secs(10);
+/// Reasons of failures that are named.
+const MOST_REASONS: usize = 5;
+
+/// Send a burst of HTTP requests to a service and print throughput and latency.
+///
+/// The last line on stdout is the summary that ebb compare reads. Without --rate the loop is closed: each
+/// connection sends when its last request was answered. With --rate requests are due at fixed times, and a
+/// latency counts from then, so that a service that falls behind cannot hide it.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Addresses, asked in turn: http://HOST[:PORT]/PATH
+    #[arg(required = true, value_name = "URL")]
+    urls: Vec<String>,
+
+    /// Connections at the same time.
+    #[arg(short, long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    concurrency: u32,
+
+    /// Send this many requests.
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..))]
+    requests: Option<u64>,
+
+    /// Send for this long, such as 20s. Default: 10s.
+    #[arg(short = 'z', long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    duration: Option<Duration>,
+
+    /// Requests a second, whatever the service does.
+    #[arg(long, value_name = "N", value_parser = rate)]
+    rate: Option<f64>,
+
+    /// Method. Default: GET, with a body POST.
+    #[arg(short = 'X', long, value_name = "NAME")]
+    method: Option<String>,
+
+    /// File that is sent as the body of every request.
+    #[arg(long, value_name = "FILE")]
+    body: Option<PathBuf>,
+
+    /// Header of every request; may be given more than once.
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    headers: Vec<String>,
+
+    /// What one request may take.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
+    timeout: Duration,
+
+    /// Print the summary as JSON only.
+    #[arg(long)]
+    json: bool,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
+        _ => Err("it is no number above 0".into()),
+    }
+}
+
+/// Sends it and tells what came of it.
+pub fn execute(args: &Args) -> Result<Exit, Failure> {
+    let plan = plan(args)?;
+    let (tally, seconds) = drive::drive(&plan);
+    let mut summary = tally.summary(seconds, format!("ebb burst, {}", plan.loop_name()));
+    // Paced, as many are under way as the service lets wait.
+    summary.concurrency = plan.rate.is_none().then_some(f64::from(plan.concurrency));
+    for (reason, count) in tally.reasons().into_iter().take(MOST_REASONS) {
+        cli::warn(&format!("failed {count} times: {reason}"));
+    }
+    if summary.requests == 0 {
+        let what = format!("none of {} requests was answered", summary.errors);
+        return Err(Failure::new(Exit::NotEnoughEvidence, what)
+            .remedy("the lines above say why; is the service there?"));
+    }
+    if !args.json {
+        cli::print(&words(
+            &plan,
+            &tally,
+            summary.requests,
+            summary.errors,
+            seconds,
+        ))?;
+    }
+    let line = serde_json::to_string(&summary)
+        .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
+    cli::print(&format!("{line}\n"))?;
+    Ok(Exit::Ok)
+}
+
+fn words(plan: &Plan, tally: &Tally, requests: u64, errors: u64, seconds: f64) -> String {
+    let quantiles = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("highest", 1.0)];
+    let latencies: Vec<String> = quantiles
+        .iter()
+        .filter_map(|(name, quantile)| {
+            Some(format!("{name} {:.1} ms", tally.quantile_ms(*quantile)?))
+        })
+        .collect();
+    format!(
+        "{requests} requests answered and {errors} failed in {}: {:.1} a second ({}, {} connections)\nlatency: {}\n",
+        figures::duration(seconds),
+        requests as f64 / seconds,
+        plan.loop_name(),
+        plan.concurrency,
+        latencies.join(", ")
+    )
+}
+
+fn plan(args: &Args) -> Result<Plan, Failure> {
+    let usage = |what: String| Failure::new(Exit::Usage, what);
+    let body = match &args.body {
+        Some(path) => Some(
+            std::fs::read(path).map_err(|error| usage(format!("{}: {error}", path.display())))?,
+        ),
+        None => None,
+    };
+    let method = match (&args.method, &body) {
+        (Some(name), _) => http::Method::from_bytes(name.as_bytes())
+            .map_err(|_| usage(format!("--method {name}: that is no method")))?,
+        (None, Some(_)) => http::Method::POST,
+        (None, None) => http::Method::GET,
+    };
+    Ok(Plan {
+        urls: args
+            .urls
+            .iter()
+            .map(|url| address(url))
+            .collect::<Result<_, _>>()?,
+        headers: args
+            .headers
+            .iter()
+            .map(|text| header(text))
+            .collect::<Result<_, _>>()?,
+        method,
+        body,
+        concurrency: args.concurrency,
+        until: match (args.requests, args.duration) {
+            (Some(requests), _) => Until::Requests(requests),
+            (None, length) => Until::Elapsed(length.unwrap_or(LENGTH)),
+        },
+        rate: args.rate,
+        timeout: args.timeout,
+    })
+}
+
+fn address(text: &str) -> Result<http::Uri, Failure> {
+    let url: Result<http::Uri, _> = text.parse();
+    match url {
+        Ok(url) if url.scheme_str() == Some("http") && url.host().is_some() => Ok(url),
+        Ok(url) if url.scheme_str() == Some("https") => Err(Failure::new(
+            Exit::Usage,
+            format!("{text}: ebb burst speaks no TLS"),
+        )
+        .remedy("take the service's plain address on this machine, or a load tool")),
+        _ => Err(Failure::new(
+            Exit::Usage,
+            format!("{text}: that is no http://HOST[:PORT]/PATH"),
+        )),
+    }
+}
+
+fn header(text: &str) -> Result<(http::HeaderName, http::HeaderValue), Failure> {
+    let parsed = text.split_once(':').and_then(|(name, value)| {
+        let name = http::HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
+        Some((name, http::HeaderValue::from_str(value.trim()).ok()?))
+    });
+    parsed.ok_or_else(|| {
+        Failure::new(
+            Exit::Usage,
+            format!("--header {text}: that is no NAME: VALUE"),
+        )
+    })
+}

@@ -1,0 +1,137 @@
+//! The flags that stand for a workload file: `--load`, `--ready`, `-- COMMAND` and their kin.
+
+use crate::cli;
+use crate::exit::{Exit, Failure};
+use crate::trial::sketch::Sketch;
+use crate::trial::workload::Workload;
+use std::time::Duration;
+
+/// Longer than the ten seconds after which a jemalloc without settings has returned what is dirty, so
+/// that the rest shows what an allocator keeps and not what it has not come to.
+const REST: Duration = Duration::from_secs(15);
+/// Load, rest, load again, rest: what the second load finds tells more than the first.
+const CYCLES: u32 = 2;
+
+/// A service of the user's own.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+#[command(next_help_heading = "A service without a workload file")]
+pub struct Args {
+    /// Command that drives the service, in one argument: 'oha -z 20s http://localhost:8000/'. The
+    /// summaries of oha, wrk, k6, locust, hey and ab are read.
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        conflicts_with = "workload",
+        requires = "service"
+    )]
+    load: Option<String>,
+
+    /// Drive the service with bursts of requests; the arguments of ebb burst:
+    /// 'http://localhost:8000/report -c 32 -n 400'.
+    #[arg(long, value_name = "ARGUMENTS", requires = "service", conflicts_with_all = ["load", "workload"])]
+    burst: Option<String>,
+
+    /// How to know that the service is there: http://... (any 2xx), HOST:PORT, or line:REGEX of its
+    /// output. Default: a connection to the first address of the load.
+    #[arg(
+        long,
+        value_name = "URL",
+        requires = "service",
+        conflicts_with = "workload"
+    )]
+    ready: Option<String>,
+
+    /// Command that goes before the first load. Default: 20 requests to an http:// of --ready.
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        requires = "service",
+        conflicts_with = "workload"
+    )]
+    warm_up: Option<String>,
+
+    /// Rest after each load. Default: 15s.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "service", conflicts_with = "workload")]
+    rest: Option<Duration>,
+
+    /// How often load and rest come. Default: 2.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), requires = "service", conflicts_with = "workload")]
+    cycles: Option<u32>,
+
+    /// Print the workload file that says the same, and run nothing.
+    #[arg(long, requires = "service", conflicts_with = "workload")]
+    print_workload: bool,
+
+    /// The service's command. Braces in it and in the other words stay as they are, except
+    /// {port}, a free port for each run, and {dir}, an empty folder.
+    #[arg(last = true, value_name = "SERVICE", conflicts_with = "workload")]
+    service: Vec<String>,
+}
+
+impl Args {
+    /// The workload that the flags stand for; `None` where there are none.
+    pub fn workload(&self) -> Result<Option<Workload>, Failure> {
+        if self.service.is_empty() {
+            return Ok(None);
+        }
+        let dir = std::env::current_dir()?;
+        let workload = Workload::from_text(&self.text()?, dir);
+        workload
+            .map(Some)
+            .map_err(|error| Failure::new(Exit::Usage, error.to_string()))
+    }
+
+    /// Prints the file, where that is all that was asked for.
+    pub fn print(&self) -> Result<Option<Exit>, Failure> {
+        if !self.print_workload {
+            return Ok(None);
+        }
+        cli::print(&self.text()?)?;
+        Ok(Some(Exit::Ok))
+    }
+
+    fn text(&self) -> Result<String, Failure> {
+        let usage = |message: String| Failure::new(Exit::Usage, message);
+        let (load_name, load) = match (&self.load, &self.burst) {
+            (Some(load), _) => ("load", words("--load", load)?),
+            (None, Some(burst)) => {
+                let own = ["ebb", "burst"].map(str::to_owned);
+                (
+                    "burst",
+                    own.into_iter().chain(words("--burst", burst)?).collect(),
+                )
+            }
+            (None, None) => {
+                return Err(usage("it is not said what drives the service".into()).remedy(
+                    "give --load 'COMMAND', or --burst 'http://localhost:PORT/PATH' for the generator of ebb",
+                ));
+            }
+        };
+        let sketch = Sketch {
+            service: self.service.clone(),
+            ready: self.ready.clone(),
+            load,
+            load_name,
+            warm_up: self
+                .warm_up
+                .as_ref()
+                .map(|text| words("--warm-up", text))
+                .transpose()?,
+            rest_s: self.rest.unwrap_or(REST).as_secs_f64(),
+            cycles: self.cycles.unwrap_or(CYCLES),
+        };
+        sketch.to_toml().map_err(usage)
+    }
+}
+
+/// A command in one argument, split as a shell does; nothing is expanded.
+fn words(flag: &str, text: &str) -> Result<Vec<String>, Failure> {
+    let words = shlex::split(text).filter(|words| !words.is_empty());
+    words.ok_or_else(|| {
+        Failure::new(
+            Exit::Usage,
+            format!("{flag} {text}: that is no command (a quote may be open)"),
+        )
+    })
+}
