@@ -22,6 +22,8 @@ pub enum Exit {
     Mixed = 13,
     /// The allocator is not in charge of every process, or not with the settings it was given.
     NotInCharge = 14,
+    /// A variant holds more after the rest than `--max-rest` allows, or never came to its rest.
+    AboveMaxRest = 15,
     /// There is not enough evidence for a verdict.
     NotEnoughEvidence = 20,
     /// A right is missing.

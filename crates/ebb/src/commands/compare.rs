@@ -3,6 +3,7 @@
 //! Joins the pieces: the workload and its variants, the libraries of the allocators, the look at the
 //! processes, the trial, the report. `docs/compare.md` is its manual.
 
+mod limits;
 mod machine;
 mod observer;
 mod outputs;
@@ -79,6 +80,9 @@ pub struct Args {
 
     #[command(flatten)]
     sketch: sketch::Args,
+
+    #[command(flatten)]
+    limits: limits::Args,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -111,6 +115,9 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     let specs = variant::parse(&chosen(args, &workload), &workload.variants)
         .map_err(|error| usage(&error))?;
     let rounds = rounds(args, &workload);
+    let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+    args.limits.check(&names)?;
+    let enclosures = args.limits.enclosures()?;
     let output = args
         .output
         .as_deref()
@@ -139,6 +146,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         metric: args.memory.into(),
         interval: Duration::from_millis(args.interval),
         logs: &logs,
+        enclosures: enclosures.as_deref(),
     };
     let conducted = engine::conduct(&stage, variants, rounds, &mut |event| progress.tell(&event));
     let variants = conducted.variants;
@@ -153,6 +161,8 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         repetitions: conducted.repetitions,
         interval_ms: args.interval,
         metric: stage.metric,
+        limits: args.limits.limits(),
+        max_rest: args.limits.judge(&variants),
         interrupted: interrupt.is_set(),
         verdict: verdict::judge(&variants, stage.metric),
         traps: traps::look(&variants),
@@ -274,6 +284,8 @@ fn exit_of(trial: &Trial) -> Exit {
     let only_one_asked = trial.variants.len() == 1 && trial.variants[0].summary.is_some();
     match trial.verdict.kind {
         _ if trial.interrupted => Exit::Interrupted,
+        // A limit of the user's own says more than that there was nothing to compare.
+        _ if trial.max_rest.iter().any(|limit| !limit.kept) => Exit::AboveMaxRest,
         VerdictKind::NotEnough if !only_one_asked => Exit::NotEnoughEvidence,
         _ => Exit::Ok,
     }

@@ -38,6 +38,8 @@ pub fn trial() -> Trial {
         repetitions: 3,
         interval_ms: 100,
         metric: Metric::Rss,
+        limits: Limits::default(),
+        max_rest: Vec::new(),
         interrupted: false,
         variants: vec![glibc, ours, absent, died, discarded],
         verdict: Verdict {
@@ -139,6 +141,9 @@ fn run(repetition: u32, burst_s: f64, after_rest: f64) -> Run {
         marks: Vec::new(),
         live: Vec::new(),
         trim: None,
+        oom: None,
+        health: Vec::new(),
+        throttled_s: None,
         measures: Measures::default(),
         notes: Vec::new(),
         disturbance: Disturbance::default(),

@@ -34,6 +34,12 @@ pub struct Trial {
     pub interval_ms: u64,
     /// Which memory the table's figures are.
     pub metric: Metric,
+    /// What the service of each run was held to.
+    #[serde(default)]
+    pub limits: Limits,
+    /// What came of `--max-rest`.
+    #[serde(default)]
+    pub max_rest: Vec<MaxRest>,
     /// Ctrl-C came before the end.
     pub interrupted: bool,
     /// In the order in which they were asked for; the first is what the others are compared to.
@@ -78,6 +84,28 @@ pub struct Machine {
     pub thp: Option<String>,
     /// Name of the system.
     pub system: Option<String>,
+}
+
+/// What the service of each run was held to by a cgroup of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Memory, swap included.
+    pub memory_max_bytes: Option<u64>,
+    /// Processors.
+    pub cpus: Option<f64>,
+}
+
+/// A variant against what it may hold after the rest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MaxRest {
+    /// The variant.
+    pub variant: String,
+    /// What it may hold.
+    pub max_bytes: u64,
+    /// What it holds; `None` where it never came to its rest.
+    pub after_rest_bytes: Option<u64>,
+    /// Whether that is no more, and no run was killed on its way there.
+    pub kept: bool,
 }
 
 /// A kind of memory figure.
@@ -203,6 +231,15 @@ pub struct Run {
     pub live: Vec<Live>,
     /// Around the malloc_trim at the end.
     pub trim: Option<Trim>,
+    /// Processes of it that were killed for want of memory.
+    #[serde(default)]
+    pub oom: Option<Oom>,
+    /// The health address under load.
+    #[serde(default)]
+    pub health: Vec<HealthAnswer>,
+    /// Time for which a CPU quota held it back; `None` where there is no quota.
+    #[serde(default)]
+    pub throttled_s: Option<f64>,
     /// The figures of this run.
     pub measures: Measures,
     /// What a reader should know about this run.
@@ -344,6 +381,26 @@ pub struct Live {
     pub bytes: u64,
 }
 
+/// Processes of a run that the kernel killed for want of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Oom {
+    /// When the first was seen, in seconds after readiness; `None`: before.
+    pub at_s: Option<f64>,
+    /// How many.
+    pub kills: u64,
+    /// The limit that they ran into, where it can be read.
+    pub limit_bytes: Option<u64>,
+}
+
+/// An answer of the health address.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct HealthAnswer {
+    /// When it was asked, in seconds after readiness.
+    pub at_s: f64,
+    /// How long the answer took; `None` where there was no good one.
+    pub latency_ms: Option<f64>,
+}
+
 /// Memory around a malloc_trim, measured from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Trim {
@@ -379,6 +436,12 @@ pub struct Measures {
     /// Slope of the rests' floors, per hour.
     #[serde(default)]
     pub slope_bytes_per_h: Option<f64>,
+    /// The slowest answer of the health address under load.
+    #[serde(default)]
+    pub health_max_ms: Option<f64>,
+    /// Time for which a CPU quota held the service back.
+    #[serde(default)]
+    pub throttled_s: Option<f64>,
 }
 
 /// A variant's figures over its complete runs, by column.
@@ -425,6 +488,10 @@ pub enum Column {
     P99,
     /// [`Measures::slope_bytes_per_h`].
     Slope,
+    /// [`Measures::health_max_ms`].
+    HealthMax,
+    /// [`Measures::throttled_s`].
+    Throttled,
 }
 
 /// The unit of a column.
@@ -444,7 +511,7 @@ pub enum Unit {
 
 impl Column {
     /// All columns in the order of the table.
-    pub const ALL: [Column; 11] = [
+    pub const ALL: [Column; 13] = [
         Column::Baseline,
         Column::Peak,
         Column::AfterRest,
@@ -456,6 +523,8 @@ impl Column {
         Column::P50,
         Column::P99,
         Column::Slope,
+        Column::HealthMax,
+        Column::Throttled,
     ];
 
     /// Its heading.
@@ -472,16 +541,18 @@ impl Column {
             Column::P50 => "p50 ms",
             Column::P99 => "p99 ms",
             Column::Slope => "slope MB/h",
+            Column::HealthMax => "health max ms",
+            Column::Throttled => "throttled s",
         }
     }
 
     /// Its unit.
     pub fn unit(self) -> Unit {
         match self {
-            Column::Cpu => Unit::Seconds,
+            Column::Cpu | Column::Throttled => Unit::Seconds,
             Column::Throughput => Unit::PerSecond,
-            Column::P50 | Column::P99 => Unit::Milliseconds,
             Column::Slope => Unit::BytesPerHour,
+            Column::P50 | Column::P99 | Column::HealthMax => Unit::Milliseconds,
             _ => Unit::Bytes,
         }
     }
@@ -500,6 +571,8 @@ impl Column {
             Column::P50 => measures.p50_ms,
             Column::P99 => measures.p99_ms,
             Column::Slope => measures.slope_bytes_per_h,
+            Column::HealthMax => measures.health_max_ms,
+            Column::Throttled => measures.throttled_s,
         }
     }
 }

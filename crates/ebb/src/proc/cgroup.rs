@@ -250,6 +250,39 @@ impl Place {
         }
     }
 
+    /// Processes that were killed here for want of memory, ever.
+    pub fn oom_kills(&self) -> Option<u64> {
+        let file = match self.version {
+            1 => "memory.oom_control",
+            _ => "memory.events",
+        };
+        table(&self.folder.join(file)).get("oom_kill").copied()
+    }
+
+    /// Time for which the CPU quotas from here to the root held processes back, ever; `None` where there is
+    /// no quota.
+    pub fn throttled_s(&self) -> Option<f64> {
+        let folder = match self.version {
+            1 => self.cpu.as_ref()?,
+            _ => &self.folder,
+        };
+        folder
+            .ancestors()
+            .take(MOST_LEVELS)
+            .filter(|folder| has_cpu_quota(folder))
+            .filter_map(|folder| {
+                let stat = table(&folder.join("cpu.stat"));
+                let version_2 = stat.get("throttled_usec").map(|&us| us as f64 / 1e6);
+                version_2.or_else(|| Some(*stat.get("throttled_time")? as f64 / 1e9))
+            })
+            .reduce(|left, right| left + right)
+    }
+
+    /// The lowest memory limit from here to the root that we see.
+    pub fn limit_bytes(&self) -> Option<u64> {
+        self.limit().map(|(limit, _)| limit)
+    }
+
     /// The lowest limit from here to the root that we see, and whose it is.
     fn limit(&self) -> Option<(u64, PathBuf)> {
         let name = match self.version {
@@ -339,6 +372,18 @@ fn folders_in(folder: &Path) -> Vec<PathBuf> {
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .map(|entry| entry.path())
         .collect()
+}
+
+/// Of both versions; "no quota" is -1 and `max`, which are no such numbers.
+fn has_cpu_quota(folder: &Path) -> bool {
+    let max = fs::read_to_string(folder.join("cpu.max")).unwrap_or_default();
+    let quota = max
+        .split_whitespace()
+        .next()
+        .and_then(|word| word.parse::<u64>().ok());
+    quota
+        .or_else(|| number(&folder.join("cpu.cfs_quota_us")))
+        .is_some()
 }
 
 /// A file with one number; `max` is no number.

@@ -12,6 +12,7 @@
 //! - [`mappings`]: its mappings by kind.
 //! - [`machine`]: what the whole machine does.
 //! - [`cgroup`]: the memory cgroup that it is in.
+//! - [`enclosure`]: cgroups with limits, made for a trial.
 //! - [`runtime`]: the language runtime in it.
 //! - [`heap`]: what its allocator holds.
 //! - [`target`]: what a user names, as processes.
@@ -23,6 +24,7 @@ pub mod cgroup;
 pub mod charge;
 pub mod counters;
 pub mod elf;
+pub mod enclosure;
 pub mod environ;
 pub mod heap;
 pub mod inherited;

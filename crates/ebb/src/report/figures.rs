@@ -44,6 +44,11 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
+/// Bytes with their unit, for a sentence.
+pub fn megabytes(bytes: f64) -> String {
+    format!("{} MB", plain(bytes, Unit::Bytes))
+}
+
 /// Bytes of a machine's memory.
 pub fn gigabytes(bytes: u64) -> String {
     format!("{:.1} GB", bytes as f64 / 1e9)

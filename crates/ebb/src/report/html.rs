@@ -143,7 +143,9 @@ fn bars(trial: &Trial) -> Vec<Bar> {
                 .map(|figure| (percent(figure.min), percent(figure.max))),
             missing: after.is_none().then(|| match &variant.unavailable {
                 Some(reason) => format!("not run: {reason}"),
-                None => "no complete run".into(),
+                None => notes::oom_fate(variant).map_or("no complete run".into(), |fate| {
+                    format!("OOM-killed {fate}")
+                }),
             }),
         }
     };

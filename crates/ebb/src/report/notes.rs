@@ -36,6 +36,23 @@ pub fn of(trial: &Trial) -> Vec<Note> {
     notes.extend(trial.traps.iter().map(trap));
     notes.extend(trial.stopping.as_ref().map(stopping).map(of_all));
     notes.extend(disturbances(trial).into_iter().map(of_all));
+    for limit in trial.max_rest.iter().filter(|limit| !limit.kept) {
+        let max = figures::megabytes(limit.max_bytes as f64);
+        notes.push(Note {
+            about: limit.variant.clone(),
+            text: match limit.after_rest_bytes {
+                Some(bytes) if bytes <= limit.max_bytes => {
+                    format!("is within --max-rest of {max} after the rest, but not every run lived to it")
+                }
+                Some(bytes) => format!(
+                    "holds {} after the rest, above --max-rest of {max}",
+                    figures::megabytes(bytes as f64)
+                ),
+                None => format!("never came to its rest, so it is not within --max-rest of {max}"),
+            },
+            lines: Vec::new(),
+        });
+    }
     for variant in &trial.variants {
         notes.extend(about_variant(variant, trial.repetitions));
     }
@@ -134,7 +151,20 @@ fn about_variant(variant: &Variant, repetitions: u32) -> Vec<Note> {
     let mut notes: Vec<Note> = Vec::new();
     for run in &variant.runs {
         match &run.outcome {
-            Outcome::Complete => {}
+            Outcome::Complete => {
+                if let Some(oom) = run.oom {
+                    let when = oom.at_s.map_or(String::new(), |at_s| {
+                        format!(", the first {at_s:.0} s after readiness")
+                    });
+                    notes.push(note(
+                        format!(
+                            "run {}: processes of the service that were OOM-killed: {}{when}",
+                            run.repetition, oom.kills
+                        ),
+                        &[],
+                    ));
+                }
+            }
             Outcome::Discarded { reason } => {
                 notes.push(note(
                     format!("run {} discarded: {reason}", run.repetition),
@@ -162,11 +192,36 @@ fn about_variant(variant: &Variant, repetitions: u32) -> Vec<Note> {
     if errors > 0 {
         notes.push(note(format!("{errors} requests failed under load"), &[]));
     }
+    let asked = || variant.complete().flat_map(|run| &run.health);
+    let silent = asked().filter(|answer| answer.latency_ms.is_none()).count();
+    if silent > 0 {
+        let text = format!(
+            "the health address gave no good answer {silent} of {} times under load",
+            asked().count()
+        );
+        notes.push(note(text, &[]));
+    }
     let complete = variant.complete().count() as u32;
     if complete > 0 && complete < repetitions {
         notes.push(note(format!("{complete} of {repetitions} runs count"), &[]));
     }
     notes
+}
+
+/// `after 12 s, 3 of 3 runs` of a variant whose service was killed for want of memory.
+pub fn oom_fate(variant: &Variant) -> Option<String> {
+    let killed: Vec<&Run> = variant
+        .runs
+        .iter()
+        .filter(|run| run.oom.is_some())
+        .collect();
+    let mut times: Vec<f64> = killed.iter().filter_map(|run| run.oom?.at_s).collect();
+    times.sort_by(f64::total_cmp);
+    let when = match times.get(times.len() / 2) {
+        Some(seconds) => format!("after {}", figures::duration(*seconds)),
+        None => "before it was ready".into(),
+    };
+    (!killed.is_empty()).then(|| format!("{when}, {} of {} runs", killed.len(), variant.runs.len()))
 }
 
 /// How and where it was measured, in one line each.
@@ -226,6 +281,20 @@ pub fn method(trial: &Trial) -> Vec<String> {
         lines.push(format!(
             "Throughput and latency are what {} told.",
             tools.join(" and ")
+        ));
+    }
+    let limits = [
+        trial
+            .limits
+            .memory_max_bytes
+            .map(|bytes| format!("{} of memory", figures::megabytes(bytes as f64))),
+        trial.limits.cpus.map(|cpus| format!("{cpus} processors")),
+    ];
+    let limits: Vec<String> = limits.into_iter().flatten().collect();
+    if !limits.is_empty() {
+        lines.push(format!(
+            "The service of each run had a cgroup with {}.",
+            limits.join(" and ")
         ));
     }
     lines.push(format!("Machine: {}.", place.join(", ")));

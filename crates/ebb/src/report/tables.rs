@@ -3,7 +3,7 @@
 //! Memory, cost, and the differences to the first variant. Used by all three renderings, so that the
 //! terminal, the Markdown and the page never say different things.
 
-use super::figures;
+use super::{figures, notes};
 use crate::facts::sureness::Reading;
 use crate::facts::trial::{Column, Difference, Figure, Trial, Unit, Variant};
 
@@ -51,7 +51,14 @@ const MEMORY: [Column; 7] = [
     Column::Live,
     Column::Slope,
 ];
-const COST: [Column; 4] = [Column::Cpu, Column::Throughput, Column::P50, Column::P99];
+const COST: [Column; 6] = [
+    Column::Cpu,
+    Column::Throughput,
+    Column::P50,
+    Column::P99,
+    Column::HealthMax,
+    Column::Throttled,
+];
 const DIFFERENCE: [Column; 5] = [
     Column::Peak,
     Column::AfterRest,
@@ -144,10 +151,15 @@ fn table(
     cell: fn(&Figure, Unit) -> Cell,
 ) -> Table {
     // A column that no variant has is left out, except where that is news: malloc_trim was not measured, a
-    // load's summary was not read.
+    // load's summary was not read, somebody did not live to the rest.
     let unread = trial.variants.iter().any(Variant::has_unread_loads);
+    let oom = trial
+        .variants
+        .iter()
+        .any(|variant| notes::oom_fate(variant).is_some());
     let has = |column: &&Column| {
         **column == Column::Reclaimable
+            || (**column == Column::AfterRest && oom)
             || (**column == Column::Throughput && unread)
             || trial
                 .variants
@@ -224,6 +236,14 @@ fn difference_cell(difference: &Difference, unit: Unit) -> Cell {
 }
 
 fn missing(variant: &Variant, column: Column) -> Cell {
+    if let (None, Column::AfterRest, Some(fate)) =
+        (&variant.summary, column, notes::oom_fate(variant))
+    {
+        return Cell {
+            detail: Some(fate),
+            ..no_figure("OOM-killed")
+        };
+    }
     let text = match (&variant.summary, column) {
         (None, _) => "–",
         // malloc_trim belongs to glibc: the question does not arise for the others.

@@ -99,16 +99,19 @@ pub fn unoccupied(scene: &Scene, ready: &Ready) -> Result<(), String> {
     }
 }
 
+/// A connection to any of the addresses that a name stands for (`localhost` is two).
 fn connect(address: &str) -> Result<(), String> {
-    let mut addresses = address
+    let addresses = address
         .to_socket_addrs()
         .map_err(|error| format!("{address}: {error}"))?;
-    let address = addresses
-        .next()
-        .ok_or_else(|| format!("{address}: no address"))?;
-    TcpStream::connect_timeout(&address, LOOK_LIMIT)
-        .map(|_| ())
-        .map_err(|error| format!("{address}: {error}"))
+    let mut problem = format!("{address}: no address");
+    for one in addresses {
+        match TcpStream::connect_timeout(&one, LOOK_LIMIT) {
+            Ok(_) => return Ok(()),
+            Err(error) => problem = format!("{address}: {error}"),
+        }
+    }
+    Err(problem)
 }
 
 /// Asks, and gives the answer's text.
@@ -140,7 +143,8 @@ pub fn live_bytes(answer: &str) -> Result<u64, String> {
         .map_err(|error| format!("it did not answer {{\"live_bytes\": N}}: {error}"))
 }
 
-fn http(url: &str, method: &str, limit: Duration) -> Result<String, String> {
+/// Asks an address; what is no 2xx answer is an error.
+pub(super) fn http(url: &str, method: &str, limit: Duration) -> Result<String, String> {
     let agent = ureq::Agent::new_with_config(
         ureq::Agent::config_builder()
             .timeout_global(Some(limit))

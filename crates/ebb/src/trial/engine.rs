@@ -114,8 +114,10 @@ pub fn conduct(
                 variant: name,
                 run: &run,
             });
-            // A variant whose run fails ends here.
-            running[index] = !matches!(run.outcome, Outcome::Failed { .. });
+            // A variant whose run fails ends here. A limit that was met is a result, and how soon it is met the
+            // next time is one as well; only rounds without a number would wait for it for ever.
+            let met_limit = run.oom.is_some() && rounds.known().is_some();
+            running[index] = met_limit || !matches!(run.outcome, Outcome::Failed { .. });
             results[index].runs.push(run);
         }
         longest = longest.max(round.elapsed());

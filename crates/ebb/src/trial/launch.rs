@@ -48,6 +48,8 @@ pub struct Launch<'a> {
     pub env: &'a BTreeMap<String, String>,
     /// Marks everything of a run.
     pub run_mark: &'a str,
+    /// Cgroups that it enters before it begins.
+    pub doors: &'a [PathBuf],
     /// Its output.
     pub stdout: PathBuf,
     /// Its errors; may be the same file.
@@ -98,6 +100,11 @@ impl Launch<'_> {
         }
         command.envs(self.env).env(RUN_MARK, self.run_mark);
         die_with_parent(&mut command);
+        let doors = self.doors.iter().map(|door| {
+            let opened = File::options().write(true).open(door);
+            opened.map_err(|error| problem(&door.display().to_string(), &error))
+        });
+        enter(&mut command, doors.collect::<Result<_, _>>()?);
         let child = command
             .spawn()
             .map_err(|error| problem(&program.display().to_string(), &error))?;
@@ -120,6 +127,24 @@ fn die_with_parent(command: &mut Command) {
     unsafe {
         command.pre_exec(|| {
             nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(std::io::Error::from)
+        });
+    }
+}
+
+/// The process enters cgroups before it runs, so that nothing of it is outside.
+fn enter(command: &mut Command, doors: Vec<File>) {
+    if doors.is_empty() {
+        return;
+    }
+    // SAFETY: the closure runs between fork and exec and makes one system call a file; the files were
+    // opened before, and it neither allocates nor takes a lock.
+    unsafe {
+        command.pre_exec(move || {
+            for door in &doors {
+                // 0 is the process that writes.
+                nix::unistd::write(door, b"0")?;
+            }
+            Ok(())
         });
     }
 }

@@ -5,6 +5,8 @@
 
 use super::ask::{self, until_ready};
 use super::disturbance;
+use super::enclosure::{Enclosures, Surroundings};
+use super::health::Health;
 use super::interrupt::{Groups, Interrupt};
 use super::launch::{self, Process};
 use super::sampler::{Observer, Sampler};
@@ -13,7 +15,7 @@ use super::summary;
 use super::variant::VariantSpec;
 use super::workload::Workload;
 use crate::facts::sureness::{Decay, Disturbance};
-use crate::facts::trial::{Measures, Metric, Outcome, Run, Trim};
+use crate::facts::trial::{Measures, Metric, Oom, Outcome, Run, Trim};
 use phases::Watch;
 use scene::Companions;
 use std::path::{Path, PathBuf};
@@ -62,6 +64,8 @@ pub struct Stage<'a> {
     pub interval: Duration,
     /// Where the logs go.
     pub logs: &'a Path,
+    /// Makes the place of limits for each run, where there are limits.
+    pub enclosures: Option<&'a dyn Enclosures>,
 }
 
 /// Why a run did not come to its end.
@@ -100,6 +104,9 @@ pub fn run(
         marks: Vec::new(),
         live: Vec::new(),
         trim: None,
+        oom: None,
+        health: Vec::new(),
+        throttled_s: None,
         measures: Measures::default(),
         notes: Vec::new(),
         disturbance: Disturbance::default(),
@@ -108,9 +115,21 @@ pub fn run(
     };
     let before = stage.observer.machine();
     let run_mark = format!("{}-{}-{repetition}", std::process::id(), variant.spec.name);
-    let ended = Scene::set(stage, variant, repetition, run_mark.clone())
-        .and_then(|(scene, _dir)| scene.play(stage, variant, &mut record, on_step));
+    // It outlives what is inside.
+    let enclosure = stage
+        .enclosures
+        .map(|enclosures| enclosures.enclose(&run_mark))
+        .transpose();
+    let ended = enclosure
+        .as_ref()
+        .map_err(|reason| End::from(format!("its cgroup: {reason}")))
+        .and_then(|enclosure| {
+            let doors = enclosure.as_ref().map_or(Vec::new(), |made| made.doors());
+            let (scene, _dir) = Scene::set(stage, variant, repetition, run_mark.clone())?;
+            scene.play(stage, variant, &doors, &mut record, on_step)
+        });
     launch::kill_strays(&run_mark);
+    drop(enclosure);
     record.outcome = match ended {
         Ok(()) => Outcome::Complete,
         // What failed because it was being stopped did not fail.
@@ -119,7 +138,10 @@ pub fn run(
         }
         Err(End::Interrupted) => Outcome::Interrupted,
         Err(End::Discarded(reason)) => Outcome::Discarded { reason },
-        Err(End::Failed { reason, last_lines }) => Outcome::Failed { reason, last_lines },
+        Err(End::Failed { reason, last_lines }) => Outcome::Failed {
+            reason: oom_in_words(&record).unwrap_or(reason),
+            last_lines,
+        },
     };
     record.measures = summary::measure(&record, stage.metric);
     record.slope = summary::rest_slope(&record, stage.metric);
@@ -141,6 +163,7 @@ impl Scene<'_> {
         mut self,
         stage: &Stage,
         variant: &Prepared,
+        doors: &[PathBuf],
         record: &mut Run,
         on_step: &mut dyn FnMut(StepEvent),
     ) -> Result<(), End> {
@@ -153,11 +176,29 @@ impl Scene<'_> {
         }
         ask::unoccupied(&self, &self.workload.service.ready)?;
         let started = Instant::now();
-        let mut service = self.start_service(variant)?;
-        let played = self.play_service(stage, variant, &mut service, started, record, on_step);
+        let mut service = self.start_service(variant, doors)?;
+        let surroundings = stage.observer.surroundings(service.pid());
+        let kills = || surroundings.as_ref().and_then(|place| place.oom_kills());
+        let kills_before = kills();
+        let on_set = OnSet {
+            started,
+            surroundings: surroundings.clone(),
+        };
+        let played = self.play_service(stage, variant, &mut service, on_set, record, on_step);
         service.stop(Duration::from_secs_f64(
             self.workload.service.stop_timeout_s,
         ));
+        record.oom = Option::zip(kills_before, kills())
+            .filter(|(before, now)| now > before)
+            .map(|(before, now)| Oom {
+                // A service that is gone at once is gone before the next sample: its phase ended there.
+                at_s: record
+                    .oom
+                    .and_then(|oom| oom.at_s)
+                    .or(record.phases.last().map(|phase| phase.to_s)),
+                kills: now - before,
+                limit_bytes: surroundings.as_ref().and_then(|place| place.limit_bytes()),
+            });
         played
     }
 
@@ -166,7 +207,7 @@ impl Scene<'_> {
         stage: &Stage,
         variant: &Prepared,
         service: &mut Process,
-        started: Instant,
+        on_set: OnSet,
         record: &mut Run,
         on_step: &mut dyn FnMut(StepEvent),
     ) -> Result<(), End> {
@@ -176,7 +217,7 @@ impl Scene<'_> {
         let pid = service.pid();
         self.define("pid", pid.to_string());
         let zero = Instant::now();
-        record.ready_after_s = Some((zero - started).as_secs_f64());
+        record.ready_after_s = Some((zero - on_set.started).as_secs_f64());
         let in_charge = || {
             stage
                 .observer
@@ -189,10 +230,24 @@ impl Scene<'_> {
         }
         // Times count from here: filling a database is not part of the figures.
         let zero = Instant::now();
-        let sampler = Sampler::start(stage.observer.clone(), pid, zero, stage.interval);
+        let surroundings = on_set.surroundings;
+        let throttled = || surroundings.as_ref().and_then(|place| place.throttled_s());
+        let throttled_before = throttled();
+        let sampler = Sampler::start(
+            stage.observer.clone(),
+            pid,
+            zero,
+            stage.interval,
+            surroundings.clone(),
+        );
+        let health = match self.workload.service.health() {
+            Some(url) => Some(Health::start(self.fill(url)?, zero)),
+            None => None,
+        };
         let watch = Watch {
             zero,
             sampler: &sampler,
+            health: health.as_ref(),
         };
         let played = (|| -> Result<(), End> {
             for (index, step) in stage.steps.iter().enumerate() {
@@ -204,8 +259,17 @@ impl Scene<'_> {
             }
             Ok(())
         })();
-        record.samples = sampler.finish();
         record.instruments = stage.observer.instruments(pid);
+        let seen = sampler.finish();
+        record.samples = seen.samples;
+        record.oom = seen.oom_at_s.map(|at_s| Oom {
+            at_s: Some(at_s),
+            kills: 1,
+            limit_bytes: None,
+        });
+        record.health = health.map_or(Vec::new(), Health::finish);
+        record.throttled_s =
+            Option::zip(throttled(), throttled_before).map(|(now, before)| now - before);
         played?;
         if variant.spec.is_libc() {
             self.trim(stage, pid, record);
@@ -241,6 +305,25 @@ impl Scene<'_> {
             ),
         }
     }
+}
+
+/// What the service of a run stands on.
+struct OnSet {
+    started: Instant,
+    surroundings: Option<Arc<dyn Surroundings>>,
+}
+
+/// That a run failed because processes of it were killed for want of memory.
+fn oom_in_words(record: &Run) -> Option<String> {
+    let oom = record.oom?;
+    let when = match (oom.at_s, record.phases.last()) {
+        (Some(at_s), Some(phase)) => format!("{at_s:.0} s after readiness, during {}", phase.name),
+        _ => "before it was ready".into(),
+    };
+    let limit = oom.limit_bytes.map_or(String::new(), |bytes| {
+        format!(" (limit {:.0} MB)", bytes as f64 / 1e6)
+    });
+    Some(format!("the service was OOM-killed {when}{limit}"))
 }
 
 fn note(record: &mut Run, text: String) {

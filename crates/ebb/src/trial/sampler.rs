@@ -3,6 +3,7 @@
 //! Used by `run`. What a sample holds is read by an [`Observer`], which `commands/compare` supplies.
 
 use super::disturbance::Machine;
+use super::enclosure::Surroundings;
 use super::run::Prepared;
 use crate::facts::sureness::Instrument;
 use crate::facts::trial::Sample;
@@ -20,6 +21,9 @@ pub trait Observer: Send + Sync {
     /// preloaded beside it is there; the message names the process where that is not so.
     fn in_charge(&self, pid: u32, variant: &Prepared) -> Result<(), String>;
 
+    /// The place that the process is in, to be asked also when the process is gone.
+    fn surroundings(&self, pid: u32) -> Option<Arc<dyn Surroundings>>;
+
     /// Instruments that are switched on in processes of the tree.
     fn instruments(&self, _pid: u32) -> Vec<Instrument> {
         Vec::new()
@@ -31,9 +35,18 @@ pub trait Observer: Send + Sync {
     }
 }
 
+/// What was seen.
+#[derive(Debug, Default)]
+pub struct Record {
+    /// The samples, in order.
+    pub samples: Vec<Sample>,
+    /// When a process was first seen to have been killed for want of memory.
+    pub oom_at_s: Option<f64>,
+}
+
 /// A sampler at work.
 pub struct Sampler {
-    samples: Arc<Mutex<Vec<Sample>>>,
+    record: Arc<Mutex<Record>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -45,16 +58,23 @@ impl Sampler {
         pid: u32,
         zero: Instant,
         interval: Duration,
+        surroundings: Option<Arc<dyn Surroundings>>,
     ) -> Sampler {
-        let samples = Arc::new(Mutex::new(Vec::new()));
+        let record = Arc::new(Mutex::new(Record::default()));
         let stop = Arc::new(AtomicBool::new(false));
-        let (taken, ends) = (samples.clone(), stop.clone());
+        let (taken, ends) = (record.clone(), stop.clone());
         let thread = std::thread::spawn(move || {
             let mut next = zero;
+            let oom_kills = || surroundings.as_ref().and_then(|place| place.oom_kills());
+            let kills_before = oom_kills();
             while !ends.load(Ordering::Relaxed) {
                 let at_s = zero.elapsed().as_secs_f64();
                 if let Some(sample) = observer.sample(pid) {
-                    lock(&taken).push(Sample { at_s, ..sample });
+                    lock(&taken).samples.push(Sample { at_s, ..sample });
+                }
+                if Option::zip(kills_before, oom_kills()).is_some_and(|(before, now)| now > before)
+                {
+                    lock(&taken).oom_at_s.get_or_insert(at_s);
                 }
                 // On a grid, so that a slow sample does not shift the later ones; a missed point of the
                 // grid is left out, not made up for.
@@ -65,7 +85,7 @@ impl Sampler {
             }
         });
         Sampler {
-            samples,
+            record,
             stop,
             thread: Some(thread),
         }
@@ -73,13 +93,13 @@ impl Sampler {
 
     /// The samples so far.
     pub fn so_far(&self) -> Vec<Sample> {
-        lock(&self.samples).clone()
+        lock(&self.record).samples.clone()
     }
 
-    /// Ends, and gives all samples.
-    pub fn finish(mut self) -> Vec<Sample> {
+    /// Ends, and gives all that was seen.
+    pub fn finish(mut self) -> Record {
         self.end();
-        std::mem::take(&mut *lock(&self.samples))
+        std::mem::take(&mut *lock(&self.record))
     }
 
     fn end(&mut self) {
@@ -97,8 +117,8 @@ impl Drop for Sampler {
     }
 }
 
-fn lock(samples: &Mutex<Vec<Sample>>) -> std::sync::MutexGuard<'_, Vec<Sample>> {
-    samples.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(record: &Mutex<Record>) -> std::sync::MutexGuard<'_, Record> {
+    record.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -114,6 +134,9 @@ mod tests {
                 ..Sample::default()
             })
         }
+        fn surroundings(&self, _pid: u32) -> Option<Arc<dyn Surroundings>> {
+            None
+        }
         fn in_charge(&self, _pid: u32, _variant: &Prepared) -> Result<(), String> {
             Ok(())
         }
@@ -121,9 +144,10 @@ mod tests {
 
     #[test]
     fn samples_lie_on_a_grid_and_stop_at_the_end() {
-        let sampler = Sampler::start(Arc::new(Slow), 1, Instant::now(), Duration::from_millis(10));
+        let (now, interval) = (Instant::now(), Duration::from_millis(10));
+        let sampler = Sampler::start(Arc::new(Slow), 1, now, interval, None);
         std::thread::sleep(Duration::from_millis(200));
-        let samples = sampler.finish();
+        let samples = sampler.finish().samples;
         // Each sample takes more than one interval: every second point of the grid is met, at most.
         assert!((4..=11).contains(&samples.len()), "{}", samples.len());
         assert!(samples.is_sorted_by(|left, right| left.at_s < right.at_s));

@@ -32,6 +32,7 @@ pub fn run(
         cwd: &workload.dir,
         env: &env,
         run_mark: &format!("{}-setup", std::process::id()),
+        doors: &[],
         stdout: log.clone(),
         stderr: log,
     }

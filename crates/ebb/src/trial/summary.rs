@@ -94,6 +94,12 @@ pub fn measure(run: &Run, metric: Metric) -> Measures {
         p50_ms: latency.map(|quantiles| quantiles.p50),
         p99_ms: latency.and_then(|quantiles| quantiles.p99),
         slope_bytes_per_h: rest_slope(run, metric).map(|slope| slope.bytes_per_s * 3600.0),
+        health_max_ms: run
+            .health
+            .iter()
+            .filter_map(|answer| answer.latency_ms)
+            .max_by(f64::total_cmp),
+        throttled_s: run.throttled_s,
     }
 }
 

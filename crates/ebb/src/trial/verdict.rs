@@ -21,6 +21,9 @@ const LIVE_SHARE: f64 = 0.80;
 
 /// Says what the figures come to. The first variant is the one that the service runs on today.
 pub fn judge(variants: &[Variant], metric: Metric) -> Verdict {
+    if let Some(verdict) = limit::judge(variants) {
+        return verdict;
+    }
     let Some(first) = variants.first() else {
         return not_enough("no variant was run".into());
     };
@@ -37,7 +40,10 @@ pub fn judge(variants: &[Variant], metric: Metric) -> Verdict {
             first.name
         ));
     };
-    let others: Vec<Candidate> = variants[1..].iter().filter_map(Candidate::of).collect();
+    let alive = variants[1..]
+        .iter()
+        .filter(|variant| !limit::is_killed(variant));
+    let others: Vec<Candidate> = alive.filter_map(Candidate::of).collect();
     if others.is_empty() {
         return not_enough(format!(
             "{} holds {} after the rest, but no other variant gave a complete run",
@@ -258,5 +264,6 @@ fn mb(bytes: f64) -> String {
     format!("{:.0} MB", bytes / 1e6)
 }
 
+mod limit;
 #[cfg(test)]
 mod tests;

@@ -122,6 +122,18 @@ pub struct Service {
     /// From SIGTERM to SIGKILL.
     #[serde(default = "stop_s")]
     pub stop_timeout_s: f64,
+    /// Asked once a second under load; without it an `http` of `ready` is.
+    pub health: Option<String>,
+}
+
+impl Service {
+    /// The address that tells whether it is well, where there is one.
+    pub fn health(&self) -> Option<&str> {
+        match (&self.health, &self.ready) {
+            (Some(url), _) | (None, Ready::Http(url)) => Some(url),
+            _ => None,
+        }
+    }
 }
 
 fn companion_ready_s() -> f64 {

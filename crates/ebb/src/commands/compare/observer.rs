@@ -6,14 +6,17 @@ use crate::allocators;
 use crate::exit::{Exit, Failure};
 use crate::facts::sureness::Instrument;
 use crate::facts::trial::Sample;
+use crate::proc::cgroup::Place;
 use crate::proc::{self, Counters, MallocSource, Program, Tree, Unreadable};
 use crate::trial::disturbance::Machine;
+use crate::trial::enclosure::Surroundings;
 use crate::trial::run::Prepared;
 use crate::trial::sampler::Observer;
 use crate::trial::template::{self, Values};
 use crate::trial::variant::VariantSpec;
 use crate::trial::workload::Workload;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A process that has just been started has no libraries yet: it is asked again for this long.
@@ -62,6 +65,11 @@ impl Observer for Processes {
         })
     }
 
+    fn surroundings(&self, pid: u32) -> Option<Arc<dyn Surroundings>> {
+        let place = Place::of(i32::try_from(pid).ok()?)?;
+        Some(Arc::new(CgroupOf(place)))
+    }
+
     fn instruments(&self, pid: u32) -> Vec<Instrument> {
         let tree = i32::try_from(pid).ok().and_then(|pid| Tree::of(pid).ok());
         let pids = tree.as_ref().map_or(&[][..], Tree::pids);
@@ -89,6 +97,23 @@ impl Observer for Processes {
         tree.pids()
             .iter()
             .try_for_each(|pid| in_charge_of(*pid, variant))
+    }
+}
+
+/// The cgroup of a service, for the trial, which knows of none.
+struct CgroupOf(Place);
+
+impl Surroundings for CgroupOf {
+    fn oom_kills(&self) -> Option<u64> {
+        self.0.oom_kills()
+    }
+
+    fn throttled_s(&self) -> Option<f64> {
+        self.0.throttled_s()
+    }
+
+    fn limit_bytes(&self) -> Option<u64> {
+        self.0.limit_bytes()
     }
 }
 

@@ -9,6 +9,7 @@ fn launch(dir: &Path, script: &str, mark: &str) -> Process {
         cwd: dir,
         env: &BTreeMap::from([("SEEN".to_owned(), "yes".to_owned())]),
         run_mark: mark,
+        doors: &[],
         stdout: dir.join("out"),
         stderr: dir.join("err"),
     }
@@ -127,6 +128,7 @@ fn a_missing_program_is_told_with_its_path() {
         cwd: dir.path(),
         env: &BTreeMap::new(),
         run_mark: "d",
+        doors: &[],
         stdout: dir.path().join("out"),
         stderr: dir.path().join("out"),
     }

@@ -3,6 +3,7 @@
 use super::scene::{Scene, file_name};
 use super::{End, Stage, failed, note};
 use crate::facts::trial::{Live, LoadResult, Mark, PhaseKind, PhaseSpan, Run};
+use crate::trial::health::Health;
 use crate::trial::launch::{self, Process};
 use crate::trial::sampler::Sampler;
 use crate::trial::workload::{Job, Phase};
@@ -19,6 +20,8 @@ pub(super) struct Watch<'a> {
     pub zero: Instant,
     /// At work since then.
     pub sampler: &'a Sampler,
+    /// Asks the service's health under load.
+    pub health: Option<&'a Health>,
 }
 
 impl Scene<'_> {
@@ -72,11 +75,17 @@ impl Scene<'_> {
     ) -> Result<f64, End> {
         self.define("cycle", round.to_string());
         let from_s = watch.zero.elapsed().as_secs_f64();
+        if let Some(health) = watch.health {
+            health.under_load(phase.kind.counts());
+        }
         let ended = match phase.kind {
             PhaseKind::Idle => self.idle(phase, service).map(|()| None),
             _ => self.load(phase, round, service, record),
         };
         let to_s = watch.zero.elapsed().as_secs_f64();
+        if let Some(health) = watch.health {
+            health.under_load(false);
+        }
         // A phase that was broken off is kept too, without the load's figures.
         record.phases.push(PhaseSpan {
             name: phase.name.clone(),

@@ -111,6 +111,7 @@ impl<'a> Scene<'a> {
             cwd: &self.workload.dir,
             env: &self.env,
             run_mark: &self.run_mark,
+            doors: &[],
             stdout: self.logs.join(format!("{file}.out")),
             stderr: self.logs.join(format!("{file}.err")),
         }
@@ -142,6 +143,7 @@ impl<'a> Scene<'a> {
             cwd: &self.workload.dir,
             env: &env,
             run_mark: &self.run_mark,
+            doors: &[],
             stdout: log.clone(),
             stderr: log,
         }
@@ -154,7 +156,11 @@ impl<'a> Scene<'a> {
         Ok(process)
     }
 
-    pub(super) fn start_service(&self, variant: &Prepared) -> Result<Process, End> {
+    pub(super) fn start_service(
+        &self,
+        variant: &Prepared,
+        doors: &[PathBuf],
+    ) -> Result<Process, End> {
         let service = &self.workload.service;
         let mut env = self.env.clone();
         env.extend(self.fill_map(&service.env)?);
@@ -180,6 +186,7 @@ impl<'a> Scene<'a> {
             cwd: &cwd,
             env: &env,
             run_mark: &self.run_mark,
+            doors,
             stdout: log.clone(),
             stderr: log,
         }

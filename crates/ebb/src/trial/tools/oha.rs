@@ -103,7 +103,6 @@ fn result<'a>(
     statuses: impl Iterator<Item = (&'a str, u64)>,
     errors: impl Iterator<Item = (&'a str, u64)>,
     seconds: f64,
-    concurrency: None,
     latency_ms: Option<Quantiles>,
 ) -> LoadResult {
     let (good, bad): (Vec<_>, Vec<_>) = statuses.partition(|(status, _)| *status < "400");

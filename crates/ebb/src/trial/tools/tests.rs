@@ -192,3 +192,33 @@ fn lengths_of_time_are_read_in_every_unit() {
         }
     }
 }
+
+/// Not recorded: written after the `printer.rs` of oha 1.16.0.
+#[test]
+fn oha_is_read_as_its_source_writes_it() {
+    let text = "Summary:\n  Success rate:\t97.50%\n  Total:\t2.0021 sec\n  Slowest:\t0.1018 sec\n  Requests/sec:\t99.8937\n\n\
+        Response time distribution:\n  50.00% in 47.1000 ms\n  99.00% in 0.0917 sec\n\n\
+        Status code distribution:\n  [200] 190 responses\n  [503] 5 responses\n\n\
+        Error distribution:\n  [8] aborted due to deadline\n  [2] connection error\n";
+    let json = r#"{"summary": {"successRate": 0.975, "total": 2.0021, "requestsPerSec": 99.8},
+        "latencyPercentiles": {"p50": 0.0471, "p99": 0.0917, "p99.99": null},
+        "statusCodeDistribution": {"200": 190, "503": 5},
+        "errorDistribution": {"aborted due to deadline": 8, "connection error": 2}}"#;
+    for output in [text, json] {
+        let load = read(output).unwrap();
+        assert_eq!(load.tool.as_deref(), Some("oha"), "{output}");
+        assert_eq!(
+            (load.requests, load.errors, load.seconds),
+            (190, 7, 2.0021),
+            "{output}"
+        );
+        let quantiles = load.latency_ms.unwrap();
+        assert!((quantiles.p50 - 47.1).abs() < 0.01, "{quantiles:?}");
+        assert!(
+            (quantiles.p99.unwrap() - 91.7).abs() < 0.01,
+            "{quantiles:?}"
+        );
+    }
+    let long = text.replace("2.0021 sec", "12.5000 10 min");
+    assert_eq!(read(&long).unwrap().seconds, 7500.0);
+}

@@ -56,6 +56,7 @@ impl Workload {
         }
         texts.extend(self.service.command.iter().chain(self.service.env.values()));
         texts.extend(self.service.ready.texts());
+        texts.extend(&self.service.health);
         for phase in &self.phases {
             texts.extend(phase.command.iter().flatten());
             texts.extend(phase.ask.iter().flat_map(Ask::texts));

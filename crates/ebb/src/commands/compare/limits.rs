@@ -1,0 +1,156 @@
+//! The limits of a trial: what its service may use, and what it may hold after the rest.
+
+use crate::exit::{Exit, Failure};
+use crate::facts::trial::{Column, Limits, MaxRest, Variant};
+use crate::proc::enclosure::{self, Ground};
+use crate::trial::enclosure::{Enclosure, Enclosures};
+use bytesize::ByteSize;
+use std::path::PathBuf;
+
+/// `--memory-max`, `--cpus`, `--max-rest`.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+#[command(next_help_heading = "Limits")]
+pub struct Args {
+    /// Give the service of each run a cgroup with this much memory, such as 1G or 512Mi: who is killed
+    /// for want of memory is a result.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory_max: Option<u64>,
+
+    /// Give the service of each run this much processor time, such as 0.5 or 2.
+    #[arg(long, value_name = "N", value_parser = cpus)]
+    cpus: Option<f64>,
+
+    /// Exit with 15 where a variant (default: the first) holds more than this after the rest, or never
+    /// comes to its rest; may be given more than once.
+    #[arg(long, value_name = "[VARIANT=]SIZE", value_parser = max_rest)]
+    max_rest: Vec<(Option<String>, u64)>,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    match text.parse::<ByteSize>() {
+        Ok(size) if size.as_u64() > 0 => Ok(size.as_u64()),
+        _ => Err("write a size such as 512M (10^6 bytes) or 512Mi (2^20 bytes)".into()),
+    }
+}
+
+fn cpus(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        // The kernel takes no quota below a millisecond of its period of a tenth of a second.
+        Ok(cpus) if (0.01..=1024.0).contains(&cpus) => Ok(cpus),
+        _ => Err("write a number of processors from 0.01 to 1024".into()),
+    }
+}
+
+fn max_rest(text: &str) -> Result<(Option<String>, u64), String> {
+    // The name of a variant may have an = in it, a size never.
+    match text.rsplit_once('=') {
+        Some((name, bytes)) => Ok((Some(name.to_owned()), size(bytes)?)),
+        None => Ok((None, size(text)?)),
+    }
+}
+
+impl Args {
+    /// What the service of each run is held to.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            memory_max_bytes: self.memory_max,
+            cpus: self.cpus,
+        }
+    }
+
+    /// A maker of cgroups, tried once, where a limit was asked for.
+    pub fn enclosures(&self) -> Result<Option<Box<dyn Enclosures>>, Failure> {
+        if self.memory_max.is_none() && self.cpus.is_none() {
+            return Ok(None);
+        }
+        let limits = enclosure::Limits {
+            memory_bytes: self.memory_max,
+            cpus: self.cpus,
+        };
+        let ground = Ground::find(limits).map_err(|error| {
+            let what = format!("--memory-max and --cpus need a cgroup of their own, and none can be made: {error}");
+            Failure::new(Exit::Permission, what).remedy(
+                "run ebb as root, or under cgroup v2 in a scope that is yours: systemd-run --user --scope \
+                 -p Delegate=yes ebb compare ...",
+            )
+        })?;
+        Ok(Some(Box::new(Cgroups(ground))))
+    }
+
+    /// The variants that `--max-rest` is about, before anything is started.
+    pub fn check(&self, names: &[&str]) -> Result<(), Failure> {
+        let unknown = self
+            .max_rest
+            .iter()
+            .filter_map(|(name, _)| name.as_deref())
+            .find(|name| !names.contains(name));
+        unknown.map_or(Ok(()), |name| {
+            let what = format!("--max-rest {name}: there is no such variant in this trial");
+            Err(Failure::new(Exit::Usage, what).remedy(format!("it has: {}", names.join(", "))))
+        })
+    }
+
+    /// What came of `--max-rest`.
+    pub fn judge(&self, variants: &[Variant]) -> Vec<MaxRest> {
+        let asked = self.max_rest.iter().filter_map(|(name, max_bytes)| {
+            let variant = match name {
+                Some(name) => variants.iter().find(|variant| variant.name == *name)?,
+                None => variants.first()?,
+            };
+            let summary = variant.summary.as_ref();
+            let after_rest = summary.and_then(|summary| summary.median(Column::AfterRest));
+            Some(MaxRest {
+                variant: variant.name.clone(),
+                max_bytes: *max_bytes,
+                after_rest_bytes: after_rest.map(|bytes| bytes as u64),
+                kept: after_rest.is_some_and(|bytes| bytes <= *max_bytes as f64)
+                    && variant.runs.iter().all(|run| run.oom.is_none()),
+            })
+        });
+        asked.collect()
+    }
+}
+
+/// Makes cgroups for the trial, which knows of none.
+struct Cgroups(Ground);
+
+impl Enclosures for Cgroups {
+    fn enclose(&self, name: &str) -> Result<Box<dyn Enclosure>, String> {
+        match self.0.enclose(name) {
+            Ok(made) => Ok(Box::new(made)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl Enclosure for enclosure::Enclosure {
+    fn doors(&self) -> Vec<PathBuf> {
+        self.doors()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_decimal_unless_they_say_otherwise() {
+        assert_eq!(size("100M"), Ok(100_000_000));
+        assert_eq!(size("1Gi"), Ok(1 << 30));
+        assert_eq!(size("1.5GB"), Ok(1_500_000_000));
+        for text in ["", "0", "-1M", "much", "1X"] {
+            assert!(size(text).unwrap_err().contains("512Mi"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rest_is_of_the_first_variant_or_of_a_named_one() {
+        assert_eq!(max_rest("64M"), Ok((None, 64_000_000)));
+        assert_eq!(
+            max_rest("glibc+A=b=64M"),
+            Ok((Some("glibc+A=b".into()), 64_000_000))
+        );
+        assert!(max_rest("glibc=").is_err());
+    }
+}
