@@ -50,6 +50,9 @@ say
 # Preload suite: storms of a million signals and 5000 forks, churn of 20000 threads, more of CPython's tests.
 step EBB_LONG=1 cargo test --release -p ebbmalloc-c
 step EBB_LONG=1 cargo test -p ebb --test why
+# malloc_trim called from outside, 1000 times in each program and service; ebb killed 100 times meanwhile.
+step EBB_LONG=1 cargo test --release -p ebb-inject --test survive
+step EBB_LONG=1 cargo test --release -p ebb --test trim
 # Model test of the heap, 32 programs of requests in `make test`.
 step PROPTEST_CASES=4000 cargo test --release -p ebbmalloc-core --lib random_programs
 # Every schedule: no model has a hundred forced switches. The one left out has two threads that spin, of

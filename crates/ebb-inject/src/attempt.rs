@@ -17,16 +17,15 @@ use nix::errno::Errno;
 
 use crate::Function;
 use crate::frame::{Context, Frame};
+use crate::place::{self, Found, Place, SYSTEM_CALL};
 use crate::seccomp;
 use crate::stack::{Thread, Unfit, has_frame_of_a_handler};
 use crate::task;
 use crate::tracee::{Stop, Tracee};
-use crate::waits::{Call, Ended, Wait, ended};
+use crate::waits::{Ended, ended};
 
 /// Code segment of 64-bit programs.
 const CODE_SEGMENT: u64 = 0x33;
-/// `syscall`, and its length.
-const SYSTEM_CALL: [u8; 2] = [0x0f, 0x05];
 /// What a handler finds cleared: trap, direction, resume.
 const CLEARED_FLAGS: u64 = 0x100 | 0x400 | 0x10000;
 /// Signals that an instruction raises, and those of seccomp: blocked, they would kill.
@@ -36,6 +35,8 @@ const SYNCHRONOUS: u64 = bit(libc::SIGSEGV)
     | bit(libc::SIGILL)
     | bit(libc::SIGTRAP)
     | bit(libc::SIGSYS);
+/// Those that nobody can block: the kernel leaves them out of every mask.
+const UNBLOCKABLE: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
 /// glibc's own two signals. It lets nobody block them and does so itself where it must not be interrupted.
 const OF_LIBC: u64 = bit(32) | bit(33);
 /// A thread that is not stopped by then waits uninterruptibly.
@@ -205,11 +206,15 @@ impl Attempt<'_> {
                     signal = Some(number);
                     since
                 }
+                // The kernel's own second call of a wait that must end by itself.
+                Stop::Entry if since == Since::Ending => since,
                 Stop::Entry => Since::Within(now),
                 Stop::Exit => {
                     let registers = tracee.registers()?;
-                    let call = call_of(&registers);
-                    if ended(registers.rax) == Ended::Done && self.is_good(&call) {
+                    let call = place::call_of(&registers);
+                    if ended(registers.rax) == Ended::Done
+                        && place::is_good(&call, self.target.pid())
+                    {
                         let place = Place::behind(registers);
                         return self.enter(tracee, &place, stopped, mark);
                     }
@@ -217,9 +222,11 @@ impl Attempt<'_> {
                 }
                 Stop::Asked => {
                     let registers = tracee.registers()?;
-                    match self.place(registers, begun) {
+                    match place::find(registers, begun, self.target.pid()) {
                         Found::Here(place) => return self.enter(tracee, &place, stopped, mark),
-                        Found::Not => return self.leave(tracee, mended(&registers), Left::NoPlace),
+                        Found::Not => {
+                            return self.leave(tracee, place::mended(&registers), Left::NoPlace);
+                        }
                         Found::AtItsEnd => Since::Ending,
                         Found::AtTheNext => Since::Running,
                     }
@@ -234,42 +241,6 @@ impl Attempt<'_> {
             tracee.go(signal)?;
             mark = Instant::now();
         }
-    }
-
-    /// Where a thread stands that was asked to stop.
-    fn place(&self, registers: user_regs_struct, begun: Option<Instant>) -> Found {
-        if (registers.orig_rax as i64) < 0 {
-            return Found::AtTheNext;
-        }
-        let call = call_of(&registers);
-        let again = |limit| Found::Here(Box::new(Place::again(registers, limit)));
-        match (ended(registers.rax), call.wait()) {
-            (Ended::Done, _) if self.is_good(&call) => {
-                Found::Here(Box::new(Place::behind(registers)))
-            }
-            (Ended::Done, _) => Found::AtTheNext,
-            (_, Wait::Endless) if !self.is_good(&call) => Found::AtTheNext,
-            (_, Wait::Endless) => again(None),
-            (Ended::GoOn, Wait::Timed) => Found::AtItsEnd,
-            (Ended::Interrupted, Wait::Brittle { limit }) => {
-                let limit_ms = call.arguments[limit] as i32;
-                // One that nobody saw begin began a moment ago: the thread was elsewhere when it was chosen.
-                let waited = begun.map_or(Duration::ZERO, |begun| begun.elapsed());
-                let left_ms = limit_ms.saturating_sub(waited.as_millis() as i32).max(0);
-                again(Some((limit, left_ms)))
-            }
-            (Ended::CallAgain | Ended::GoOn | Ended::Interrupted, _) => Found::Not,
-        }
-    }
-
-    /// Whether malloc can have no part in this call. It reads files of the kernel's at times.
-    fn is_good(&self, call: &Call) -> bool {
-        call.is_outside_malloc()
-            && call.file().is_none_or(|file| {
-                let link = format!("/proc/{}/fd/{file}", self.target.pid());
-                std::fs::read_link(link)
-                    .is_ok_and(|path| !path.starts_with("/proc") && !path.starts_with("/sys"))
-            })
     }
 
     /// Leads the thread into the function, or lets it go as it was.
@@ -366,7 +337,7 @@ impl Attempt<'_> {
             eflags: registers.eflags & !CLEARED_FLAGS,
             ..registers
         };
-        Ok((entry, mask | !SYNCHRONOUS))
+        Ok((entry, mask | !(SYNCHRONOUS | UNBLOCKABLE)))
     }
 
     /// Sees each lock free once. The thread stands still, so it holds none of them.
@@ -386,83 +357,5 @@ impl Attempt<'_> {
                 () => std::thread::yield_now(),
             }
         }
-    }
-}
-
-/// What a stop came to.
-enum Found {
-    /// A good place.
-    Here(Box<Place>),
-    /// None, and none will come.
-    Not,
-    /// The end of the wait that it is in will be one.
-    AtItsEnd,
-    /// The end of a system call to come may be one.
-    AtTheNext,
-}
-
-/// A place at which a thread may be led elsewhere, and what it comes back to.
-struct Place {
-    registers: user_regs_struct,
-    call: i64,
-    is_called_again: bool,
-    /// The registers with which it is let go if it is not led elsewhere, where they are others than it has.
-    mended: Option<user_regs_struct>,
-}
-
-impl Place {
-    /// Behind a system call that is done.
-    fn behind(registers: user_regs_struct) -> Self {
-        Self {
-            call: registers.orig_rax as i64,
-            registers,
-            is_called_again: false,
-            mended: None,
-        }
-    }
-
-    /// Before a system call that was ended for the stop; with this much of its time left in that argument.
-    fn again(registers: user_regs_struct, left_ms: Option<(usize, i32)>) -> Self {
-        let mut before = before(&registers);
-        // The only waits of this kind have it in their fourth argument.
-        if let Some((3, left_ms)) = left_ms {
-            before.r10 = left_ms as u64;
-        }
-        Self {
-            registers: before,
-            call: registers.orig_rax as i64,
-            is_called_again: true,
-            mended: mended(&registers).map(|_| before),
-        }
-    }
-}
-
-/// The registers with which a thread that is in a system call calls it.
-fn before(registers: &user_regs_struct) -> user_regs_struct {
-    user_regs_struct {
-        rip: registers.rip - SYSTEM_CALL.len() as u64,
-        rax: registers.orig_rax,
-        orig_rax: u64::MAX,
-        ..*registers
-    }
-}
-
-/// The same, for a call that failed because its thread was stopped, and that the kernel does not call again.
-fn mended(registers: &user_regs_struct) -> Option<user_regs_struct> {
-    let failed = ended(registers.rax) == Ended::Interrupted;
-    (failed && call_of(registers).fails_when_stopped()).then(|| before(registers))
-}
-
-fn call_of(registers: &user_regs_struct) -> Call {
-    Call {
-        number: registers.orig_rax as i64,
-        arguments: [
-            registers.rdi,
-            registers.rsi,
-            registers.rdx,
-            registers.r10,
-            registers.r8,
-            registers.r9,
-        ],
     }
 }

@@ -80,9 +80,9 @@ pub fn call(target: &Target, function: &Function, patience: Duration) -> Result<
             attempts += 1;
             // Each of those that are left gets an equal part of the time that is.
             let part = until.saturating_duration_since(Instant::now()) / rest.max(1);
-            let until = Instant::now() + part.max(SHORTEST_ATTEMPT);
+            let part_ends = Instant::now() + part.max(SHORTEST_ATTEMPT);
             rest -= 1;
-            match attempt(target, function, tid, doing, until) {
+            match attempt(target, function, tid, doing, part_ends) {
                 Ok(entered) => {
                     return Ok(Called {
                         tid,
@@ -206,8 +206,14 @@ fn next_wait(pid: i32, tid: i32, until: Instant) -> Result<Instant, Left> {
 fn come_back(target: &Target, tid: i32, entered: &Entered) -> Result<Option<Duration>, NotCalled> {
     let begin = Instant::now();
     while begin.elapsed() < WATCHED_FOR {
-        if task::status(target.pid(), tid)?.blocked != entered.mask {
-            return Ok(Some(begin.elapsed()));
+        match task::status(target.pid(), tid) {
+            Ok(status) if status.blocked == entered.mask => {}
+            Ok(_) => return Ok(Some(begin.elapsed())),
+            // It has come back and ended; or all have.
+            Err(Unreadable::Gone) if !task::all(target.pid())?.is_empty() => {
+                return Ok(Some(begin.elapsed()));
+            }
+            Err(error) => return Err(error.into()),
         }
         std::thread::sleep(STEP);
     }

@@ -7,6 +7,7 @@
 //! - [`gate`]: what makes a process unfit for it as a whole.
 //! - [`function`]: where malloc_trim is, what it locks, and the code that restores a thread.
 //! - `attempt`: one attempt at one thread.
+//! - `place`: where a stopped thread stands, and what it comes back to.
 //! - `seccomp`: what a thread's filters of system calls say.
 //! - `stack`: whether a thread's stack has room, and no handler of a signal on it.
 //! - `tracee`: a thread held by ptrace; the door to the kernel.
@@ -23,6 +24,7 @@ pub mod cost;
 mod frame;
 pub mod function;
 pub mod gate;
+mod place;
 mod seccomp;
 mod stack;
 mod task;

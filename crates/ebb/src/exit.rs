@@ -36,6 +36,8 @@ pub enum Exit {
     Usage = 64,
     /// The system refused something that it should not refuse, or `ebb` has a defect.
     Internal = 70,
+    /// Not now: it may work when it is tried again (sysexits' EX_TEMPFAIL).
+    TryAgain = 75,
     /// The command to run is there but cannot be executed (as in a shell).
     NotExecutable = 126,
     /// The command to run is not there (as in a shell).

@@ -11,6 +11,7 @@
 //! - [`trial`]: does a controlled trial of a service on several allocators.
 //! - [`report`]: shows a trial as text, Markdown and a page, and a diagnosis as text.
 //! - [`verdict`]: concludes from the facts of a process where its memory is and why.
+//! - [`relief`]: makes a process or a cgroup give memory back.
 //! - [`proc`]: reads processes and programs from outside.
 //! - [`statistics`]: medians, intervals, slopes: pure.
 //! - [`facts`]: the plain data that these hand to each other.
@@ -24,6 +25,7 @@ pub mod commands;
 pub mod exit;
 pub mod facts;
 pub mod proc;
+pub mod relief;
 pub mod report;
 pub mod statistics;
 pub mod trial;

@@ -37,6 +37,8 @@ enum Command {
     Diff(commands::diff::Args),
     /// Export the figures of a process for Prometheus.
     Watch(commands::watch::Args),
+    /// Make a running process give freed memory back: says what it would return, and does it if it may.
+    Trim(commands::trim::Args),
     /// Say whether the allocator that should be in charge really is: of processes, an image, a Dockerfile.
     Check(commands::check::Args),
 }
@@ -55,6 +57,7 @@ pub fn main() -> ExitCode {
         Command::Snap(args) => commands::snap::execute(&args),
         Command::Diff(args) => commands::diff::execute(&args),
         Command::Watch(args) => commands::watch::execute(&args),
+        Command::Trim(args) => commands::trim::execute(&args),
         Command::Check(args) => commands::check::execute(&args).map(ExitCode::from),
     };
     match result {

@@ -6,5 +6,6 @@ pub mod compare;
 pub mod diff;
 pub mod run;
 pub mod snap;
+pub mod trim;
 pub mod watch;
 pub mod why;

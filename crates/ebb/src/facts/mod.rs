@@ -12,3 +12,4 @@ pub mod growth;
 pub mod snapshot;
 pub mod sureness;
 pub mod trial;
+pub mod trim;

@@ -219,6 +219,12 @@ pub struct Heap {
     pub free_not_resident: u64,
     /// Arenas, where it has such.
     pub arenas: Option<u64>,
+    /// Free blocks that `malloc_trim` would look at, where it is one that returns them.
+    #[serde(default)]
+    pub free_blocks: Option<u64>,
+    /// After this time idle pages have gone back by themselves; absent where they stay.
+    #[serde(default)]
+    pub returns_within_ms: Option<u64>,
     /// The most that these figures may be off, as a part of `resident`.
     pub error: f64,
     /// What else the reader found out, in words: thresholds, what is missing.

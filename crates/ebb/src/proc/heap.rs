@@ -108,6 +108,9 @@ fn of_counters(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
         pinned: seen.resident_bytes - live - idle - cached,
         cached,
         metadata: seen.metadata_bytes,
+        returns_within_ms: Some(seen.idle_time_ms)
+            .filter(|&ms| ms != u64::MAX)
+            .map(|ms| 2 * ms),
         error: PUBLISHED_EVERY_BYTES as f64 / resident.max(PUBLISHED_EVERY_BYTES) as f64,
         notes: vec![match seen.idle_time_ms {
             u64::MAX => "idle pages are kept (decay -1)".to_owned(),
@@ -189,6 +192,8 @@ fn from_glibc(heap: &ebb_inspect::Heap) -> Heap {
         unread: ledger.unread.resident,
         free_not_resident: all_free.saturating_sub(free),
         arenas: Some(heap.arenas),
+        free_blocks: Some(ledger.free.chunks + ledger.fastbins.chunks + heap.arenas),
+        returns_within_ms: None,
         error: ledger.unread.resident as f64 / resident.max(1) as f64,
         notes,
         classes: classes(&heap.sizes),

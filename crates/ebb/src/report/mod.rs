@@ -4,7 +4,8 @@
 //! [`figures`] writes numbers, [`tables`] decides what stands where, [`notes`] what has to be said
 //! beside it; [`text`], [`markdown`] and [`html`] render. [`timeline`] makes one time axis of many runs,
 //! [`chart`] draws it. Everything is a pure function of [`crate::facts::trial::Trial`]; nothing here
-//! reads a process or writes a file. [`diagnosis`], [`growth`] and [`metrics`] show what `ebb why` found, likewise.
+//! reads a process or writes a file. [`diagnosis`], [`growth`] and [`metrics`] show what `ebb why` found, likewise, [`trim`] what
+//! `ebb trim` did.
 
 pub mod chart;
 pub mod diagnosis;
@@ -17,3 +18,4 @@ pub mod notes;
 pub mod tables;
 pub mod text;
 pub mod timeline;
+pub mod trim;

@@ -186,6 +186,15 @@ pub(super) fn who(snapshot: &Snapshot) -> String {
 fn next(kind: VerdictKind, main: Option<Cause>, snapshot: &Snapshot) -> Option<String> {
     let asked = &snapshot.target.asked;
     match kind {
+        // What malloc_trim returns comes back without a restart; what the reason is, a trial shows.
+        VerdictKind::Retention | VerdictKind::Mixed
+            if main == Some(Cause::Trimmable) && is_glibc(snapshot) =>
+        {
+            Some(format!(
+                "ebb trim {asked}: what malloc_trim would return, and with --inject it does; then ebb compare: which allocator \
+                 does so by itself"
+            ))
+        }
         VerdictKind::Retention | VerdictKind::Mixed => {
             Some("ebb compare WORKLOAD: which allocator gives it back under your own load (docs/workload.md)".to_owned())
         }
@@ -211,4 +220,12 @@ fn next(kind: VerdictKind, main: Option<Cause>, snapshot: &Snapshot) -> Option<S
             })
         }
     }
+}
+
+/// Whether a process of it is on glibc's malloc.
+fn is_glibc(snapshot: &Snapshot) -> bool {
+    snapshot
+        .processes
+        .iter()
+        .any(|process| process.allocator.name.as_deref() == Some("glibc"))
 }

@@ -179,7 +179,8 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
             "no allocator lowers this; whether it grows is seen by a second look (ebb why --watch, ebb diff)"
         }
         Cause::Trimmable => {
-            "malloc_trim(0) in the program gives it back once; an allocator that returns idle pages by itself, always"
+            "ebb trim --inject, or malloc_trim(0) in the program, gives it back once; an allocator that returns idle pages \
+             by itself, always"
         }
         Cause::Tops => {
             "malloc_trim does not reach it; MALLOC_TRIM_THRESHOLD_=131072 keeps it from happening, or an allocator that \

@@ -7,6 +7,7 @@
 //! - [`conclude`]: the verdict, one sentence and what to type next.
 //! - [`difference`]: what grew between two.
 //! - [`growth`]: the verdict over several looks, on the robust slopes of [`crate::statistics::slope`].
+//! - [`trim`]: whether malloc_trim is to be called, and what it would do.
 //!
 //! One look proves that memory is held, never a leak: that needs two, or a slope.
 
@@ -17,6 +18,7 @@ pub mod findings;
 pub mod growth;
 pub mod ledger;
 mod settings;
+pub mod trim;
 
 use crate::facts::diagnosis::Diagnosis;
 use crate::facts::snapshot::Snapshot;

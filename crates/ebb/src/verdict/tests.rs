@@ -87,6 +87,18 @@ fn adds_up(diagnosis: &Diagnosis) {
 }
 
 #[test]
+fn the_next_command_is_a_trim_where_one_would_help() {
+    let next = |heap: Heap| {
+        let process = process(&[(Kind::Brk, heap.resident / MB)], Some(heap));
+        of(snapshot(vec![process])).verdict.next.unwrap()
+    };
+    assert!(next(heap(20, 300, 10, 5)).starts_with("ebb trim 7"));
+    // It does not reach these.
+    assert!(next(heap(20, 10, 200, 5)).starts_with("ebb compare"));
+    assert!(next(heap(50, 0, 0, 100)).starts_with("ebb compare"));
+}
+
+#[test]
 fn held_memory_is_retention_by_its_largest_part() {
     let brk = |heap: Heap| {
         process(

@@ -1,0 +1,218 @@
+//! `ebb trim`: relief without a restart. Says what malloc_trim would return, and calls it in the process if that was
+//! asked for, is worth it and is safe; then measures.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use parse_size::parse_size;
+
+use crate::cli;
+use crate::commands::why::{Depth, Ending, Observer, find};
+use crate::exit::{Exit, Failure};
+use crate::facts::snapshot::{Process, Snapshot, Target, TargetKind};
+use crate::facts::trim::{Cost, Left, Measured, Outcome, ProcessTrim, Reason, Trim};
+use crate::proc::target::Resolved;
+use crate::relief::{inject, reclaim};
+use crate::report;
+use crate::verdict::trim::{Limits, judge};
+
+/// The arguments of `ebb trim`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A pid, a process name, a unit, a container's id, or the path of a cgroup
+    #[arg(value_name = "TARGET")]
+    target: String,
+
+    /// Call malloc_trim in the process, by a thread of it that is stopped for a moment (docs/trim.md)
+    #[arg(long)]
+    inject: bool,
+
+    /// Leave alone what would return less
+    #[arg(long, value_name = "SIZE", default_value = "16MB", value_parser = size)]
+    min: u64,
+
+    /// Leave alone what would keep a thread from its work for longer
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = humantime::parse_duration)]
+    max_pause: Duration,
+
+    /// How long to wait for a thread to come to a safe place
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    wait: Duration,
+
+    /// Of a cgroup: let the kernel drop pages of files as well
+    #[arg(long)]
+    page_cache: bool,
+
+    /// Do it again and again, so often
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    every: Option<Duration>,
+
+    /// Only the process itself, without its descendants
+    #[arg(long)]
+    no_children: bool,
+
+    /// Say it as JSON, a line for each round (docs/trim.md)
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
+    let observer = Observer::default();
+    let Some(every) = args.every else {
+        return Ok(round(args, &observer)?.into());
+    };
+    let ending = Ending::listen()?;
+    loop {
+        let started = Instant::now();
+        // Found anew each time: a service that was restarted has another pid.
+        let exit = match round(args, &observer) {
+            Err(failure) if failure.exit() != Exit::BrokenPipe => {
+                cli::warn(&failure.to_string());
+                failure.exit()
+            }
+            result => result?,
+        };
+        if !ending.sleep_until(started + every) {
+            return Ok(exit.into());
+        }
+    }
+}
+
+/// Looks, judges, does, measures, tells.
+fn round(args: &Args, observer: &Observer) -> Result<Exit, Failure> {
+    let found = find(std::slice::from_ref(&args.target))?;
+    let resolved = found
+        .first()
+        .ok_or_else(|| Failure::new(Exit::Usage, "no target"))?;
+    if args.page_cache && resolved.cgroup.is_none() {
+        return Err(
+            Failure::new(Exit::Usage, format!("{} is no cgroup", args.target))
+                .remedy("--page-cache takes the path of a cgroup, a unit or a container's id"),
+        );
+    }
+    let snapshot = observer.look(resolved, !args.no_children, Depth::Heaps);
+    if snapshot.processes.is_empty() {
+        return Err(Failure::new(
+            Exit::NotEnoughEvidence,
+            format!("{} ended before it was read", args.target),
+        ));
+    }
+    let cost = inject::cost();
+    let processes: Vec<ProcessTrim> = snapshot
+        .processes
+        .iter()
+        .map(|process| one(args, observer, &snapshot, process, cost.as_ref()))
+        .collect();
+    let place = resolved.cgroup.as_ref().filter(|_| args.page_cache);
+    let trim = Trim {
+        target: snapshot.target.clone(),
+        taken: snapshot.taken.clone(),
+        processes,
+        page_cache: place.map(reclaim::page_cache),
+    };
+    let text = match args.json {
+        true => {
+            serde_json::to_string(&trim)
+                .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?
+                + "\n"
+        }
+        false => report::trim::render(&trim),
+    };
+    cli::print(&text)?;
+    Ok(exit(&trim))
+}
+
+/// One process.
+fn one(
+    args: &Args,
+    observer: &Observer,
+    snapshot: &Snapshot,
+    process: &Process,
+    cost: Option<&Cost>,
+) -> ProcessTrim {
+    let limits = Limits {
+        least_bytes: args.min,
+        most_pause_s: args.max_pause.as_secs_f64(),
+    };
+    let (predicted, left) = judge(process, &snapshot.missing, cost, &limits);
+    let done = match left {
+        Some(left) => Err(left),
+        None if !args.inject => Err(Left {
+            reason: Reason::NotAsked,
+            why: "nothing was changed".to_owned(),
+            remedy: Some("--inject calls malloc_trim in it".to_owned()),
+        }),
+        None => inject::malloc_trim(process.pid, args.wait),
+    };
+    let (outcome, measured) = match done {
+        Ok(call) => (Outcome::Trimmed(call), measure(observer, process)),
+        Err(left) => (Outcome::Left(left), None),
+    };
+    ProcessTrim {
+        pid: process.pid,
+        name: process.name.clone(),
+        allocator: process.allocator.name.clone(),
+        predicted,
+        outcome,
+        measured,
+    }
+}
+
+/// Looks at a process again; nothing where it ended.
+fn measure(observer: &Observer, before: &Process) -> Option<Measured> {
+    let again = Resolved {
+        target: Target {
+            asked: before.pid.to_string(),
+            kind: TargetKind::Pid,
+        },
+        roots: vec![before.pid],
+        cgroup: None,
+    };
+    let look = observer.look(&again, false, Depth::Heaps);
+    let after = look.processes.first()?;
+    Some(Measured {
+        rss_before: before.status.rss?,
+        rss_after: after.status.rss?,
+        heap_before: before.heap.as_ref()?.resident,
+        heap_after: after.heap.as_ref().map(|heap| heap.resident),
+        left: after.heap.as_ref().map(|heap| heap.trimmable),
+    })
+}
+
+/// One code for all: the only one that is not success, or that of several that differ.
+fn exit(trim: &Trim) -> Exit {
+    let of_left = |left: &Left| match left.reason {
+        Reason::BelowThreshold | Reason::ReturnsByItself => Exit::Ok,
+        Reason::NotAsked | Reason::TooLong => Exit::Retention,
+        Reason::CannotTrim | Reason::Unfit => Exit::Unsupported,
+        Reason::NotRead | Reason::Gone => Exit::NotEnoughEvidence,
+        Reason::NoRight => Exit::Permission,
+        Reason::NoPlace => Exit::TryAgain,
+    };
+    let of_processes = trim
+        .processes
+        .iter()
+        .filter_map(|process| match &process.outcome {
+            Outcome::Trimmed(_) => None,
+            Outcome::Left(left) => Some(of_left(left)),
+        });
+    let of_cache = trim
+        .page_cache
+        .iter()
+        .filter_map(|cache| cache.refused.as_ref());
+    let mut codes: Vec<Exit> = of_processes.chain(of_cache.map(of_left)).collect();
+    codes.retain(|code| *code != Exit::Ok);
+    codes.sort_by_key(|code| code.code());
+    codes.dedup();
+    match codes.as_slice() {
+        [] => Exit::Ok,
+        [only] => *only,
+        _ => Exit::Mixed,
+    }
+}
+
+/// Bytes of `16MB`, `16M`, `1GiB`.
+fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|error| format!("{error}; write 16MB, 64MiB, 1G"))
+}

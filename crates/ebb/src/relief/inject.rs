@@ -1,0 +1,100 @@
+//! A call of malloc_trim in a process on glibc: what `ebb-inject` does, in the words of our facts.
+
+use std::time::Duration;
+
+use crate::facts::trim::{Call, Cost, Left};
+
+/// Calls malloc_trim in process `pid`, by the first of its threads that is at a safe place within `patience`.
+pub fn malloc_trim(pid: i32, patience: Duration) -> Result<Call, Left> {
+    here::malloc_trim(pid, patience)
+}
+
+/// What returning memory costs on this machine, where it can be measured.
+pub fn cost() -> Option<Cost> {
+    here::cost()
+}
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+mod here {
+    use std::time::Duration;
+
+    use ebb_inject::{Function, NotCalled, function::NotFound};
+    use ebb_inspect::{Target, Unreadable};
+
+    use crate::facts::trim::{Call, Cost, Left, Reason, Route};
+
+    pub fn malloc_trim(pid: i32, patience: Duration) -> Result<Call, Left> {
+        let target = Target::open(pid).map_err(|error| unreadable(&error))?;
+        let function = Function::malloc_trim(&target).map_err(|error| match error {
+            NotFound::Heap(ebb_inspect::Unsupported::Unreadable(error)) => unreadable(&error),
+            error => left(Reason::CannotTrim, error.to_string(), None),
+        })?;
+        let called = ebb_inject::call(&target, &function, patience).map_err(not_called)?;
+        Ok(Call {
+            route: Route::Inject,
+            thread: called.tid,
+            stopped_s: called.stopped.as_secs_f64(),
+            ran_s: called.ran.map(|ran| ran.as_secs_f64()),
+            attempts: called.attempts,
+        })
+    }
+
+    pub fn cost() -> Option<Cost> {
+        let cost = ebb_inject::Cost::measure().ok()?;
+        Some(Cost {
+            call_s: cost.call.as_secs_f64(),
+            page_s: cost.page.as_secs_f64(),
+            page_bytes: procfs::page_size(),
+        })
+    }
+
+    fn not_called(error: NotCalled) -> Left {
+        let (reason, remedy) = match &error {
+            NotCalled::Gone => (Reason::Gone, None),
+            NotCalled::Refused(gate) => (Reason::NoRight, Some(gate.remedy())),
+            NotCalled::Unfit(_) => (Reason::Unfit, None),
+            NotCalled::NoThread(_) => (
+                Reason::NoPlace,
+                Some("try again, or wait longer with --wait".to_owned()),
+            ),
+            NotCalled::Other(_) => (Reason::NotRead, None),
+        };
+        left(reason, error.to_string(), remedy)
+    }
+
+    fn unreadable(error: &Unreadable) -> Left {
+        let reason = match error {
+            Unreadable::Gone => Reason::Gone,
+            Unreadable::Refused => Reason::NoRight,
+            _ => Reason::NotRead,
+        };
+        left(reason, error.to_string(), None)
+    }
+
+    fn left(reason: Reason, why: String, remedy: Option<String>) -> Left {
+        Left {
+            reason,
+            why,
+            remedy,
+        }
+    }
+}
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
+mod here {
+    use std::time::Duration;
+
+    use crate::facts::trim::{Call, Cost, Left, Reason};
+
+    pub fn malloc_trim(_: i32, _: Duration) -> Result<Call, Left> {
+        Err(Left {
+            reason: Reason::CannotTrim,
+            why: "a call from outside is for Linux on x86-64 with glibc".to_owned(),
+            remedy: Some("call malloc_trim(0) in the program".to_owned()),
+        })
+    }
+
+    pub fn cost() -> Option<Cost> {
+        None
+    }
+}

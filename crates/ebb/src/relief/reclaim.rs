@@ -1,0 +1,183 @@
+//! The kernel's reclaim of a cgroup's page cache, where it takes pages of files only.
+//!
+//! Version 2: `memory.reclaim`, told not to swap. Version 1: `memory.force_empty`, which would swap if it could, so
+//! only where nothing can be swapped. What is anonymous must stay: that is what is measured.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::facts::snapshot::CgroupParts;
+use crate::facts::trim::{Left, PageCache, Reason};
+use crate::proc::cgroup::Place;
+
+/// How a cgroup's reclaim is asked for pages of files only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Request {
+    file: &'static str,
+    text: String,
+}
+
+/// Drops the page cache of a cgroup.
+pub fn page_cache(place: &Place) -> PageCache {
+    let before = place.read().parts;
+    let mut result = PageCache {
+        cgroup: place.path(),
+        before: droppable(&before),
+        after: None,
+        anon_before: before.anon,
+        anon_after: None,
+        refused: None,
+    };
+    let asked = request(
+        place.version,
+        place.is_root(),
+        may_swap(place),
+        result.before,
+    )
+    .and_then(|request| ask(&place.folder, &request));
+    match asked {
+        Ok(()) => {
+            let after = place.read().parts;
+            result.after = droppable(&after);
+            result.anon_after = after.anon;
+        }
+        Err(left) => result.refused = Some(left),
+    }
+    result
+}
+
+/// Pages of files that are not shared memory.
+fn droppable(parts: &CgroupParts) -> Option<u64> {
+    // Where the sum is by lists, shared memory is on the anonymous ones.
+    match (parts.active_file, parts.inactive_file) {
+        (Some(active), Some(inactive)) => Some(active + inactive),
+        _ => Some(parts.file?.saturating_sub(parts.shared?)),
+    }
+}
+
+/// Pure: what to write, or why nothing may be written.
+fn request(
+    version: u8,
+    is_root: bool,
+    may_swap: bool,
+    bytes: Option<u64>,
+) -> Result<Request, Left> {
+    let refuse = |reason, why: &str, remedy: &str| Left {
+        reason,
+        why: why.to_owned(),
+        remedy: Some(remedy.to_owned()),
+    };
+    if is_root {
+        return Err(refuse(
+            Reason::CannotTrim,
+            "it is the root, which holds the whole machine",
+            "name the cgroup of the service",
+        ));
+    }
+    match (version, bytes) {
+        (1, _) if may_swap => Err(refuse(
+            Reason::CannotTrim,
+            "version 1's memory.force_empty would swap anonymous memory out, too",
+            "set memory.swappiness of the cgroup to 0, or use version 2",
+        )),
+        (1, _) => Ok(Request {
+            file: "memory.force_empty",
+            text: "0".to_owned(),
+        }),
+        (_, None) => Err(refuse(
+            Reason::NotRead,
+            "memory.stat does not say how much it is",
+            "look at the cgroup's folder",
+        )),
+        (_, Some(bytes)) => Ok(Request {
+            file: "memory.reclaim",
+            // Also without swap: it costs nothing to say.
+            text: format!("{bytes} swappiness=0"),
+        }),
+    }
+}
+
+fn ask(folder: &Path, request: &Request) -> Result<(), Left> {
+    let path = folder.join(request.file);
+    match fs::write(&path, &request.text) {
+        Ok(()) => Ok(()),
+        Err(error) => match error.raw_os_error() {
+            // Less than that could go, or some of it was busy: what went is measured.
+            Some(libc::EAGAIN | libc::EBUSY) => Ok(()),
+            _ => Err(failed(&path, &error)),
+        },
+    }
+}
+
+fn failed(path: &Path, error: &io::Error) -> Left {
+    let (reason, remedy) = match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM | libc::EROFS) => (
+            Reason::NoRight,
+            "Run ebb as root, outside of the container.",
+        ),
+        Some(libc::EINVAL) => (
+            Reason::CannotTrim,
+            "this kernel's reclaim cannot be told to leave anonymous memory alone: Linux 6.11 or later can",
+        ),
+        _ => (
+            Reason::CannotTrim,
+            "this kernel has no reclaim of cgroups: Linux 5.19 or later has",
+        ),
+    };
+    Left {
+        reason,
+        why: format!("{}: {error}", path.display()),
+        remedy: Some(remedy.to_owned()),
+    }
+}
+
+/// Whether anonymous memory of the cgroup could go to swap.
+fn may_swap(place: &Place) -> bool {
+    let swappiness = fs::read_to_string(place.folder.join("memory.swappiness"));
+    let has_swap = fs::read_to_string("/proc/swaps").map_or(true, |text| text.lines().count() > 1);
+    has_swap && swappiness.map_or(true, |text| text.trim() != "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_are_ever_asked_for() {
+        let text = |version, swap| request(version, false, swap, Some(4096)).map(|it| it.text);
+        assert_eq!(text(2, true).unwrap(), "4096 swappiness=0");
+        assert_eq!(text(1, false).unwrap(), "0");
+        assert_eq!(text(1, true).unwrap_err().reason, Reason::CannotTrim);
+    }
+
+    #[test]
+    fn the_root_is_never_asked() {
+        for version in [1, 2] {
+            let left = request(version, true, false, Some(4096)).unwrap_err();
+            assert!(left.why.contains("root"));
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_cannot_leave_anonymous_memory_alone_is_named() {
+        let left = failed(Path::new("/x"), &io::Error::from_raw_os_error(libc::EINVAL));
+        assert_eq!(left.reason, Reason::CannotTrim);
+        let left = failed(Path::new("/x"), &io::Error::from_raw_os_error(libc::EACCES));
+        assert_eq!(left.reason, Reason::NoRight);
+    }
+
+    /// Shared memory is in `file`, and reclaim cannot drop it.
+    #[test]
+    fn what_can_be_dropped_is_on_the_lists_of_files() {
+        let parts = CgroupParts {
+            file: Some(100),
+            shared: Some(60),
+            active_file: Some(10),
+            inactive_file: Some(30),
+            ..CgroupParts::default()
+        };
+        assert_eq!(droppable(&parts), Some(40));
+        assert_eq!(droppable(&CgroupParts::default()), None);
+    }
+}
