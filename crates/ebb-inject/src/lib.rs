@@ -2,7 +2,7 @@
 //!
 //! The pieces, each of which uses only those below it:
 //!
-//! - [`call`]: chooses a thread, tries, sees it come back.
+//! - [`mod@call`]: chooses a thread, tries, sees it come back.
 //! - [`cost`]: what returning pages costs on this machine.
 //! - [`gate`]: what makes a process unfit for it as a whole.
 //! - [`function`]: where malloc_trim is, what it locks, and the code that restores a thread.
