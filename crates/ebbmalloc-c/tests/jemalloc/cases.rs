@@ -40,6 +40,7 @@ cases! {
     epoch: "epoch", "";
     errors: "errors", "";
     hooks: "hooks", "";
+    hooks_borders: "hooks_borders", "";
     hooks_allocate: "hooks_allocate", "";
     json: "json", "";
     mallocx: "mallocx", "";

@@ -83,6 +83,22 @@ fn oversize_blocks_go_at_once() {
 }
 
 #[test]
+fn a_decay_of_zero_returns_at_once() {
+    const BYTES: usize = 20 << 20;
+    for what in ["oversize", "crumbs"] {
+        assert!(figure("", what, "resident") > BYTES / 2, "{what}");
+        for conf in [
+            "dirty_decay_ms:0",
+            "dirty_decay_ms:0,background_thread:false",
+        ] {
+            let resident = figure(conf, what, "resident");
+            assert!(resident < BYTES / 8, "{what} {conf}: {resident}");
+        }
+        assert!(figure("dirty_decay_ms:0,purge:off", what, "resident") > BYTES / 2);
+    }
+}
+
+#[test]
 fn retain_false_gives_addresses_back() {
     assert!(figure("", "retained", "retained") > 16 << 20);
     assert!(figure("retain:false", "retained", "retained") < 4 << 20);

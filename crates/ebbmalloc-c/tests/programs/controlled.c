@@ -59,6 +59,15 @@ static void oversize(void) {
     printf("resident %zu\n", figure("stats.resident"));
 }
 
+/* The same in small blocks. */
+static void crumbs(void) {
+    static void *blocks[20000];
+    for (int i = 0; i < 20000; i++) memset(blocks[i] = malloc(1024), 1, 1024);
+    for (int i = 0; i < 20000; i++) free(blocks[i]);
+    refresh();
+    printf("resident %zu\n", figure("stats.resident"));
+}
+
 /* Anonymous memory that is resident, as the kernel counts it. */
 static size_t anonymous_bytes(void) {
     FILE *status = fopen("/proc/self/status", "r");
@@ -128,6 +137,7 @@ int main(int count, char **arguments) {
     const char *what = arguments[1];
     if (strcmp(what, "caches") == 0) caches();
     if (strcmp(what, "oversize") == 0) oversize();
+    if (strcmp(what, "crumbs") == 0) crumbs();
     if (strcmp(what, "retained") == 0) retained();
     if (strcmp(what, "truth") == 0) truth();
     if (strcmp(what, "arenas") == 0) arenas();

@@ -6,6 +6,7 @@
 //! Each granule of a dirty extent has the tick at which it became free, so merging with a fresh
 //! neighbour does not make old memory young.
 
+use super::borders::Borders;
 use super::granule::{FROM_DIRTY, Fill, Granule, Kind, List, STALE_INSIDE, mark_ends};
 use super::large_counts::LargeCounts;
 use super::region::{NoGrowth, Region};
@@ -57,6 +58,8 @@ pub struct Extents {
     /// The same by class, and all that there were.
     pub large_counts: LargeCounts,
     pub(super) limited: bool,
+    /// Whom to tell where units begin and end.
+    pub(super) borders: Borders,
     /// Granules that were handed out clean and not counted yet.
     pub(super) fresh_granules: usize,
 }
@@ -91,6 +94,7 @@ impl Extents {
             large_blocks: 0,
             large_counts: LargeCounts::NONE,
             limited: false,
+            borders: Borders::NONE,
             fresh_granules: 0,
         }
     }
@@ -158,6 +162,8 @@ impl Extents {
             let aligned = (*extent).base + skip as usize * GRANULE;
             let head = extent.wrapping_add(skip as usize);
             (*head).base = aligned;
+            self.borders.split_unit(extent, skip, total);
+            self.borders.split_unit(head, len, total - skip);
             if skip > 0 {
                 self.link(extent, skip, fill, oldest, stale);
             }
@@ -192,6 +198,11 @@ impl Extents {
                 } else {
                     Fill::Dirty
                 };
+                let (base, left) = (region.base, region.granules - skipped);
+                let fresh = first + len - skipped;
+                self.borders.split(base + skipped * GRANULE, fresh, left);
+                self.borders
+                    .split(base + skipped * GRANULE, first - skipped, fresh);
                 // SAFETY: `grow` wrote these descriptors; nobody else knows them yet.
                 unsafe {
                     (*head).len = len as u32;
@@ -288,7 +299,10 @@ impl Extents {
             let (has_before, has_after) = self.neighbours(head, len);
             if has_after {
                 let after = head.wrapping_add(len as usize);
-                if (*after).kind == Kind::Free && (*after).fill == fill {
+                if (*after).kind == Kind::Free
+                    && (*after).fill == fill
+                    && self.may_join(head, len, (*after).len)
+                {
                     self.unlink(after);
                     oldest = older(fill, oldest, (*after).oldest);
                     len += (*after).len;
@@ -297,8 +311,11 @@ impl Extents {
             }
             if has_before {
                 let last = head.wrapping_sub(1);
-                if (*last).kind == Kind::Free && (*(*last).head).fill == fill {
-                    let before = (*last).head;
+                let before = (*last).head;
+                if (*last).kind == Kind::Free
+                    && (*before).fill == fill
+                    && self.may_join(before, (*before).len, len)
+                {
                     self.unlink(before);
                     oldest = older(fill, oldest, (*before).oldest);
                     len += (*before).len;
@@ -334,8 +351,24 @@ impl Extents {
             {
                 return None;
             }
-            Some((*self.carve(after, more, 1)).fill)
+            let carved = self.carve(after, more, 1);
+            let (fill, stamp) = ((*carved).fill, (*carved).stamp);
+            if !self.may_join(head, len, more) {
+                self.free(carved, more, fill, stamp);
+                return None;
+            }
+            Some(fill)
         }
+    }
+
+    /// Whether the unit of `len` granules at `head` and the `more` behind it may become one.
+    ///
+    /// # Safety
+    /// `head` is a valid descriptor.
+    unsafe fn may_join(&self, head: *mut Granule, len: u32, more: u32) -> bool {
+        // SAFETY: the caller's promise.
+        let start = unsafe { (*head).base };
+        self.borders.merge(start, len as usize, more as usize)
     }
 
     /// Whether there is a granule before and one after the `len` granules at `head`.

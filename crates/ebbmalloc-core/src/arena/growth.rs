@@ -72,6 +72,7 @@ impl Arena {
                     } else {
                         len
                     };
+                    extents.borders.split_unit(head, moved, len);
                     extents.free(head, moved, Fill::Clean, tick);
                     if moved < len {
                         let last = head.wrapping_add(moved as usize);
@@ -128,6 +129,9 @@ impl Extents {
         // SAFETY: the granules are ours and were never used; `grow` wrote their descriptors.
         unsafe {
             let fill = (*fresh).fill;
+            self.borders.split_unit(fresh, room as u32, padded);
+            self.borders
+                .split_unit(head, len as u32, padded - room as u32);
             self.free(fresh, room as u32, fill, 0);
             self.free(head.wrapping_add(len), room as u32, fill, 0);
             (*head).len = len as u32;

@@ -56,8 +56,8 @@ pub struct ExtentHooks {
     pub purge_lazy: Option<OnPages>,
     /// Gives pages back at once; they read as zero.
     pub purge_forced: Option<OnPages>,
-    /// Never called: ranges are divided here without telling, and go back as they came.
+    /// A unit becomes two: see [`super::borders`].
     pub split: Option<Split>,
-    /// Never called.
+    /// Two units become one.
     pub merge: Option<Merge>,
 }

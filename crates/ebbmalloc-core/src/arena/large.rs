@@ -194,6 +194,7 @@ impl Arena {
                 extents.mark_large(head, granules);
                 self.note_growth(&mut extents);
             } else {
+                extents.borders.split_unit(head, granules, old_len);
                 // What is given up was written to: resident.
                 (*head).fill = Fill::Dirty;
                 extents.mark_large(head, granules);

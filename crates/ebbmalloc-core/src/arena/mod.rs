@@ -1,6 +1,7 @@
 //! Regions of address space, extents of granules in them, and the return of idle extents to the
 //! kernel. Used by bins (for slabs) and by the heap (for large blocks).
 
+pub mod borders;
 pub mod delay;
 pub mod extents;
 pub mod granule;
@@ -160,6 +161,15 @@ impl Arena {
             }
         }
         None
+    }
+
+    /// Whether a part of the range lies in a region, in what was handed out of it.
+    pub fn overlaps(&self, start: usize, bytes: usize) -> bool {
+        self.views.iter().any(|view| {
+            let top = view.top.load(Ordering::Acquire);
+            let base = view.base.load(Ordering::Relaxed);
+            top > 0 && base < start + bytes && start < base + top * GRANULE
+        })
     }
 
     /// Class of the slab that `address` lies in, whatever the region; 0 if it lies in no slab.

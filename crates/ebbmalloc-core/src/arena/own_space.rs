@@ -4,6 +4,7 @@
 //! A hook may call malloc; the thread counts as inside an operation then, as in a signal handler. No
 //! lock of the heap's own arena is held around a hook.
 
+use super::Arena;
 use super::hooks::ExtentHooks;
 use super::owner_map::{OwnerMap, UNIT};
 use crate::base::metadata::Metadata;
@@ -19,6 +20,8 @@ const MOST_DOUBLINGS: usize = 9;
 pub struct OwnSpace<'a, O> {
     /// The kernel.
     pub os: &'a O,
+    /// The heap's own arena.
+    pub own: &'a Arena,
     /// Where the map gets its nodes.
     pub metadata: &'a Metadata,
     /// Who owns which address.
@@ -44,7 +47,7 @@ impl<O: Os> OwnSpace<'_, O> {
 
     fn take(&self, bytes: usize, align: usize) -> Result<Reserved, OsError> {
         let Some(hooks) = self.hooks() else {
-            return self.os.reserve_blocks(bytes, align);
+            return self.take_apart(bytes, align);
         };
         let alloc = hooks.alloc.ok_or(OsError::Refused)?;
         let (mut zero, mut commit) = (false, true);
@@ -69,6 +72,26 @@ impl<O: Os> OwnSpace<'_, O> {
             return Err(OsError::Invalid);
         }
         Ok(Reserved { start, clean: zero })
+    }
+
+    /// Address space from the kernel, in no hole of the heap's own arena: where addresses were given up the
+    /// kernel may put it, but look-ups would take it for that.
+    fn take_apart(&self, bytes: usize, align: usize) -> Result<Reserved, OsError> {
+        let first = self.os.reserve_blocks(bytes, align)?;
+        if !self.own.overlaps(first.start, bytes) {
+            return Ok(first);
+        }
+        // While the first stands, the kernel has to choose another place.
+        let second = self.os.reserve_blocks(bytes, align);
+        // SAFETY: reserved above, and nobody knows it.
+        unsafe { self.os.release_blocks(first.start, bytes) };
+        let second = second?;
+        if self.own.overlaps(second.start, bytes) {
+            // SAFETY: as above.
+            unsafe { self.os.release_blocks(second.start, bytes) };
+            return Err(OsError::OutOfMemory);
+        }
+        Ok(second)
     }
 
     /// Gives a range back that [`OwnSpace::take`] took.
@@ -209,15 +232,38 @@ unsafe impl<O: Os> Os for OwnSpace<'_, O> {
     }
 
     fn scarce(&self) -> Scarce {
-        Scarce::Nothing
+        match self.hooks() {
+            Some(_) => Scarce::Nothing,
+            None => self.os.scarce(),
+        }
     }
 
-    unsafe fn give_up(&self, _: usize, _: usize, _: Scarce) -> Result<(), OsError> {
-        Err(OsError::Refused)
+    fn given_unit(&self) -> usize {
+        UNIT
     }
 
-    unsafe fn take_back(&self, _: usize, _: usize, _: Scarce) -> Result<(), OsError> {
-        Err(OsError::Refused)
+    unsafe fn give_up(&self, start: usize, bytes: usize, to: Scarce) -> Result<(), OsError> {
+        // Before the kernel may put something else there, which would be taken for this arena's.
+        if to == Scarce::Addresses {
+            self.map.clear(start, bytes);
+        }
+        // SAFETY: the caller's promise.
+        let gone = unsafe { self.os.give_up(start, bytes, to) };
+        if gone.is_err() && to == Scarce::Addresses {
+            self.map
+                .set(self.os, self.metadata, start, bytes, self.owner)?;
+        }
+        gone
+    }
+
+    unsafe fn take_back(&self, start: usize, bytes: usize, from: Scarce) -> Result<(), OsError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.os.take_back(start, bytes, from)? };
+        if from == Scarce::Addresses {
+            self.map
+                .set(self.os, self.metadata, start, bytes, self.owner)?;
+        }
+        Ok(())
     }
 
     fn now_ms(&self) -> u64 {

@@ -53,6 +53,12 @@ pub const fn is_idle(stamp: u32, now: u32) -> bool {
 }
 
 impl Arena {
+    /// Whether [`Arena::purge`] would find pages to return.
+    pub fn has_dirty<O: Os>(&self, os: &O) -> bool {
+        let extents = self.lock(os);
+        !extents.aging.first.is_null() || !extents.tails.first.is_null()
+    }
+
     /// Returns all extents that are idle at tick `now`, or with `force` all that are free.
     pub fn purge<O: Os>(&self, os: &O, now: u32, force: bool) -> Purged {
         let mut total = Purged::default();
@@ -183,6 +189,7 @@ impl Extents {
                     oldest = oldest.min((*extent.wrapping_add(end as usize)).stamp);
                     end += 1;
                 }
+                self.borders.split_unit(head, end - start, len - start);
                 if run_idle {
                     leaving[count] = self.leave(head, end - start, Part::Extent);
                     count += 1;

@@ -87,10 +87,14 @@ impl Region {
     /// Undoes [`Region::reserve`].
     pub fn release<O: Os>(self, os: &O) {
         // SAFETY: called only for a region that nobody uses anything of.
-        unsafe {
-            os.release_blocks(self.base, self.granules * GRANULE);
-            os.release(self.map, self.metadata_end - self.map);
-        }
+        unsafe { os.release_blocks(self.base, self.granules * GRANULE) };
+        self.release_metadata(os);
+    }
+
+    /// The same, where the address space of its blocks went already.
+    pub fn release_metadata<O: Os>(self, os: &O) {
+        // SAFETY: as above.
+        unsafe { os.release(self.map, self.metadata_end - self.map) };
     }
 
     /// Hands out `granules` fresh granules aligned to `align` granules; returns the index of the

@@ -2,15 +2,17 @@
 //! alone: the heap's own has no end.
 
 use super::Arena;
+use super::borders::Borders;
 use super::extents::Extents;
-use super::granule::{Fill, Granule, Kind};
+use super::granule::{Fill, GIVEN_ADDRESSES, Granule, Kind};
 use super::region::Region;
 use crate::os::Os;
+use crate::size::GRANULE;
 use core::sync::atomic::Ordering;
 
 impl Arena {
     /// Takes every slab and every large block back. `unmake` is called with each slab and says whether
-    /// its pages may be resident.
+    /// its pages may be resident, `forget` with each large block.
     ///
     /// # Safety
     /// Nobody uses a block of the arena, no bin knows a slab of it, and nothing of it is leaving.
@@ -19,6 +21,7 @@ impl Arena {
         os: &O,
         tick: u32,
         mut unmake: impl FnMut(*mut Granule) -> Fill,
+        mut forget: impl FnMut(*mut Granule),
     ) {
         let mut extents = self.lock(os);
         for number in 0..extents.count {
@@ -37,6 +40,7 @@ impl Arena {
                             self.free_slab(&mut extents, head, len, fill, tick);
                         }
                         Kind::Large => {
+                            forget(head);
                             extents.unlist_tail(head);
                             extents.large_counts.freed((*head).bits as usize);
                             extents.free(head, len, Fill::Dirty, tick);
@@ -51,6 +55,19 @@ impl Arena {
         extents.large_blocks = 0;
     }
 
+    /// Says whom to tell where units begin and end, from now on.
+    pub fn set_borders<O: Os>(&self, os: &O, borders: Borders) {
+        let mut extents = self.lock(os);
+        let silent = extents.borders.silent;
+        extents.borders = borders;
+        extents.borders.silent = silent;
+    }
+
+    /// Joins nothing from now on, or does so again: see [`Borders`].
+    pub fn set_silent<O: Os>(&self, os: &O, silent: bool) {
+        self.lock(os).borders.silent = silent;
+    }
+
     /// Gives all address space back.
     ///
     /// # Safety
@@ -62,10 +79,52 @@ impl Arena {
         }
         let count = extents.count;
         let regions: [Region; super::extents::REGIONS] = extents.regions;
+        for region in &regions[..count] {
+            // SAFETY: the lock is held, and only free units are left.
+            unsafe { extents.release_blocks(os, region) };
+        }
         *extents = Extents::new();
         drop(extents);
         for region in &regions[..count] {
-            region.release(os);
+            region.release_metadata(os);
         }
+    }
+}
+
+impl Extents {
+    /// Gives a region's address space back: whole, as it came, but for what was given up before.
+    ///
+    /// # Safety
+    /// As for [`Arena::release_regions`].
+    unsafe fn release_blocks<O: Os>(&self, os: &O, region: &Region) {
+        let release = |from: usize, to: usize| {
+            if from < to {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    os.release_blocks(region.base + from * GRANULE, (to - from) * GRANULE);
+                }
+            }
+        };
+        let (mut from, mut at) = (0, 0);
+        while at < region.granules {
+            let head = region.descriptor(at);
+            let (mut next, mut given) = (region.granules, false);
+            if at < region.top {
+                // SAFETY: units follow each other without a gap up to `top`.
+                unsafe {
+                    next = at + (*head).len.max(1) as usize;
+                    given = (*head).kind == Kind::Leaving && (*head).flags & GIVEN_ADDRESSES != 0;
+                }
+            }
+            if given {
+                release(from, at);
+                from = next;
+            } else if from < at {
+                let start = region.base + from * GRANULE;
+                self.borders.merge(start, at - from, next - at);
+            }
+            at = next;
+        }
+        release(from, region.granules);
     }
 }

@@ -29,7 +29,7 @@ impl Arena {
             Scarce::Charge => {}
         }
         loop {
-            let Some((head, base, len)) = self.lock(os).take_longest_clean() else {
+            let Some((head, base, len)) = self.lock(os).take_longest_clean(os.given_unit()) else {
                 break;
             };
             let bytes = len as usize * GRANULE;
@@ -55,18 +55,26 @@ impl Arena {
 }
 
 impl Extents {
-    fn take_longest_clean(&mut self) -> Option<(*mut Granule, usize, u32)> {
+    /// Takes the longest clean extent out of its tree, as far as it is whole units of `unit` bytes.
+    fn take_longest_clean(&mut self, unit: usize) -> Option<(*mut Granule, usize, u32)> {
         if self.given_runs == MOST_RUNS {
             return None;
         }
         // SAFETY: we hold the lock (`&mut self`); the tree holds heads of free extents.
         unsafe {
             let head = self.clean.longest();
-            if head.is_null() || (*head).len < LEAST {
+            if head.is_null() {
                 return None;
             }
-            let len = (*head).len;
-            self.unlink(head);
+            let (base, end) = ((*head).base, (*head).base + (*head).len as usize * GRANULE);
+            let start = base.next_multiple_of(unit);
+            let len = ((end / unit * unit).saturating_sub(start) / GRANULE) as u32;
+            if len < LEAST {
+                return None;
+            }
+            let head = self.carve_at(head, ((start - base) / GRANULE) as u32, len);
+            // Not to a request.
+            self.fresh_granules -= len as usize;
             mark_ends(head, len, Kind::Leaving);
             self.leaving_granules += len as usize;
             Some((head, (*head).base, len))
@@ -125,8 +133,10 @@ impl Extents {
                 let base = (*head).base;
                 let mut taken = least.next_multiple_of(STEP).min(len);
                 let mut result = os.take_back(base, taken as usize * GRANULE, scarce);
-                if result == Err(OsError::OutOfMemory) && taken > least {
-                    taken = least;
+                let unit = os.given_unit().div_ceil(GRANULE) as u32;
+                let fewest = least.next_multiple_of(unit).min(len);
+                if result == Err(OsError::OutOfMemory) && taken > fewest {
+                    taken = fewest;
                     result = os.take_back(base, taken as usize * GRANULE, scarce);
                 }
                 match result {

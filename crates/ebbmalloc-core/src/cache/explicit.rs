@@ -11,7 +11,8 @@
 
 use super::bins::Shard;
 use crate::arena::Arena;
-use crate::arena::granule::Fill;
+use crate::arena::borders::Borders;
+use crate::arena::granule::{Fill, Granule};
 use crate::arena::hooks::ExtentHooks;
 use crate::arena::labels::Labels;
 use crate::base::purged::Purged;
@@ -120,9 +121,11 @@ impl ExplicitArena {
         self.hooks.load(Ordering::Acquire)
     }
 
-    /// Sets other hooks; returns those before. Address space that there is goes back by the new ones.
-    pub fn set_hooks(&self, hooks: *mut ExtentHooks) -> *mut ExtentHooks {
-        self.hooks.swap(hooks, Ordering::AcqRel)
+    /// Sets other hooks. Address space that there is goes back by them; `index` is the arena's as the program
+    /// knows it.
+    pub fn set_hooks<O: Os>(&self, os: &O, hooks: *mut ExtentHooks, index: u32) {
+        self.arena.set_borders(os, Borders::new(hooks, index));
+        self.hooks.store(hooks, Ordering::Release);
     }
 
     /// The longest that memory stays idle, in milliseconds: 0 goes at once, negative never.
@@ -195,26 +198,29 @@ impl ExplicitArena {
         sweep.finish()
     }
 
-    /// Takes every block back, whoever has it; then it is as new, but for its address space.
+    /// Takes every block back, whoever has it; then it is as new, but for its address space. `forget` is called
+    /// with each large block before.
     ///
     /// # Safety
     /// Nobody uses a block of this arena or calls anything for it meanwhile, no cache holds a slot of
     /// it, and no pass is under way.
-    pub unsafe fn reset<O: Os>(&self, supply: &Supply<O>) {
+    pub unsafe fn reset<O: Os>(&self, supply: &Supply<O>, forget: impl FnMut(*mut Granule)) {
         for (_, bin) in self.bins() {
             // SAFETY: all slabs are taken from the arena below.
             unsafe { bin.lock(supply.os).forget_slabs() };
         }
         // SAFETY: the caller's promise, and the bins know no slab any more.
         unsafe {
-            self.arena.free_everything(supply.os, supply.tick, |head| {
+            let unmake = |head: *mut Granule| {
                 let shape = Shape::new((*head).class as usize, supply.page_shift);
                 Slab(head).destroy(supply.os, supply.metadata, shape);
                 match (*head).resident {
                     0 => Fill::Clean,
                     _ => Fill::Dirty,
                 }
-            });
+            };
+            self.arena
+                .free_everything(supply.os, supply.tick, unmake, forget);
         }
         self.quiet.store(false, Ordering::Relaxed);
     }

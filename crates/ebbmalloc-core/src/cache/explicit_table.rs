@@ -112,6 +112,7 @@ impl ExplicitArenas {
     ) -> R {
         let space = OwnSpace {
             os: supply.os,
+            own: supply.arena,
             metadata: supply.metadata,
             map: &self.map,
             owner: arena.place,
@@ -155,7 +156,7 @@ impl ExplicitArenas {
         if ends.free != 0 {
             ends.free = arena.next_free.load(Ordering::Relaxed);
         }
-        arena.hooks.store(hooks, Ordering::Release);
+        arena.set_hooks(os, hooks, self.index_of(arena));
         arena.set_decay_ms(decay_ms);
         arena.set_grow_limit(UNLIMITED);
         // Release pairs with the acquire of `is_live`.

@@ -75,6 +75,11 @@ impl<O: Os> Heap<O> {
         }
     }
 
+    /// The explicit arena that refills `cache`.
+    pub fn arena_of_cache(&self, cache: &Cache) -> Option<&ExplicitArena> {
+        self.bins.explicit.get(cache.home())
+    }
+
     /// Class of the slab of the explicit arena that `cache` is on, if `address` lies in one.
     #[inline]
     pub fn class_at_home(&self, cache: &Cache, address: usize) -> Option<usize> {
@@ -230,15 +235,16 @@ impl<O: Os> Heap<O> {
                     unsafe { self.bins.put(&supply, class, &[block], false, wait) == 1 }
                 }
             }
-            PlaceIn::Large(head) => self.with_arena(arena, |supply| {
-                let tick = supply.tick;
-                // SAFETY: `head` is the descriptor of the block's granule.
-                unsafe {
-                    supply
-                        .arena
-                        .free_large(supply.os, head, block as usize, tick, wait)
-                }
-            }),
+            // SAFETY: `head` is the descriptor of the block's granule.
+            PlaceIn::Large(head) => unsafe {
+                self.forget_sample(head, wait)
+                    && self.with_arena(arena, |supply| {
+                        let tick = supply.tick;
+                        supply
+                            .arena
+                            .free_large(supply.os, head, block as usize, tick, wait)
+                    })
+            },
         };
         if !done {
             // SAFETY: the block is the caller's and at least a pointer long.
@@ -254,7 +260,8 @@ impl<O: Os> Heap<O> {
             PlaceIn::Slot(class) => CLASS[class].size as usize,
             // SAFETY: `head` is the descriptor of the block's granule.
             PlaceIn::Large(head) => unsafe {
-                arena.arena.large_size(&self.os, head, block as usize)
+                let bytes = arena.arena.large_size(&self.os, head, block as usize);
+                self.promised_bytes(head).unwrap_or(bytes)
             },
         }
     }
@@ -279,6 +286,7 @@ impl<O: Os> Heap<O> {
             // SAFETY: the block is live, so its descriptor is that of a large block.
             let moved = self.with_arena(arena, |supply| unsafe {
                 let tick = supply.tick;
+                self.forget_sample(head, true);
                 if supply.arena.resize_large(supply.os, head, size, tick) {
                     return Some(block as usize);
                 }

@@ -60,6 +60,27 @@ impl<O: Os> Heap<O> {
         purged
     }
 
+    /// Gives up what explicit arenas have free, if something is scarce; how many bytes.
+    pub(super) fn give_up_explicit(&self) -> usize {
+        let arenas = self
+            .bins
+            .explicit
+            .live()
+            .filter(|arena| arena.hooks().is_null());
+        arenas
+            .map(|arena| self.with_arena(arena, |supply| supply.arena.give_up(supply.os)))
+            .sum()
+    }
+
+    /// While a pass may be the purger's, what comes back to arenas with hooks out of caches is not joined.
+    pub(super) fn silence_hooks(&self, silent: bool) {
+        for arena in self.bins.explicit.live() {
+            if !arena.hooks().is_null() {
+                arena.arena.set_silent(&self.os, silent);
+            }
+        }
+    }
+
     /// Takes back every block of an explicit arena, whoever has it.
     ///
     /// # Safety
@@ -67,7 +88,7 @@ impl<O: Os> Heap<O> {
     pub unsafe fn reset_arena(&self, access: Access, arena: &ExplicitArena) {
         self.alone_with(access, || {
             // SAFETY: the caller's promise, and `alone_with`'s.
-            self.with_arena(arena, |supply| unsafe { arena.reset(supply) });
+            unsafe { self.reset_blocks(arena) };
         });
     }
 
@@ -86,13 +107,24 @@ impl<O: Os> Heap<O> {
             }
             ended = true;
             // SAFETY: the caller's promise, and `alone_with`'s.
-            self.with_arena(arena, |supply| unsafe { arena.reset(supply) });
+            unsafe { self.reset_blocks(arena) };
             // SAFETY: all caches are empty; the caller's promise.
             unsafe { self.caches.leave_home(&self.os, arena.home()) };
             // SAFETY: reset just now.
             unsafe { explicit.end(arena, &self.supply()) };
         });
         ended
+    }
+
+    /// # Safety
+    /// As for [`ExplicitArena::reset`].
+    unsafe fn reset_blocks(&self, arena: &ExplicitArena) {
+        // SAFETY: the caller's promise; the profile's lock may be taken while the arena's is held.
+        self.with_arena(arena, |supply| unsafe {
+            arena.reset(supply, |head| {
+                self.forget_sample(head, true);
+            });
+        });
     }
 
     /// Calls `work` while no pass is under way, with what handlers postponed freed and all caches empty.

@@ -62,6 +62,18 @@ impl<O: Os> Heap<O> {
         self.caches.drain(&self.supply(), &self.bins, false, own);
     }
 
+    /// Returns the free extents of the heap's own arena that may be resident, however young. Nothing happens
+    /// while a pass is under way; the caller may wait, and is inside no cache.
+    pub fn return_extents(&self) {
+        // Acquire and release pair as in `Heap::pass`.
+        if !self.arena.has_dirty(&self.os) || self.purging.swap(true, Ordering::Acquire) {
+            return;
+        }
+        let purged = self.arena.purge(&self.os, self.now(), true);
+        self.count_purged(&purged);
+        self.purging.store(false, Ordering::Release);
+    }
+
     /// Puts back what the calling thread's cache holds.
     pub fn flush(&self, access: Access) {
         if let Access::Cached(cache) = access {
@@ -139,14 +151,17 @@ impl<O: Os> Heap<O> {
         self.arena.reset_freed();
         self.free_pending(Access::Direct);
         let supply = self.supply();
+        let by_program = reason == Reason::Trim;
+        self.silence_hooks(!by_program);
         let drained = self.caches.drain(&supply, &self.bins, force, own);
+        self.silence_hooks(false);
         let mut purged = Purged::default();
         if reason == Reason::Trim || !self.keeps_own.load(Ordering::Relaxed) {
             purged.add(self.sweep(&supply, force));
             purged.add(self.arena.purge(&self.os, supply.tick, force));
         }
         purged.add(self.pass_explicit(force, reason == Reason::Trim));
-        let given_bytes = self.arena.give_up(&self.os);
+        let given_bytes = self.arena.give_up(&self.os) + self.give_up_explicit();
         purged.add(self.metadata.purge(&self.os, force));
         self.count_purged(&purged);
         let counters = &self.counters;

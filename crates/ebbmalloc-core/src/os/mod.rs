@@ -101,6 +101,11 @@ pub unsafe trait Os: Sync {
         None
     }
 
+    /// What is given up of addresses is a multiple of this, and aligned to it; 1 if it does not matter.
+    fn given_unit(&self) -> usize {
+        1
+    }
+
     /// What is reserved for blocks is a multiple of this.
     fn region_unit(&self) -> usize {
         REGION_UNIT

@@ -185,7 +185,7 @@ pub fn hooks(index: usize) -> Option<*mut ExtentHooks> {
 pub unsafe fn set_hooks(index: usize, hooks: *mut ExtentHooks) -> bool {
     match HEAP.explicit_arena(index) {
         Some(arena) => {
-            arena.set_hooks(plain(hooks));
+            arena.set_hooks(&HEAP.os, plain(hooks), HEAP.index_of(arena) as u32);
             true
         }
         None => false,

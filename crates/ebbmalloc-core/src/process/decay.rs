@@ -65,6 +65,9 @@ pub fn set_of_arena(index: usize, decay_ms: isize) -> bool {
         return false;
     }
     follow();
+    if decay_ms == 0 && purger::is_on() {
+        purger::return_extents();
+    }
     true
 }
 

@@ -37,8 +37,13 @@ const SLEEPS: u32 = 0;
 const END: u32 = 1;
 /// Its pause is over.
 const HASTEN: u32 = 2;
-/// It was stopped with work left: to be started again at the next slow operation.
-static WANTED: AtomicBool = AtomicBool::new(false);
+/// What the next slow operation is wanted for: the flags below.
+static WANTED: AtomicU8 = AtomicU8::new(0);
+/// The thread was stopped with work left: it is to be started again.
+const START: u8 = 1;
+/// Free extents stay for no time at all: every slow operation returns what there is, its own for the most
+/// part.
+const AT_ONCE: u8 = 2;
 /// User and group of the thread that started it, which are its own: libc tells its own threads when
 /// they change, and the purger is none of them.
 static IDS: AtomicU64 = AtomicU64::new(0);
@@ -60,12 +65,25 @@ static MOST_INTERVAL_MS: AtomicU64 = AtomicU64::new(u64::MAX);
 static COST_CPU_NS: AtomicU64 = AtomicU64::new(Cost::PRIOR.cpu_ns);
 static COST_PAGES: AtomicU64 = AtomicU64::new(Cost::PRIOR.pages);
 
-/// Nothing stays idle for longer than `bound` milliseconds, two ticks; with `off` nothing is ever
-/// returned but by trim.
+/// Nothing stays idle for longer than `bound` milliseconds, two ticks, and free extents not at all if
+/// that is 0; with `off` nothing is ever returned but by trim.
 pub(super) fn set_idle_bound(bound: Option<u64>, off: bool) {
+    if bound == Some(0) && !off {
+        WANTED.fetch_or(AT_ONCE, Ordering::Relaxed);
+    } else {
+        WANTED.fetch_and(!AT_ONCE, Ordering::Relaxed);
+    }
     let most = bound.map_or(u64::MAX, |bound| (bound / 2).max(LEAST_INTERVAL_MS));
     MOST_INTERVAL_MS.store(most, Ordering::Relaxed);
     OFF.store(off, Ordering::Relaxed);
+}
+
+/// Returns free extents now, where that can be done: not in a child of vfork.
+#[cold]
+pub(super) fn return_extents() {
+    if !HEAP.os.is_borrower() {
+        thread::set_apart(|| HEAP.return_extents());
+    }
 }
 
 /// Where no thread can be had, does a tick's work if one is due.
@@ -154,13 +172,17 @@ pub(super) fn has_thread() -> bool {
 /// After a slow operation: starts the thread if there is enough to do.
 #[inline]
 pub(super) fn nudge() {
-    if HEAP.attention() >= START_BYTES || WANTED.load(Ordering::Relaxed) {
+    if HEAP.attention() >= START_BYTES || WANTED.load(Ordering::Relaxed) != 0 {
         nudge_slow();
     }
 }
 
 #[cold]
 fn nudge_slow() {
+    let wanted = WANTED.load(Ordering::Relaxed);
+    if wanted & AT_ONCE != 0 {
+        return_extents();
+    }
     let grown = growth::look();
     if pause::is_over(grown)
         && STOP
@@ -169,7 +191,7 @@ fn nudge_slow() {
     {
         HEAP.os.wake(&STOP, 1);
     }
-    if HEAP.freed_bytes() < START_BYTES && !WANTED.load(Ordering::Relaxed) {
+    if HEAP.freed_bytes() < START_BYTES && wanted & START == 0 {
         return;
     }
     forget_if_killed();
@@ -190,7 +212,7 @@ fn nudge_slow() {
     {
         return;
     }
-    WANTED.store(false, Ordering::Relaxed);
+    WANTED.fetch_and(!START, Ordering::Relaxed);
     STOP.store(SLEEPS, Ordering::Release);
     IDS.store(HEAP.os.effective_ids(), Ordering::Relaxed);
     // SAFETY: `purger_main` calls no libc and reads no thread-local of it.
@@ -245,7 +267,11 @@ fn tick_inline() {
             HEAP.is_still_near_limit();
             measured_tick(own)
         });
-        WANTED.store(tick.more, Ordering::Relaxed);
+        if tick.more {
+            WANTED.fetch_or(START, Ordering::Relaxed);
+        } else {
+            WANTED.fetch_and(!START, Ordering::Relaxed);
+        }
     }
 }
 
@@ -259,7 +285,7 @@ unsafe extern "C" fn purger_main(_: *mut u8) {
     let mut rhythm = Rhythm::new();
     loop {
         if !sleep(wait_ms, &mut rhythm) {
-            WANTED.store(true, Ordering::Relaxed);
+            WANTED.fetch_or(START, Ordering::Relaxed);
             STATE.store(NONE, Ordering::Release);
             return;
         }
@@ -349,5 +375,5 @@ pub(super) fn forget() {
     HEAP.os.forget_purger();
     STATE.store(NONE, Ordering::Relaxed);
     HELD.store(0, Ordering::Relaxed);
-    WANTED.store(false, Ordering::Relaxed);
+    WANTED.fetch_and(!START, Ordering::Relaxed);
 }

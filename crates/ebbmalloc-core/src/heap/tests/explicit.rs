@@ -5,8 +5,8 @@ use super::{Thread, validate, with_access};
 use crate::cache::explicit::ExplicitArena;
 use crate::heap::explicit_life::Moved;
 use crate::heap::{Access, Heap};
-use crate::os::OsError;
 use crate::os::fake::{Call, Fake};
+use crate::os::{OsError, Scarce};
 use crate::size::SMALL_MAX;
 use core::ptr::null_mut;
 
@@ -96,6 +96,42 @@ fn blocks_lie_in_their_arena_and_come_back_from_anywhere() {
     }
     let statistics = heap.statistics(None, true);
     assert_eq!((statistics.live, statistics.resident), (0, 0));
+}
+
+#[test]
+fn what_an_arena_has_free_is_given_up_where_something_is_scarce() {
+    for scarce in [Scarce::Charge, Scarce::Addresses] {
+        let heap = heap();
+        let thread = heap.attach();
+        let arena = heap.create_arena(null_mut(), 1000).unwrap();
+        let sizes = [100, 700 << 10, 32 << 20];
+        let blocks = sizes.map(|size| allocate_in(&heap, thread, arena, size));
+        // SAFETY: live until here.
+        unsafe { free(&heap, thread, blocks[2]) };
+        heap.trim(None);
+        let before = heap.os.record().committed_bytes;
+        heap.os.set_scarce(scarce);
+        heap.trim(None);
+        let given = before - heap.os.record().committed_bytes;
+        assert!(given >= 28 << 20, "{given}");
+        validate_arena(&heap, arena);
+        // Addresses that went are nobody's, and come back as the arena's.
+        let middle = blocks[2] as usize + (16 << 20);
+        let owned = scarce == Scarce::Charge;
+        assert_eq!(heap.arena_of(middle).is_some(), owned);
+        let again = allocate_in(&heap, thread, arena, 20 << 20);
+        assert_eq!(heap.arena_of(again as usize), Some(heap.index_of(arena)));
+        assert!(heap.os.record().committed_bytes > before - given + (19 << 20));
+        validate_arena(&heap, arena);
+        // SAFETY: live until here.
+        unsafe {
+            free(&heap, thread, again);
+            free(&heap, thread, blocks[0]);
+            heap.trim(None);
+            // The end does not touch what is not the arena's any more.
+            assert!(end(&heap, thread, arena));
+        }
+    }
 }
 
 #[test]
