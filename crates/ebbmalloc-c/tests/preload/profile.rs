@@ -145,6 +145,24 @@ fn a_thread_that_only_plays_ping_pong_is_counted_in_full() {
     );
 }
 
+/// Whatever serves a request: a ration, a stack, a refill, or none of them.
+#[test]
+fn every_kind_of_request_is_counted_in_full() {
+    let scratch = Scratch::new();
+    let program = program("profiled", Flavour::Plain);
+    let settings = "prof:true,prof_final:true,lg_prof_sample:15,prof_accum:true";
+    profiled(&program, &["kinds"], settings, &scratch).passed();
+    let found = by_jeprof(&program, &dumps(&scratch)[0], "--alloc_space");
+    for function in [
+        "tiny_block",
+        "zeroed_block",
+        "aligned_block",
+        "middle_block",
+    ] {
+        near(found(function), 200e6);
+    }
+}
+
 #[test]
 fn threads_that_ended_are_in_the_sums() {
     let scratch = Scratch::new();

@@ -2,6 +2,7 @@
 //
 //   profiled live        keeps 20 MB in each of three functions, of sizes far apart
 //   profiled pingpong    one block at a time, allocated and freed, 200 MB in all
+//   profiled kinds       the same with blocks of four functions in turn, 200 MB of each
 //   profiled threads     four threads keep 5 MB each, another frees half of it
 #include <pthread.h>
 #include <stdio.h>
@@ -22,6 +23,9 @@ static void *filled(void *block, size_t bytes)
 
 APART void *small_block(void) { return filled(malloc(100), 100); }
 APART void *middle_block(void) { return filled(calloc(1, 5000), 5000); }
+APART void *tiny_block(void) { return filled(malloc(20), 20); }
+APART void *zeroed_block(void) { return filled(calloc(10, 60), 600); }
+APART void *aligned_block(void) { return filled(aligned_alloc(128, 900), 900); }
 APART void *large_block(void) { return filled(realloc(malloc(10), 200000), 200000); }
 
 static void keep(void *(*make)(void), int count)
@@ -54,6 +58,12 @@ int main(int count, char **arguments)
     } else if (!strcmp(what, "pingpong")) {
         for (int i = 0; i < 200000000 / 112; i++)
             free(small_block());
+    } else if (!strcmp(what, "kinds")) {
+        void *(*const kinds[])(void) = { tiny_block, zeroed_block, aligned_block, middle_block };
+        const size_t bytes[] = { 32, 640, 1024, 5120 };
+        for (int kind = 0; kind < 4; kind++)
+            for (size_t i = 0; i < 200000000 / bytes[kind]; i++)
+                free(kinds[kind]());
     } else {
         pthread_t threads[4];
         for (int i = 0; i < 4; i++)

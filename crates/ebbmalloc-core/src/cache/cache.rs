@@ -20,6 +20,7 @@
 //! at `low` and takes the slow path, which lowers it: by a few entries, then by twice as many each time. What is still
 //! under `low` at the next tick was not touched in between, and goes. So the mark costs no instruction.
 
+use super::ration::Rations;
 use super::stack::{Demand, Entry, Stack, Stacks};
 use crate::base::sync::{AtomicU8, Ordering, UnsafeCell, compiler_fence};
 use crate::size::{CLASSES, QUANTUM, QUICK_MAX, class_of};
@@ -48,13 +49,19 @@ pub struct Cache {
     /// The shard whose bins refill this cache. Written by the owner alone, in its cache; relaxed.
     shard: core::sync::atomic::AtomicU8,
     /// Class of a request of up to 16 bytes, 32, ... [`QUICK_MAX`]. A copy for each cache saves the
-    /// fast path the address of a table.
-    quick: [u8; QUICK_MAX / QUANTUM + 1],
-    stacks: UnsafeCell<Stacks>,
+    /// fast path the address of a table. In a rationed cache they lead to the rations. Written by the
+    /// owner alone.
+    pub(super) quick: UnsafeCell<[u8; QUICK_MAX / QUANTUM + 1]>,
+    pub(super) stacks: UnsafeCell<Stacks>,
     demand: UnsafeCell<[Demand; CLASSES + 1]>,
     /// The explicit arena that refills this cache, as [`Cache::home`] says. Written by the owner alone,
     /// relaxed.
     home: core::sync::atomic::AtomicU16,
+    /// All ones, and in a rationed cache zero: what is left of a class that is taken past the rations.
+    /// Written by the owner alone.
+    pub(super) unrationed: UnsafeCell<usize>,
+    /// Null but in a rationed cache. Under the cache's protocol.
+    pub(super) rations: UnsafeCell<*mut Rations>,
     /// Made by the program and used by whichever thread names it, not a thread's own. Never changes.
     pub(super) explicit: bool,
     /// The next cache in the registry. Under the registry's lock.
@@ -67,7 +74,7 @@ unsafe impl Sync for Cache {}
 // SAFETY: no field is bound to a thread.
 unsafe impl Send for Cache {}
 
-const QUICK_CLASSES: [u8; QUICK_MAX / QUANTUM + 1] = {
+pub(super) const QUICK_CLASSES: [u8; QUICK_MAX / QUANTUM + 1] = {
     let mut classes = [0; QUICK_MAX / QUANTUM + 1];
     let mut index = 0;
     while index < classes.len() {
@@ -122,7 +129,9 @@ impl Cache {
             shard: core::sync::atomic::AtomicU8::new(0),
             home: core::sync::atomic::AtomicU16::new(0),
             explicit: false,
-            quick: QUICK_CLASSES,
+            quick: UnsafeCell::new(QUICK_CLASSES),
+            unrationed: UnsafeCell::new(usize::MAX),
+            rations: UnsafeCell::new(null_mut()),
             stacks: UnsafeCell::new(Stacks::NONE),
             demand: UnsafeCell::new([Demand::FIRST; CLASSES + 1]),
             next: UnsafeCell::new(null_mut()),
@@ -138,7 +147,9 @@ impl Cache {
             shard: core::sync::atomic::AtomicU8::new(0),
             home: core::sync::atomic::AtomicU16::new(0),
             explicit: false,
-            quick: QUICK_CLASSES,
+            quick: UnsafeCell::new(QUICK_CLASSES),
+            unrationed: UnsafeCell::new(usize::MAX),
+            rations: UnsafeCell::new(null_mut()),
             stacks: UnsafeCell::new(Stacks::NONE),
             demand: UnsafeCell::new([Demand::FIRST; CLASSES + 1]),
             next: UnsafeCell::new(null_mut()),
@@ -156,7 +167,7 @@ impl Cache {
     }
 
     /// Bytes of a cache with the first memory of its stacks, which lies behind it.
-    pub const BYTES: usize = size_of::<Self>() + CLASSES * Stack::FIRST_WORDS * size_of::<Entry>();
+    pub const BYTES: usize = size_of::<Self>() + Stack::ALL_FIRST_WORDS * size_of::<Entry>();
 
     /// Makes an empty cache for `shard` at `place`; `explicit` if it is no thread's own.
     ///
@@ -228,8 +239,25 @@ impl Cache {
     /// The class for `size` bytes, at most [`QUICK_MAX`].
     #[inline(always)]
     pub fn quick_class(&self, size: usize) -> usize {
-        let class = self.quick[size.wrapping_add(QUANTUM - 1) / QUANTUM];
+        let index = size.wrapping_add(QUANTUM - 1) / QUANTUM;
+        // SAFETY: only the calling thread writes the table.
+        let class = self.quick.with(|quick| unsafe { (*quick)[index] });
         class as usize
+    }
+
+    /// Takes the newest slot of `class`, which was not looked up in the quick table; `None` as for
+    /// [`Cache::pop_quick`], and if the cache is rationed.
+    #[inline(always)]
+    pub fn pop_unrationed(&self, class: usize) -> Option<NonNull<u8>> {
+        // Class 0 has nothing. SAFETY: only the calling thread writes the word.
+        self.pop(class & self.unrationed.with(|mask| unsafe { *mask }))
+    }
+
+    /// Whether the quick classes are taken from rations.
+    #[inline(always)]
+    pub fn is_rationed(&self) -> bool {
+        // SAFETY: only the owner writes the word, and it does not while another has seized the cache.
+        self.unrationed.with(|mask| unsafe { *mask == 0 })
     }
 
     /// Takes the newest slot of `class`; `None` as for [`Cache::pop_quick`].

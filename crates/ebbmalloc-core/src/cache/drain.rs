@@ -77,7 +77,16 @@ impl Cache {
             let size = CLASS[class].size as usize;
             // SAFETY: the caller's promise.
             let done = unsafe {
+                let recalled = self.recall_ration(class);
                 self.with_stack(class, |stack, demand| {
+                    for slot in recalled {
+                        if stack.top == stack.full {
+                            bins.put(supply, class, core::slice::from_ref(slot), false, true);
+                        } else {
+                            *stack.top = *slot;
+                            stack.top = stack.top.wrapping_add(1);
+                        }
+                    }
                     let cold = if drain.all { stack.len() } else { stack.cold() };
                     let count = cold.min(*budget);
                     if count > 0 {

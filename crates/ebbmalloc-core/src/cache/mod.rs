@@ -5,6 +5,7 @@ pub mod cache;
 pub mod drain;
 pub mod explicit;
 pub mod explicit_table;
+pub mod ration;
 pub mod registry;
 pub mod stack;
 pub mod transfer;

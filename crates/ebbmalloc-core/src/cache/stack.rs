@@ -2,6 +2,7 @@
 //! and grows by pieces of metadata memory while the thread shows that it needs more; a drain that
 //! empties it makes it small again. So a thread that does little, or nothing any more, costs little.
 
+use super::ration::RATIONED;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
 use crate::size::{CLASS, CLASSES};
@@ -25,10 +26,10 @@ const BATCH_MAX: u8 = 128;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Stacks {
-    /// [`Stack::top`] by class.
-    pub top: [*mut Entry; CLASSES + 1],
-    /// [`Stack::low`] by class.
-    pub low: [*mut Entry; CLASSES + 1],
+    /// [`Stack::top`] by class, then those of rations.
+    pub top: [*mut Entry; CLASSES + 1 + RATIONED],
+    /// [`Stack::low`] by class, then those of rations.
+    pub low: [*mut Entry; CLASSES + 1 + RATIONED],
     /// [`Stack::full`] by class.
     pub full: [*mut Entry; CLASSES + 1],
     base: [*mut Entry; CLASSES + 1],
@@ -39,8 +40,8 @@ impl Stacks {
     pub const NONE: Self = {
         let none = [null_mut(); CLASSES + 1];
         Self {
-            top: none,
-            low: none,
+            top: [null_mut(); CLASSES + 1 + RATIONED],
+            low: [null_mut(); CLASSES + 1 + RATIONED],
             full: none,
             base: none,
         }
@@ -81,11 +82,26 @@ pub struct Stack {
 
 /// Words of a stack that has not grown: fewer where slots are large, since what they hold is not
 /// counted by [`Arena::note_room`](crate::arena::Arena::note_room).
-fn first_words(class: usize) -> usize {
-    (FIRST_BYTES / CLASS[class].size as usize)
-        .clamp(2, Stack::FIRST_WORDS)
-        .next_power_of_two()
+const fn first_words(class: usize) -> usize {
+    let slots = FIRST_BYTES / CLASS[class].size as usize;
+    let words = if slots < 2 { 2 } else { slots };
+    if words < Stack::FIRST_WORDS {
+        words.next_power_of_two()
+    } else {
+        Stack::FIRST_WORDS
+    }
 }
+
+/// Where in the first memory each class's stack begins, in words; in the last place where that ends.
+const FIRST_AT: [u16; CLASSES + 2] = {
+    let mut at = [0; CLASSES + 2];
+    let mut class = 1;
+    while class <= CLASSES {
+        at[class + 1] = at[class] + first_words(class) as u16;
+        class += 1;
+    }
+    at
+};
 
 /// What a thread's requests have shown of a class.
 #[derive(Clone, Copy, Debug)]
@@ -139,20 +155,18 @@ impl Demand {
 
 impl Stack {
     /// Words of a stack's first memory, at most: one for each entry and one before them.
-    pub const FIRST_WORDS: usize = 8;
+    const FIRST_WORDS: usize = 8;
+
+    /// Words of the first memory of all classes' stacks.
+    pub const ALL_FIRST_WORDS: usize = FIRST_AT[CLASSES + 1] as usize;
 
     /// The empty stack of `class` in the first memory of a cache's stacks.
     ///
     /// # Safety
-    /// `memory` is good for [`Stack::FIRST_WORDS`] pointers a class.
+    /// `memory` is good for [`Stack::ALL_FIRST_WORDS`] pointers.
     pub unsafe fn first(memory: *mut Entry, class: usize) -> Self {
         // SAFETY: the caller's promise.
-        unsafe {
-            Self::within(
-                memory.add((class - 1) * Self::FIRST_WORDS),
-                first_words(class),
-            )
-        }
+        unsafe { Self::within(memory.add(FIRST_AT[class] as usize), first_words(class)) }
     }
 
     /// A stack of `class` that holds nothing and can hold nothing, in the first memory.
@@ -161,7 +175,7 @@ impl Stack {
     /// As for [`Stack::first`].
     pub unsafe fn closed(memory: *mut Entry, class: usize) -> Self {
         // SAFETY: the caller's promise.
-        unsafe { Self::within(memory.add((class - 1) * Self::FIRST_WORDS), 1) }
+        unsafe { Self::within(memory.add(FIRST_AT[class] as usize), 1) }
     }
 
     /// Whether the stack can hold nothing: each slot goes to its bin at once.
@@ -299,7 +313,7 @@ impl Stack {
         class: usize,
     ) {
         let piece = self.base.wrapping_sub(1);
-        if piece != memory.wrapping_add((class - 1) * Self::FIRST_WORDS)
+        if piece != memory.wrapping_add(FIRST_AT[class] as usize)
             && let Some(piece) = NonNull::new(piece.cast::<u8>())
         {
             // SAFETY: a stack that is not in the first memory is in a piece that `grow` allocated, of

@@ -2,7 +2,8 @@
 
 use super::bins::Bins;
 use super::cache::Cache;
-use super::stack::Stack;
+use super::ration::RATIONED;
+use super::stack::{Demand, Stack};
 use crate::base::corrupt::{Corruption, corruption};
 use crate::os::Os;
 use crate::size::{CLASS, CLASSES};
@@ -32,6 +33,9 @@ impl Cache {
     ) -> *mut u8 {
         // SAFETY: the caller's promise.
         unsafe {
+            if class <= RATIONED && self.is_rationed() {
+                return self.pop_ration(supply, bins, class);
+            }
             self.with_stack(class, |stack, demand| {
                 if stack.is_closed() {
                     let mut slot = [null_mut()];
@@ -39,18 +43,7 @@ impl Cache {
                     return slot[0];
                 }
                 if stack.is_empty() {
-                    if demand.batch as usize > stack.capacity() / 2 {
-                        self.grow(supply, class, stack);
-                    }
-                    let want = (demand.batch as usize).min(stack.capacity() / 2).max(1);
-                    demand.refilled();
-                    let out = core::slice::from_raw_parts_mut(stack.base, want);
-                    let got = bins.refill(supply, self, class, out);
-                    // The lowest address is handed out first.
-                    out[..got].reverse();
-                    stack.top = stack.base.wrapping_add(got);
-                    stack.low = stack.base;
-                    if got == 0 {
+                    if !self.refill(supply, bins, class, stack, demand) {
                         return null_mut();
                     }
                 } else if stack.top == stack.low {
@@ -61,6 +54,35 @@ impl Cache {
                 stack.low = stack.low.min(stack.top);
                 *stack.top
             })
+        }
+    }
+
+    /// Puts a batch of slots from the bins on a stack; false if there is no memory, or no room.
+    ///
+    /// # Safety
+    /// The caller has entered the cache, and `stack` is its stack of `class`.
+    pub(super) unsafe fn refill<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        bins: &Bins,
+        class: usize,
+        stack: &mut Stack,
+        demand: &mut Demand,
+    ) -> bool {
+        // SAFETY: the caller's promise; the words between top and full are the stack's.
+        unsafe {
+            if demand.batch as usize > stack.capacity() / 2 {
+                self.grow(supply, class, stack);
+            }
+            let want = (demand.batch as usize).min(stack.capacity() / 2).max(1);
+            let want = want.min(stack.capacity() - stack.len());
+            demand.refilled();
+            let out = core::slice::from_raw_parts_mut(stack.top, want);
+            let got = bins.refill(supply, self, class, out);
+            // The lowest address is handed out first.
+            out[..got].reverse();
+            stack.top = stack.top.wrapping_add(got);
+            got > 0
         }
     }
 
@@ -109,6 +131,8 @@ impl Cache {
         for class in 1..=CLASSES {
             // SAFETY: the caller's promise.
             unsafe {
+                let recalled = self.recall_ration(class);
+                bins.put(supply, class, recalled, false, true);
                 self.with_stack(class, |stack, _| {
                     if class <= most {
                         if stack.is_closed() {
@@ -146,7 +170,8 @@ impl Cache {
         // SAFETY: the caller's promise.
         (1..=CLASSES)
             .map(|class| unsafe {
-                self.with_stack(class, |stack, _| stack.len() * CLASS[class].size as usize)
+                let slots = self.with_stack(class, |stack, _| stack.len()) + self.ration_len(class);
+                slots * CLASS[class].size as usize
             })
             .sum()
     }

@@ -7,6 +7,9 @@
 
 use super::{Access, Heap};
 use crate::arena::granule::Granule;
+use crate::cache::cache::{Cache, Entered};
+use crate::cache::explicit::ExplicitArena;
+use crate::cache::ration::Rations;
 use crate::os::Os;
 use crate::profile::{Sample, Sampled, Store};
 use core::ptr::NonNull;
@@ -20,24 +23,55 @@ impl<O: Os> Heap<O> {
         }
     }
 
-    /// A large block for a request of any size, aligned to `align`, that may be sampled. Null if there is
-    /// no memory, in a signal handler that interrupted a request, and for a thread on an explicit arena,
-    /// whose blocks may all go at once.
-    pub fn allocate_apart(&self, access: Access, size: usize, align: usize) -> *mut u8 {
-        if !access.may_wait() || self.home(access).is_some() {
-            return core::ptr::null_mut();
+    /// Starts rations of the calling thread's cache anew, or with `None` ends them; what the cache holds goes
+    /// back. False if the cache is not to be had now, or the caller is inside.
+    ///
+    /// # Safety
+    /// The cache is the calling thread's, and the rations stay until others, or none, are set, or it is
+    /// unmade.
+    pub unsafe fn set_rations(&self, cache: &Cache, rations: Option<NonNull<Rations>>) -> bool {
+        if cache.enter() != Entered::Mine {
+            return false;
         }
-        self.allocate_large(access, size, align).0
+        // SAFETY: entered just now; the caller's promise.
+        unsafe {
+            cache.drain(&self.supply(), &self.bins, true);
+            match rations {
+                Some(rations) => {
+                    Rations::make(rations);
+                    cache.start_rations(rations);
+                }
+                None => cache.end_rations(),
+            }
+        }
+        cache.leave();
+        true
     }
 
-    /// Adds a live block to the profile. Nothing happens if it is no large block, is in an explicit
-    /// arena, is sampled already, or there is no memory for the record.
+    /// A large block for a request of any size, aligned to `align`, that may be sampled: in `arena`, or else
+    /// where the thread is. Null if there is no memory, and in a signal handler that interrupted a request.
+    pub fn allocate_apart(
+        &self,
+        access: Access,
+        arena: Option<&ExplicitArena>,
+        size: usize,
+        align: usize,
+    ) -> *mut u8 {
+        match arena {
+            _ if !access.may_wait() => core::ptr::null_mut(),
+            Some(arena) => self.large_in(arena, access, size, align).0,
+            None => self.allocate_large(access, size, align).0,
+        }
+    }
+
+    /// Adds a live block to the profile. Nothing happens if it is no large block, is sampled already, or there
+    /// is no memory for the record.
     ///
     /// # Safety
     /// `block` is a live block of the caller's; the thread is one of this heap's profile. The caller may
     /// wait for locks.
     pub unsafe fn sample(&self, block: *mut u8, sampled: &Sampled) {
-        let Some((granule, None)) = self.large_block(block as usize) else {
+        let Some((granule, _)) = self.large_block(block as usize) else {
             return;
         };
         // SAFETY: the descriptor of a large block whose owner is the caller.

@@ -10,6 +10,7 @@ mod lend;
 mod model;
 mod nested;
 mod pressure;
+mod rations;
 
 use super::{Access, Heap};
 use crate::cache::cache::{Cache, Entered};

@@ -35,7 +35,7 @@ pub fn malloc_rest(size: usize) -> *mut u8 {
     let block = if size > SMALL_MAX {
         None
     } else if size > QUICK_MAX {
-        current().pop(class_of(size))
+        current().pop_unrationed(class_of(size))
     } else {
         observer().and_then(|observer| observed::malloc_quick(observer, size))
     };
@@ -61,9 +61,14 @@ fn malloc_slow(size: usize) -> *mut u8 {
 
 /// A block of at least `size` bytes that reads as zero; null if there is no memory.
 pub fn malloc_zeroed(size: usize) -> *mut u8 {
-    if size <= SMALL_MAX
-        && let Some(slot) = current().pop(class_of(size))
-    {
+    let slot = if size <= QUICK_MAX {
+        current().pop_quick(size)
+    } else if size <= SMALL_MAX {
+        current().pop_unrationed(class_of(size))
+    } else {
+        None
+    };
+    if let Some(slot) = slot {
         // SAFETY: the slot is ours and at least `size` bytes long.
         unsafe { slot.write_bytes(0, size) };
         return slot.as_ptr();
@@ -80,7 +85,7 @@ pub fn memalign(align: usize, size: usize) -> *mut u8 {
         return malloc(size);
     }
     if let Some(class) = class_aligned(size, align)
-        && let Some(slot) = current().pop(class)
+        && let Some(slot) = current().pop_unrationed(class)
     {
         return slot.as_ptr();
     }

@@ -114,15 +114,19 @@ pub fn allocate_with(size: usize, choice: &Choice) -> *mut u8 {
     block
 }
 
-/// A small block, if it is one to be sampled: it lies apart, whatever was chosen but an explicit arena.
+/// A small block, if it is one to be sampled: it lies apart, in the arena that was chosen.
 fn allocate_sampled(size: usize, choice: &Choice) -> Option<*mut u8> {
     let observer = observer()?;
     let class = class_aligned(size, choice.align)?;
-    let arena = choice.arena.map(|index| index as usize);
-    if arena.is_some_and(|index| index >= HEAP.shards()) {
-        return None;
-    }
-    observed::take_sampled(observer, CLASS[class].size as usize)
+    let arena = match (choice.arena, choice.cache) {
+        (Some(index), _) if (index as usize) < HEAP.shards() => None,
+        (Some(index), _) => Some(HEAP.explicit_arena(index as usize)?),
+        (None, CacheChoice::Explicit(index)) => {
+            HEAP.arena_of_cache(HEAP.explicit_cache(index as usize)?)
+        }
+        (None, _) => None,
+    };
+    observed::take_sampled_in(observer, arena, CLASS[class].size as usize)
 }
 
 /// A slot that the chosen explicit cache has at hand; `None` says nothing about memory.

@@ -1,5 +1,5 @@
 //! The requests of observed threads: served from the thread's real cache, then counted, filled and
-//! sampled. See [`super::observer`].
+//! sampled; and of sampled threads those that a ration did not serve. See [`super::observer`].
 //!
 //! Called by `super::entry` where the fast path has missed. A signal handler that comes in between is
 //! served as in any other thread: the real cache says whether its owner is inside.
@@ -9,6 +9,9 @@ use super::lookup::quick_class;
 use super::observer::{JUNK_ALLOCATED, JUNK_DEALLOCATED, JUNK_FREED, JUNK_NEW, Observer, ZERO};
 use super::profile;
 use super::thread::with_access;
+use crate::cache::cache::Entered;
+use crate::cache::explicit::ExplicitArena;
+use crate::cache::ration::RATIONED;
 use crate::heap::Access;
 use crate::size::{CLASS, SMALL_MAX, class_aligned, class_of};
 use core::ptr::NonNull;
@@ -24,10 +27,13 @@ enum Contents {
 /// there is to do beside; `None` if [`malloc`] must be asked.
 #[inline(always)]
 pub(super) fn malloc_quick(observer: &Observer, size: usize) -> Option<NonNull<u8>> {
+    let cache = observer.cache();
+    if observer.is_sampled_alone() {
+        return cache.pop_next_ration(class_of(size));
+    }
     if observer.flags() != 0 {
         return None;
     }
-    let cache = observer.cache();
     let class = cache.quick_class(size);
     let bytes = CLASS[class].size as usize;
     let left = observer.sampler.left_after(bytes)?;
@@ -95,8 +101,13 @@ fn allocate(
     otherwise: impl FnOnce(Access) -> *mut u8,
 ) -> *mut u8 {
     let bytes = CLASS[class].size as usize;
+    let rationed = observer.is_sampled_alone() && class <= RATIONED;
     if class != 0
-        && let Some(block) = take_sampled(observer, bytes)
+        && let Some(block) = if rationed {
+            take_due(observer, class, bytes)
+        } else {
+            take_sampled(observer, bytes)
+        }
     {
         if contents == Contents::Any && observer.flags() & (JUNK_ALLOCATED | ZERO) != 0 {
             fill_new(observer, block, bytes);
@@ -104,7 +115,8 @@ fn allocate(
         return block;
     }
     // No stack of class 0 ever holds anything.
-    let block = match observer.cache().pop(class) {
+    let own = if rationed { 0 } else { class };
+    let block = match observer.cache().pop(own) {
         Some(slot) => slot.as_ptr(),
         None => with_access(otherwise),
     };
@@ -115,9 +127,7 @@ fn allocate(
         0 => {
             // SAFETY: allocated just now.
             let bytes = unsafe { HEAP.usable_size(block) };
-            if observer.sampler.takes(bytes) {
-                profile::record(observer, block, bytes, false);
-            }
+            sample_large(observer, block, bytes);
             bytes
         }
         bytes => bytes,
@@ -131,11 +141,54 @@ fn allocate(
 
 /// A block of `bytes` bytes, of a size class, if an interval between samples ends with it; counted.
 #[inline]
-pub(super) fn take_sampled(observer: &Observer, bytes: usize) -> Option<*mut u8> {
+fn take_sampled(observer: &Observer, bytes: usize) -> Option<*mut u8> {
+    take_sampled_in(observer, None, bytes)
+}
+
+/// The same in `arena`, or where the thread is.
+#[inline]
+pub(super) fn take_sampled_in(
+    observer: &Observer,
+    arena: Option<&ExplicitArena>,
+    bytes: usize,
+) -> Option<*mut u8> {
     if !observer.sampler.takes(bytes) {
         return None;
     }
-    allocate_sampled(observer, bytes)
+    observer.sampler.start_interval();
+    allocate_sampled(observer, arena, bytes)
+}
+
+/// The same of a rationed class: if none is ahead of the next one to be sampled.
+fn take_due(observer: &Observer, class: usize, bytes: usize) -> Option<*mut u8> {
+    let cache = observer.cache();
+    let due = match cache.enter() {
+        Entered::Mine => {
+            // SAFETY: entered, and the observer says that the cache is rationed. Nothing is ahead and
+            // nothing in the ration where the number is drawn anew.
+            let due = unsafe {
+                let ahead = cache.ahead(class).unwrap_or_else(|| {
+                    let ahead = observer.sampler.draw_ahead(bytes);
+                    cache.set_ahead(class, Some(ahead));
+                    ahead
+                });
+                if ahead == 0 {
+                    cache.set_ahead(class, None);
+                }
+                ahead == 0
+            };
+            cache.leave();
+            due
+        }
+        // What goes around the cache is no part of a ration.
+        Entered::Claimed => return take_sampled(observer, bytes),
+        Entered::Nested => false,
+    };
+    if due {
+        allocate_sampled(observer, None, bytes)
+    } else {
+        None
+    }
 }
 
 /// Counts and samples a block that was allocated otherwise. A slot is counted alone: see
@@ -144,8 +197,16 @@ pub(super) fn note_new(observer: &Observer, block: *mut u8) {
     // SAFETY: live since just now.
     let bytes = unsafe { HEAP.usable_size(block) };
     observer.count_new(bytes);
-    if bytes > SMALL_MAX && observer.sampler.takes(bytes) {
-        profile::record(observer, block, bytes, false);
+    if bytes > SMALL_MAX {
+        sample_large(observer, block, bytes);
+    }
+}
+
+/// Samples a block that is large to its user, if an interval between samples ends with it.
+fn sample_large(observer: &Observer, block: *mut u8, bytes: usize) {
+    if observer.sampler.takes(bytes) {
+        observer.sampler.start_interval();
+        profile::record(observer, block, bytes, observer.sampler.lg(), false);
     }
 }
 
@@ -161,14 +222,18 @@ pub(super) fn fill_if_told(observer: &Observer, block: *mut u8) {
 /// large block, so that its free is seen. It is counted. `None` if it cannot be had.
 #[cold]
 #[inline(never)]
-fn allocate_sampled(observer: &Observer, bytes: usize) -> Option<*mut u8> {
+fn allocate_sampled(
+    observer: &Observer,
+    arena: Option<&ExplicitArena>,
+    bytes: usize,
+) -> Option<*mut u8> {
     // As any large block it starts at a granule, which is all the alignment that a slot can have.
-    let block = with_access(|access| HEAP.allocate_apart(access, bytes, 1));
+    let lg = observer.sampler.lg();
+    let block = with_access(|access| HEAP.allocate_apart(access, arena, bytes, 1));
     if block.is_null() {
-        observer.sampler.start_interval();
         return None;
     }
-    profile::record(observer, block, bytes, true);
+    profile::record(observer, block, bytes, lg, true);
     // SAFETY: allocated just now.
     observer.count_new(unsafe { HEAP.usable_size(block) });
     Some(block)
@@ -225,9 +290,7 @@ pub(super) unsafe fn realloc(observer: &Observer, block: *mut u8, size: usize) -
     let bytes = unsafe { HEAP.usable_size(new) };
     observer.count_freed(old);
     observer.count_new(bytes);
-    if observer.sampler.takes(bytes) {
-        profile::record(observer, new, bytes, false);
-    }
+    sample_large(observer, new, bytes);
     if bytes > old && observer.flags() & (JUNK_ALLOCATED | ZERO) != 0 {
         fill_new(observer, new.wrapping_add(old), bytes - old);
     }

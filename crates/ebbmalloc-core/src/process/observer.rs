@@ -5,6 +5,9 @@
 //! empty: each of its requests misses and comes to `super::observed`, which serves it from the thread's
 //! real cache and does the rest. The others pay nothing.
 //!
+//! A thread of which the heap profile alone wants to know keeps its cache, which is rationed
+//! ([`crate::cache::ration`]): it is sampled, not observed, and only what its rations do not serve comes here.
+//!
 //! A thread is observed because everyone is ([`observe_everyone`], settings), or because it asked
 //! ([`thread_counters`], [`set_thread_cache`]). It stays so until its end. Its counters start at zero when
 //! it becomes observed.
@@ -14,8 +17,10 @@ use super::interval;
 use super::profile::{self, Sampler};
 use super::thread::{any_observer, observe, with_access};
 use crate::cache::cache::Cache;
-use core::ptr::NonNull;
-use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+use crate::cache::ration::Rations;
+use crate::os::Os;
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
 /// New blocks are filled with [`JUNK_NEW`].
 pub const JUNK_ALLOCATED: u8 = 1;
@@ -29,11 +34,23 @@ pub const NO_CACHE: u8 = 8;
 pub const PROFILE: u8 = 16;
 /// Statistics are printed each time that so many bytes were allocated.
 pub const STATS_INTERVAL: u8 = 32;
+/// Nothing but the profile wants to know of the thread, whose cache is rationed. Of one thread, never of
+/// everyone.
+const SAMPLED_ALONE: u8 = 64;
 
 /// What new blocks are filled with, and freed ones, as in jemalloc.
 pub const JUNK_NEW: u8 = 0xa5;
 /// See [`JUNK_NEW`].
 pub const JUNK_FREED: u8 = 0x5a;
+
+/// What is to be known of a thread.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Interest {
+    /// Samples for the heap profile.
+    Samples,
+    /// Each request.
+    Requests,
+}
 
 /// What every thread is observed for, the flags above. Written at boot; relaxed.
 static EVERYONE: AtomicU8 = AtomicU8::new(0);
@@ -60,6 +77,8 @@ pub struct Observer {
     peak_from: AtomicI64,
     peak: AtomicI64,
     pub(super) sampler: Sampler,
+    /// Memory of the cache's rations, or null. It stays as long as the record does.
+    rations: AtomicPtr<Rations>,
 }
 
 impl Observer {
@@ -79,6 +98,65 @@ impl Observer {
     /// Whether the thread's requests go to the bins at once.
     pub(super) fn goes_around_cache(&self) -> bool {
         self.flags() & NO_CACHE != 0
+    }
+
+    /// Whether the profile alone wants to know of the thread, which keeps its cache in its word.
+    #[inline(always)]
+    pub(super) fn is_sampled_alone(&self) -> bool {
+        self.flags() & SAMPLED_ALONE != 0
+    }
+
+    /// After a slow operation, and a change of the thread's own: the settings of the profile may have changed.
+    #[inline]
+    pub(super) fn follow_settings(&self) {
+        if !self.sampler.is_up_to_date() {
+            self.take_settings();
+        }
+    }
+
+    /// Follows the settings of the profile as they are now. If the purger has the cache, at the next
+    /// occasion.
+    #[cold]
+    pub(super) fn take_settings(&self) {
+        if !self.is_sampled_alone() || self.ration() {
+            self.sampler.take_settings();
+        }
+    }
+
+    /// Gives the thread's cache rations of which nothing was said yet. False if there is no memory, or the
+    /// cache is not to be had now.
+    fn ration(&self) -> bool {
+        if self.rations.load(Ordering::Relaxed).is_null() {
+            let piece = HEAP.allocate_metadata(size_of::<Rations>());
+            let piece = piece.map_or(null_mut(), |piece| piece.as_ptr().cast());
+            self.rations.store(piece, Ordering::Relaxed);
+        }
+        // SAFETY: the record is the calling thread's, and the memory goes with it.
+        NonNull::new(self.rations.load(Ordering::Relaxed))
+            .is_some_and(|rations| unsafe { HEAP.set_rations(self.cache(), Some(rations)) })
+    }
+
+    /// Ends the rations, so that every request of the thread can be looked at. False if its cache is not to
+    /// be had: in a signal handler that interrupted a request.
+    #[cold]
+    pub(super) fn end_rations(&self) -> bool {
+        // The purger has a cache for some microseconds.
+        const TURNS: usize = 1000;
+        let ended = (0..TURNS).any(|_| {
+            // SAFETY: the record is the calling thread's.
+            let ended = unsafe { HEAP.set_rations(self.cache(), None) };
+            if !ended {
+                HEAP.os.yield_now();
+            }
+            ended
+        });
+        if ended {
+            self.flags.fetch_and(!SAMPLED_ALONE, Ordering::Relaxed);
+            self.counters.allocated.store(0, Ordering::Relaxed);
+            self.counters.deallocated.store(0, Ordering::Relaxed);
+            self.peak.store(0, Ordering::Relaxed);
+        }
+        ended
     }
 
     /// Counts a new block of `bytes` usable bytes.
@@ -128,10 +206,19 @@ pub(super) fn leave_everyone(flags: u8) {
     EVERYONE.fetch_and(!flags, Ordering::Relaxed);
 }
 
-/// Whether a thread is observed without having asked for it.
+/// Whether a thread is observed, or sampled, without having asked for it.
 #[inline]
 pub(super) fn is_everyone_observed() -> bool {
     EVERYONE.load(Ordering::Relaxed) != 0
+}
+
+/// What a thread that has not asked for anything is to be.
+pub(super) fn of_everyone() -> Interest {
+    if EVERYONE.load(Ordering::Relaxed) & !PROFILE == 0 {
+        Interest::Samples
+    } else {
+        Interest::Requests
+    }
 }
 
 /// The calling thread's live counters, which are valid until its end; from the first call on the thread
@@ -193,23 +280,34 @@ pub fn flush_thread_cache() {
     with_access(|access| HEAP.flush(access));
 }
 
-/// The calling thread's observer, made if there is none.
-pub(super) fn observed_now() -> Option<&'static Observer> {
+/// The calling thread's observer, to which each of its requests comes from now on.
+fn observed_now() -> Option<&'static Observer> {
     // A thread's first request gives it a cache.
     with_access(|_| ());
-    observe()
+    observe(Interest::Requests)
 }
 
-/// A record for the calling thread, whose cache is `cache`. The thread is marked as busy.
-pub(super) fn make(cache: &'static Cache) -> Option<&'static Observer> {
+/// The same, if samples are all that is to be known of the thread.
+pub(super) fn sampled_now() -> Option<&'static Observer> {
+    with_access(|_| ());
+    observe(Interest::Samples)
+}
+
+/// A record for the calling thread, whose cache is `cache`; what the thread then is may be more than
+/// `interest`. The thread is marked as busy.
+pub(super) fn make(cache: &'static Cache, interest: Interest) -> Option<&'static Observer> {
     let place = HEAP
         .allocate_metadata(size_of::<Observer>())?
         .cast::<Observer>();
+    let alone = match interest {
+        Interest::Samples => SAMPLED_ALONE,
+        Interest::Requests => 0,
+    };
     // SAFETY: a piece of metadata is aligned to its size, which is enough, and ours alone.
-    unsafe {
+    let observer = unsafe {
         place.write(Observer {
             cache: NonNull::from(cache),
-            flags: AtomicU8::new(EVERYONE.load(Ordering::Relaxed) & !PROFILE),
+            flags: AtomicU8::new(EVERYONE.load(Ordering::Relaxed) & !PROFILE | alone),
             counters: Counters {
                 allocated: AtomicU64::new(0),
                 deallocated: AtomicU64::new(0),
@@ -217,9 +315,14 @@ pub(super) fn make(cache: &'static Cache) -> Option<&'static Observer> {
             peak_from: AtomicI64::new(0),
             peak: AtomicI64::new(0),
             sampler: Sampler::new(place.as_ptr() as u64),
+            rations: AtomicPtr::new(null_mut()),
         });
-        Some(place.as_ref())
+        place.as_ref()
+    };
+    if observer.is_sampled_alone() && !observer.ration() {
+        observer.flags.fetch_and(!SAMPLED_ALONE, Ordering::Relaxed);
     }
+    Some(observer)
 }
 
 /// Takes the record of a thread that ends.
@@ -228,6 +331,11 @@ pub(super) fn make(cache: &'static Cache) -> Option<&'static Observer> {
 /// It came from [`make`], and nobody uses it any more.
 pub(super) unsafe fn unmake(observer: &'static Observer) {
     profile::end_thread(&observer.sampler);
-    // SAFETY: the caller's promise.
-    unsafe { HEAP.free_metadata(NonNull::from(observer).cast(), size_of::<Observer>()) }
+    // SAFETY: the caller's promise; the cache that the rations were of is unmade.
+    unsafe {
+        if let Some(rations) = NonNull::new(observer.rations.load(Ordering::Relaxed)) {
+            HEAP.free_metadata(rations.cast(), size_of::<Rations>());
+        }
+        HEAP.free_metadata(NonNull::from(observer).cast(), size_of::<Observer>())
+    }
 }

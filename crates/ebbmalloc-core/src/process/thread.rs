@@ -7,7 +7,7 @@
 //! them stands for threads that have a cache and are observed ([`super::observer`]).
 
 use super::instance::{HEAP, boot, hooks, notice_fork, nudge};
-use super::observer::{self, Observer};
+use super::observer::{self, Interest, Observer};
 use super::tls::{
     is_relocated, second_word_load, second_word_store, thread_word_added_to, thread_word_store,
 };
@@ -42,17 +42,19 @@ fn set_current(cache: &Cache) {
     unsafe { thread_word_store(distance as *mut u8) };
 }
 
-/// The calling thread's observer, if its requests are to be looked at now.
+/// The calling thread's observer, if there is one who is to be told of what the cache in its word did
+/// not serve.
 #[inline(always)]
 pub(super) fn observer() -> Option<&'static Observer> {
     let word = current();
-    let observed =
-        core::ptr::eq(word, &OBSERVED) || core::ptr::eq(word, &NEW) && becomes_observed();
-    if !observed {
+    let told = core::ptr::eq(word, &OBSERVED)
+        || word.is_rationed()
+        || core::ptr::eq(word, &NEW) && becomes_observed();
+    if !told {
         return None;
     }
-    // SAFETY: as in `current`; with OBSERVED in the first word the second leads to a record that
-    // lives until the thread's end.
+    // SAFETY: as in `current`; with OBSERVED or a rationed cache in the first word the second leads to a
+    // record that lives until the thread's end.
     unsafe { Some(&*second_word_load().cast::<Observer>()) }
 }
 
@@ -64,7 +66,7 @@ fn becomes_observed() -> bool {
     }
     notice_fork();
     attach();
-    core::ptr::eq(current(), &OBSERVED)
+    core::ptr::eq(current(), &OBSERVED) || current().is_rationed()
 }
 
 /// The calling thread's observer, whatever the thread is doing.
@@ -73,11 +75,17 @@ pub(super) fn any_observer() -> Option<&'static Observer> {
     unsafe { second_word_load().cast::<Observer>().as_ref() }
 }
 
-/// From now on the calling thread's requests are looked at. It has a cache of its own, and is not
+/// From now on what is of `interest` is known of the calling thread. It has a cache of its own, and is not
 /// inside it. Without memory for a record it goes on as before.
 #[cold]
-pub(super) fn observe() -> Option<&'static Observer> {
+pub(super) fn observe(interest: Interest) -> Option<&'static Observer> {
     if let Some(observer) = any_observer() {
+        if interest == Interest::Requests && observer.is_sampled_alone() {
+            if !observer.end_rations() {
+                return None;
+            }
+            set_current(&OBSERVED);
+        }
         return Some(observer);
     }
     let cache = current();
@@ -85,13 +93,21 @@ pub(super) fn observe() -> Option<&'static Observer> {
         return None;
     }
     set_current(&BUSY);
-    let made = observer::make(cache);
+    let made = observer::make(cache, interest);
     if let Some(observer) = made {
         // SAFETY: as in `current`.
         unsafe { second_word_store(core::ptr::from_ref(observer).cast_mut().cast()) };
     }
-    set_current(if made.is_some() { &OBSERVED } else { cache });
+    set_current(word_of(cache, made));
     made
+}
+
+/// What a thread's word leads to that has a cache, and maybe an observer.
+fn word_of(cache: &'static Cache, observer: Option<&Observer>) -> &'static Cache {
+    match observer {
+        Some(observer) if !observer.is_sampled_alone() => &OBSERVED,
+        _ => cache,
+    }
 }
 
 /// Calls `work` with the access that the calling thread has: the slow way into the heap.
@@ -146,8 +162,8 @@ pub(super) fn with_access<R>(work: impl FnOnce(Access) -> R) -> R {
 #[inline]
 fn follow_settings(observer: Option<&Observer>) {
     match observer {
-        Some(observer) => observer.sampler.follow_settings(),
-        None if observer::is_everyone_observed() => drop(observe()),
+        Some(observer) => observer.follow_settings(),
+        None if observer::is_everyone_observed() => drop(observe(observer::of_everyone())),
         None => {}
     }
 }
@@ -185,7 +201,7 @@ fn attach() {
     // SAFETY: made just now, and it lives until this thread's end.
     set_current(unsafe { cache.as_ref() });
     if observer::is_everyone_observed() {
-        observe();
+        observe(observer::of_everyone());
     }
     fork::register();
     // The main thread's end is the end of the process.
@@ -268,6 +284,9 @@ pub(super) fn is_own(cache: &Cache) -> bool {
 
 /// Fork, after: the thread is as it was before [`begin_fork`].
 pub(super) fn end_fork(cache: &'static Cache) {
-    let observed = is_own(cache) && any_observer().is_some();
-    set_current(if observed { &OBSERVED } else { cache });
+    set_current(if is_own(cache) {
+        word_of(cache, any_observer())
+    } else {
+        cache
+    });
 }

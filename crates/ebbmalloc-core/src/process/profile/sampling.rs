@@ -15,16 +15,15 @@ const NEVER: i64 = i64::MAX / 2;
 
 /// A thread's way to its next sample. Used by the thread alone, signal handlers included: relaxed.
 pub(crate) struct Sampler {
-    /// Bytes to the next sample; less than zero where there is one.
+    /// Bytes to the next sample; less than zero where there is one. What is taken from rations is not
+    /// counted here, but by [`Sampler::draw_ahead`].
     left: AtomicI64,
-    /// What `left` was at first.
-    drawn: AtomicI64,
-    /// The mean interval that it was drawn with.
+    /// The mean interval that is sampled with.
     lg: AtomicU32,
     random: AtomicU64,
     /// `thread.prof.active`.
     active: AtomicBool,
-    /// Of the settings that `left` follows from.
+    /// Of the settings that the above follow from.
     generation: AtomicU32,
     /// The thread's record in the profile; null until it is needed.
     thread: AtomicPtr<Thread>,
@@ -35,14 +34,13 @@ impl Sampler {
     pub(crate) fn new(seed: u64) -> Self {
         let sampler = Self {
             left: AtomicI64::new(NEVER),
-            drawn: AtomicI64::new(NEVER),
             lg: AtomicU32::new(0),
             random: AtomicU64::new(seed),
             active: AtomicBool::new(super::thread_active_init()),
             generation: AtomicU32::new(0),
             thread: AtomicPtr::new(null_mut()),
         };
-        sampler.start_interval();
+        sampler.take_settings();
         sampler
     }
 
@@ -67,28 +65,46 @@ impl Sampler {
         self.left.store(left, Ordering::Relaxed);
     }
 
-    /// After a slow operation: the settings may have changed.
+    /// The mean interval that is sampled with.
+    pub(crate) fn lg(&self) -> u32 {
+        self.lg.load(Ordering::Relaxed)
+    }
+
+    /// Whether the settings are those that the sampler follows.
     #[inline]
-    pub(crate) fn follow_settings(&self) {
-        if self.generation.load(Ordering::Relaxed) != GENERATION.load(Ordering::Relaxed) {
-            self.start_interval();
-        }
+    pub(crate) fn is_up_to_date(&self) -> bool {
+        self.generation.load(Ordering::Relaxed) == GENERATION.load(Ordering::Relaxed)
+    }
+
+    /// Follows the settings as they are now; the way to the next sample begins.
+    #[cold]
+    pub(crate) fn take_settings(&self) {
+        self.generation
+            .store(GENERATION.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.lg.store(lg_sample(), Ordering::Relaxed);
+        self.start_interval();
     }
 
     /// The way to the next sample begins.
     #[cold]
     pub(crate) fn start_interval(&self) {
-        self.generation
-            .store(GENERATION.load(Ordering::Relaxed), Ordering::Relaxed);
-        let mut bytes = NEVER;
-        if is_active() && self.active.load(Ordering::Relaxed) {
-            let mut intervals = Intervals::new(self.random.load(Ordering::Relaxed));
-            self.lg.store(lg_sample(), Ordering::Relaxed);
-            bytes = intervals.draw(lg_sample());
-            self.random.store(intervals.state(), Ordering::Relaxed);
+        self.left.store(self.draw(), Ordering::Relaxed);
+    }
+
+    /// How many allocations of `bytes` come before the next one that is to be sampled.
+    #[cold]
+    pub(crate) fn draw_ahead(&self, bytes: usize) -> u64 {
+        self.draw() as u64 / bytes as u64
+    }
+
+    fn draw(&self) -> i64 {
+        if !is_active() || !self.active.load(Ordering::Relaxed) {
+            return NEVER;
         }
-        self.left.store(bytes, Ordering::Relaxed);
-        self.drawn.store(bytes, Ordering::Relaxed);
+        let mut intervals = Intervals::new(self.random.load(Ordering::Relaxed));
+        let bytes = intervals.draw(self.lg());
+        self.random.store(intervals.state(), Ordering::Relaxed);
+        bytes
     }
 
     /// The thread's record in the profile, made if there is none. The thread is marked as busy.
@@ -102,38 +118,35 @@ impl Sampler {
     }
 }
 
-/// Adds a new block of `bytes` usable bytes, with which an interval ended, to the profile;
-/// `is_short` if the memory that was taken for it is longer. Begins the next interval.
+/// Adds a new block of `bytes` usable bytes, that was chosen with a mean interval of `2^lg`, to the
+/// profile; `is_short` if the memory that was taken for it is longer.
 #[cold]
 #[inline(never)]
-pub(crate) fn record(observer: &Observer, block: *mut u8, bytes: usize, is_short: bool) {
-    let sampler = &observer.sampler;
-    let lg = sampler.lg.load(Ordering::Relaxed);
-    let passed = sampler.drawn.load(Ordering::Relaxed) - sampler.left.load(Ordering::Relaxed);
-    let counts = sampler.drawn.load(Ordering::Relaxed) != NEVER;
-    sampler.start_interval();
-    if !counts || !is_active() || HEAP.os.is_confined() {
+pub(crate) fn record(observer: &Observer, block: *mut u8, bytes: usize, lg: u32, is_short: bool) {
+    if !is_active() || HEAP.os.is_confined() {
         return;
     }
+    let weight = Weight::of(bytes, lg);
     // A signal handler that interrupted a request is not sampled: it may wait for nothing.
     thread::set_apart(|| {
         let mut frames = [0; DEPTH];
         let most = DEPTH.min(in_force::number(Id::ProfBtMax) as usize);
         let depth = backtrace::walk(&mut frames[..most]);
-        let Some(thread) = sampler.thread() else {
+        let Some(thread) = observer.sampler.thread() else {
             return;
         };
         let sampled = Sampled {
             thread,
             frames: &frames[..depth],
-            weight: Weight::of(bytes, lg),
+            weight,
             usable_bytes: if is_short { bytes } else { 0 },
         };
         // SAFETY: the block is the caller's, the thread's record lives until its end, and a thread that
         // is set apart may wait.
         unsafe { HEAP.sample(block, &sampled) };
     });
-    dumps::after_allocations(passed.max(0) as u64);
+    // What was allocated since the last sample, on average.
+    dumps::after_allocations(weight.bytes);
 }
 
 /// At a thread's end.
@@ -157,11 +170,11 @@ pub fn set_thread_active(active: bool) -> bool {
     if active == is_thread_active() {
         return true;
     }
-    let Some(observer) = observer::observed_now() else {
+    let Some(observer) = observer::sampled_now() else {
         return false;
     };
     observer.sampler.active.store(active, Ordering::Relaxed);
-    observer.sampler.start_interval();
+    observer.take_settings();
     true
 }
 
@@ -177,7 +190,7 @@ pub fn start_of_thread_name() -> *const u8 {
 
 /// Gives the calling thread a name in dumps. False without memory for it.
 pub fn set_thread_name(name: &[u8]) -> bool {
-    let Some(observer) = observer::observed_now() else {
+    let Some(observer) = observer::sampled_now() else {
         return false;
     };
     thread::set_apart(|| {
@@ -197,7 +210,7 @@ pub fn reset(lg: Option<u32>) {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     thread::set_apart(|| HEAP.profile.reset(&HEAP.store()));
     if let Some(observer) = thread::any_observer() {
-        observer.sampler.start_interval();
+        observer.follow_settings();
     }
     if is_active() {
         thread::with_own_cache(|own| HEAP.mark_caches(own));
