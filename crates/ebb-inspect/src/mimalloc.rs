@@ -1,12 +1,14 @@
-//! mimalloc 2 on x86-64: every page of every segment, with the number of its blocks that are in use.
+//! mimalloc 2 and 3 on x86-64: every page, with the number of its blocks that are in use.
 //!
-//! [`read`] is the entry. `segments` finds them: they lie at multiples of their size, and each repeats a cookie that
-//! stands in mimalloc's data; nothing has a name. `options` reads the settings in force from the table that has
+//! [`read`] is the entry. `segments` finds those of 2: they lie at multiples of their size, and each repeats a cookie
+//! that stands in mimalloc's data. `map` finds the page map of 3. Nothing has a name. `options` reads the settings in force from the table that has
 //! their names. Which block of a page is free is told by lists within the blocks, which are not
 //! followed but for those that other threads freed: counts are exact, and of a page that is resident in part the
 //! resident bytes count as live first.
 
+mod map;
 mod options;
+mod page;
 mod segments;
 #[cfg(test)]
 mod tests;
@@ -20,7 +22,9 @@ use crate::memory::{Memory, Presence, Unreadable};
 use crate::space::Space;
 use crate::target::Target;
 
-use segments::{Page, Segments, State};
+use map::Map;
+use page::{Page, State};
+use segments::Segments;
 
 /// What the mimalloc in the mapped file `file` of `target` holds.
 pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
@@ -36,7 +40,19 @@ pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
 /// What the mimalloc whose data is `data` holds.
 fn of_data<M: Memory>(space: Space<'_, M>, data: &[(u64, u64)]) -> Result<Holdings, Unsupported> {
     let settings = options::read(space, data)?;
-    let Some(segments) = Segments::find(space, data)? else {
+    let mut sum = Sum::default();
+    let version = if let Some(segments) = Segments::find(space, data)? {
+        for &segment in &segments.places {
+            sum.segment(space, &segments, segment)?;
+        }
+        format!("2, laid out as {}", segments.layout.versions)
+    } else if let Some(map) = Map::read(space, data)? {
+        for page in &map.pages {
+            sum.page(page, &space.presence(page.start, page.end)?);
+        }
+        sum.torn = map.torn;
+        "3".to_owned()
+    } else {
         // Before the first request it has none, and no other way to know it is there than its options.
         let is_used = !settings.is_empty() && segments::has_candidates(space)?;
         return Err(match is_used {
@@ -44,13 +60,9 @@ fn of_data<M: Memory>(space: Space<'_, M>, data: &[(u64, u64)]) -> Result<Holdin
             true => Unsupported::Layout("mimalloc".to_owned()),
         });
     };
-    let mut sum = Sum::default();
-    for &segment in &segments.places {
-        sum.segment(space, &segments, segment)?;
-    }
     sum.ledger.close();
     Ok(Holdings {
-        reader: format!("mimalloc 2, laid out as {}", segments.layout.versions),
+        reader: format!("mimalloc {version}"),
         error: sum.guessed as f64 / sum.ledger.live.resident.max(1) as f64,
         ledger: sum.ledger,
         arenas: None,
@@ -95,24 +107,27 @@ impl Sum {
             State::Own => self.ledger.overhead += Line::one(end - start, resident),
             State::Free => self.keep(end - start, resident),
             State::Blocks {
+                first,
                 bytes,
                 capacity,
                 live,
             } => {
-                let blocks_end = (start + bytes * capacity).min(end);
-                let of_blocks = presence.bytes(start, blocks_end);
-                let rest = Line::one(end - blocks_end, resident - of_blocks);
+                let blocks_end = (first + bytes * capacity).min(end);
+                let of_blocks = presence.bytes(first, blocks_end);
+                self.ledger.overhead += Line::one(first - start, presence.bytes(start, first));
+                let behind = presence.bytes(blocks_end, end);
+                let rest = Line::one(end - blocks_end, behind);
                 // Room for blocks that were never made.
                 self.ledger.returned += rest;
                 let in_use = bytes * live;
-                let free = (blocks_end - start).saturating_sub(in_use);
-                let in_use = blocks_end - start - free;
+                let free = (blocks_end - first).saturating_sub(in_use);
+                let in_use = blocks_end - first - free;
                 if live == 0 {
                     self.keep(free, of_blocks);
                     return;
                 }
                 let live_resident = in_use.min(of_blocks);
-                if of_blocks < blocks_end - start && free > 0 {
+                if of_blocks < blocks_end - first && free > 0 {
                     self.guessed += live_resident.min(of_blocks - live_resident);
                 }
                 self.ledger.live += Line {

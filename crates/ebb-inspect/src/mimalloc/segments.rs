@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::memory::{Memory, Reader, Unreadable, scan, unless_torn};
 use crate::space::Space;
 
+use super::page::{Page, State, freed_blocks};
+
 /// A segment's size, and what its address is a multiple of.
 pub const SEGMENT_BYTES: u64 = 32 << 20;
 /// What a segment is divided into.
@@ -108,29 +110,6 @@ pub const LAYOUTS: [Layout; 6] = [
     secure(SEGMENT_2_1),
     secure(SEGMENT_2_0),
 ];
-
-/// What a run of slices is used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// The segment's own table.
-    Own,
-    /// No page.
-    Free,
-    /// Blocks of one size, `live` of `capacity` in use.
-    Blocks {
-        bytes: u64,
-        capacity: u64,
-        live: u64,
-    },
-}
-
-/// A run of slices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Page {
-    pub start: u64,
-    pub end: u64,
-    pub state: State,
-}
 
 /// A segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -292,6 +271,7 @@ impl Segments {
         Ok(Some((
             slices,
             State::Blocks {
+                first: begin,
                 bytes,
                 capacity,
                 live,
@@ -302,21 +282,6 @@ impl Segments {
 
 fn field<const N: usize>(entry: &[u8], at: u64) -> Option<[u8; N]> {
     entry.get(at as usize..)?.first_chunk().copied()
-}
-
-/// The length of the list of blocks that other threads freed.
-fn freed_blocks<M: Memory>(
-    reader: &mut Reader<&M>,
-    mut block: u64,
-    (from, to): (u64, u64),
-    most: u64,
-) -> Result<u64, Unreadable> {
-    let mut count = 0;
-    while (from..to).contains(&block) && count < most {
-        count += 1;
-        block = unless_torn(reader.word(block))?.unwrap_or(0);
-    }
-    Ok(count)
 }
 
 /// A segment's own figures.

@@ -116,6 +116,112 @@ fn a_cookie_that_is_not_in_its_data_is_another_programs() {
     assert_eq!(fake.read(), Err(Unsupported::NotThere("mimalloc")));
 }
 
+/// A mimalloc 3: an arena of 16 slices, its own first; a page of blocks of 64 bytes with its fields in the own slice,
+/// and one block of the kernel's.
+struct Mapped {
+    memory: FakeMemory,
+    mappings: Vec<Mapping>,
+}
+
+const ROOT: u64 = 0x7d00_0000_0000;
+const PART: u64 = ROOT + 0x20_0000;
+const FIELDS: u64 = SEGMENT + 0x1000;
+const KERNELS: u64 = SEGMENT + 0x20_0000;
+
+impl Mapped {
+    fn new(is_distance: bool) -> Self {
+        let mapping = |start, bytes, backing| Mapping {
+            start,
+            end: start + bytes,
+            readable: true,
+            writable: true,
+            executable: false,
+            shared: false,
+            offset: 0,
+            backing,
+        };
+        let mut fake = Self {
+            memory: FakeMemory::new(),
+            mappings: vec![
+                mapping(ROOT, 0x30_0000, Backing::Anonymous),
+                mapping(SEGMENT, 0x40_0000, Backing::Anonymous),
+                mapping(DATA, 0x1000, Backing::File("/lib/libmimalloc.so.3".into())),
+            ],
+        };
+        let memory = &mut fake.memory;
+        memory.write_word(DATA + 0x80, ROOT);
+        memory.write_word(ROOT + (SEGMENT >> 29) * 8, PART);
+        memory.write_word(SEGMENT + 40, 16);
+        memory.write_word(SEGMENT + 48, 1);
+        fake.page(FIELDS, is_distance, SEGMENT + SLICE, (64, 1000, 900));
+        let origin = FIELDS + if is_distance { 88 } else { 96 };
+        fake.memory.write_word(origin, SEGMENT);
+        fake.memory.write_word(origin + 8, 1 | 2 << 32);
+        fake.memory.write_word(origin + 16, 7);
+        fake.page(FIELDS + 256, is_distance, KERNELS, (0x1_8000, 1, 1));
+        let origin = FIELDS + 256 + if is_distance { 88 } else { 96 };
+        fake.memory.write_word(origin, KERNELS);
+        fake.memory.write_word(origin + 8, 0x2_0000);
+        fake.memory.write_word(origin + 16, 4);
+        for (slice, fields) in [
+            (1, FIELDS),
+            (2, FIELDS),
+            (32, FIELDS + 256),
+            (33, FIELDS + 256),
+        ] {
+            let number = SEGMENT / SLICE + slice;
+            fake.memory
+                .write_word(PART + number % (1 << 13) * 8, fields);
+        }
+        for page in 0..4 {
+            fake.memory.write(SEGMENT + (3 + page) * SLICE, &[1]);
+        }
+        fake
+    }
+
+    fn page(&mut self, at: u64, is_distance: bool, first: u64, of: (u64, u16, u16)) {
+        let (bytes, capacity, used) = of;
+        self.memory.write(at, &[0; 136]);
+        self.memory.write(at + 16, &used.to_ne_bytes());
+        self.memory.write(at + 18, &capacity.to_ne_bytes());
+        self.memory.write_word(at + 32, 1);
+        self.memory.write_word(at + 40, bytes);
+        let first = match is_distance {
+            true => (first - at) / 8,
+            false => first,
+        };
+        self.memory.write_word(at + 48, first);
+    }
+
+    fn read(&self) -> Result<Holdings, Unsupported> {
+        let space = Space {
+            memory: &self.memory,
+            mappings: &self.mappings,
+        };
+        of_data(space, &[(DATA, DATA + 0x1000)])
+    }
+}
+
+#[test]
+fn a_map_of_the_third_version_is_read_exactly() {
+    for is_distance in [false, true] {
+        let holdings = Mapped::new(is_distance).read().unwrap();
+        let ledger = holdings.ledger;
+        assert_eq!(holdings.reader, "mimalloc 3");
+        assert!(ledger.adds_up(), "{ledger:?}");
+        assert_eq!(
+            (ledger.live.chunks, ledger.live.bytes),
+            (901, 900 * 64 + 0x1_8000)
+        );
+        assert_eq!((ledger.free.chunks, ledger.free.bytes), (100, 6400));
+        // The arena's slices behind its page.
+        assert_eq!(ledger.kept.resident, 4 * 4096);
+        assert_eq!(ledger.overhead.bytes, SLICE);
+        assert_eq!(ledger.system.bytes, 16 * SLICE + 0x2_0000);
+        assert_eq!(holdings.torn, 0);
+    }
+}
+
 fn harmful() -> impl Strategy<Value = u64> {
     prop_oneof![
         any::<u64>(),
@@ -133,6 +239,15 @@ fn place() -> impl Strategy<Value = u64> {
     ]
 }
 
+fn place_of_map() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        (0u64..0x40).prop_map(|word| FIELDS + word * 8),
+        (0u64..8).prop_map(|word| SEGMENT + 24 + word * 8),
+        (0u64..0x40).prop_map(|word| PART + SEGMENT / SLICE % (1 << 13) * 8 + word * 8),
+        (0u64..4).prop_map(|word| ROOT + (SEGMENT >> 29) * 8 + word * 8),
+    ]
+}
+
 proptest! {
     #[test]
     fn a_hostile_one_adds_up(
@@ -147,6 +262,21 @@ proptest! {
             let ledger = holdings.ledger;
             prop_assert!(ledger.adds_up(), "{:?}", ledger);
             prop_assert!(ledger.system.resident <= SEGMENT_BYTES);
+        }
+    }
+
+    #[test]
+    fn a_hostile_map_adds_up(
+        words in prop::collection::vec((place_of_map(), harmful()), 1..30),
+        is_distance in any::<bool>(),
+    ) {
+        let mut fake = Mapped::new(is_distance);
+        for (address, word) in words {
+            fake.memory.write_word(address, word);
+        }
+        if let Ok(holdings) = fake.read() {
+            let ledger = holdings.ledger;
+            prop_assert!(ledger.adds_up(), "{:?}", ledger);
         }
     }
 }

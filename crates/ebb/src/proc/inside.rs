@@ -76,7 +76,8 @@ pub fn inside(path: &Path) -> Option<Inside> {
 fn by_symbol(name: &str) -> Option<Inside> {
     match name {
         "_rjem_malloc" | "_rjem_mallocx" => Some(Inside::PrefixedJemalloc),
-        "je_malloc" | "je_mallocx" => Some(Inside::Jemalloc),
+        // Built without a prefix it has its own names for what is internal alone.
+        "je_malloc" | "je_mallocx" | "je_arenas" => Some(Inside::Jemalloc),
         "mi_malloc" | "_mi_malloc_generic" => Some(Inside::Mimalloc),
         _ => None,
     }
