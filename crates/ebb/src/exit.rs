@@ -24,6 +24,8 @@ pub enum Exit {
     NotInCharge = 14,
     /// A variant holds more after the rest than `--max-rest` allows, or never came to its rest.
     AboveMaxRest = 15,
+    /// A trial is worse than an earlier one.
+    Worse = 16,
     /// There is not enough evidence for a verdict.
     NotEnoughEvidence = 20,
     /// A right is missing.

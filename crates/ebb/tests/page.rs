@@ -35,6 +35,13 @@ struct Seen {
     readout: String,
     readout_after_leave: bool,
     requests: usize,
+    /// Of the view of the plot before, after dragging over a part, after Escape.
+    views: Vec<String>,
+    ticks_when_zoomed: Vec<String>,
+    names_hidden_when_zoomed: bool,
+    readout_by_key: String,
+    buttons: Vec<String>,
+    latency_lines: usize,
 }
 
 /// Runs in the document around the page, once the page is there.
@@ -57,6 +64,19 @@ const look = (frame, errors) => {
   if (!inside) errors.push("the readout sticks out");
   plot.dispatchEvent(new view.PointerEvent("pointerleave", {}));
   const hidden = readout.hidden && !shown(plot.querySelector(".cross"));
+  const views = [], viewed = () => views.push(plot.querySelector(".data").getAttribute("viewBox"));
+  const drag = (kind, share) => plot.dispatchEvent(new view.PointerEvent(kind, { clientX: box.left + box.width * share, clientY: box.top + 50, bubbles: true }));
+  const press = (key) => plot.dispatchEvent(new view.KeyboardEvent("keydown", { key, bubbles: true }));
+  viewed();
+  drag("pointerdown", 0.3); drag("pointermove", 0.5); drag("pointerup", 0.5);
+  viewed();
+  const ticks_when_zoomed = [...plot.querySelectorAll(".tick-x")].filter(shown).map((tick) => tick.textContent);
+  const names_hidden_when_zoomed = ![...plot.querySelectorAll(".phase-name")].some(shown);
+  press("Escape");
+  viewed();
+  press("ArrowRight");
+  const readout_by_key = readout.textContent;
+  plot.dispatchEvent(new view.FocusEvent("blur"));
   page.querySelector(".legend button").click();
   const figure = page.getElementById("plot");
   return {
@@ -70,7 +90,9 @@ const look = (frame, errors) => {
     smallest_text_px: Math.min(...texts.map((element) => parseFloat(view.getComputedStyle(element).fontSize) * scale(element))),
     chosen_after_click: figure.classList.contains("chosen"),
     dimmed_after_click: [...plot.querySelectorAll("path.line")].filter((line) => parseFloat(view.getComputedStyle(line).opacity) < 0.5).length,
-    readout: text, readout_after_leave: hidden,
+    readout: text, readout_after_leave: hidden, views, ticks_when_zoomed, names_hidden_when_zoomed, readout_by_key,
+    buttons: all(".zoom button").map((button) => button.textContent),
+    latency_lines: all("svg.latency").filter(shown).flatMap((svg) => [...svg.querySelectorAll("path.line")]).length,
     requests: view.performance.getEntriesByType("resource").filter((entry) => !entry.name.startsWith("data:")).length,
   };
 };
@@ -210,7 +232,8 @@ fn check(trial: &Trial, width: u32, class: &str) {
         seen.dash_patterns >= lines.min(5),
         "lines differ without their colour"
     );
-    assert_eq!((seen.bars, seen.tables), (trial.variants.len(), 3));
+    let tables = ebb::report::tables::of(trial).len();
+    assert_eq!((seen.bars, seen.tables), (trial.variants.len(), tables));
     assert!(
         seen.smallest_text_px >= 10.5,
         "{} px",
@@ -223,6 +246,43 @@ fn check(trial: &Trial, width: u32, class: &str) {
     assert!(seen.readout.contains(" MB  glibc"), "{}", seen.readout);
     assert!(seen.readout_after_leave);
     assert_eq!(seen.requests, 0, "nothing is fetched");
+    assert_ne!(seen.views[0], seen.views[1], "a part is shown");
+    assert_eq!(seen.views[0], seen.views[2], "Escape shows all of it");
+    assert!(
+        seen.names_hidden_when_zoomed && seen.ticks_when_zoomed.len() > 1,
+        "{seen:?}"
+    );
+    assert!(
+        seen.readout_by_key.contains(" MB  glibc"),
+        "{}",
+        seen.readout_by_key
+    );
+    assert_eq!(seen.buttons, ["Zoom in", "Zoom out", "Whole time"]);
+    assert_eq!(seen.latency_lines, ebb::report::latency::of(trial).len());
+}
+
+/// The same trial from loads that tell their histograms, with a restart marked.
+fn with_latencies() -> Trial {
+    let mut trial = TRIAL.clone();
+    for (index, variant) in trial.variants.iter_mut().enumerate() {
+        for run in &mut variant.runs {
+            run.restarts.push(ebb::facts::trial::Restart {
+                at_s: 1.0,
+                text: "restarted".into(),
+            });
+            for load in run.phases.iter_mut().filter_map(|span| span.load.as_mut()) {
+                load.histogram_ms = Some(vec![(8.0, 50), (32.0, 40), (512.0, 2 + index as u64)]);
+            }
+        }
+    }
+    assert_eq!(ebb::report::latency::of(&trial).len(), 2);
+    trial
+}
+
+#[test]
+fn latencies_on_a_desktop_and_a_phone() {
+    check(&with_latencies(), 1280, "wide");
+    check(&with_latencies(), 390, "narrow");
 }
 
 #[test]

@@ -3,12 +3,15 @@
 //! Joins the pieces: the workload and its variants, the libraries of the allocators, the look at the
 //! processes, the trial, the report. `docs/compare.md` is its manual.
 
+pub(super) mod earlier;
 mod limits;
+mod live;
 mod machine;
 mod observer;
 mod outputs;
 mod progress;
 mod sketch;
+mod tune;
 
 use crate::cli;
 use crate::exit::{Exit, Failure};
@@ -19,8 +22,10 @@ use crate::trial::interrupt::{Groups, Interrupt};
 use crate::trial::rounds::{self, Rounds, Sure};
 use crate::trial::run::Stage;
 use crate::trial::schedule::{self, Repetition};
+use crate::trial::variant::{self, VariantSpec};
 use crate::trial::workload::Workload;
-use crate::trial::{setup, traps, variant, verdict};
+use crate::trial::{setup, traps, tuning, verdict};
+use earlier::Earlier;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -37,13 +42,27 @@ const REPETITIONS: u32 = 3;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Folder with a workload.toml, or the file itself.
-    #[arg(required_unless_present = "service")]
+    #[arg(required_unless_present_any = ["service", "live"])]
     workload: Option<PathBuf>,
 
     /// Variants, a comma between two: NAME, NAME+KEY=VALUE, NEW=NAME+KEY=VALUE; the first is what the
     /// others are compared to. Default: the profile's, else all that are known.
     #[arg(long, value_name = "LIST")]
     variants: Vec<String>,
+
+    /// Try the settings of this allocator that people deploy, and show how much they matter against none:
+    /// ebbmalloc, jemalloc, mimalloc, tcmalloc, glibc.
+    #[arg(long, value_name = "ALLOCATOR", conflicts_with = "variants")]
+    tune: Option<String>,
+
+    /// Say what changed against an earlier results.json of this workload (or the folder that has it); its
+    /// variants, profile and repetitions are taken unless they are given.
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
+
+    /// From how many percent on a change against the earlier trial is better or worse.
+    #[arg(long, value_name = "PERCENT", default_value = "10", requires = "against", value_parser = parse_percent)]
+    worse_from: f64,
 
     /// Profile of the workload, for example a short one.
     #[arg(long, value_name = "NAME", requires = "workload")]
@@ -83,6 +102,9 @@ pub struct Args {
 
     #[command(flatten)]
     limits: limits::Args,
+
+    #[command(flatten)]
+    live: live::Args,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -107,22 +129,30 @@ impl From<MemoryArg> for Metric {
 
 /// Does the trial and tells its outcome.
 pub fn execute(args: &Args) -> Result<Exit, Failure> {
-    let usage = |error: &dyn std::fmt::Display| Failure::new(Exit::Usage, error.to_string());
     if let Some(exit) = args.sketch.print()? {
         return Ok(exit);
     }
-    let workload = workload(args)?;
-    let specs = variant::parse(&chosen(args, &workload), &workload.variants)
-        .map_err(|error| usage(&error))?;
-    let rounds = rounds(args, &workload);
-    let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
-    args.limits.check(&names)?;
-    let enclosures = args.limits.enclosures()?;
     let output = args
         .output
         .as_deref()
         .map(outputs::Folder::create)
         .transpose()?;
+    if args.live.is_asked() {
+        let trial = live::watch(&args.live, args.memory.into())?;
+        return tell(&trial, args.json, output.as_ref());
+    }
+    let earlier = args.against.as_deref().map(Earlier::read).transpose()?;
+    let profile = args.profile.as_deref();
+    let profile = profile.or_else(|| earlier.as_ref()?.trial.workload.profile.as_deref());
+    let workload = workload(args, profile)?;
+    if let Some(earlier) = &earlier {
+        earlier.check(&about(&workload), args.memory.into())?;
+    }
+    let specs = specs(args, &workload, earlier.as_ref())?;
+    let rounds = rounds(args, &workload, earlier.as_ref());
+    let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+    args.limits.check(&names)?;
+    let enclosures = args.limits.enclosures()?;
     let scratch = tempfile::tempdir()?;
     let logs = output
         .as_ref()
@@ -164,6 +194,12 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         limits: args.limits.limits(),
         max_rest: args.limits.judge(&variants),
         interrupted: interrupt.is_set(),
+        against: earlier.map(|earlier| earlier.compare(&variants, args.worse_from / 100.0)),
+        tuned: args
+            .tune
+            .as_deref()
+            .and_then(|allocator| tuning::of(allocator, &variants)),
+        canary: None,
         verdict: verdict::judge(&variants, stage.metric),
         traps: traps::look(&variants),
         variants,
@@ -173,8 +209,9 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// How often the trial goes round.
-fn rounds(args: &Args, workload: &Workload) -> Rounds {
-    let asked = args.repetitions.or(workload.repetitions);
+fn rounds(args: &Args, workload: &Workload, earlier: Option<&Earlier>) -> Rounds {
+    let then = earlier.map(|earlier| earlier.trial.repetitions);
+    let asked = args.repetitions.or(then).or(workload.repetitions);
     match args.until_sure {
         None => Rounds::Fixed(asked.unwrap_or(REPETITIONS)),
         Some(percent) => Rounds::UntilSure(Sure {
@@ -193,15 +230,30 @@ fn parse_percent(text: &str) -> Result<f64, String> {
 }
 
 /// The file's, or the one that the flags stand for.
-fn workload(args: &Args) -> Result<Workload, Failure> {
+fn workload(args: &Args, profile: Option<&str>) -> Result<Workload, Failure> {
     let usage = |error: &dyn std::fmt::Display| Failure::new(Exit::Usage, error.to_string());
     match (&args.workload, args.sketch.workload()?) {
-        (Some(path), _) => {
-            Workload::load(path, args.profile.as_deref()).map_err(|error| usage(&error))
-        }
+        (Some(path), _) => Workload::load(path, profile).map_err(|error| usage(&error)),
         (None, Some(workload)) => Ok(workload),
         (None, None) => Err(usage(&"neither a workload nor a service is given")),
     }
+}
+
+/// What is to be compared: the settings of one allocator, or what was asked for, or what an earlier trial
+/// had, or the workload's choice.
+fn specs(
+    args: &Args,
+    workload: &Workload,
+    earlier: Option<&Earlier>,
+) -> Result<Vec<VariantSpec>, Failure> {
+    if let Some(allocator) = &args.tune {
+        return tune::specs(allocator, workload);
+    }
+    if let (true, Some(earlier)) = (args.variants.is_empty(), earlier) {
+        return Ok(earlier.specs());
+    }
+    variant::parse(&chosen(args, workload), &workload.variants)
+        .map_err(|error| Failure::new(Exit::Usage, error.to_string()))
 }
 
 /// The items of `--variants`, or those of the profile, or all: what the workload defines and the tool
@@ -260,6 +312,7 @@ fn about(workload: &Workload) -> WorkloadFacts {
         profile: workload.profile.clone(),
         vars: workload.vars(),
         cycles: workload.cycles.clone(),
+        digest: Some(workload.digest()),
     }
 }
 
@@ -282,10 +335,13 @@ fn tell(trial: &Trial, json: bool, output: Option<&outputs::Folder>) -> Result<E
 
 fn exit_of(trial: &Trial) -> Exit {
     let only_one_asked = trial.variants.len() == 1 && trial.variants[0].summary.is_some();
+    let against = trial.against.as_ref();
     match trial.verdict.kind {
         _ if trial.interrupted => Exit::Interrupted,
         // A limit of the user's own says more than that there was nothing to compare.
         _ if trial.max_rest.iter().any(|limit| !limit.kept) => Exit::AboveMaxRest,
+        _ if against.is_some_and(|against| !against.worse.is_empty()) => Exit::Worse,
+        _ if against.is_some_and(|against| !against.enough) => Exit::NotEnoughEvidence,
         VerdictKind::NotEnough if !only_one_asked => Exit::NotEnoughEvidence,
         _ => Exit::Ok,
     }

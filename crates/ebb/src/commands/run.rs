@@ -5,16 +5,18 @@ use std::collections::BTreeMap;
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use nix::errno::Errno;
 
-use crate::allocators::{self, Choice, Environment};
+use crate::allocators::{self, Environment};
 use crate::cli;
+use crate::commands::compare::earlier;
 use crate::exit::{Exit, Failure};
 use crate::proc::inherited;
 use crate::proc::program::{Program, ProgramError, privilege_gained};
+use crate::trial::choice::{self, Choice};
 
 mod report;
 mod verify;
@@ -25,6 +27,10 @@ pub struct Args {
     /// ebbmalloc, jemalloc, mimalloc, tcmalloc, glibc (no preload), or the path of a shared object
     #[arg(long, short, value_name = "NAME|PATH", default_value = "ebbmalloc")]
     allocator: String,
+
+    /// Take allocator and settings from the results.json of a trial (ebb compare -o)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["allocator", "conf"])]
+    from: Option<PathBuf>,
 
     /// Settings of the allocator, in its own words
     #[arg(long, value_name = "KEY:VALUE,...")]
@@ -64,8 +70,10 @@ struct Start {
     arguments: Vec<OsString>,
     /// Its whole environment.
     environment: BTreeMap<OsString, OsString>,
+    /// The allocator as it was asked for.
+    allocator: String,
     /// What it is to run on.
-    choice: Choice,
+    choice: allocators::Choice,
 }
 
 /// Runs the command. Returns only where it refuses, fails, or was asked to verify.
@@ -77,7 +85,7 @@ pub fn execute(args: Args) -> Result<ExitCode, Failure> {
         } else {
             report::Style::Text
         };
-        return verify::run(&start, &args.allocator, args.verify_for, style);
+        return verify::run(&start, &start.allocator, args.verify_for, style);
     }
     Err(become_program(&start))
 }
@@ -88,6 +96,12 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
         .split_first()
         .ok_or_else(|| Failure::new(Exit::Usage, "no command to run"))?;
     let mut environment: BTreeMap<OsString, OsString> = env::vars_os().collect();
+    let chosen = args.from.as_deref().map(from_trial).transpose()?;
+    if let Some(chosen) = &chosen {
+        let settings = chosen.env.iter();
+        environment.extend(settings.map(|(name, value)| (name.into(), value.into())));
+    }
+    let allocator = chosen.map_or_else(|| args.allocator.clone(), |chosen| chosen.allocator);
     for (name, value) in &args.env {
         environment.insert(name.into(), value.into());
     }
@@ -98,7 +112,7 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
         .unwrap_or_else(|| "/bin:/usr/bin".into());
 
     let program = Program::find(command, &search_path)?;
-    let choice = allocators::resolve(&args.allocator, &program.elf).or_else(|error| {
+    let choice = allocators::resolve(&allocator, &program.elf).or_else(|error| {
         // That the program takes no library at all says more than that this one is not there.
         refuse(&program)?;
         Err(Failure::from(error))
@@ -130,8 +144,22 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
         file,
         arguments,
         environment,
+        allocator,
         choice,
     })
+}
+
+/// What a trial says to run on; said on stderr, because nobody typed it.
+fn from_trial(file: &Path) -> Result<Choice, Failure> {
+    let trial = earlier::read(file)?;
+    let chosen = choice::of(&trial).ok_or_else(|| {
+        Failure::new(
+            Exit::Usage,
+            format!("{}: a trial without variants", file.display()),
+        )
+    })?;
+    cli::warn(&format!("note: {}: {}", chosen.variant, chosen.reason));
+    Ok(chosen)
 }
 
 /// Refuses a program for which the loader ignores `LD_PRELOAD`.

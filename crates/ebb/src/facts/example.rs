@@ -33,6 +33,7 @@ pub fn trial() -> Trial {
             profile: Some("demo".into()),
             vars: BTreeMap::new(),
             cycles: BTreeMap::new(),
+            digest: None,
         },
         machine: Machine { processors: Some(2), ..Machine::default() },
         repetitions: 3,
@@ -49,6 +50,9 @@ pub fn trial() -> Trial {
         },
         stopping: None,
         traps: Vec::new(),
+        against: None,
+        tuned: None,
+        canary: None,
     }
 }
 
@@ -149,5 +153,6 @@ fn run(repetition: u32, burst_s: f64, after_rest: f64) -> Run {
         disturbance: Disturbance::default(),
         instruments: Vec::new(),
         slope: None,
+        restarts: Vec::new(),
     }
 }

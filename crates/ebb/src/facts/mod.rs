@@ -4,6 +4,7 @@
 //! them across; none of these imports another. Only data and serde here, no behaviour beyond trivial
 //! accessors.
 
+pub mod against;
 pub mod diagnosis;
 pub mod difference;
 #[cfg(test)]

@@ -92,6 +92,17 @@ impl Disturbance {
     }
 }
 
+/// What a search over an allocator's settings says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tuned {
+    /// The allocator.
+    pub allocator: String,
+    /// The variants that gave a figure, the lowest after the rest first.
+    pub order: Vec<String>,
+    /// How much the settings matter, in one sentence.
+    pub sentence: String,
+}
+
 /// When a variant means to give idle memory back.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]

@@ -4,8 +4,9 @@
 //! was not measured is `None` (`null`), never 0. Bytes are bytes, `_s` are seconds, `_ms` milliseconds. It is one file,
 //! though long, because it is one layout that is read from top to bottom.
 
+use super::against::Against;
 use super::growth::Slope;
-use super::sureness::{Decay, Disturbance, Instrument, Reading, Stopping, Trap};
+use super::sureness::{Decay, Disturbance, Instrument, Reading, Stopping, Trap, Tuned};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -52,6 +53,26 @@ pub struct Trial {
     /// What may mislead in it.
     #[serde(default)]
     pub traps: Vec<Trap>,
+    /// What it says against an earlier trial.
+    #[serde(default)]
+    pub against: Option<Against>,
+    /// What it says of the settings of one allocator.
+    #[serde(default)]
+    pub tuned: Option<Tuned>,
+    /// Services were watched that ran already, not started for the trial.
+    #[serde(default)]
+    pub canary: Option<Canary>,
+}
+
+/// How services that ran already were watched.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Canary {
+    /// Time between two looks.
+    pub every_s: f64,
+    /// Windows that the time is cut into; the figures are of windows, as those of a trial are of runs.
+    pub windows: u32,
+    /// Length of a window.
+    pub window_s: f64,
 }
 
 /// The workload as it was run.
@@ -67,6 +88,9 @@ pub struct Workload {
     pub vars: BTreeMap<String, String>,
     /// The number of rounds of each cycle after the profile.
     pub cycles: BTreeMap<String, u32>,
+    /// Of everything that drives the service.
+    #[serde(default)]
+    pub digest: Option<String>,
 }
 
 /// The machine that the trial ran on.
@@ -250,9 +274,21 @@ pub struct Run {
     /// What was seen switched on in the service.
     #[serde(default)]
     pub instruments: Vec<Instrument>,
-    /// How the floors of its rests move from round to round.
+    /// How the floors of its rests move from round to round, or from window to window.
     #[serde(default)]
     pub slope: Option<Slope>,
+    /// Restarts of a service that was watched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restarts: Vec<Restart>,
+}
+
+/// A restart of a service that was watched.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Restart {
+    /// When it was there again.
+    pub at_s: f64,
+    /// What was seen.
+    pub text: String,
 }
 
 /// A phase as it ran.
@@ -307,7 +343,7 @@ impl PhaseKind {
 }
 
 /// What a load command told on its last line.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadResult {
     /// Requests that were answered.
     pub requests: u64,
@@ -357,6 +393,9 @@ pub struct Sample {
     pub cpu_s: Option<f64>,
     /// Processes in the tree.
     pub processes: u32,
+    /// What an autoscaler sees of its cgroup (usage minus inactive file), of a cgroup that is watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup_bytes: Option<u64>,
 }
 
 /// A named state at the end of a phase.
@@ -442,6 +481,15 @@ pub struct Measures {
     /// Time for which a CPU quota held the service back.
     #[serde(default)]
     pub throttled_s: Option<f64>,
+    /// Of a window: the median.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub typical_bytes: Option<f64>,
+    /// Of a window: the lowest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor_bytes: Option<f64>,
+    /// Of a window: the median of the cgroup's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup_bytes: Option<f64>,
 }
 
 /// A variant's figures over its complete runs, by column.
@@ -492,6 +540,12 @@ pub enum Column {
     HealthMax,
     /// [`Measures::throttled_s`].
     Throttled,
+    /// [`Measures::typical_bytes`].
+    Typical,
+    /// [`Measures::floor_bytes`].
+    Floor,
+    /// [`Measures::cgroup_bytes`].
+    Cgroup,
 }
 
 /// The unit of a column.
@@ -511,7 +565,7 @@ pub enum Unit {
 
 impl Column {
     /// All columns in the order of the table.
-    pub const ALL: [Column; 13] = [
+    pub const ALL: [Column; 16] = [
         Column::Baseline,
         Column::Peak,
         Column::AfterRest,
@@ -525,6 +579,9 @@ impl Column {
         Column::Slope,
         Column::HealthMax,
         Column::Throttled,
+        Column::Typical,
+        Column::Floor,
+        Column::Cgroup,
     ];
 
     /// Its heading.
@@ -543,6 +600,9 @@ impl Column {
             Column::Slope => "slope MB/h",
             Column::HealthMax => "health max ms",
             Column::Throttled => "throttled s",
+            Column::Typical => "median",
+            Column::Floor => "floor",
+            Column::Cgroup => "cgroup",
         }
     }
 
@@ -573,6 +633,9 @@ impl Column {
             Column::Slope => measures.slope_bytes_per_h,
             Column::HealthMax => measures.health_max_ms,
             Column::Throttled => measures.throttled_s,
+            Column::Typical => measures.typical_bytes,
+            Column::Floor => measures.floor_bytes,
+            Column::Cgroup => measures.cgroup_bytes,
         }
     }
 }
@@ -627,6 +690,8 @@ pub enum VerdictKind {
     NoneHelps,
     /// What stays is in use by the program.
     LiveHeapGrows,
+    /// Services that were watched hold the same.
+    NoRealDifference,
     /// Too little was measured.
     NotEnough,
 }

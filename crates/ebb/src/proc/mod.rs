@@ -16,6 +16,7 @@
 //! - [`runtime`]: the language runtime in it.
 //! - [`heap`]: what its allocator holds.
 //! - [`target`]: what a user names, as processes.
+//! - [`follow`]: a target over its restarts.
 //! - [`counters`]: what a process on ebbmalloc publishes about its heap.
 //!
 //! What cannot be read is `None` or an error with its reason, never 0.
@@ -26,6 +27,7 @@ pub mod counters;
 pub mod elf;
 pub mod enclosure;
 pub mod environ;
+pub mod follow;
 pub mod heap;
 pub mod inherited;
 pub mod inside;

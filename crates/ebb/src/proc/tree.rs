@@ -75,6 +75,11 @@ impl Tree {
         Ok(Self { pids })
     }
 
+    /// Processes that belong together without one that all descend from, as those of a cgroup.
+    pub fn of_pids(pids: Vec<i32>) -> Self {
+        Self { pids }
+    }
+
     /// The processes, the first one in front, parents before their children.
     pub fn pids(&self) -> &[i32] {
         &self.pids

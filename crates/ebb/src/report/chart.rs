@@ -47,10 +47,65 @@ pub const NARROW: Size = Size {
     class: "narrow",
 };
 
+impl Size {
+    /// Of the whole drawing.
+    pub(super) fn width(self) -> f64 {
+        self.width
+    }
+
+    /// Of the whole drawing.
+    pub(super) fn height(self) -> f64 {
+        self.height
+    }
+
+    /// Where the plot begins.
+    pub(super) fn left(self) -> f64 {
+        self.left
+    }
+
+    /// Where the plot begins.
+    pub(super) fn top(self) -> f64 {
+        self.top
+    }
+
+    /// Where the plot ends.
+    pub(super) fn bottom_edge(self) -> f64 {
+        self.height - self.bottom
+    }
+
+    /// The class that the page shows or hides it by.
+    pub(super) fn class(self) -> &'static str {
+        self.class
+    }
+}
+
 struct Axes {
     size: Size,
     end_s: f64,
     top_mb: f64,
+    scale: TimeScale,
+    since: &'static str,
+}
+
+/// The unit that a time axis is labelled in.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct TimeScale {
+    /// Seconds of it.
+    pub seconds: f64,
+    /// Its name.
+    pub unit: &'static str,
+}
+
+impl TimeScale {
+    /// The unit for an axis of this length.
+    pub fn of(end_s: f64) -> TimeScale {
+        let (seconds, unit) = match end_s {
+            long if long > 3.0 * 3600.0 => (3600.0, "hours"),
+            middle if middle > 600.0 => (60.0, "minutes"),
+            _ => (1.0, "seconds"),
+        };
+        TimeScale { seconds, unit }
+    }
 }
 
 impl Axes {
@@ -78,20 +133,36 @@ pub fn draw(timeline: &Timeline, size: Size) -> String {
         size,
         end_s: timeline.end_s,
         top_mb: (timeline.highest_mb * 1.04 / step).ceil() * step,
+        scale: TimeScale::of(timeline.end_s),
+        since: timeline.since,
     };
     let mut svg = format!(
         "<svg class=\"plot {}\" viewBox=\"0 0 {} {}\" role=\"img\" aria-labelledby=\"plot-title-{0}\" data-left=\"{}\" data-right=\"{}\">\
          <title id=\"plot-title-{0}\">Memory over time, one line a variant; the tables below have the figures</title>",
         size.class, size.width, size.height, size.left, size.right
     );
-    draw_shades(&mut svg, &axes, &timeline.shades);
     draw_grid(&mut svg, &axes, step);
+    draw_names(&mut svg, &axes, &timeline.shades);
+    // A drawing of its own, so that zooming is another view of it.
+    let (left, top) = (size.left, size.top);
+    let (width, height) = (
+        size.width - size.left - size.right,
+        axes.bottom() - size.top,
+    );
+    let _ = write!(
+        svg,
+        "<svg class=\"data\" x=\"{left}\" y=\"{top}\" width=\"{width}\" height=\"{height}\" \
+         viewBox=\"{left} {top} {width} {height}\" preserveAspectRatio=\"none\">"
+    );
+    draw_shades(&mut svg, &axes, &timeline.shades);
     for line in &timeline.lines {
         draw_live(&mut svg, &axes, line);
     }
     for line in &timeline.lines {
         draw_line(&mut svg, &axes, line);
+        draw_restarts(&mut svg, &axes, line);
     }
+    svg.push_str("</svg>");
     draw_labels(&mut svg, &axes, &timeline.lines);
     let _ = write!(
         svg,
@@ -103,7 +174,7 @@ pub fn draw(timeline: &Timeline, size: Size) -> String {
 }
 
 /// 1, 2 or 5 times a power of ten, not below `rough`.
-fn nice_step(rough: f64) -> f64 {
+pub(super) fn nice_step(rough: f64) -> f64 {
     let power = 10_f64.powf(rough.max(1e-3).log10().floor());
     [1.0, 2.0, 5.0, 10.0]
         .into_iter()
@@ -113,17 +184,30 @@ fn nice_step(rough: f64) -> f64 {
 }
 
 fn draw_shades(svg: &mut String, axes: &Axes, shades: &[Shade]) {
+    for shade in shades {
+        let (from, to) = (axes.x(shade.from_s), axes.x(shade.to_s));
+        let (top, height) = (axes.size.top, axes.bottom() - axes.size.top);
+        let _ = write!(
+            svg,
+            "<rect class=\"phase {}\" x=\"{from:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"{height:.1}\"/>",
+            shade.kind.label(),
+            to - from,
+        );
+        if shade.kind.counts() {
+            // Load can be told from rest without its colour.
+            let _ = write!(
+                svg,
+                "<rect class=\"edge\" x=\"{from:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"4\"/>",
+                to - from,
+            );
+        }
+    }
+}
+
+fn draw_names(svg: &mut String, axes: &Axes, shades: &[Shade]) {
     let mut label_free_from = 0.0;
     for shade in shades {
         let (from, to) = (axes.x(shade.from_s), axes.x(shade.to_s));
-        let _ = write!(
-            svg,
-            "<rect class=\"phase {}\" x=\"{from:.1}\" y=\"{}\" width=\"{:.1}\" height=\"{:.1}\"/>",
-            shade.kind.label(),
-            axes.size.top,
-            to - from,
-            axes.bottom() - axes.size.top
-        );
         // About 6 units a letter; a name that does not fit above its phase is left to the legend.
         let width = 6.2 * shade.name.chars().count() as f64;
         if to - from >= width && from >= label_free_from {
@@ -155,24 +239,29 @@ fn draw_grid(svg: &mut String, axes: &Axes, step: f64) {
         );
         mb += step;
     }
-    let step_s = nice_step(axes.end_s / if size.width < 500.0 { 4.0 } else { 8.0 });
-    let mut at_s = 0.0;
-    while at_s <= axes.end_s {
+    let (end, scale) = (axes.end_s / axes.scale.seconds, axes.scale);
+    let step = nice_step(end / if size.width < 500.0 { 4.0 } else { 8.0 });
+    let mut at = 0.0;
+    while at <= end {
         let _ = write!(
             svg,
-            "<text class=\"tick-x\" x=\"{:.1}\" y=\"{:.1}\">{at_s}</text>",
-            axes.x(at_s),
-            axes.bottom() + 17.0
+            "<text class=\"tick-x\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            axes.x(at * scale.seconds),
+            axes.bottom() + 17.0,
+            // Sums of steps such as 0.2 are not quite round.
+            (at * 1000.0).round() / 1000.0
         );
-        at_s += step_s;
+        at += step;
     }
     let _ = write!(
         svg,
-        "<text class=\"unit\" x=\"{}\" y=\"{}\">MB</text><text class=\"unit end\" x=\"{}\" y=\"{}\">seconds after readiness</text>",
+        "<text class=\"unit\" x=\"{}\" y=\"{}\">MB</text><text class=\"unit end\" x=\"{}\" y=\"{}\">{} {}</text>",
         4.0,
         size.top - 9.0,
         size.width - size.right,
-        size.height - 8.0
+        size.height - 8.0,
+        scale.unit,
+        axes.since
     );
 }
 
@@ -215,6 +304,23 @@ fn draw_line(svg: &mut String, axes: &Axes, line: &Line) {
     );
 }
 
+fn draw_restarts(svg: &mut String, axes: &Axes, line: &Line) {
+    for (at_s, text) in &line.restarts {
+        let mb = super::timeline::value_at(&line.median, *at_s).unwrap_or(0.0);
+        let (x, y) = (axes.x(*at_s), axes.y(mb));
+        let _ = write!(
+            svg,
+            "<path class=\"restart\" data-v=\"{}\" style=\"--c:var(--line-{})\" d=\"M{x:.1} {:.1}V{:.1}\"><title>{}: {}</title></path>",
+            line.variant,
+            line.variant % COLOURS,
+            y - 9.0,
+            y + 9.0,
+            escape(&line.name),
+            escape(text)
+        );
+    }
+}
+
 fn draw_live(svg: &mut String, axes: &Axes, line: &Line) {
     let colour = format!("style=\"--c:var(--line-{})\"", line.variant % COLOURS);
     if line.live.len() > 1 {
@@ -229,9 +335,10 @@ fn draw_live(svg: &mut String, axes: &Axes, line: &Line) {
     if line.live_is_told {
         for (at_s, mb) in &line.live {
             let (x, y) = (axes.x(*at_s), axes.y(*mb));
+            // A line of no length with a round end stays a dot in every view.
             let _ = write!(
                 svg,
-                "<circle class=\"live-dot\" data-v=\"{}\" {colour} cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.6\"/>",
+                "<path class=\"live-dot\" data-v=\"{}\" {colour} d=\"M{x:.1} {y:.1}h0\"/>",
                 line.variant
             );
         }
@@ -302,7 +409,7 @@ fn short(name: &str) -> String {
         .collect()
 }
 
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
@@ -332,8 +439,23 @@ mod tests {
             assert_eq!(svg.matches("class=\"live\"").count(), 2);
             assert_eq!(svg.matches("class=\"end-label\"").count(), 2);
             assert_eq!(svg.matches("class=\"phase ").count(), 3);
+            assert_eq!(svg.matches("class=\"edge\"").count(), 1, "the burst's");
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
+    }
+
+    #[test]
+    fn a_day_is_labelled_in_hours_and_restarts_are_marked() {
+        let mut timeline = Timeline::of(&example::trial());
+        timeline.end_s = 86_400.0;
+        timeline.lines[0].restarts = vec![(3600.0, "restarted <again>".into())];
+        let svg = draw(&timeline, WIDE);
+        assert!(
+            svg.contains(">20</text>") && svg.contains("hours after readiness"),
+            "{svg}"
+        );
+        assert_eq!(svg.matches("class=\"restart\"").count(), 1);
+        assert!(svg.contains("restarted &lt;again&gt;"));
     }
 
     #[test]

@@ -3,8 +3,9 @@
 //! The template, its style and its script lie beside this file and are built in. The page works
 //! without the script; the script adds the values under the pointer.
 
-use super::chart::{self, COLOURS, DASHES};
+use super::chart::{self, COLOURS, DASHES, TimeScale};
 use super::figures;
+use super::latency;
 use super::notes::{self, Note};
 use super::tables::{self, Table};
 use super::timeline::Timeline;
@@ -17,6 +18,7 @@ use std::path::Path;
 /// The whole page.
 pub fn render(trial: &Trial) -> Result<String, String> {
     let timeline = Timeline::of(trial);
+    let distributions = latency::of(trial);
     let mut environment = Environment::new();
     // The name's ending switches escaping of HTML on.
     environment
@@ -31,9 +33,12 @@ pub fn render(trial: &Trial) -> Result<String, String> {
         title: &trial.workload.name,
         description: &trial.workload.description,
         verdict: &trial.verdict,
+        more: notes::conclusions(trial)[1..].to_vec(),
         bars: bars(trial),
         wide: chart::draw(&timeline, chart::WIDE),
         narrow: chart::draw(&timeline, chart::NARROW),
+        latency_wide: latency::draw(&distributions, chart::WIDE),
+        latency_narrow: latency::draw(&distributions, chart::NARROW),
         legend: legend(&timeline),
         lines: data(&timeline)?,
         has_band: timeline.lines.iter().any(|line| !line.band.is_empty()),
@@ -43,6 +48,7 @@ pub fn render(trial: &Trial) -> Result<String, String> {
         method: notes::method(trial),
         variants: trial.variants.iter().map(Ground::of).collect(),
         metric: trial.metric.label(),
+        is_live: trial.canary.is_some(),
     };
     page.render(Serde(&contents))
         .map_err(|error| error.to_string())
@@ -56,9 +62,12 @@ struct Contents<'a> {
     title: &'a str,
     description: &'a str,
     verdict: &'a Verdict,
+    more: Vec<&'a str>,
     bars: Vec<Bar>,
     wide: String,
     narrow: String,
+    latency_wide: String,
+    latency_narrow: String,
     legend: Vec<Entry>,
     lines: String,
     has_band: bool,
@@ -68,6 +77,7 @@ struct Contents<'a> {
     method: Vec<String>,
     variants: Vec<Ground<'a>>,
     metric: &'static str,
+    is_live: bool,
 }
 
 /// What a variant ran on.
@@ -107,14 +117,21 @@ struct Bar {
     missing: Option<String>,
 }
 
+/// The figure that a variant is known by: after the rest, or the median of services that were watched.
+fn held(trial: &Trial) -> Column {
+    match trial.canary {
+        Some(_) => Column::Typical,
+        None => Column::AfterRest,
+    }
+}
+
 fn bars(trial: &Trial) -> Vec<Bar> {
+    let held = held(trial);
     let highest = trial
         .variants
         .iter()
         .filter_map(|variant| variant.summary.as_ref())
-        .flat_map(|summary| {
-            [Column::Peak, Column::AfterRest].map(|column| summary.figures.get(&column))
-        })
+        .flat_map(|summary| [Column::Peak, held].map(|column| summary.figures.get(&column)))
         .flatten()
         .map(|figure| figure.max)
         .fold(1.0, f64::max);
@@ -126,7 +143,7 @@ fn bars(trial: &Trial) -> Vec<Bar> {
                 .as_ref()
                 .and_then(|summary| summary.figures.get(&column))
         };
-        let (after, peak) = (figure(Column::AfterRest), figure(Column::Peak));
+        let (after, peak) = (figure(held), figure(Column::Peak));
         Bar {
             name: variant.name.clone(),
             recommended: trial.verdict.variant.as_deref() == Some(variant.name.as_str()),
@@ -179,25 +196,42 @@ fn data(timeline: &Timeline) -> Result<String, String> {
     #[derive(Serialize)]
     struct Data<'a> {
         end_s: f64,
+        scale: TimeScale,
+        phases: Vec<DataPhase<'a>>,
         lines: Vec<DataLine<'a>>,
+    }
+    #[derive(Serialize)]
+    struct DataPhase<'a> {
+        name: &'a str,
+        round: u32,
+        to_s: f64,
     }
     #[derive(Serialize)]
     struct DataLine<'a> {
         variant: usize,
         name: &'a str,
-        mb: Vec<f64>,
+        /// Seconds and MB.
+        points: Vec<(f64, f64)>,
     }
+    let round = |value: f64| (value * 10.0).round() / 10.0;
     let lines = timeline.lines.iter().map(|line| DataLine {
         variant: line.variant,
         name: &line.name,
-        mb: line
+        points: line
             .median
             .iter()
-            .map(|(_, mb)| (mb * 10.0).round() / 10.0)
+            .map(|(at_s, mb)| (round(*at_s), round(*mb)))
             .collect(),
+    });
+    let phases = timeline.shades.iter().map(|shade| DataPhase {
+        name: &shade.name,
+        round: shade.round,
+        to_s: shade.to_s,
     });
     let text = serde_json::to_string(&Data {
         end_s: timeline.end_s,
+        scale: TimeScale::of(timeline.end_s),
+        phases: phases.collect(),
         lines: lines.collect(),
     })
     .map_err(|error| error.to_string())?;
@@ -287,7 +321,7 @@ mod tests {
     fn text_and_lines_can_be_read_in_both_modes() {
         let css = include_str!("page/page.css");
         let (light, dark) = css
-            .split_once("@media (prefers-color-scheme: dark)")
+            .split_once("@media screen and (prefers-color-scheme: dark)")
             .unwrap();
         for (mode, text) in [("light", light), ("dark", dark)] {
             let colours = colours(text);

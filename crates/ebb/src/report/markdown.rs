@@ -10,7 +10,9 @@ pub fn render(trial: &Trial) -> String {
         "# {}: what each allocator keeps\n\n",
         escape(&trial.workload.name)
     );
-    let _ = writeln!(out, "**{}**\n", escape(&trial.verdict.sentence));
+    for sentence in notes::conclusions(trial) {
+        let _ = writeln!(out, "**{}**\n", escape(sentence));
+    }
     for table in tables::of(trial) {
         let _ = writeln!(out, "## {}\n\n{}.\n", table.title, capital(&table.caption));
         let _ = writeln!(out, "| variant | {} |", table.columns.join(" | "));

@@ -3,7 +3,7 @@
 //!
 //! [`figures`] writes numbers, [`tables`] decides what stands where, [`notes`] what has to be said
 //! beside it; [`text`], [`markdown`] and [`html`] render. [`timeline`] makes one time axis of many runs,
-//! [`chart`] draws it. Everything is a pure function of [`crate::facts::trial::Trial`]; nothing here
+//! [`chart`] draws it; [`latency`] is the distribution of latencies. Everything is a pure function of [`crate::facts::trial::Trial`]; nothing here
 //! reads a process or writes a file. [`diagnosis`], [`growth`] and [`metrics`] show what `ebb why` found, likewise, [`trim`] what
 //! `ebb trim` did.
 
@@ -12,6 +12,7 @@ pub mod diagnosis;
 pub mod figures;
 pub mod growth;
 pub mod html;
+pub mod latency;
 pub mod markdown;
 pub mod metrics;
 pub mod notes;

@@ -53,6 +53,11 @@ pub fn of(trial: &Trial) -> Vec<Note> {
             lines: Vec::new(),
         });
     }
+    if let Some(against) = &trial.against {
+        let machine = against.machine_differs.iter();
+        let lines = machine.map(|line| format!("another machine than then: {line}"));
+        notes.extend(lines.chain(against.notes.iter().cloned()).map(of_all));
+    }
     for variant in &trial.variants {
         notes.extend(about_variant(variant, trial.repetitions));
     }
@@ -181,6 +186,12 @@ fn about_variant(variant: &Variant, repetitions: u32) -> Vec<Note> {
                 notes.push(note(format!("run {} was interrupted", run.repetition), &[]))
             }
         }
+        for restart in &run.restarts {
+            notes.push(note(
+                format!("{} at {}", restart.text, figures::duration(restart.at_s)),
+                &[],
+            ));
+        }
         for text in &run.notes {
             // The same remark in every repetition is one remark.
             if !notes.iter().any(|note| note.text == *text) {
@@ -224,6 +235,17 @@ pub fn oom_fate(variant: &Variant) -> Option<String> {
     (!killed.is_empty()).then(|| format!("{when}, {} of {} runs", killed.len(), variant.runs.len()))
 }
 
+/// What it comes to: the verdict, then what a search over settings or an earlier trial adds.
+pub fn conclusions(trial: &Trial) -> Vec<&str> {
+    let tuned = trial.tuned.as_ref().map(|tuned| tuned.sentence.as_str());
+    let against = trial.against.as_ref();
+    [trial.verdict.sentence.as_str()]
+        .into_iter()
+        .chain(tuned)
+        .chain(against.map(|against| against.sentence.as_str()))
+        .collect()
+}
+
 /// How and where it was measured, in one line each.
 pub fn method(trial: &Trial) -> Vec<String> {
     let machine = &trial.machine;
@@ -248,6 +270,24 @@ pub fn method(trial: &Trial) -> Vec<String> {
             .as_ref()
             .map(|thp| format!("transparent huge pages: {thp}")),
     );
+    let what = match &trial.canary {
+        Some(canary) => vec![format!(
+            "{} for {}, a look every {} s, cut into {} windows of {}; nothing was started, stopped or asked.",
+            trial.workload.description,
+            figures::duration(trial.seconds),
+            canary.every_s,
+            canary.windows,
+            figures::duration(canary.window_s)
+        )],
+        None => conducted(trial),
+    };
+    let machine = format!("Machine: {}.", place.join(", "));
+    let began = format!("Started {} with ebb {}.", trial.started, trial.ebb_version);
+    what.into_iter().chain([machine, began]).collect()
+}
+
+/// How a trial went that started its services.
+fn conducted(trial: &Trial) -> Vec<String> {
     let profile = trial
         .workload
         .profile
@@ -297,10 +337,5 @@ pub fn method(trial: &Trial) -> Vec<String> {
             limits.join(" and ")
         ));
     }
-    lines.push(format!("Machine: {}.", place.join(", ")));
-    lines.push(format!(
-        "Started {} with ebb {}.",
-        trial.started, trial.ebb_version
-    ));
     lines
 }

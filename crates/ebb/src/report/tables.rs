@@ -3,7 +3,8 @@
 //! Memory, cost, and the differences to the first variant. Used by all three renderings, so that the
 //! terminal, the Markdown and the page never say different things.
 
-use super::{figures, notes};
+use super::{figures, latency, notes};
+use crate::facts::against::{Against, Change};
 use crate::facts::sureness::Reading;
 use crate::facts::trial::{Column, Difference, Figure, Trial, Unit, Variant};
 
@@ -42,13 +43,16 @@ pub struct Cell {
     pub is_figure: bool,
 }
 
-const MEMORY: [Column; 7] = [
+const MEMORY: [Column; 10] = [
     Column::Baseline,
     Column::Peak,
     Column::AfterRest,
+    Column::Typical,
+    Column::Floor,
     Column::Growth,
     Column::Reclaimable,
     Column::Live,
+    Column::Cgroup,
     Column::Slope,
 ];
 const COST: [Column; 6] = [
@@ -59,9 +63,11 @@ const COST: [Column; 6] = [
     Column::HealthMax,
     Column::Throttled,
 ];
-const DIFFERENCE: [Column; 5] = [
+const DIFFERENCE: [Column; 7] = [
     Column::Peak,
     Column::AfterRest,
+    Column::Typical,
+    Column::Floor,
     Column::Cpu,
     Column::Throughput,
     Column::P99,
@@ -85,7 +91,8 @@ pub fn of(trial: &Trial) -> Vec<Table> {
             trial,
             "Cost",
             &format!(
-                "CPU time from readiness to the end of the last phase; {}{}",
+                "{}; {}{}",
+                cpu_caption(trial),
                 spread(trial),
                 disturbed(trial)
             ),
@@ -105,7 +112,108 @@ pub fn of(trial: &Trial) -> Vec<Table> {
         difference.rows.remove(0);
         tables.push(difference);
     }
+    if let Some(tuned) = &trial.tuned {
+        for table in &mut tables {
+            // Best first; what gave no figure keeps its place at the end.
+            let place = |row: &Row| tuned.order.iter().position(|name| *name == row.name);
+            table
+                .rows
+                .sort_by_key(|row| place(row).unwrap_or(usize::MAX));
+        }
+    }
+    tables.extend(latencies(trial));
+    tables.extend(
+        trial
+            .against
+            .as_ref()
+            .map(|against| against_table(trial, against)),
+    );
     tables
+}
+
+/// The distribution of latencies, where loads tell it.
+fn latencies(trial: &Trial) -> Option<Table> {
+    let distributions = latency::of(trial);
+    let rows = distributions.iter().map(|distribution| Row {
+        name: distribution.name.clone(),
+        recommended: trial.verdict.variant.as_deref() == Some(distribution.name.as_str()),
+        cells: latency::QUANTILES
+            .iter()
+            .map(|(_, quantile)| match distribution.quantile(*quantile) {
+                Some(ms) => Cell {
+                    main: figures::plain(ms, Unit::Milliseconds),
+                    detail: None,
+                    is_figure: true,
+                },
+                None => no_figure("–"),
+            })
+            .collect(),
+    });
+    let rows: Vec<Row> = rows.collect();
+    (!rows.is_empty()).then(|| Table {
+        title: "Latency".to_owned(),
+        caption: format!(
+            "milliseconds, all requests of all complete runs together, from the loads' histograms{}",
+            disturbed(trial)
+        ),
+        columns: latency::QUANTILES.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        rows,
+    })
+}
+
+/// What changed since an earlier trial.
+fn against_table(trial: &Trial, against: &Against) -> Table {
+    let has = |column: &Column| {
+        against
+            .variants
+            .iter()
+            .any(|changes| changes.columns.contains_key(column))
+    };
+    let columns: Vec<Column> = DIFFERENCE.into_iter().filter(has).collect();
+    let rows = against.variants.iter().map(|changes| Row {
+        name: changes.name.clone(),
+        recommended: trial.verdict.variant.as_deref() == Some(changes.name.as_str()),
+        cells: columns
+            .iter()
+            .map(|column| match changes.columns.get(column) {
+                Some(change) => change_cell(change, column.unit()),
+                None => no_figure("not measured"),
+            })
+            .collect(),
+    });
+    Table {
+        title: format!("Against {}", against.started),
+        caption: format!(
+            "then → now, below it the 95 % interval of the difference; better or worse from {} % on{}",
+            (against.threshold_share * 1000.0).round() / 10.0,
+            disturbed(trial)
+        ),
+        rows: rows.collect(),
+        columns: columns
+            .iter()
+            .map(|column| column.label().to_owned())
+            .collect(),
+    }
+}
+
+fn change_cell(change: &Change, unit: Unit) -> Cell {
+    let interval = match change.difference.interval {
+        Some((low, high)) => format!(
+            "{} … {}",
+            figures::signed(low, unit),
+            figures::signed(high, unit)
+        ),
+        None => "one run".to_owned(),
+    };
+    Cell {
+        main: format!(
+            "{} → {}",
+            figures::plain(change.before, unit),
+            figures::plain(change.now, unit)
+        ),
+        detail: Some(format!("{interval}, {}", change.judgement.label())),
+        is_figure: true,
+    }
 }
 
 fn most_runs(trial: &Trial) -> u32 {
@@ -127,8 +235,20 @@ fn disturbed(trial: &Trial) -> &'static str {
     }
 }
 
+fn cpu_caption(trial: &Trial) -> String {
+    match &trial.canary {
+        None => "CPU time from readiness to the end of the last phase".to_owned(),
+        Some(canary) => format!(
+            "CPU time in a window of {}",
+            figures::duration(canary.window_s)
+        ),
+    }
+}
+
 fn spread(trial: &Trial) -> &'static str {
-    if most_runs(trial) > 1 {
+    if trial.canary.is_some() {
+        "median, below it lowest and highest window"
+    } else if most_runs(trial) > 1 {
         "median, below it lowest and highest run"
     } else {
         "one run, direction only"
@@ -136,6 +256,10 @@ fn spread(trial: &Trial) -> &'static str {
 }
 
 fn interval_caption(trial: &Trial) -> String {
+    if trial.canary.is_some() {
+        return "median of the differences window by window, below it the 95 % bootstrap interval"
+            .into();
+    }
     match most_runs(trial) {
         0 | 1 => "one run, direction only".into(),
         2..=4 => "difference of medians, below it the 95 % bootstrap interval, rough with fewer than five runs".into(),
@@ -158,7 +282,7 @@ fn table(
         .iter()
         .any(|variant| notes::oom_fate(variant).is_some());
     let has = |column: &&Column| {
-        **column == Column::Reclaimable
+        (**column == Column::Reclaimable && trial.canary.is_none())
             || (**column == Column::AfterRest && oom)
             || (**column == Column::Throughput && unread)
             || trial

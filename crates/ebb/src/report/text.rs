@@ -33,7 +33,7 @@ pub fn render(trial: &Trial, width: u16) -> String {
     if !notes.is_empty() {
         out.push('\n');
     }
-    let _ = writeln!(out, "Verdict: {}", trial.verdict.sentence);
+    let _ = writeln!(out, "Verdict: {}", notes::conclusions(trial).join("\n"));
     out
 }
 

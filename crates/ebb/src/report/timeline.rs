@@ -41,6 +41,8 @@ pub struct Line {
     pub live: Vec<(f64, f64)>,
     /// The workload told it, at the ends of the rests only.
     pub live_is_told: bool,
+    /// Restarts of a service that was watched.
+    pub restarts: Vec<(f64, String)>,
 }
 
 /// The common axis with all lines.
@@ -54,6 +56,8 @@ pub struct Timeline {
     pub end_s: f64,
     /// The highest value of any line or band.
     pub highest_mb: f64,
+    /// What the times count from.
+    pub since: &'static str,
 }
 
 impl Timeline {
@@ -89,6 +93,10 @@ impl Timeline {
             lines,
             end_s,
             highest_mb,
+            since: match trial.canary {
+                Some(_) => "since the beginning",
+                None => "after readiness",
+            },
         }
     }
 }
@@ -155,9 +163,24 @@ fn line(index: usize, variant: &Variant, shades: &[Shade], end_s: f64, metric: M
     let mut line = Line {
         variant: index,
         name: variant.name.clone(),
+        restarts: variant
+            .complete()
+            .flat_map(|run| &run.restarts)
+            .map(|restart| (restart.at_s, restart.text.clone()))
+            .collect(),
         ..Line::default()
     };
-    for point in 0..=POINTS {
+    if let [only] = curves.as_slice()
+        && only.len() > 2 * POINTS
+    {
+        (line.median, line.band) = condensed(only, end_s);
+    }
+    let points = if line.median.is_empty() {
+        POINTS + 1
+    } else {
+        0
+    };
+    for point in 0..points {
         let at_s = end_s * point as f64 / POINTS as f64;
         let mut values: Vec<f64> = curves
             .iter()
@@ -196,8 +219,29 @@ fn line(index: usize, variant: &Variant, shades: &[Shade], end_s: f64, metric: M
     line
 }
 
+/// One long run, moment by moment: the median of each moment's samples, the lowest and the highest.
+#[allow(clippy::type_complexity)]
+fn condensed(curve: &[(f64, f64)], end_s: f64) -> (Vec<(f64, f64)>, Vec<(f64, f64, f64)>) {
+    let mut moments: Vec<Vec<f64>> = vec![Vec::new(); POINTS];
+    for (at_s, mb) in curve {
+        let moment = (at_s / end_s * POINTS as f64) as usize;
+        moments[moment.min(POINTS - 1)].push(*mb);
+    }
+    let (mut middle, mut band) = (Vec::new(), Vec::new());
+    for (at, values) in moments.iter_mut().enumerate() {
+        let at_s = end_s * (at as f64 + 0.5) / POINTS as f64;
+        values.sort_by(f64::total_cmp);
+        let (Some(low), Some(high)) = (values.first(), values.last()) else {
+            continue;
+        };
+        middle.push((at_s, values[values.len() / 2]));
+        band.push((at_s, *low, *high));
+    }
+    (middle, band)
+}
+
 /// Straight between two samples.
-fn value_at(curve: &[(f64, f64)], at_s: f64) -> Option<f64> {
+pub(super) fn value_at(curve: &[(f64, f64)], at_s: f64) -> Option<f64> {
     let after = curve.partition_point(|(time, _)| *time < at_s);
     match (
         after.checked_sub(1).and_then(|before| curve.get(before)),
@@ -257,9 +301,30 @@ mod tests {
     }
 
     #[test]
+    fn a_long_run_keeps_its_peaks_in_the_band() {
+        let mut trial = example::trial();
+        trial.variants.truncate(1);
+        let run = &mut trial.variants[0].runs[0];
+        let sample = run.samples[0];
+        let end_s = run.phases[2].to_s;
+        run.samples = (0..5000)
+            .map(|at| Sample {
+                at_s: end_s * f64::from(at) / 5000.0,
+                rss_bytes: Some(if at == 2503 { 900_000_000 } else { 100_000_000 }),
+                ..sample
+            })
+            .collect();
+        trial.variants[0].runs.truncate(1);
+        let timeline = Timeline::of(&trial);
+        assert_eq!(timeline.highest_mb, 900.0);
+        assert!(timeline.lines[0].median.iter().all(|(_, mb)| *mb == 100.0));
+    }
+
+    #[test]
     fn an_empty_trial_has_an_empty_axis() {
         let mut trial = example::trial();
         trial.variants.clear();
-        assert_eq!(Timeline::of(&trial), Timeline::default());
+        let empty = Timeline::of(&trial);
+        assert!(empty.lines.is_empty() && empty.shades.is_empty() && empty.end_s == 0.0);
     }
 }

@@ -149,7 +149,8 @@ fn enter(command: &mut Command, doors: Vec<File>) {
     }
 }
 
-fn is_allocator_setting(key: &str) -> bool {
+/// Whether a variable is a setting of an allocator.
+pub fn is_allocator_setting(key: &str) -> bool {
     ALLOCATOR_SETTINGS
         .iter()
         .any(|setting| match setting.strip_suffix('_') {

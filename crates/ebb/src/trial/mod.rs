@@ -7,7 +7,10 @@
 //! [`verdict`] a sentence. Results are [`crate::facts::trial`]; how a process is read comes from outside
 //! as a [`sampler::Observer`].
 
+pub mod against;
 pub mod ask;
+pub mod canary;
+pub mod choice;
 pub mod disturbance;
 pub mod enclosure;
 pub mod engine;
@@ -25,6 +28,7 @@ pub mod summary;
 pub mod template;
 pub mod tools;
 pub mod traps;
+pub mod tuning;
 pub mod variant;
 pub mod verdict;
 pub mod workload;

@@ -112,6 +112,7 @@ pub fn run(
         disturbance: Disturbance::default(),
         instruments: Vec::new(),
         slope: None,
+        restarts: Vec::new(),
     };
     let before = stage.observer.machine();
     let run_mark = format!("{}-{}-{repetition}", std::process::id(), variant.spec.name);

@@ -100,6 +100,8 @@ pub fn measure(run: &Run, metric: Metric) -> Measures {
             .filter_map(|answer| answer.latency_ms)
             .max_by(f64::total_cmp),
         throttled_s: run.throttled_s,
+        // Those of windows.
+        ..Measures::default()
     }
 }
 

@@ -367,5 +367,6 @@ impl Phase {
 }
 
 mod check;
+mod digest;
 #[cfg(test)]
 mod tests;

@@ -252,3 +252,75 @@ fn signals_are_ignored_and_blocked_as_our_parent_had_them() {
     assert_eq!(ignored & bit(libc::SIGPIPE), bit(libc::SIGPIPE));
     assert_eq!(blocked, bit(libc::SIGUSR1));
 }
+
+/// Results of a trial in which one variant is recommended, at a CPU time against the same without PYTHONMALLOC.
+fn results(cpu_s: f64) -> tempfile::NamedTempFile {
+    use ebb::facts::trial::{Column, Figure, Trial};
+    let variant = |name: &str, python: &str, cpu_s: f64| {
+        let figure = serde_json::to_value(Figure {
+            n: 1,
+            median: cpu_s,
+            min: cpu_s,
+            max: cpu_s,
+            versus_first: None,
+        })
+        .unwrap();
+        serde_json::json!({
+            "name": name, "allocator": "jemalloc", "library": null, "unavailable": null, "runs": [],
+            "env": serde_json::from_str::<serde_json::Value>(python).unwrap(),
+            "summary": {"runs": 1, "errors": 0, "figures": {"cpu": figure}},
+        })
+    };
+    let trial = serde_json::json!({
+        "format": 1, "ebb_version": "0", "started": "2026-01-02T03:04:05Z", "seconds": 1.0,
+        "workload": {"name": "x", "description": "", "profile": null, "vars": {}, "cycles": {}},
+        "machine": {}, "repetitions": 1, "interval_ms": 100, "metric": "rss", "interrupted": false,
+        "variants": [
+            variant("plain", r#"{"MALLOC_CONF": "narenas:1"}"#, 10.0),
+            variant("best", r#"{"MALLOC_CONF": "narenas:1", "PYTHONMALLOC": "malloc"}"#, cpu_s),
+        ],
+        "verdict": {"kind": "recommend", "variant": "best", "sentence": ""},
+    });
+    // It is what ebb compare writes, as far as it goes.
+    let read: Trial = serde_json::from_value(trial.clone()).unwrap();
+    assert!(
+        read.variants[0]
+            .summary
+            .as_ref()
+            .unwrap()
+            .median(Column::Cpu)
+            .is_some()
+    );
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), trial.to_string()).unwrap();
+    file
+}
+
+#[test]
+fn a_trials_results_say_what_to_run_on() {
+    let library = jemalloc();
+    let shown = "echo $LD_PRELOAD $MALLOC_CONF $PYTHONMALLOC";
+    let cheap = results(10.2);
+    let file = cheap.path().to_str().unwrap();
+    let output = run(&["--from", file, "--", "sh", "-c", shown]);
+    let expected = format!("{} narenas:1 malloc", library.display());
+    assert_eq!(stdout(&output), expected, "{}", stderr(&output));
+    assert!(
+        stderr(&output)
+            .contains("note: best: the trial recommends it; PYTHONMALLOC costs +2 % CPU time")
+    );
+
+    let dear = results(14.0);
+    let file = dear.path().to_str().unwrap();
+    let output = run(&["--from", file, "--", "sh", "-c", shown]);
+    assert_eq!(stdout(&output), format!("{} narenas:1", library.display()));
+    assert!(stderr(&output).contains("PYTHONMALLOC is left out: it costs +40 % CPU time"));
+
+    let output = run(&["--from", "/nowhere.json", "--", "true"]);
+    assert_eq!(output.status.code(), Some(64));
+    assert!(
+        stderr(&output).contains("/nowhere.json"),
+        "{}",
+        stderr(&output)
+    );
+}

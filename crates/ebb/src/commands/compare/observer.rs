@@ -49,9 +49,9 @@ impl Processes {
     }
 }
 
-impl Observer for Processes {
-    fn sample(&self, pid: u32) -> Option<Sample> {
-        let tree = Tree::of(i32::try_from(pid).ok()?).ok()?;
+impl Processes {
+    /// What a tree uses now; `None` when it is gone.
+    pub fn sample_of(&self, tree: &Tree) -> Option<Sample> {
         let seen = tree.sample();
         // All of them ended while they were read: that is no tree that uses nothing.
         (seen.processes > 0).then(|| Sample {
@@ -59,10 +59,17 @@ impl Observer for Processes {
             rss_bytes: seen.rss,
             pss_bytes: seen.pss,
             anon_bytes: seen.anon,
-            live_bytes: self.live_bytes(&tree),
+            live_bytes: self.live_bytes(tree),
             cpu_s: Option::zip(seen.cpu_user, seen.cpu_sys).map(|(user, system)| user + system),
             processes: u32::try_from(seen.processes).unwrap_or(u32::MAX),
+            cgroup_bytes: None,
         })
+    }
+}
+
+impl Observer for Processes {
+    fn sample(&self, pid: u32) -> Option<Sample> {
+        self.sample_of(&Tree::of(i32::try_from(pid).ok()?).ok()?)
     }
 
     fn surroundings(&self, pid: u32) -> Option<Arc<dyn Surroundings>> {
@@ -194,7 +201,7 @@ fn values(workload: &Workload) -> Values {
 }
 
 /// What the service's command comes to, scripts followed to their interpreter.
-fn service_program(workload: &Workload) -> Result<Program, Failure> {
+pub fn service_program(workload: &Workload) -> Result<Program, Failure> {
     let usage = |error: &dyn std::fmt::Display| {
         Failure::new(
             Exit::Usage,

@@ -70,6 +70,7 @@ fn run(rested: u64) -> Run {
         disturbance: Disturbance::default(),
         instruments: Vec::new(),
         slope: None,
+        restarts: Vec::new(),
     };
     run.measures = measure(&run, Metric::Rss);
     run

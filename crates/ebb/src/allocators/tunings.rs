@@ -1,0 +1,172 @@
+//! Settings that people deploy, for `ebb compare --tune`: few, each seen in public.
+//!
+//! The first of each allocator is none. `docs/compare.md` says where each comes from.
+
+/// A named set of variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// Its name in the table.
+    pub name: &'static str,
+    /// What it sets.
+    pub env: &'static [(&'static str, &'static str)],
+}
+
+const fn none(name: &'static str) -> Tuning {
+    Tuning { name, env: &[] }
+}
+
+const GLIBC: &[Tuning] = &[
+    none("glibc"),
+    Tuning {
+        name: "glibc-arena2",
+        env: &[("MALLOC_ARENA_MAX", "2")],
+    },
+    Tuning {
+        name: "glibc-arena1",
+        env: &[("MALLOC_ARENA_MAX", "1")],
+    },
+    Tuning {
+        name: "glibc-trim64k",
+        env: &[("MALLOC_TRIM_THRESHOLD_", "65536")],
+    },
+    Tuning {
+        name: "glibc-mmap64k",
+        env: &[
+            ("MALLOC_MMAP_THRESHOLD_", "65536"),
+            ("MALLOC_TRIM_THRESHOLD_", "131072"),
+        ],
+    },
+];
+
+const JEMALLOC: &[Tuning] = &[
+    none("jemalloc"),
+    Tuning {
+        name: "jemalloc-1000",
+        env: &[(
+            "MALLOC_CONF",
+            "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000",
+        )],
+    },
+    Tuning {
+        name: "jemalloc-5000",
+        env: &[(
+            "MALLOC_CONF",
+            "background_thread:true,dirty_decay_ms:5000,muzzy_decay_ms:5000",
+        )],
+    },
+    Tuning {
+        name: "jemalloc-decay0",
+        env: &[("MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")],
+    },
+    // Gunicorn with a dozen workers.
+    Tuning {
+        name: "jemalloc-narenas1",
+        env: &[(
+            "MALLOC_CONF",
+            "narenas:1,tcache:false,dirty_decay_ms:10000,muzzy_decay_ms:10000,background_thread:true",
+        )],
+    },
+    // The Dockerfile that Rails generates.
+    Tuning {
+        name: "jemalloc-rails",
+        env: &[(
+            "MALLOC_CONF",
+            "dirty_decay_ms:1000,narenas:2,background_thread:true",
+        )],
+    },
+    // ClickHouse, without its profiling.
+    Tuning {
+        name: "jemalloc-clickhouse",
+        env: &[(
+            "MALLOC_CONF",
+            "percpu_arena:percpu,oversize_threshold:0,muzzy_decay_ms:0,dirty_decay_ms:5000,background_thread:true,lg_extent_max_active_fit:8",
+        )],
+    },
+    // Doris.
+    Tuning {
+        name: "jemalloc-doris",
+        env: &[(
+            "MALLOC_CONF",
+            "percpu_arena:percpu,background_thread:true,metadata_thp:auto,dirty_decay_ms:30000,muzzy_decay_ms:30000,oversize_threshold:0,lg_tcache_max:16",
+        )],
+    },
+];
+
+const MIMALLOC: &[Tuning] = &[
+    none("mimalloc"),
+    Tuning {
+        name: "mimalloc-purge0",
+        env: &[("MIMALLOC_PURGE_DELAY", "0"), ("MIMALLOC_RESET_DELAY", "0")],
+    },
+    Tuning {
+        name: "mimalloc-decommit",
+        env: &[
+            ("MIMALLOC_PAGE_RESET", "1"),
+            ("MIMALLOC_RESET_DECOMMITS", "1"),
+        ],
+    },
+];
+
+const TCMALLOC: &[Tuning] = &[
+    none("tcmalloc"),
+    Tuning {
+        name: "tcmalloc-release10",
+        env: &[("TCMALLOC_RELEASE_RATE", "10")],
+    },
+    Tuning {
+        name: "tcmalloc-decommit",
+        env: &[("TCMALLOC_AGGRESSIVE_DECOMMIT", "1")],
+    },
+];
+
+const EBBMALLOC: &[Tuning] = &[
+    none("ebbmalloc"),
+    Tuning {
+        name: "ebbmalloc-decay250",
+        env: &[("EBB_CONF", "dirty_decay_ms:250")],
+    },
+    Tuning {
+        name: "ebbmalloc-narenas1",
+        env: &[("EBB_CONF", "narenas:1")],
+    },
+];
+
+/// The variable that moves CPython's small objects from arenas of its own to malloc.
+pub const CPYTHON_TO_MALLOC: (&str, &str) = ("PYTHONMALLOC", "malloc");
+
+/// The settings of an allocator; nothing for a name that is not known.
+pub fn tunings(allocator: &str) -> Option<&'static [Tuning]> {
+    match allocator {
+        "glibc" | "system" => Some(GLIBC),
+        "jemalloc" => Some(JEMALLOC),
+        "mimalloc" => Some(MIMALLOC),
+        "tcmalloc" => Some(TCMALLOC),
+        "ebbmalloc" => Some(EBBMALLOC),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::known;
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_known_allocator_has_settings_and_the_first_are_none() {
+        for allocator in known::KNOWN {
+            let tunings = tunings(allocator.name).unwrap();
+            assert!(tunings[0].env.is_empty() && tunings[0].name == allocator.name);
+            let names: BTreeSet<_> = tunings.iter().map(|tuning| tuning.name).collect();
+            assert_eq!(names.len(), tunings.len());
+            let settings: BTreeSet<_> = tunings.iter().map(|tuning| tuning.env).collect();
+            assert_eq!(
+                settings.len(),
+                tunings.len(),
+                "{}: the same twice",
+                allocator.name
+            );
+        }
+        assert_eq!(tunings("hoard"), None);
+    }
+}

@@ -1,0 +1,87 @@
+//! The results of an earlier trial, for `--against`.
+
+use super::machine;
+use crate::exit::{Exit, Failure};
+use crate::facts::against::Against;
+use crate::facts::trial::{FORMAT, Metric, Trial, Variant, Workload as WorkloadFacts};
+use crate::trial::against;
+use crate::trial::variant::VariantSpec;
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+/// An earlier trial and where it was read from.
+#[derive(Debug)]
+pub struct Earlier {
+    file: PathBuf,
+    /// The trial.
+    pub trial: Trial,
+}
+
+impl Earlier {
+    /// Reads `results.json`, or that of a folder.
+    pub fn read(at: &Path) -> Result<Earlier, Failure> {
+        let file = match at.is_dir() {
+            true => at.join("results.json"),
+            false => at.to_owned(),
+        };
+        Ok(Earlier {
+            trial: read(&file)?,
+            file,
+        })
+    }
+
+    /// Refuses a trial that was of something else.
+    pub fn check(&self, workload: &WorkloadFacts, metric: Metric) -> Result<(), Failure> {
+        match against::refusal(&self.trial, workload, metric) {
+            None => Ok(()),
+            Some(reason) => Err(Failure::new(
+                Exit::Usage,
+                format!("{} cannot be compared with: {reason}", self.file.display()),
+            )
+            .remedy("repeat that trial as it is now, without --against")),
+        }
+    }
+
+    /// Its variants, to be run again.
+    pub fn specs(&self) -> Vec<VariantSpec> {
+        let spec = |variant: &Variant| VariantSpec {
+            name: variant.name.clone(),
+            allocator: variant.allocator.clone(),
+            env: variant.env.clone(),
+        };
+        self.trial.variants.iter().map(spec).collect()
+    }
+
+    /// What changed since.
+    pub fn compare(&self, now: &[Variant], threshold_share: f64) -> Against {
+        against::compare(
+            &self.file,
+            &self.trial,
+            now,
+            &machine::read(),
+            threshold_share,
+        )
+    }
+}
+
+/// Reads the results of a trial, of this layout.
+pub fn read(file: &Path) -> Result<Trial, Failure> {
+    let wrong = |reason: String| {
+        Failure::new(Exit::Usage, format!("{}: {reason}", file.display()))
+            .remedy("give the results.json that ebb compare -o DIR wrote")
+    };
+    #[derive(Deserialize)]
+    struct Layout {
+        format: u32,
+    }
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    let layout: Layout = serde_json::from_str(&text)
+        .map_err(|error| wrong(format!("no results of a trial: {error}")))?;
+    if layout.format != FORMAT {
+        return Err(wrong(format!(
+            "it has format {}, this ebb reads {FORMAT}",
+            layout.format
+        )));
+    }
+    serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
+}

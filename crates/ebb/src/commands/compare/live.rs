@@ -1,0 +1,326 @@
+//! `ebb compare --live`: services that run already, beside each other, for as long as wanted.
+//!
+//! Nothing is started, stopped or asked: memory and CPU time are read from the kernel. Restarts are
+//! followed and marked. Ctrl-C ends it and keeps what was seen.
+
+use super::{machine, observer, outputs};
+use crate::allocators;
+use crate::cli;
+use crate::exit::{Exit, Failure};
+use crate::facts::sureness::Disturbance;
+use crate::facts::trial::{
+    Canary, FORMAT, Limits, Measures, Metric, Outcome, PhaseKind, PhaseSpan, Restart, Run, Sample,
+    Trial, Variant, Workload,
+};
+use crate::proc::follow::{Followed, Look};
+use crate::proc::{MallocSource, environ, malloc_source};
+use crate::report::figures;
+use crate::trial::interrupt::{Groups, Interrupt};
+use crate::trial::{canary, launch};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+/// The arguments of a live comparison.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub struct Args {
+    /// Compare services that run already, each NAME=TARGET with a pid, process name, unit, container or
+    /// cgroup; the first is what the others are compared to. Restarts are followed.
+    #[arg(long, value_name = "NAME=TARGET", num_args = 2.., value_parser = parse_side, conflicts_with = "workload")]
+    live: Vec<(String, String)>,
+
+    /// How long to watch them.
+    #[arg(long = "for", value_name = "TIME", default_value = "1h", requires = "live", value_parser = humantime::parse_duration)]
+    time: Duration,
+
+    /// How often to look.
+    #[arg(long, value_name = "TIME", default_value = "10s", requires = "live", value_parser = humantime::parse_duration)]
+    every: Duration,
+}
+
+fn parse_side(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, target)) if !name.is_empty() && !target.is_empty() => {
+            Ok((name.to_owned(), target.to_owned()))
+        }
+        _ => Err("not NAME=TARGET".to_owned()),
+    }
+}
+
+impl Args {
+    /// Whether it was asked for.
+    pub fn is_asked(&self) -> bool {
+        !self.live.is_empty()
+    }
+}
+
+/// One side and what has been seen of it.
+struct Side {
+    followed: Followed,
+    variant: Variant,
+    run: Run,
+    /// CPU time over all lives, and the counter that the last look showed.
+    cpu_s: f64,
+    counter: Option<f64>,
+    /// Since when it is gone.
+    gone_at: Option<f64>,
+}
+
+/// Watches to the end, or to Ctrl-C.
+pub fn watch(args: &Args, metric: Metric) -> Result<Trial, Failure> {
+    if args.every < Duration::from_millis(100) || args.time < args.every * 2 {
+        return Err(Failure::new(
+            Exit::Usage,
+            "--for must hold two looks, and --every be at least 100ms",
+        ));
+    }
+    let mut sides = begin(&args.live)?;
+    let (interrupt, groups) = (Interrupt::default(), Groups::default());
+    outputs::on_signals(interrupt.clone(), groups)?;
+    let (started, zero) = (SystemTime::now(), Instant::now());
+    let eyes = observer::Processes::default();
+    cli::warn(&format!(
+        "watching {} for {}; Ctrl-C ends it and keeps what was seen",
+        names(&sides),
+        humantime::format_duration(args.time)
+    ));
+    let mut next = zero;
+    while zero.elapsed() < args.time && !interrupt.is_set() {
+        for side in &mut sides {
+            side.look(&eyes, zero.elapsed().as_secs_f64());
+        }
+        // On a grid; a missed point is left out, not made up for.
+        while next <= Instant::now() {
+            next += args.every;
+        }
+        let end = next.min(zero + args.time);
+        interrupt.wait_for::<()>(end.saturating_duration_since(Instant::now()), || None);
+    }
+    let seconds = zero.elapsed().as_secs_f64();
+    let mut variants: Vec<Variant> = sides.into_iter().map(|side| side.end(seconds)).collect();
+    let canary = canary::cut(seconds, args.every.as_secs_f64());
+    canary::summarise(&mut variants, &canary, metric);
+    Ok(trial(
+        variants,
+        canary,
+        metric,
+        started,
+        seconds,
+        interrupt.is_set(),
+    ))
+}
+
+fn begin(asked: &[(String, String)]) -> Result<Vec<Side>, Failure> {
+    let mut sides: Vec<Side> = Vec::new();
+    for (name, target) in asked {
+        if sides.iter().any(|side| side.variant.name == *name) {
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("--live: {name} is there twice"),
+            ));
+        }
+        let followed = Followed::of(target).map_err(Failure::from)?;
+        sides.push(Side::of(name, target, followed));
+    }
+    Ok(sides)
+}
+
+fn names(sides: &[Side]) -> String {
+    let names: Vec<&str> = sides
+        .iter()
+        .map(|side| side.variant.name.as_str())
+        .collect();
+    names.join(", ")
+}
+
+impl Side {
+    fn of(name: &str, target: &str, mut followed: Followed) -> Side {
+        let pid = followed.look().tree.pids().first().copied();
+        let (allocator, library) = pid.map_or(("not known".to_owned(), None), ground);
+        let mut env = pid.map(settings).unwrap_or_default();
+        env.insert("target".to_owned(), target.to_owned());
+        Side {
+            followed,
+            variant: Variant {
+                name: name.to_owned(),
+                allocator,
+                library,
+                env,
+                decay: None,
+                unavailable: None,
+                runs: Vec::new(),
+                summary: None,
+            },
+            run: Run {
+                repetition: 1,
+                outcome: Outcome::Complete,
+                ready_after_s: None,
+                phases: Vec::new(),
+                samples: Vec::new(),
+                marks: Vec::new(),
+                live: Vec::new(),
+                trim: None,
+                oom: None,
+                health: Vec::new(),
+                throttled_s: None,
+                measures: Measures::default(),
+                notes: Vec::new(),
+                disturbance: Disturbance::default(),
+                instruments: Vec::new(),
+                slope: None,
+                restarts: Vec::new(),
+            },
+            cpu_s: 0.0,
+            counter: None,
+            gone_at: None,
+        }
+    }
+
+    fn look(&mut self, eyes: &observer::Processes, at_s: f64) {
+        let look = self.followed.look();
+        let Some(sample) = eyes.sample_of(&look.tree) else {
+            if self.gone_at.is_none() {
+                cli::warn(&format!(
+                    "{} is gone; looking for it again",
+                    self.variant.name
+                ));
+                self.gone_at = Some(at_s);
+                self.counter = None;
+            }
+            return;
+        };
+        if look.restarted {
+            self.restart(at_s, &look);
+        } else if let Some(since) = self.gone_at.take() {
+            self.run.notes.push(format!(
+                "it could not be read from {} to {}",
+                figures::duration(since),
+                figures::duration(at_s)
+            ));
+        }
+        // A new life counts from its own start, what was there before we came does not.
+        if let Some(now) = sample.cpu_s {
+            let before = self.counter.unwrap_or(match look.restarted {
+                true => 0.0,
+                false => now,
+            });
+            self.cpu_s += (now - before).max(0.0);
+            self.counter = Some(now);
+        }
+        let cgroup = look.cgroup.as_ref().map(|place| place.read());
+        self.run.samples.push(Sample {
+            at_s,
+            cpu_s: sample.cpu_s.map(|_| self.cpu_s),
+            cgroup_bytes: cgroup
+                .and_then(|cgroup| Some(cgroup.usage?.saturating_sub(cgroup.parts.inactive_file?))),
+            ..sample
+        });
+    }
+
+    fn restart(&mut self, at_s: f64, look: &Look) {
+        let pid = look.tree.pids().first().copied();
+        let gone = match self.gone_at.take() {
+            Some(since) => format!(", gone for about {}", figures::duration(at_s - since)),
+            None => String::new(),
+        };
+        let allocator = pid.map_or("not known".to_owned(), |pid| ground(pid).0);
+        let other = match allocator == self.variant.allocator {
+            true => String::new(),
+            false => format!(
+                "; it runs on {allocator} now, not on {}",
+                self.variant.allocator
+            ),
+        };
+        let pid = pid.map_or(String::new(), |pid| format!(" as process {pid}"));
+        self.counter = None;
+        let text = format!("restarted{pid}{gone}{other}");
+        cli::warn(&format!("{} {text}", self.variant.name));
+        self.run.restarts.push(Restart { at_s, text });
+    }
+
+    fn end(mut self, seconds: f64) -> Variant {
+        self.run.phases.push(PhaseSpan {
+            name: "live".to_owned(),
+            kind: PhaseKind::Load,
+            round: 1,
+            from_s: 0.0,
+            to_s: seconds,
+            load: None,
+        });
+        if let Some(since) = self.gone_at {
+            self.run.notes.push(format!(
+                "it was gone from {} to the end",
+                figures::duration(since)
+            ));
+        }
+        self.variant.runs.push(self.run);
+        self.variant
+    }
+}
+
+/// The allocator of a process and the file that it comes from.
+fn ground(pid: i32) -> (String, Option<PathBuf>) {
+    match malloc_source(pid) {
+        Ok(source) if source.is_libc() => (allocators::SYSTEM.to_owned(), None),
+        Ok(MallocSource::File(path)) => {
+            let name = path
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned());
+            let known = name.as_deref().and_then(allocators::by_file_name);
+            let name = known.map(|known| known.name.to_owned()).or(name);
+            (name.unwrap_or_default(), Some(path))
+        }
+        Ok(MallocSource::Static) => ("in the program itself".to_owned(), None),
+        Ok(MallocSource::Nobody) | Err(_) => ("not known".to_owned(), None),
+    }
+}
+
+/// The allocator's settings that the process was started with.
+fn settings(pid: i32) -> BTreeMap<String, String> {
+    environ::at_start(pid)
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(key, _)| launch::is_allocator_setting(key))
+        .collect()
+}
+
+fn trial(
+    variants: Vec<Variant>,
+    canary: Canary,
+    metric: Metric,
+    started: SystemTime,
+    seconds: f64,
+    interrupted: bool,
+) -> Trial {
+    Trial {
+        format: FORMAT,
+        ebb_version: env!("CARGO_PKG_VERSION").to_owned(),
+        started: humantime::format_rfc3339_seconds(started).to_string(),
+        seconds,
+        workload: Workload {
+            name: "live".to_owned(),
+            description: "Services that were running, beside each other under their own traffic"
+                .to_owned(),
+            profile: None,
+            vars: BTreeMap::new(),
+            cycles: BTreeMap::new(),
+            digest: None,
+        },
+        machine: machine::read(),
+        repetitions: 1,
+        interval_ms: (canary.every_s * 1000.0) as u64,
+        metric,
+        limits: Limits::default(),
+        max_rest: Vec::new(),
+        interrupted,
+        verdict: canary::judge(&variants, &canary, metric),
+        variants,
+        stopping: None,
+        traps: Vec::new(),
+        against: None,
+        tuned: None,
+        canary: Some(canary),
+    }
+}

@@ -1,0 +1,64 @@
+//! The variants of `--tune`: the settings of one allocator that people deploy.
+
+use super::observer;
+use crate::allocators::{self, CPYTHON_TO_MALLOC, SYSTEM};
+use crate::exit::{Exit, Failure};
+use crate::facts::snapshot::Runtime;
+use crate::proc::runtime;
+use crate::trial::variant::VariantSpec;
+use crate::trial::workload::Workload;
+use std::collections::BTreeMap;
+
+/// How many of the settings are tried on CPython with its own arenas switched off as well: none, and the
+/// one that is deployed most.
+const WITHOUT_ARENAS: usize = 2;
+
+/// The variants, the one without settings first.
+pub fn specs(allocator: &str, workload: &Workload) -> Result<Vec<VariantSpec>, Failure> {
+    let known = || {
+        let names: Vec<&str> = allocators::KNOWN.iter().map(|known| known.name).collect();
+        format!("known are {}", names.join(", "))
+    };
+    let tunings = allocators::tunings(allocator).ok_or_else(|| {
+        Failure::new(
+            Exit::Usage,
+            format!("--tune {allocator}: there are no settings to try for it"),
+        )
+        .remedy(known())
+    })?;
+    let allocator = match allocator {
+        "system" => SYSTEM,
+        name => name,
+    };
+    let mut specs: Vec<VariantSpec> = tunings
+        .iter()
+        .map(|tuning| VariantSpec {
+            name: tuning.name.to_owned(),
+            allocator: allocator.to_owned(),
+            env: tuning
+                .env
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect::<BTreeMap<_, _>>(),
+        })
+        .collect();
+    if is_cpython(workload) {
+        let (key, value) = CPYTHON_TO_MALLOC;
+        for at in 0..WITHOUT_ARENAS.min(specs.len()) {
+            let mut more = specs[at].clone();
+            more.name = format!("{}+{key}={value}", more.name);
+            more.env.insert(key.to_owned(), value.to_owned());
+            specs.push(more);
+        }
+    }
+    Ok(specs)
+}
+
+/// Whether the service's command comes to CPython; a service that starts it behind a shell is not seen.
+fn is_cpython(workload: &Workload) -> bool {
+    let Ok(program) = observer::service_program(workload) else {
+        return false;
+    };
+    let name = program.image.file_name().and_then(|name| name.to_str());
+    name.and_then(runtime::of_name) == Some(Runtime::Cpython)
+}

@@ -1,0 +1,154 @@
+//! What a trial's results say a service should run on.
+//!
+//! Used by `ebb run --from`. Pure.
+
+use crate::facts::sureness::Reading;
+use crate::facts::trial::{Column, Trial, Variant};
+use std::collections::BTreeMap;
+
+/// More CPU time than this against the same allocator with CPython's own arenas is too much for moving its
+/// objects to malloc.
+const DEARER: f64 = 0.05;
+/// The variable that moves them.
+const PYTHONMALLOC: &str = "PYTHONMALLOC";
+
+/// What to run on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// The variant that it comes from.
+    pub variant: String,
+    /// The allocator, or the path of a shared object.
+    pub allocator: String,
+    /// Its environment.
+    pub env: BTreeMap<String, String>,
+    /// Why, in a few words.
+    pub reason: String,
+}
+
+/// The variant that the verdict recommends, else the first, which is what the service runs on today;
+/// `None` of a trial without variants. `PYTHONMALLOC=malloc` stays only where the CPU time allows.
+pub fn of(trial: &Trial) -> Option<Choice> {
+    let recommended = trial.verdict.variant.as_deref();
+    let named = |name: &str| trial.variants.iter().find(|variant| variant.name == name);
+    let (variant, mut reason) = match recommended.and_then(named) {
+        Some(variant) => (variant, "the trial recommends it".to_owned()),
+        None => (
+            trial.variants.first()?,
+            "the trial recommends no change".to_owned(),
+        ),
+    };
+    let mut env = variant.env.clone();
+    if env.contains_key(PYTHONMALLOC) {
+        let (stays, why) = allows(trial, variant);
+        if !stays {
+            env.remove(PYTHONMALLOC);
+        }
+        reason = format!("{reason}; {why}");
+    }
+    Some(Choice {
+        variant: variant.name.clone(),
+        allocator: variant.allocator.clone(),
+        env,
+        reason,
+    })
+}
+
+/// Whether the CPU time allows PYTHONMALLOC, by the same variant without it.
+fn allows(trial: &Trial, variant: &Variant) -> (bool, String) {
+    let mut without = variant.env.clone();
+    without.remove(PYTHONMALLOC);
+    let sibling = trial
+        .variants
+        .iter()
+        .find(|other| other.allocator == variant.allocator && other.env == without);
+    let cpu = |variant: &Variant| variant.summary.as_ref()?.median(Column::Cpu);
+    let Some((with, other)) = sibling.and_then(|other| Some((cpu(variant)?, cpu(other)?))) else {
+        return (
+            false,
+            "PYTHONMALLOC is left out: the trial has no CPU time without it to compare with"
+                .to_owned(),
+        );
+    };
+    let share = with / other - 1.0;
+    let same = reading(variant) == Some(Reading::NoRealDifference);
+    if share <= DEARER || same {
+        (
+            true,
+            format!("PYTHONMALLOC costs {:+.0} % CPU time", share * 100.0),
+        )
+    } else {
+        (
+            false,
+            format!(
+                "PYTHONMALLOC is left out: it costs {:+.0} % CPU time",
+                share * 100.0
+            ),
+        )
+    }
+}
+
+fn reading(variant: &Variant) -> Option<Reading> {
+    let figure = variant.summary.as_ref()?.figures.get(&Column::Cpu)?;
+    figure.versus_first?.reading
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::example;
+
+    /// ebbmalloc with and without PYTHONMALLOC, the first recommended, with these CPU times.
+    fn trial(with: f64, without: f64) -> Trial {
+        let mut trial = example::trial();
+        let mut more = trial.variants[1].clone();
+        more.name = "ebbmalloc+PYTHONMALLOC=malloc".into();
+        more.env.insert(PYTHONMALLOC.into(), "malloc".into());
+        trial.verdict.variant = Some(more.name.clone());
+        trial.variants.push(more);
+        let last = trial.variants.len() - 1;
+        for (at, seconds) in [(1, without), (last, with)] {
+            let summary = trial.variants[at].summary.as_mut().unwrap();
+            summary.figures.get_mut(&Column::Cpu).unwrap().median = seconds;
+        }
+        trial
+    }
+
+    #[test]
+    fn pythonmalloc_stays_where_it_costs_little() {
+        let choice = of(&trial(10.4, 10.0)).unwrap();
+        assert_eq!(choice.allocator, "ebbmalloc");
+        assert_eq!(choice.env[PYTHONMALLOC], "malloc");
+        assert!(
+            choice.reason.ends_with("PYTHONMALLOC costs +4 % CPU time"),
+            "{}",
+            choice.reason
+        );
+    }
+
+    #[test]
+    fn pythonmalloc_goes_where_it_is_dear_or_nobody_knows() {
+        let choice = of(&trial(13.0, 10.0)).unwrap();
+        assert!(choice.env.is_empty());
+        assert!(
+            choice.reason.contains("costs +30 % CPU time"),
+            "{}",
+            choice.reason
+        );
+        let mut alone = trial(10.0, 10.0);
+        alone.variants.remove(1);
+        assert!(of(&alone).unwrap().env.is_empty());
+    }
+
+    #[test]
+    fn without_a_recommendation_nothing_changes() {
+        let mut trial = example::trial();
+        trial.verdict.variant = None;
+        let choice = of(&trial).unwrap();
+        assert_eq!(
+            (choice.variant.as_str(), choice.allocator.as_str()),
+            ("glibc", "glibc")
+        );
+        trial.variants.clear();
+        assert_eq!(of(&trial), None);
+    }
+}

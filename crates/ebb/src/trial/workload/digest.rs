@@ -1,0 +1,117 @@
+//! What identifies a workload: a digest of everything that drives the service.
+//!
+//! Two trials with one digest had the same load in the same phases. The service's own code is not part of
+//! it, so that a new version of a service can be compared with the last; nor are variants, repetitions,
+//! time limits and descriptions.
+
+use super::{Ask, Companion, Phase, Ready, Workload};
+use sha2::{Digest, Sha256};
+use std::path::Path;
+
+impl Workload {
+    /// The digest, as hexadecimal digits. Files of the workload's folder that a load or `prepare` names as an
+    /// argument count with their contents.
+    pub fn digest(&self) -> String {
+        let mut told = Told(Sha256::new());
+        told.text("name", &self.workload.name);
+        for (name, value) in self.vars() {
+            told.text(&format!("var {name}"), &value);
+        }
+        for (name, rounds) in &self.cycles {
+            told.text(&format!("cycle {name}"), &rounds.to_string());
+        }
+        for companion in &self.companions {
+            told.companion(companion);
+        }
+        told.list("service", &self.service.command);
+        for (name, value) in &self.service.env {
+            told.text(&format!("env {name}"), value);
+        }
+        told.ready(&self.service.ready);
+        if let Some(prepare) = &self.prepare {
+            told.list("prepare", &prepare.command);
+            told.files(&self.dir, &prepare.command);
+        }
+        for phase in &self.phases {
+            told.phase(phase, &self.dir);
+        }
+        told.ask("live", self.live.as_ref());
+        told.ask("trim", self.trim.as_ref());
+        let digest = told.0.finalize();
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// What has been told so far; names and lengths keep one thing from looking like another.
+struct Told(Sha256);
+
+impl Told {
+    fn bytes(&mut self, name: &str, value: &[u8]) {
+        self.0.update(format!("{name} {}\n", value.len()));
+        self.0.update(value);
+    }
+
+    fn text(&mut self, name: &str, value: &str) {
+        self.bytes(name, value.as_bytes());
+    }
+
+    fn list(&mut self, name: &str, values: &[String]) {
+        self.text(name, &values.len().to_string());
+        for value in values {
+            self.text("item", value);
+        }
+    }
+
+    fn files(&mut self, dir: &Path, command: &[String]) {
+        for word in command {
+            let inside = !word.starts_with('/') && !word.contains('{');
+            if let Some(bytes) = inside.then(|| std::fs::read(dir.join(word)).ok()).flatten() {
+                self.bytes(&format!("file {word}"), &bytes);
+            }
+        }
+    }
+
+    fn companion(&mut self, companion: &Companion) {
+        self.text("companion", &companion.name);
+        self.list("command", &companion.command);
+        for (name, value) in &companion.env {
+            self.text(&format!("env {name}"), value);
+        }
+    }
+
+    fn ready(&mut self, ready: &Ready) {
+        match ready {
+            Ready::Http(text) => self.text("http", text),
+            Ready::Tcp(text) => self.text("tcp", text),
+            Ready::Line(text) => self.text("line", text),
+            Ready::Command(words) => self.list("command", words),
+        }
+    }
+
+    fn phase(&mut self, phase: &Phase, dir: &Path) {
+        self.text("phase", &phase.name);
+        self.text("kind", phase.kind.label());
+        if let Some(command) = &phase.command {
+            self.list("command", command);
+            self.files(dir, command);
+        }
+        let seconds = phase.seconds.as_ref().map(ToString::to_string);
+        let repeat = phase.repeat.map(|repeat| repeat.to_string());
+        for (name, value) in [
+            ("seconds", seconds.as_ref()),
+            ("cycle", phase.cycle.as_ref()),
+            ("repeat", repeat.as_ref()),
+            ("mark", phase.mark.as_ref()),
+        ] {
+            if let Some(value) = value {
+                self.text(name, value);
+            }
+        }
+    }
+
+    fn ask(&mut self, name: &str, ask: Option<&Ask>) {
+        let Some(ask) = ask else { return };
+        self.text(name, ask.http.as_deref().unwrap_or_default());
+        self.list("command", ask.command.as_deref().unwrap_or_default());
+    }
+}
