@@ -27,10 +27,9 @@ const COLUMNS: [Column; 6] = [
     Column::Cpu,
 ];
 
-/// How a time is cut, with a sample every so often.
-pub fn cut(seconds: f64, every_s: f64) -> Canary {
-    let samples = (seconds / every_s) as usize;
-    let windows = (samples / LEAST_SAMPLES).clamp(1, WINDOWS);
+/// How a time is cut in which there were so many looks; fewer than `every_s` promises on a busy machine.
+pub fn cut(seconds: f64, every_s: f64, looks: usize) -> Canary {
+    let windows = (looks / LEAST_SAMPLES).clamp(1, WINDOWS);
     Canary {
         every_s,
         windows: windows as u32,

@@ -47,6 +47,10 @@ impl Earlier {
         let spec = |variant: &Variant| VariantSpec {
             name: variant.name.clone(),
             allocator: variant.allocator.clone(),
+            beside: variant
+                .beside
+                .as_ref()
+                .map(|path| path.display().to_string()),
             env: variant.env.clone(),
         };
         self.trial.variants.iter().map(spec).collect()

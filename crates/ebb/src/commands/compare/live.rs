@@ -85,8 +85,9 @@ pub fn watch(args: &Args, metric: Metric) -> Result<Trial, Failure> {
         names(&sides),
         humantime::format_duration(args.time)
     ));
-    let mut next = zero;
+    let (mut next, mut looks) = (zero, 0);
     while zero.elapsed() < args.time && !interrupt.is_set() {
+        looks += 1;
         for side in &mut sides {
             side.look(&eyes, zero.elapsed().as_secs_f64());
         }
@@ -99,7 +100,7 @@ pub fn watch(args: &Args, metric: Metric) -> Result<Trial, Failure> {
     }
     let seconds = zero.elapsed().as_secs_f64();
     let mut variants: Vec<Variant> = sides.into_iter().map(|side| side.end(seconds)).collect();
-    let canary = canary::cut(seconds, args.every.as_secs_f64());
+    let canary = canary::cut(seconds, args.every.as_secs_f64(), looks);
     canary::summarise(&mut variants, &canary, metric);
     Ok(trial(
         variants,
@@ -146,6 +147,7 @@ impl Side {
                 name: name.to_owned(),
                 allocator,
                 library,
+                beside: None,
                 env,
                 decay: None,
                 unavailable: None,

@@ -35,6 +35,7 @@ pub fn specs(allocator: &str, workload: &Workload) -> Result<Vec<VariantSpec>, F
         .map(|tuning| VariantSpec {
             name: tuning.name.to_owned(),
             allocator: allocator.to_owned(),
+            beside: None,
             env: tuning
                 .env
                 .iter()
