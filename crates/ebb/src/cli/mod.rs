@@ -25,7 +25,7 @@ enum Command {
     /// Run a program on an allocator.
     Run(commands::run::Args),
     /// Compare allocators under a service's own load.
-    Compare(commands::compare::Args),
+    Compare(Box<commands::compare::Args>),
     /// Send a burst of HTTP requests to a service.
     Burst(commands::burst::Args),
     /// Say where a running process's memory is, and whether it is held or in use.

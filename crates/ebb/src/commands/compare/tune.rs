@@ -60,6 +60,9 @@ fn is_cpython(workload: &Workload) -> bool {
     let Ok(program) = observer::service_program(workload) else {
         return false;
     };
-    let name = program.image.file_name().and_then(|name| name.to_str());
-    name.and_then(runtime::of_name) == Some(Runtime::Cpython)
+    // A shim such as pyenv's is a script of that name.
+    [&program.path, &program.image].into_iter().any(|path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.and_then(runtime::of_name) == Some(Runtime::Cpython)
+    })
 }
