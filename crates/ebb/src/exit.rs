@@ -26,6 +26,8 @@ pub enum Exit {
     AboveMaxRest = 15,
     /// A trial is worse than an earlier one.
     Worse = 16,
+    /// `ebb fix` would change the file; nothing is written.
+    WouldChange = 17,
     /// There is not enough evidence for a verdict.
     NotEnoughEvidence = 20,
     /// A right is missing.
@@ -34,6 +36,8 @@ pub enum Exit {
     Unsupported = 31,
     /// Something that is needed is not installed.
     Missing = 32,
+    /// A file is not what it was when it was read or written: nothing is overwritten.
+    Changed = 33,
     /// The command line, or a file that it names, is wrong.
     Usage = 64,
     /// The system refused something that it should not refuse, or `ebb` has a defect.

@@ -8,6 +8,7 @@
 //! - [`allocators`]: the allocators that are known, where their libraries lie, what they need.
 //! - [`check`]: judges whether an allocator is really in charge.
 //! - [`burst`]: sends bursts of requests.
+//! - [`fix`]: writes the change that puts an allocator in charge; reads files by `check`'s readers.
 //! - [`trial`]: does a controlled trial of a service on several allocators.
 //! - [`report`]: shows a trial as text, Markdown and a page, and a diagnosis as text.
 //! - [`verdict`]: concludes from the facts of a process where its memory is and why.
@@ -24,6 +25,7 @@ pub mod cli;
 pub mod commands;
 pub mod exit;
 pub mod facts;
+pub mod fix;
 pub mod proc;
 pub mod relief;
 pub mod report;

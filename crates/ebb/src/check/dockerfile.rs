@@ -19,12 +19,11 @@ mod start;
 mod variables;
 
 pub use asked::{is_entrypoint_name, set_by_script};
-pub use image::{Malformed, Stages};
+pub use base::Base;
+pub use image::{Malformed, Piece, Stage, Stages, file_name};
+pub use start::{Start, start};
 
 use asked::Asked;
-use base::Base;
-use image::{Stage, file_name};
-use start::Start;
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +52,7 @@ pub fn judge(
     context: &dyn Fn(&str) -> Option<String>,
 ) -> Option<Judged> {
     let chain = stages.chain(target)?;
-    let start = start::start(&chain);
+    let start = start(&chain);
     let image = Image {
         name,
         stages,
@@ -233,7 +232,7 @@ impl Image<'_> {
 }
 
 /// The known allocator that an entry names.
-fn allocator_of(entry: &str) -> Option<&'static str> {
+pub fn allocator_of(entry: &str) -> Option<&'static str> {
     let name = file_name(entry);
     allocators::by_file_name(name)
         .or_else(|| allocators::by_name(name))

@@ -19,6 +19,14 @@ pub enum Subject {
     Dockerfile,
     /// An unpacked root file system.
     Root,
+    /// A compose file.
+    Compose,
+    /// A Kubernetes manifest.
+    Kubernetes,
+    /// A systemd unit.
+    Unit,
+    /// A Procfile.
+    Procfile,
 }
 
 /// The whole result.

@@ -41,6 +41,8 @@ enum Command {
     Trim(commands::trim::Args),
     /// Say whether the allocator that should be in charge really is: of processes, an image, a Dockerfile.
     Check(commands::check::Args),
+    /// Write the change that puts an allocator in charge: Dockerfile, compose, Kubernetes, systemd, Procfile, Cargo.toml.
+    Fix(commands::fix::Args),
 }
 
 /// The whole program.
@@ -59,6 +61,7 @@ pub fn main() -> ExitCode {
         Command::Watch(args) => commands::watch::execute(&args),
         Command::Trim(args) => commands::trim::execute(&args),
         Command::Check(args) => commands::check::execute(&args).map(ExitCode::from),
+        Command::Fix(args) => commands::fix::execute(&args).map(ExitCode::from),
     };
     match result {
         Ok(code) => code,

@@ -1,28 +1,29 @@
 //! `ebb check`: is the allocator that somebody believes in really in charge? Gathers the facts about
-//! running processes, an unpacked root file system or a Dockerfile, and has them judged.
+//! running processes, an unpacked root file system or a file that starts a service, and has them judged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::allocators;
-use crate::check::dockerfile::{self, Stages};
+use crate::check::declared;
+use crate::check::dockerfile::Stages;
 use crate::check::process::Wanted;
-use crate::check::report::{Report, Subject};
-use crate::check::{Finding, Id};
+use crate::check::report::Report;
 use crate::cli;
 use crate::exit::{Exit, Failure};
 use crate::proc::target;
 
 mod entry;
+pub(in crate::commands) mod files;
 mod processes;
 mod root;
 
 /// The arguments of `ebb check`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A process (number, name, cgroup, unit, container), a Dockerfile, or the folder of an unpacked root
-    /// file system
-    #[arg(value_name = "TARGET|DOCKERFILE|ROOT")]
+    /// A process (number, name, cgroup, unit, container); a Dockerfile, a compose file, a Kubernetes manifest, a
+    /// systemd unit, a Procfile; or the folder of an unpacked root file system
+    #[arg(value_name = "TARGET|FILE|ROOT")]
     target: String,
 
     /// The allocator that should be in charge: ebbmalloc, jemalloc, mimalloc, tcmalloc, glibc, or the path of
@@ -43,6 +44,11 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     stage: Option<String>,
 
+    /// In a file with several services: the one to judge; may be given more than once [default: those that
+    /// ask for an allocator]
+    #[arg(long, value_name = "NAME")]
+    service: Vec<String>,
+
     /// In a root file system: the page size of the kernel it will run on [default: this machine's, for
     /// programs of this machine's architecture]
     #[arg(long, value_name = "BYTES")]
@@ -62,7 +68,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     } else if path.is_dir() {
         root::check(args, wanted)?
     } else if path.is_file() {
-        of_dockerfile(args, path, wanted)?
+        of_file(args, path, wanted.as_ref())?
     } else {
         of_processes(args, wanted)?
     };
@@ -81,7 +87,7 @@ fn is_cgroup(path: &Path) -> bool {
 }
 
 /// What was named on the command line.
-fn wanted(name: &str) -> Result<Wanted, Failure> {
+pub(in crate::commands) fn wanted(name: &str) -> Result<Wanted, Failure> {
     if name.contains('/') {
         let file = std::path::absolute(name)?;
         let known = file
@@ -117,53 +123,41 @@ fn of_processes(args: &Args, wanted: Option<Wanted>) -> Result<Report, Failure> 
     Ok(processes::check(&args.target, &pids, wanted))
 }
 
-/// Whether what an image asks for, a known name or a path, is what is wanted.
-fn is_same(wanted: &Wanted, asked: &str) -> bool {
-    let name = |path: &Path| path.file_name().map(std::ffi::OsStr::to_owned);
-    wanted.allocator == Some(asked)
-        || wanted
-            .file
-            .as_deref()
-            .is_some_and(|file| name(file) == name(Path::new(asked)))
-}
-
-fn of_dockerfile(args: &Args, path: &Path, wanted: Option<Wanted>) -> Result<Report, Failure> {
+fn of_file(args: &Args, path: &Path, wanted: Option<&Wanted>) -> Result<Report, Failure> {
     let unusable = |why: &dyn std::fmt::Display| {
         Failure::new(Exit::Usage, format!("{}: {why}", path.display()))
             .remedy("a running program is checked by its process, or by `ebb run --verify`")
     };
     let text = fs::read_to_string(path).map_err(|error| unusable(&error))?;
-    let stages = Stages::parse(&text).map_err(|error| unusable(&error))?;
-    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-    // Files of the build context lie below the Dockerfile; `..` leads out of it, as for the builder.
-    let context = |name: &str| {
-        let inside = !name.split('/').any(|part| part == "..");
-        let file = folder.join(name.trim_start_matches('/'));
-        (inside && file.is_file()).then(|| fs::read_to_string(file).ok())?
-    };
-    let mut judged = dockerfile::judge(&args.target, &stages, args.stage.as_deref(), &context)
-        .ok_or_else(|| unusable(&"there is no such stage"))?;
-    if let Some(wanted) = wanted {
-        let asked = judged.allocator.as_deref();
-        match asked {
-            // The system's own is there by itself.
-            None if wanted.allocator == Some(allocators::SYSTEM) => judged.findings.clear(),
-            Some(asked) if !is_same(&wanted, asked) => judged.findings.push(
-                Finding::new(
-                    Id::OtherFirst,
-                    format!("the image asks for {asked}, not for {}", wanted.name),
-                )
-                .in_file(&args.target),
-            ),
-            _ => {}
+    if let Some(kind) = declared::kind(path, &text) {
+        let services = match kind {
+            declared::Kind::Unit => {
+                files::unit(path, &text, &files::drop_ins(path)?).map(|it| vec![it])
+            }
+            kind => declared::services(kind, path, &text),
+        };
+        let services = services.map_err(|why| unusable(&why))?;
+        let called =
+            |service: &declared::Service| args.service.iter().any(|it| service.is_called(it));
+        if let Some(name) = args
+            .service
+            .iter()
+            .find(|name| !services.iter().any(|it| it.is_called(name)))
+        {
+            return Err(unusable(&format!("there is no service {name}")));
         }
-        judged.allocator = Some(wanted.name);
+        let chosen =
+            (!args.service.is_empty()).then_some(&called as &dyn Fn(&declared::Service) -> bool);
+        return Ok(files::of_services(
+            &args.target,
+            kind,
+            &services,
+            chosen,
+            wanted,
+        ));
     }
-    Ok(Report::new(
-        &args.target,
-        Subject::Dockerfile,
-        judged.allocator,
-        Vec::new(),
-        judged.findings,
-    ))
+    let stages = Stages::parse(&text).map_err(|error| unusable(&error))?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    files::of_dockerfile(&args.target, &stages, args.stage.as_deref(), folder, wanted)
+        .ok_or_else(|| unusable(&"there is no such stage"))
 }

@@ -329,6 +329,13 @@ fn tell(trial: &Trial, json: bool, output: Option<&outputs::Folder>) -> Result<E
     }
     if let Some(output) = output {
         cli::warn(&format!("the page is {}", output.page().display()));
+        if trial.verdict.kind == VerdictKind::Recommend {
+            let results = output.results();
+            cli::warn(&format!(
+                "next: ebb fix FILE --from {} (a Dockerfile, compose file, manifest, unit, Procfile or Cargo.toml)",
+                results.display()
+            ));
+        }
     }
     Ok(exit_of(trial))
 }

@@ -4,6 +4,7 @@ pub mod burst;
 pub mod check;
 pub mod compare;
 pub mod diff;
+pub mod fix;
 pub mod run;
 pub mod snap;
 pub mod trim;

@@ -239,7 +239,7 @@ impl From<ProgramError> for Failure {
     }
 }
 
-fn parse_variable(text: &str) -> Result<(String, String), String> {
+pub(super) fn parse_variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("not KEY=VALUE".to_owned()),

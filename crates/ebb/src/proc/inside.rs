@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use object::{Object, ObjectSymbol, ReadCache};
+use object::{Object, ObjectSymbol, ReadCache, SymbolKind};
 
 /// An allocator that a program brings in its own code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -23,6 +23,8 @@ pub enum Inside {
     Jemalloc,
     /// mimalloc by its own names.
     Mimalloc,
+    /// ebbmalloc, by its crate or its archive.
+    Ebbmalloc,
 }
 
 impl Inside {
@@ -31,6 +33,7 @@ impl Inside {
         match self {
             Inside::PrefixedJemalloc | Inside::Jemalloc => Some("jemalloc"),
             Inside::Mimalloc => Some("mimalloc"),
+            Inside::Ebbmalloc => Some("ebbmalloc"),
             Inside::Go => None,
         }
     }
@@ -40,7 +43,8 @@ impl Inside {
         match self {
             Inside::PrefixedJemalloc => Some("_RJEM_MALLOC_CONF"),
             Inside::Jemalloc => Some("MALLOC_CONF"),
-            Inside::Go | Inside::Mimalloc => None,
+            // ebbmalloc reads what the preloaded one reads.
+            Inside::Go | Inside::Mimalloc | Inside::Ebbmalloc => None,
         }
     }
 }
@@ -52,6 +56,7 @@ impl fmt::Display for Inside {
             Inside::PrefixedJemalloc => "a jemalloc of its own under prefixed names",
             Inside::Jemalloc => "a jemalloc of its own",
             Inside::Mimalloc => "a mimalloc of its own",
+            Inside::Ebbmalloc => "an ebbmalloc of its own",
         })
     }
 }
@@ -67,7 +72,8 @@ pub fn inside(path: &Path) -> Option<Inside> {
     let mut symbols = file.symbols().peekable();
     if symbols.peek().is_some() {
         return symbols
-            .filter(ObjectSymbol::is_definition)
+            // A thread's variable is none in that word's sense.
+            .filter(|it| it.is_definition() || it.kind() == SymbolKind::Tls)
             .find_map(|symbol| by_symbol(symbol.name().ok()?));
     }
     by_texts(path)
@@ -78,13 +84,16 @@ fn by_symbol(name: &str) -> Option<Inside> {
         "_rjem_malloc" | "_rjem_mallocx" => Some(Inside::PrefixedJemalloc),
         // Built without a prefix it has its own names for what is internal alone.
         "je_malloc" | "je_mallocx" | "je_arenas" => Some(Inside::Jemalloc),
+        "ebbmalloc_thread_word" => Some(Inside::Ebbmalloc),
         "mi_malloc" | "_mi_malloc_generic" => Some(Inside::Mimalloc),
         _ => None,
     }
 }
 
-/// What jemalloc writes before each message, and the variable of the prefixed build.
-const TEXTS: [(&[u8], Inside); 3] = [
+/// What jemalloc and mimalloc write before each message, the variable of the prefixed build, a message of ebbmalloc's.
+const TEXTS: [(&[u8], Inside); 4] = [
+    // First, since ebbmalloc has messages in jemalloc's words.
+    (b"ebbmalloc: stats_file: cannot create ", Inside::Ebbmalloc),
     (b"_RJEM_MALLOC_CONF", Inside::PrefixedJemalloc),
     (b"<jemalloc>: ", Inside::Jemalloc),
     (b"mimalloc: warning: ", Inside::Mimalloc),

@@ -196,7 +196,11 @@ fn next(kind: VerdictKind, main: Option<Cause>, snapshot: &Snapshot) -> Option<S
             ))
         }
         VerdictKind::Retention | VerdictKind::Mixed => {
-            Some("ebb compare WORKLOAD: which allocator gives it back under your own load (docs/workload.md)".to_owned())
+            Some(
+                "ebb compare WORKLOAD -o DIR: which allocator gives it back under your own load (docs/workload.md); \
+                 then ebb fix FILE --from DIR/results.json writes it (docs/fix.md)"
+                    .to_owned(),
+            )
         }
         VerdictKind::InUse | VerdictKind::LiveHeapGrows => {
             Some(format!("ebb why --watch 10m {asked}"))

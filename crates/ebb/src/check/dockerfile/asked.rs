@@ -31,7 +31,9 @@ impl Image<'_> {
             };
             return (Some(asked), findings);
         }
-        if let Some((text, line)) = self.variable("LD_PRELOAD") {
+        // An empty one takes back what the base image sets.
+        let set = self.variable("LD_PRELOAD");
+        if let Some((text, line)) = set.filter(|(text, _)| !text.trim().is_empty()) {
             if let Some(start) = start
                 && let Some(by) = start.drops_environment()
             {

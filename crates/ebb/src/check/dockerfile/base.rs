@@ -56,6 +56,16 @@ impl<'a> Base<'a> {
         }
     }
 
+    /// The repository, without `docker.io/library/`.
+    pub fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// The tag; empty where there is none.
+    pub fn tag(&self) -> &'a str {
+        self.tag
+    }
+
     /// Its libc, where the name tells.
     pub fn libc(&self) -> Option<Libc> {
         let is_alpine = |text: &str| {

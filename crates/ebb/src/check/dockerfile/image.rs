@@ -2,6 +2,7 @@
 //! run, copy and start. Pure; the syntax is parse-dockerfile's.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use parse_dockerfile::{Command, Instruction, Source};
 
@@ -59,6 +60,19 @@ pub struct Stage {
     pub cmd: Option<Placed<Words>>,
     /// The last `USER`.
     pub user: Option<String>,
+    /// Its instructions as they stand in the text, `FROM` first.
+    pub pieces: Vec<Piece>,
+}
+
+/// An instruction in the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// In upper case.
+    pub keyword: String,
+    /// From the keyword to the end of its last line, that line's end not included.
+    pub at: Range<usize>,
+    /// For `USER`, the user.
+    pub user: Option<String>,
 }
 
 /// All stages, in order.
@@ -75,6 +89,7 @@ impl Stages {
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let file = parse_dockerfile::parse(text).map_err(|error| Malformed(error.to_string()))?;
         let line = |at: usize| text[..at].matches('\n').count() + 1;
+        let starts: Vec<usize> = file.instructions.iter().map(start_of).collect();
         let mut known = BTreeMap::new();
         for arg in file.global_args() {
             for (name, value) in assignments(&expand(&arg.arguments.value, &known)) {
@@ -105,8 +120,16 @@ impl Stages {
                     variables.insert(it.value.0.clone(), it.value.1.clone());
                 }
             }
+            own.pieces
+                .push(piece(text, &starts, stage.from.from.span.start, None));
             for instruction in stage.instructions {
                 read(instruction, &mut own, &mut variables, &known, &line);
+                let user = match instruction {
+                    Instruction::User(user) => Some(user.arguments.value.to_string()),
+                    _ => None,
+                };
+                own.pieces
+                    .push(piece(text, &starts, start_of(instruction), user));
             }
             stages.push(own);
         }
@@ -126,6 +149,11 @@ impl Stages {
         Some(chain(&self.0, last))
     }
 
+    /// Every stage, in order.
+    pub fn all(&self) -> &[Stage] {
+        &self.0
+    }
+
     /// The stages that are not in `chain`: what they set ends with the build.
     pub fn others(&self, chain: &[&Stage]) -> Vec<&Stage> {
         let is_in = |stage: &Stage| chain.iter().any(|it| std::ptr::eq(*it, stage));
@@ -136,6 +164,59 @@ impl Stages {
     pub fn named(&self, name: &str) -> Option<Vec<&Stage>> {
         let place = find(&self.0, name).or_else(|| name.parse().ok())?;
         (place < self.0.len()).then(|| chain(&self.0, place))
+    }
+}
+
+/// Where the keyword begins.
+fn start_of(instruction: &Instruction<'_>) -> usize {
+    let keyword = match instruction {
+        Instruction::Add(it) => &it.add,
+        Instruction::Arg(it) => &it.arg,
+        Instruction::Cmd(it) => &it.cmd,
+        Instruction::Copy(it) => &it.copy,
+        Instruction::Entrypoint(it) => &it.entrypoint,
+        Instruction::Env(it) => &it.env,
+        Instruction::Expose(it) => &it.expose,
+        Instruction::From(it) => &it.from,
+        Instruction::Healthcheck(it) => &it.healthcheck,
+        Instruction::Label(it) => &it.label,
+        Instruction::Maintainer(it) => &it.maintainer,
+        Instruction::Onbuild(it) => &it.onbuild,
+        Instruction::Run(it) => &it.run,
+        Instruction::Shell(it) => &it.shell,
+        Instruction::Stopsignal(it) => &it.stopsignal,
+        Instruction::User(it) => &it.user,
+        Instruction::Volume(it) => &it.volume,
+        Instruction::Workdir(it) => &it.workdir,
+        // The parser's list may grow; what is not known has no place.
+        _ => return usize::MAX,
+    };
+    keyword.span.start
+}
+
+/// An instruction reaches to the next one, without the comments and empty lines in front of that.
+fn piece(text: &str, starts: &[usize], start: usize, user: Option<String>) -> Piece {
+    let start = start.min(text.len());
+    let next = starts
+        .iter()
+        .copied()
+        .filter(|it| *it > start && *it <= text.len())
+        .min();
+    let whole = &text[start..next.unwrap_or(text.len())];
+    let mut length = 0;
+    let mut at = 0;
+    for line in whole.split_inclusive('\n') {
+        let word = line.trim_start();
+        if at == 0 || !(word.is_empty() || word.starts_with('#')) {
+            length = at + line.trim_end_matches(['\r', '\n']).len();
+        }
+        at += line.len();
+    }
+    let keyword = whole.split(char::is_whitespace).next().unwrap_or_default();
+    Piece {
+        keyword: keyword.to_ascii_uppercase(),
+        at: start..start + length,
+        user,
     }
 }
 
@@ -332,6 +413,24 @@ mod tests {
         assert_eq!(stages.others(&chain)[0].name.as_deref(), Some("build"));
         assert_eq!(stages.chain(Some("build")).unwrap().len(), 1);
         assert!(stages.chain(Some("nobody")).is_none());
+    }
+
+    #[test]
+    fn an_instruction_ends_before_the_comment_of_the_next() {
+        let text = "FROM a\nRUN x \\\n  # inside\n  && y\n\n# of the next\n  USER app # z\nRUN <<E\n# in it\nE\n";
+        let stages = Stages::parse(text).unwrap();
+        let pieces = &stages.chain(None).unwrap()[0].pieces;
+        let texts: Vec<&str> = pieces.iter().map(|it| &text[it.at.clone()]).collect();
+        assert_eq!(
+            texts,
+            [
+                "FROM a",
+                "RUN x \\\n  # inside\n  && y",
+                "USER app # z",
+                "RUN <<E\n# in it\nE"
+            ]
+        );
+        assert_eq!(pieces[3].keyword, "RUN");
     }
 
     #[test]

@@ -33,6 +33,11 @@ impl Folder {
         self.0.join("report.html")
     }
 
+    /// The results.
+    pub fn results(&self) -> PathBuf {
+        self.0.join("results.json")
+    }
+
     /// Writes all files.
     pub fn write(&self, trial: &Trial) -> Result<(), Failure> {
         let page = html::render(trial).map_err(|error| Failure::new(Exit::Internal, error))?;

@@ -133,6 +133,8 @@ impl Observer {
         let heap = match (beside, runtime) {
             // Much that is not malloc's, and no runtime to have it: an allocator under other names?
             (Some(LEAST_BESIDE..), None) => match inside(Path::new(&format!("/proc/{pid}/exe"))) {
+                // Its counters are read where it is preloaded, too.
+                Some(Inside::Ebbmalloc) => heap,
                 Some(found) if found.allocator().is_some() => {
                     allocator.name = found.allocator().map(str::to_owned);
                     match heap::read_inside(pid, found) {

@@ -1,0 +1,151 @@
+//! Files that say how a service is started, as reports: used by `ebb check`, and by `ebb fix` on what it
+//! would write.
+
+use std::fs;
+use std::path::Path;
+
+use crate::allocators;
+use crate::check::declared::unit::Unit;
+use crate::check::declared::{self, Kind, Service};
+use crate::check::dockerfile::{self, Judged, Stages};
+use crate::check::process::Wanted;
+use crate::check::report::{Report, Subject};
+use crate::check::{Finding, Id, Severity};
+use crate::exit::{Exit, Failure};
+
+/// What the image of a Dockerfile comes to; none where there is no such stage.
+pub(in crate::commands) fn of_dockerfile(
+    name: &str,
+    stages: &Stages,
+    stage: Option<&str>,
+    folder: &Path,
+    wanted: Option<&Wanted>,
+) -> Option<Report> {
+    let judged = dockerfile::judge(name, stages, stage, &|file| in_context(folder, file))?;
+    Some(report(name, Subject::Dockerfile, judged, wanted))
+}
+
+/// A file of the build context, which lies below the Dockerfile; `..` leads out of it, as for the builder.
+pub(in crate::commands) fn in_context(folder: &Path, name: &str) -> Option<String> {
+    let inside = !name.split('/').any(|part| part == "..");
+    let file = folder.join(name.trim_start_matches('/'));
+    (inside && file.is_file()).then(|| fs::read_to_string(file).ok())?
+}
+
+/// The drop-ins of a unit that lie beside it, by their names in order.
+pub(in crate::commands) fn drop_ins(unit: &Path) -> Result<Vec<(String, String)>, Failure> {
+    let mut folder = unit.as_os_str().to_owned();
+    folder.push(".d");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.ends_with(".conf") {
+            let text = fs::read_to_string(entry.path()).map_err(|error| {
+                Failure::new(
+                    Exit::Permission,
+                    format!("{}: {error}", entry.path().display()),
+                )
+            })?;
+            found.push((name, text));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The service of a unit with these drop-ins.
+pub(in crate::commands) fn unit(
+    path: &Path,
+    text: &str,
+    drop_ins: &[(String, String)],
+) -> Result<Service, String> {
+    let mut unit = Unit::parse(text)?;
+    for (name, text) in drop_ins.iter().filter(|it| !it.1.trim().is_empty()) {
+        unit.extend(Unit::parse(text).map_err(|why| format!("{name}: {why}"))?);
+    }
+    Ok(unit.service(path))
+}
+
+/// What services of a file come to: those that are `chosen`, else those that ask for an allocator.
+pub(in crate::commands) fn of_services(
+    name: &str,
+    kind: Kind,
+    services: &[Service],
+    chosen: Option<&dyn Fn(&Service) -> bool>,
+    wanted: Option<&Wanted>,
+) -> Report {
+    let is_here = |path: &str| Path::new(path).exists();
+    let judge = |service: &Service| declared::judge(name, kind, service, &is_here);
+    let judged: Vec<Judged> = match chosen {
+        Some(chosen) => services.iter().filter(|it| chosen(it)).map(judge).collect(),
+        None => {
+            let all = services.iter().map(judge);
+            all.filter(|it| it.findings.iter().all(|it| it.id != Id::NotAsked))
+                .collect()
+        }
+    };
+    let mut whole = Judged {
+        allocator: None,
+        findings: Vec::new(),
+    };
+    for one in judged {
+        let mut one = one;
+        settle(name, &mut one, wanted);
+        whole.allocator = whole.allocator.or(one.allocator);
+        whole.findings.extend(one.findings);
+    }
+    if whole.allocator.is_none()
+        && whole.findings.is_empty()
+        && wanted.is_none_or(|it| it.allocator != Some(allocators::SYSTEM))
+    {
+        let what = "no service in it sets LD_PRELOAD";
+        whole
+            .findings
+            .push(Finding::new(Id::NotAsked, what).in_file(name));
+    }
+    let subject = match kind {
+        Kind::Compose => Subject::Compose,
+        Kind::Kubernetes => Subject::Kubernetes,
+        Kind::Unit => Subject::Unit,
+        Kind::Procfile => Subject::Procfile,
+    };
+    let allocator = wanted.map(|it| it.name.clone()).or(whole.allocator);
+    Report::new(name, subject, allocator, Vec::new(), whole.findings)
+}
+
+fn report(name: &str, subject: Subject, mut judged: Judged, wanted: Option<&Wanted>) -> Report {
+    settle(name, &mut judged, wanted);
+    let allocator = wanted.map(|it| it.name.clone()).or(judged.allocator);
+    Report::new(name, subject, allocator, Vec::new(), judged.findings)
+}
+
+/// Holds what is asked for against what was named on the command line.
+fn settle(name: &str, judged: &mut Judged, wanted: Option<&Wanted>) {
+    let Some(wanted) = wanted else { return };
+    match judged.allocator.as_deref() {
+        // The system's own is there by itself.
+        None if wanted.allocator == Some(allocators::SYSTEM) => {
+            judged
+                .findings
+                .retain(|it| it.severity == Severity::Unknown);
+        }
+        Some(asked) if !is_same(wanted, asked) => judged.findings.push(
+            Finding::new(
+                Id::OtherFirst,
+                format!("{asked} is asked for, not {}", wanted.name),
+            )
+            .in_file(name),
+        ),
+        _ => {}
+    }
+}
+
+/// Whether what a file asks for, a known name or a path, is what is wanted.
+fn is_same(wanted: &Wanted, asked: &str) -> bool {
+    let name = |path: &Path| path.file_name().map(std::ffi::OsStr::to_owned);
+    wanted.allocator == Some(asked)
+        || wanted
+            .file
+            .as_deref()
+            .is_some_and(|file| name(file) == name(Path::new(asked)))
+}

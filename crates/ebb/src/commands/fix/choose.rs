@@ -1,0 +1,185 @@
+//! Which allocator with which settings: as the user says, else as a trial came out, else ours.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+use super::Args;
+use crate::allocators::{self, Allocator, Choice, Environment, Library};
+use crate::exit::{Exit, Failure};
+use crate::facts::trial::{FORMAT, Trial, VerdictKind};
+use crate::fix::Wish;
+use crate::trial::variant;
+
+/// What was chosen.
+pub(super) enum Chosen {
+    /// This one.
+    Wish(Wish),
+    /// No change: the trial's sentence.
+    Nothing(String),
+}
+
+/// The variant of a trial that shows jemalloc at its best without knowledge of the service.
+const JEMALLOC: &str = "jemalloc-1000";
+
+/// What should be in charge.
+pub(super) fn wish(args: &Args) -> Result<Chosen, Failure> {
+    let mut wish = match &args.from {
+        Some(path) => match of_trial(path)? {
+            Chosen::Nothing(sentence) => return Ok(Chosen::Nothing(sentence)),
+            Chosen::Wish(wish) => wish,
+        },
+        None => of_arguments(args)?,
+    };
+    for (name, value) in &args.env {
+        if name == "LD_PRELOAD" {
+            return Err(Failure::new(Exit::Usage, "--env LD_PRELOAD")
+                .remedy("that is what --allocator and --library are for"));
+        }
+        wish.variables.insert(name.clone(), value.clone());
+        wish.gives_way = false;
+    }
+    if let Some(library) = &args.library {
+        wish.library = Some(usable(library)?);
+    }
+    Ok(Chosen::Wish(wish))
+}
+
+/// The loader splits at spaces and colons; a relative path would be another one in each folder.
+fn usable(library: &str) -> Result<String, Failure> {
+    if library.contains([' ', ':', '\n', '\t', '$', '"', '\''])
+        || library.contains('/') && !library.starts_with('/')
+        || library.is_empty()
+    {
+        return Err(Failure::new(Exit::Usage, format!("--library {library}"))
+            .remedy("give an absolute path, or a name alone, without spaces, colons, dollars and quotes"));
+    }
+    Ok(library.to_owned())
+}
+
+fn of_arguments(args: &Args) -> Result<Wish, Failure> {
+    let name = args.allocator.as_deref().unwrap_or("ebbmalloc");
+    let allocator = known(name)?;
+    let why = match &args.allocator {
+        Some(_) => "it was asked for".to_owned(),
+        None => "its resident memory follows the live heap without a setting".to_owned(),
+    };
+    if args.conf.is_empty() {
+        let variables = if allocator.name == "jemalloc" {
+            settings_of(JEMALLOC)
+        } else {
+            BTreeMap::new()
+        };
+        return Ok(Wish {
+            allocator,
+            library: None,
+            variables,
+            gives_way: true,
+            why,
+        });
+    }
+    let choice = match allocator.name {
+        allocators::SYSTEM => Choice::System,
+        name => Choice::Library(Library {
+            path: name.into(),
+            allocator: Some(allocator),
+        }),
+    };
+    let change = Environment::of(&choice, &args.conf, |_| None)?;
+    let text = |text: OsString| text.to_string_lossy().into_owned();
+    let set = change
+        .changes
+        .into_iter()
+        .filter_map(|(name, value)| Some((text(name), text(value?))));
+    let variables = set.filter(|(name, _)| name != "LD_PRELOAD").collect();
+    Ok(Wish {
+        allocator,
+        library: None,
+        variables,
+        gives_way: false,
+        why,
+    })
+}
+
+fn known(name: &str) -> Result<&'static Allocator, Failure> {
+    allocators::by_name(name).ok_or_else(|| {
+        let known: Vec<&str> = allocators::KNOWN.iter().map(|it| it.name).collect();
+        Failure::new(
+            Exit::Usage,
+            format!(
+                "allocator \"{name}\" is not known; known are {}",
+                known.join(", ")
+            ),
+        )
+    })
+}
+
+/// The environment of a variant that every trial knows.
+fn settings_of(name: &str) -> BTreeMap<String, String> {
+    let parsed = variant::parse(&[name.to_owned()], &BTreeMap::new());
+    parsed
+        .ok()
+        .and_then(|it| it.into_iter().next())
+        .map(|it| it.env)
+        .unwrap_or_default()
+}
+
+/// What a trial recommends.
+fn of_trial(path: &Path) -> Result<Chosen, Failure> {
+    let unusable = |why: String| {
+        Failure::new(Exit::Usage, format!("{}: {why}", path.display()))
+            .remedy("give the results.json that `ebb compare -o DIR` leaves")
+    };
+    let text = fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
+    let trial: Trial = serde_json::from_str(&text)
+        .map_err(|error| unusable(format!("it is no trial: {error}")))?;
+    if trial.format != FORMAT {
+        return Err(unusable(format!(
+            "its format is {}, this ebb reads {FORMAT}",
+            trial.format
+        )));
+    }
+    let sentence = trial.verdict.sentence.trim_end_matches('.').to_owned();
+    let name = match (trial.verdict.kind, &trial.verdict.variant) {
+        (VerdictKind::Recommend, Some(name)) => name,
+        (VerdictKind::Recommend, None) => {
+            return Err(unusable(
+                "it recommends a variant without a name".to_owned(),
+            ));
+        }
+        (VerdictKind::NotEnough, _) => {
+            return Err(Failure::new(
+                Exit::NotEnoughEvidence,
+                format!("{}: {sentence}", path.display()),
+            )
+            .remedy("repeat the trial, or name an --allocator"));
+        }
+        _ => return Ok(Chosen::Nothing(sentence)),
+    };
+    let Some(variant) = trial.variants.iter().find(|it| it.name == *name) else {
+        return Err(unusable(format!(
+            "it recommends {name} and has no such variant"
+        )));
+    };
+    let by_file =
+        || allocators::by_file_name(variant.allocator.rsplit('/').next().unwrap_or_default());
+    let Some(allocator) = allocators::by_name(&variant.allocator).or_else(by_file) else {
+        return Err(Failure::new(
+            Exit::Unsupported,
+            format!(
+                "{}: the trial recommends {}, which is no allocator that ebb knows",
+                path.display(),
+                variant.allocator
+            ),
+        )
+        .remedy("write the change by hand"));
+    };
+    Ok(Chosen::Wish(Wish {
+        allocator,
+        library: None,
+        variables: variant.env.clone(),
+        gives_way: false,
+        why: format!("in the trial of {} {sentence}", trial.workload.name),
+    }))
+}

@@ -1,0 +1,341 @@
+//! What a file needs, by its kind: the readers of `check`, the edits of `fix`, and the check of the result.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use globset::GlobBuilder;
+
+use super::{Args, rust};
+use crate::allocators::{self, Choice};
+use crate::check::Report as Check;
+use crate::check::declared::{self, Kind, Service};
+use crate::check::dockerfile::Stages;
+use crate::check::process::Wanted;
+use crate::commands::check::files;
+use crate::exit::{Exit, Failure};
+use crate::fix::edit::apply;
+use crate::fix::unit::{DROP_IN, Files};
+use crate::fix::{self, Edit, Fixed, Wish};
+use crate::proc::elf::Elf;
+
+/// A file that is to change.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    /// Its path.
+    pub(super) path: PathBuf,
+    /// As it is shown.
+    pub(super) name: String,
+    /// Its text; none where it is made.
+    pub(super) before: Option<String>,
+    /// What changes in it.
+    pub(super) edits: Vec<Edit>,
+}
+
+/// What is proposed.
+#[derive(Debug)]
+pub(super) struct Proposal {
+    /// What kind of file was named.
+    pub(super) kind: &'static str,
+    /// All files; those without edits stay.
+    pub(super) changes: Vec<Change>,
+    /// What the user should know.
+    pub(super) notes: Vec<String>,
+    /// What `ebb check` says of the result.
+    pub(super) check: Option<Check>,
+}
+
+impl Change {
+    pub(super) fn of(path: &Path, before: Option<String>, edits: Vec<Edit>) -> Self {
+        Self {
+            path: path.to_owned(),
+            name: path.display().to_string(),
+            before,
+            edits,
+        }
+    }
+
+    pub(super) fn is_change(&self) -> bool {
+        !self.edits.is_empty()
+    }
+
+    pub(super) fn after(&self) -> String {
+        apply(self.before.as_deref().unwrap_or_default(), &self.edits)
+    }
+}
+
+/// What the file that was named needs.
+pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, Failure> {
+    let path = args.file.as_path();
+    let file_name = path
+        .file_name()
+        .map(|it| it.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let wanted = Wanted {
+        name: wish.allocator.name.to_owned(),
+        allocator: Some(wish.allocator.name),
+        file: None,
+    };
+    if file_name == "Cargo.toml" {
+        return rust::propose(args, text, wish);
+    }
+    match declared::kind(path, text) {
+        Some(Kind::Unit) => unit(args, text, wish, &wanted),
+        Some(kind) => services(args, kind, text, wish, &wanted),
+        None if is_dockerfile(&file_name) || Stages::parse(text).is_ok() => dockerfile(args, text, wish, &wanted),
+        None => Err(Failure::new(Exit::Usage, format!("{}: not a file that ebb understands", path.display())).remedy(
+            "left alone; it knows Dockerfiles, compose files, Kubernetes manifests, systemd services, Procfiles and Cargo.toml",
+        )),
+    }
+}
+
+/// A second look at the result has to find nothing to do.
+fn is_settled(name: &str, again: Result<Fixed, Failure>) -> Result<(), Failure> {
+    match again {
+        Ok(again) if again.edits.is_empty() => Ok(()),
+        Ok(_) => Err(Failure::new(
+            Exit::Usage,
+            format!("{name}: the change would not settle it"),
+        )
+        .remedy("left alone")),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn is_dockerfile(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["dockerfile", "containerfile"].iter().any(|it| {
+        name == *it
+            || name
+                .strip_prefix(it)
+                .is_some_and(|rest| rest.starts_with('.'))
+            || name
+                .strip_suffix(it)
+                .is_some_and(|rest| rest.ends_with('.'))
+    })
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+fn dockerfile(args: &Args, text: &str, wish: &Wish, wanted: &Wanted) -> Result<Proposal, Failure> {
+    let name = args.file.display().to_string();
+    let folder = folder(&args.file);
+    let context = |file: &str| files::in_context(folder, file);
+    let stage = args.stage.as_deref();
+    let Fixed { edits, mut notes } = fix::dockerfile::fix(&name, text, stage, &context, wish)?;
+    let mut changes = vec![Change::of(&args.file, Some(text.to_owned()), edits)];
+    let after = changes[0].after();
+    is_settled(
+        &name,
+        fix::dockerfile::fix(&name, &after, stage, &context, wish),
+    )?;
+    let stages = Stages::parse(&after)
+        .map_err(|error| Failure::new(Exit::Internal, format!("{name}: {error}")))?;
+    let check = files::of_dockerfile(&name, &stages, stage, folder, Some(wanted));
+    if changes[0]
+        .edits
+        .iter()
+        .any(|it| it.text.contains("COPY libebbmalloc.so"))
+    {
+        changes.extend(not_ignored(folder)?);
+        if !args.place_library && !folder.join("libebbmalloc.so").exists() {
+            notes.push(format!(
+                "libebbmalloc.so has to lie in the build context, beside {name}: --place-library puts a copy there"
+            ));
+        }
+        let platforms = [
+            "TARGETARCH",
+            "TARGETPLATFORM",
+            "BUILDPLATFORM",
+            "--platform",
+        ];
+        if platforms.iter().any(|it| text.contains(it)) {
+            notes.push("the image is built for several platforms: libebbmalloc.so is for one, each build needs its own".to_owned());
+        }
+    }
+    Ok(Proposal {
+        kind: "dockerfile",
+        changes,
+        notes,
+        check,
+    })
+}
+
+/// A `.dockerignore` that keeps the library out of the build.
+fn not_ignored(folder: &Path) -> Result<Option<Change>, Failure> {
+    let path = folder.join(".dockerignore");
+    let Ok(text) = fs::read_to_string(&path) else {
+        return Ok(None);
+    };
+    let mut ignored = false;
+    for line in text
+        .lines()
+        .map(str::trim)
+        .filter(|it| !it.is_empty() && !it.starts_with('#'))
+    {
+        let (pattern, takes_back) = match line.strip_prefix('!') {
+            Some(pattern) => (pattern, true),
+            None => (line, false),
+        };
+        let pattern = pattern.trim_start_matches("./").trim_start_matches('/');
+        let glob = GlobBuilder::new(pattern).literal_separator(true).build();
+        if glob.is_ok_and(|it| it.compile_matcher().is_match("libebbmalloc.so")) {
+            ignored = !takes_back;
+        }
+    }
+    let line = ["!libebbmalloc.so".to_owned()];
+    let edit = Edit::below(
+        &text,
+        text.len(),
+        &line,
+        "the builder is not given the library otherwise",
+    );
+    Ok(ignored.then(|| Change::of(&path, Some(text.clone()), vec![edit])))
+}
+
+fn services(
+    args: &Args,
+    kind: Kind,
+    text: &str,
+    wish: &Wish,
+    wanted: &Wanted,
+) -> Result<Proposal, Failure> {
+    let name = args.file.display().to_string();
+    let unusable =
+        |why: String| Failure::new(Exit::Usage, format!("{name}: {why}")).remedy("left alone");
+    let all = declared::services(kind, &args.file, text).map_err(unusable)?;
+    let names = chosen(args, &all)?;
+    let is_chosen = |service: &Service| names.contains(&service.name);
+    let fix = |text: &str| match kind {
+        Kind::Compose => fix::compose::fix(&name, text, &is_chosen, wish),
+        Kind::Procfile => fix::procfile::fix(&name, text, &is_chosen, wish),
+        _ => fix::kubernetes::fix(&name, text, &is_chosen, args.library_image.as_deref(), wish),
+    };
+    let Fixed { edits, mut notes } = fix(text)?;
+    let change = Change::of(&args.file, Some(text.to_owned()), edits);
+    is_settled(&name, fix(&change.after()))?;
+    let after = declared::services(kind, &args.file, &change.after())
+        .map_err(|why| Failure::new(Exit::Internal, format!("{name}: {why}")))?;
+    let check = files::of_services(&name, kind, &after, Some(&is_chosen), Some(wanted));
+    let mounts = change
+        .edits
+        .iter()
+        .any(|it| it.text.contains("./libebbmalloc.so:"));
+    if mounts && !args.place_library && !folder(&args.file).join("libebbmalloc.so").exists() {
+        notes.push(format!(
+            "libebbmalloc.so has to lie beside {name}: --place-library puts a copy there"
+        ));
+    }
+    let word = match kind {
+        Kind::Compose => "compose",
+        Kind::Procfile => "procfile",
+        _ => "kubernetes",
+    };
+    Ok(Proposal {
+        kind: word,
+        changes: vec![change],
+        notes,
+        check: Some(check),
+    })
+}
+
+/// The names of the services that are meant. Where the file leaves a choice, it is the user's.
+fn chosen(args: &Args, all: &[Service]) -> Result<Vec<String>, Failure> {
+    let name = args.file.display();
+    let list = || {
+        all.iter()
+            .map(|it| it.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    if let Some(unknown) = args
+        .service
+        .iter()
+        .find(|name| !all.iter().any(|it| it.is_called(name)))
+    {
+        return Err(
+            Failure::new(Exit::Usage, format!("{name} has no service {unknown}"))
+                .remedy(format!("it has {}", list())),
+        );
+    }
+    if !args.service.is_empty() {
+        let meant = all
+            .iter()
+            .filter(|it| args.service.iter().any(|name| it.is_called(name)));
+        return Ok(meant.map(|it| it.name.clone()).collect());
+    }
+    let built: Vec<&Service> = all.iter().filter(|it| it.is_built).collect();
+    match (all, built.as_slice()) {
+        ([], _) => Err(Failure::new(
+            Exit::Usage,
+            format!("{name} has no service that starts a program"),
+        )
+        .remedy("left alone")),
+        ([one], _) => Ok(vec![one.name.clone()]),
+        // The others come from registries: databases and proxies.
+        (_, [one]) => Ok(vec![one.name.clone()]),
+        _ => Err(
+            Failure::new(Exit::Usage, format!("{name} has {} services", all.len()))
+                .remedy(format!("say which by --service: {}", list())),
+        ),
+    }
+}
+
+fn unit(args: &Args, text: &str, wish: &Wish, wanted: &Wanted) -> Result<Proposal, Failure> {
+    let name = args.file.display().to_string();
+    let file_name = args
+        .file
+        .file_name()
+        .map(|it| it.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    // A package's unit is overridden in /etc, where an update does not come.
+    let is_packaged = ["/usr/lib/systemd/system", "/lib/systemd/system"]
+        .iter()
+        .any(|it| args.file.starts_with(it));
+    let mut drop_ins = files::drop_ins(&args.file)?;
+    let mut place = folder(&args.file).join(format!("{file_name}.d"));
+    if is_packaged {
+        let own = Path::new("/etc/systemd/system").join(&file_name);
+        place = Path::new("/etc/systemd/system").join(format!("{file_name}.d"));
+        drop_ins.extend(files::drop_ins(&own)?);
+        drop_ins.sort();
+    }
+    let Fixed { edits, notes } = fix::unit::fix(
+        &Files {
+            name: &name,
+            text,
+            drop_ins: &drop_ins,
+        },
+        wish,
+    )?;
+    let own = drop_ins
+        .iter()
+        .find(|(name, _)| name == DROP_IN)
+        .map(|(_, text)| text.clone());
+    let change = Change::of(&place.join(DROP_IN), own, edits);
+    drop_ins.retain(|(name, _)| name != DROP_IN);
+    drop_ins.push((DROP_IN.to_owned(), change.after()));
+    drop_ins.sort();
+    let service = files::unit(&args.file, text, &drop_ins)
+        .map_err(|why| Failure::new(Exit::Internal, format!("{name}: {why}")))?;
+    let service = [service];
+    let check = files::of_services(&name, Kind::Unit, &service, Some(&|_| true), Some(wanted));
+    Ok(Proposal {
+        kind: "unit",
+        changes: vec![change],
+        notes,
+        check: Some(check),
+    })
+}
+
+/// The library to copy, and where to: beside the file that was named.
+pub(super) fn library_beside(file: &Path) -> Result<(PathBuf, PathBuf), Failure> {
+    let own = Elf::read(Path::new("/proc/self/exe"))
+        .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
+    match allocators::resolve("ebbmalloc", &own)? {
+        Choice::Library(library) => Ok((library.path, folder(file).join("libebbmalloc.so"))),
+        Choice::System => Err(Failure::new(Exit::Missing, "there is no libebbmalloc.so")
+            .remedy("build it, or set EBB_LIB")),
+    }
+}

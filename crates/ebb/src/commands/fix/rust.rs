@@ -1,0 +1,186 @@
+//! A Rust package: `Cargo.toml` and the root files of its programs.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use walkdir::WalkDir;
+
+use super::propose::{Change, Proposal};
+use super::{Args, read};
+use crate::exit::{Exit, Failure};
+use crate::fix::manifest::{Crate, Manifest};
+use crate::fix::{Wish, source};
+
+/// What the package needs.
+pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, Failure> {
+    let name = args.file.display().to_string();
+    let folder = args.file.parent().unwrap_or(Path::new(""));
+    let manifest = Manifest::parse(&name, text)?;
+    let wished = Crate::of(wish)?;
+    let mut changes = Vec::new();
+    let mut before: Vec<Crate> = Vec::new();
+    for path in chosen(args, &programs(&manifest, folder))? {
+        let source = read(&path)?;
+        let changed = source::fix(&path.display().to_string(), &source, wished, &wish.why)?;
+        before.extend(changed.before);
+        changes.push(Change::of(&path, Some(source), changed.fixed.edits));
+    }
+    before.retain(|it| !is_used(folder, *it, &changes));
+    let path = crate_path(args, folder, wished)?;
+    let fixed = manifest.fix(wished, &before, &path, &wish.why)?;
+    let mut notes = fixed.notes;
+    changes.insert(
+        0,
+        Change::of(&args.file, Some(text.to_owned()), fixed.edits),
+    );
+    for (variable, value) in &wish.variables {
+        // tikv-jemallocator prefixes jemalloc's names, so that it reads another variable.
+        let variable = if variable == "MALLOC_CONF" {
+            "_RJEM_MALLOC_CONF"
+        } else {
+            variable
+        };
+        notes.push(format!(
+            "settings stay in the environment: start the program with {variable}={value}"
+        ));
+    }
+    let left: Vec<&str> = manifest
+        .allocators()
+        .iter()
+        .map(|it| it.of)
+        .filter(|it| *it != wished && !before.contains(it))
+        .map(|it| it.package)
+        .collect();
+    if !left.is_empty() {
+        notes.push(format!(
+            "{} stays a dependency, since something still uses it",
+            left.join(", ")
+        ));
+    }
+    if changes.iter().any(Change::is_change) {
+        notes.push("then build it, start it, and see: ebb check PID".to_owned());
+    }
+    Ok(Proposal {
+        kind: "cargo",
+        changes,
+        notes,
+        check: None,
+    })
+}
+
+/// The programs of the package: those that are named and those that Cargo finds, with their root files.
+fn programs(manifest: &Manifest<'_>, folder: &Path) -> BTreeMap<String, PathBuf> {
+    let mut found = BTreeMap::new();
+    let main = folder.join("src/main.rs");
+    if main.is_file() {
+        found.insert(manifest.package().to_owned(), main);
+    }
+    for entry in fs::read_dir(folder.join("src/bin"))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let path = entry.path();
+        let root = if path.is_dir() {
+            path.join("main.rs")
+        } else {
+            path.clone()
+        };
+        let is_root = root.is_file() && root.extension().is_some_and(|it| it == "rs");
+        if let Some(name) = path.file_stem().filter(|_| is_root) {
+            found.insert(name.to_string_lossy().into_owned(), root);
+        }
+    }
+    for (name, path) in manifest.programs() {
+        let named = path.map(|it| folder.join(it));
+        if let Some(path) = named {
+            found.retain(|_, it| *it != path);
+            found.insert(name, path);
+        }
+    }
+    found
+}
+
+fn chosen(args: &Args, programs: &BTreeMap<String, PathBuf>) -> Result<Vec<PathBuf>, Failure> {
+    let name = args.file.display();
+    let list = || {
+        programs
+            .keys()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    if let Some(unknown) = args.service.iter().find(|it| !programs.contains_key(*it)) {
+        return Err(
+            Failure::new(Exit::Usage, format!("{name} has no program {unknown}"))
+                .remedy(format!("it has {}", list())),
+        );
+    }
+    match programs.len() {
+        0 => Err(Failure::new(
+            Exit::Unsupported,
+            format!("{name} has no program, and a library does not choose the allocator"),
+        )
+        .remedy("left alone: name the Cargo.toml of the program")),
+        1 => Ok(programs.values().cloned().collect()),
+        _ if !args.service.is_empty() => Ok(args
+            .service
+            .iter()
+            .filter_map(|it| programs.get(it).cloned())
+            .collect()),
+        _ => Err(Failure::new(
+            Exit::Usage,
+            format!("{name} has {} programs", programs.len()),
+        )
+        .remedy(format!("say which by --service: {}", list()))),
+    }
+}
+
+/// Whether any source of the package uses a crate after the changes.
+fn is_used(folder: &Path, of: Crate, changes: &[Change]) -> bool {
+    let sources = ["src", "tests", "benches", "examples", "build.rs"]
+        .into_iter()
+        .flat_map(|it| WalkDir::new(folder.join(it)));
+    let mut files = sources
+        .flatten()
+        .filter(|it| it.path().extension().is_some_and(|it| it == "rs"));
+    files.any(
+        |file| match changes.iter().find(|it| it.path == file.path()) {
+            Some(change) => source::uses(&change.after(), of),
+            None => fs::read_to_string(file.path()).is_ok_and(|text| source::uses(&text, of)),
+        },
+    )
+}
+
+/// The path of a crate that is not published, as the manifest is to name it.
+fn crate_path(args: &Args, folder: &Path, wished: Crate) -> Result<String, Failure> {
+    if wished.package != "ebbmalloc" {
+        return Ok(String::new());
+    }
+    if let Some(path) = &args.crate_path {
+        if !folder.join(path).join("Cargo.toml").is_file() {
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("--crate-path {path}: there is no Cargo.toml"),
+            )
+            .remedy(
+                "name crates/ebbmalloc of a checkout, relative to the Cargo.toml that is changed",
+            ));
+        }
+        return Ok(path.clone());
+    }
+    // target/release/ebb of a checkout.
+    let checkout = env::current_exe()
+        .ok()
+        .and_then(|it| Some(it.ancestors().nth(3)?.join("crates/ebbmalloc")));
+    match checkout.filter(|it| it.join("Cargo.toml").is_file()) {
+        Some(path) => Ok(path.display().to_string()),
+        None => Err(Failure::new(
+            Exit::Missing,
+            "the crate ebbmalloc is not published yet, and its checkout is not known",
+        )
+        .remedy("name its folder by --crate-path")),
+    }
+}

@@ -1,0 +1,50 @@
+//! The change that puts an allocator in charge, written into the files that start a service: the
+//! smallest one, each line with its reason, everything else as it was.
+//!
+//! - [`wish`]: what should be in charge, and what that means for variables that are set already.
+//! - [`edit`]: changes of a text, applied and shown.
+//! - [`dockerfile`], [`compose`], [`kubernetes`], [`unit`], [`procfile`], [`manifest`]: one kind of file each.
+//! - [`insert`]: a new entry in a YAML text, in the manner of those that are there.
+//! - [`report`]: what is proposed, as text and as JSON.
+//!
+//! Pure: texts in, edits out; [`crate::commands::fix`] reads, has the result checked, writes. The files are
+//! read by the readers of [`crate::check`].
+
+use crate::exit::{Exit, Failure};
+
+pub mod compose;
+pub mod dockerfile;
+pub mod edit;
+pub mod insert;
+pub mod kubernetes;
+pub mod manifest;
+pub mod procfile;
+pub mod report;
+pub mod source;
+pub mod unit;
+pub mod wish;
+
+pub use edit::Edit;
+pub use wish::Wish;
+
+/// What is proposed for one text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fixed {
+    /// The changes.
+    pub edits: Vec<Edit>,
+    /// What the user should know or do besides.
+    pub notes: Vec<String>,
+}
+
+/// Nothing is proposed: the file is not understood.
+fn not_understood(why: impl Into<String>) -> Failure {
+    Failure::new(Exit::Usage, why).remedy("left alone")
+}
+
+/// Nothing is proposed: it could not work, or would take something from the user.
+fn cannot(why: impl Into<String>, remedy: &str) -> Failure {
+    Failure::new(Exit::Unsupported, why).remedy(format!("left alone: {remedy}"))
+}
+
+#[cfg(test)]
+mod tests;

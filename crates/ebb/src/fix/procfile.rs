@@ -1,0 +1,112 @@
+//! A Procfile: assignments in front of the program, which the shell that starts it reads.
+
+use crate::check::declared::procfile::{self, Process};
+use crate::check::declared::{Service, is_allocator};
+use crate::exit::Failure;
+
+use super::wish::Setting;
+use super::{Edit, Fixed, Wish, cannot, not_understood};
+
+/// What puts the allocator in charge of the processes that are `chosen`.
+pub fn fix(
+    name: &str,
+    text: &str,
+    chosen: &dyn Fn(&Service) -> bool,
+    wish: &Wish,
+) -> Result<Fixed, Failure> {
+    let processes =
+        procfile::processes(text).map_err(|why| not_understood(format!("{name}: {why}")))?;
+    let mut fixed = Fixed::default();
+    for process in processes.iter().filter(|it| chosen(&it.service)) {
+        let part = of_process(name, text, process, wish)?;
+        fixed.edits.extend(part.edits);
+        fixed.notes.extend(part.notes);
+    }
+    let after = super::edit::apply(text, &fixed.edits);
+    let count = |text: &str| procfile::processes(text).map(|it| it.len());
+    if count(&after) != Ok(processes.len()) {
+        return Err(not_understood(format!(
+            "{name}: the change would alter more than it should"
+        )));
+    }
+    Ok(fixed)
+}
+
+fn of_process(name: &str, text: &str, process: &Process, wish: &Wish) -> Result<Fixed, Failure> {
+    let service = &process.service;
+    let at = format!("{name}:{}: {}", service.line, service.name);
+    let library = wish.library_elsewhere();
+    let names = || wish.names();
+    let command = &text[process.command.clone()];
+    for variable in names() {
+        let set = service.variable(variable);
+        if set.is_some_and(|it| it.value.is_none()) {
+            return Err(cannot(
+                format!("{at}: {variable} is filled in by the shell"),
+                "write its value out",
+            ));
+        }
+        let is_elsewhere = set.is_none() && command.contains(&format!("{variable}="));
+        if is_elsewhere
+            || set.is_none()
+                && variable == "LD_PRELOAD"
+                && command.split([' ', '=', ':']).any(is_allocator)
+        {
+            return Err(cannot(
+                format!("{at}: {variable} is set in the middle of the command"),
+                "take it out there, then run ebb fix again",
+            ));
+        }
+    }
+    let present = |name: &str| service.variable(name)?.value.clone();
+    let settled = wish.settle(&library, &present);
+    let mut fixed = Fixed {
+        edits: Vec::new(),
+        notes: settled.notes,
+    };
+    let new: Vec<&Setting> = settled
+        .settings
+        .iter()
+        .filter(|it| service.variable(&it.name).is_none())
+        .collect();
+    for setting in &settled.settings {
+        if let Some(variable) = service.variable(&setting.name) {
+            fixed.edits.push(Edit::replace(
+                variable.at.clone(),
+                quoted(&setting.value)?,
+                &*setting.why,
+            ));
+        }
+    }
+    for (number, setting) in new.iter().enumerate() {
+        let word = format!("{}={}", setting.name, quoted(&setting.value)?);
+        // In front of one program an assignment is enough; in front of several commands it has to be exported.
+        let text = match (process.is_simple, number == 0, number + 1 == new.len()) {
+            (true, _, _) => format!("{word} "),
+            (false, true, true) => format!("export {word}; "),
+            (false, true, false) => format!("export {word} "),
+            (false, false, true) => format!("{word}; "),
+            (false, false, false) => format!("{word} "),
+        };
+        let start = process.command.start;
+        fixed
+            .edits
+            .push(Edit::replace(start..start, text, &*setting.why));
+    }
+    if !fixed.edits.is_empty() && wish.preloads() {
+        fixed.notes.push(format!(
+            "{}: {library} has to be where the process runs",
+            service.name
+        ));
+    }
+    Ok(fixed)
+}
+
+fn quoted(value: &str) -> Result<String, Failure> {
+    if value.is_empty() {
+        return Ok(String::new());
+    }
+    let quoted = shlex::try_quote(value)
+        .map_err(|error| cannot(error.to_string(), "choose another value"))?;
+    Ok(quoted.into_owned())
+}

@@ -1,0 +1,130 @@
+//! Every case of `tests/fixtures/fix`. `EBB_BLESS=1` writes what is expected anew: read the difference then.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::harness::output;
+use crate::{Place, assert_code};
+
+const WOULD_CHANGE: i32 = 17;
+
+fn cases() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/fix");
+    let entries = fs::read_dir(folder).expect("the cases").flatten();
+    let mut cases: Vec<PathBuf> = entries.map(|it| it.path()).collect();
+    cases.sort();
+    assert!(cases.len() >= 25, "{} cases", cases.len());
+    cases
+}
+
+fn arguments(case: &Path) -> Vec<String> {
+    let text = fs::read_to_string(case.join("args")).expect("args");
+    shlex::split(&text).expect("words")
+}
+
+/// The case's files alone, in a place of their own.
+fn place(case: &Path) -> Place {
+    let place = Place::copy_of(case);
+    let _ = fs::remove_file(place.path("expected"));
+    fs::remove_file(place.path("args")).expect("args");
+    place
+}
+
+/// Without what depends on the machine: whether it has the library itself.
+fn said(output: &std::process::Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let lines = stderr.lines().filter(|it| !it.starts_with("ebb: check:"));
+    let notes: String = lines.map(|it| format!("{it}\n")).collect();
+    format!("{}----\n{notes}", String::from_utf8_lossy(&output.stdout))
+}
+
+#[test]
+fn the_difference_and_its_reasons_are_those_expected() {
+    for case in cases() {
+        let place = place(&case);
+        let output = place.fix(&arguments(&case));
+        let said = said(&output);
+        if std::env::var_os("EBB_BLESS").is_some() {
+            fs::write(case.join("expected"), &said).expect("expected");
+        }
+        assert_code(&output, WOULD_CHANGE);
+        let expected = fs::read_to_string(case.join("expected")).unwrap_or_default();
+        assert_eq!(said, expected, "{}", case.display());
+    }
+}
+
+#[test]
+fn a_written_change_settles_the_file_and_the_check_agrees() {
+    for case in cases() {
+        let place = place(&case);
+        let mut arguments = arguments(&case);
+        arguments.push("--write".to_owned());
+        assert_code(&place.fix(&arguments), 0);
+        let again = place.fix(&arguments);
+        assert_code(&again, 0);
+        assert!(
+            again.stdout.is_empty(),
+            "{}: {}",
+            case.display(),
+            String::from_utf8_lossy(&again.stdout)
+        );
+        if arguments[0] == "Cargo.toml" {
+            continue;
+        }
+        // Of all that was asked for only the place matters to the check.
+        let mut check = vec![arguments[0].as_str()];
+        for pair in arguments
+            .windows(2)
+            .filter(|it| ["--service", "--stage"].contains(&it[0].as_str()))
+        {
+            check.extend([pair[0].as_str(), pair[1].as_str()]);
+        }
+        if case.ends_with("from-trial-arenas") {
+            check.extend(["-a", "glibc"]);
+        }
+        assert_code(&output(&mut place.command("check", &check)), 0);
+    }
+}
+
+#[test]
+fn undo_brings_back_every_byte() {
+    for case in cases() {
+        let place = place(&case);
+        let before = place.files();
+        let mut arguments = arguments(&case);
+        arguments.push("--write".to_owned());
+        assert_code(&place.fix(&arguments), 0);
+        assert_ne!(place.files(), before, "{}", case.display());
+        assert_eq!(place.records(), 1);
+        assert_code(&place.fix(&["--undo", &arguments[0]]), 0);
+        assert_eq!(place.files(), before, "{}", case.display());
+        assert_eq!(place.records(), 0);
+        assert_code(&place.fix(&["--undo", &arguments[0]]), 64);
+    }
+}
+
+/// What is shown is a patch: git applies it, and it makes what `--write` makes.
+#[test]
+fn the_difference_is_a_patch() {
+    for case in cases() {
+        let (shown, written) = (place(&case), place(&case));
+        let mut arguments = arguments(&case);
+        let diff = shown.fix(&arguments).stdout;
+        shown.write("the.patch", &String::from_utf8(diff).expect("UTF-8"));
+        let applied = output(
+            Command::new("git")
+                .args(["apply", "--whitespace=nowarn", "the.patch"])
+                .env(
+                    "GIT_CEILING_DIRECTORIES",
+                    shown.path("").parent().expect("a folder"),
+                )
+                .current_dir(shown.path("")),
+        );
+        assert!(applied.status.success(), "{}: {applied:?}", case.display());
+        fs::remove_file(shown.path("the.patch")).expect("the patch");
+        arguments.push("--write".to_owned());
+        assert_code(&written.fix(&arguments), 0);
+        assert_eq!(shown.files(), written.files(), "{}", case.display());
+    }
+}

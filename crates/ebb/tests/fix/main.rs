@@ -1,0 +1,120 @@
+//! `ebb fix` on files as they are in the wild: what it shows, that it settles them, that the check agrees, that it takes
+//! back what it wrote. Each case is a folder of `tests/fixtures/fix`: the files, `args`, and what is `expected`.
+
+// Half of it is for `ebb run`.
+#[allow(dead_code)]
+#[path = "../run/harness.rs"]
+mod harness;
+
+mod cases;
+mod refusals;
+mod starts;
+mod writing;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+use harness::{ebb, folder, output};
+
+/// A folder of files, and one for the records of what is written.
+pub struct Place {
+    folder: TempDir,
+    state: TempDir,
+}
+
+impl Place {
+    /// With these files in it.
+    pub fn with(files: &[(&str, &str)]) -> Self {
+        let place = Self {
+            folder: folder(),
+            state: folder(),
+        };
+        for (name, text) in files {
+            place.write(name, text);
+        }
+        place
+    }
+
+    /// With a copy of a folder.
+    pub fn copy_of(folder: &Path) -> Self {
+        let place = Self::with(&[]);
+        for (name, bytes) in files_in(folder) {
+            let to = place.path(name.to_str().expect("a name in UTF-8"));
+            fs::create_dir_all(to.parent().expect("a folder")).expect("a folder");
+            fs::write(to, bytes).expect("a file");
+        }
+        place
+    }
+
+    /// A path inside.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes a file and the folders that it needs.
+    pub fn write(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, text).expect("a file");
+    }
+
+    /// The text of a file.
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).expect("a text")
+    }
+
+    /// Every file below, by its name.
+    pub fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        files_in(self.folder.path())
+    }
+
+    /// `ebb VERB ARGUMENTS` in the folder.
+    pub fn command<S: AsRef<std::ffi::OsStr>>(&self, verb: &str, arguments: &[S]) -> Command {
+        let mut command = ebb();
+        command
+            .arg(verb)
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .env("XDG_STATE_HOME", self.state.path())
+            .env_remove("RUST_BACKTRACE");
+        command
+    }
+
+    /// `ebb fix ARGUMENTS`.
+    pub fn fix<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Output {
+        output(&mut self.command("fix", arguments))
+    }
+
+    /// The records that are left.
+    pub fn records(&self) -> usize {
+        files_in(self.state.path()).len()
+    }
+}
+
+fn files_in(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let walk = walkdir::WalkDir::new(folder).into_iter().flatten();
+    let files = walk.filter(|it| it.file_type().is_file());
+    let named = files.map(|it| {
+        let name = it.path().strip_prefix(folder).expect("below").to_owned();
+        (name, fs::read(it.path()).expect("a file"))
+    });
+    named.collect()
+}
+
+/// Asserts how it ended, with all that was said in the message.
+#[track_caller]
+pub fn assert_code(output: &Output, code: i32) {
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "stdout:\n{out}\nstderr:\n{err}"
+    );
+}
