@@ -3,7 +3,7 @@
 //!
 //! - [`wish`]: what should be in charge, and what that means for variables that are set already.
 //! - [`edit`]: changes of a text, applied and shown.
-//! - [`dockerfile`], [`compose`], [`kubernetes`], [`unit`], [`procfile`], [`manifest`]: one kind of file each.
+//! - [`dockerfile`], [`compose`], [`kubernetes`], [`mod@unit`], [`procfile`], [`manifest`]: one kind of file each.
 //! - [`insert`]: a new entry in a YAML text, in the manner of those that are there.
 //! - [`report`]: what is proposed, as text and as JSON.
 //!
