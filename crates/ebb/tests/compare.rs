@@ -111,6 +111,23 @@ fn a_trial_shows_what_glibc_keeps_and_recommends_what_does_not() {
 }
 
 #[test]
+fn a_program_that_should_have_its_allocator_inside_and_has_not_is_discarded() {
+    let start = "[variants.missing]";
+    let inside = "[variants.inside]\nallocator = \"jemalloc\"\nlinked = true\n\
+                  command = [\"python3\", \"service.py\", \"{port}\"]\n\n[variants.missing]";
+    let workload = Edited::new(&[(start, inside)]);
+    let finished = run(workload.path(), &["--variants", "glibc,inside", "-n", "1"]);
+    finished.expect(
+        20,
+        &[
+            "! inside: run 1 discarded: process",
+            "has no jemalloc in its program",
+        ],
+        &[],
+    );
+}
+
+#[test]
 fn ebbmallocs_published_counters_give_the_live_heap() {
     let ask = "[live]\nhttp = \"http://127.0.0.1:{port}/live\"";
     // Long enough for two ticks, at which the counters are published.

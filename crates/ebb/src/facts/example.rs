@@ -62,6 +62,8 @@ fn empty(name: &str) -> Variant {
         allocator: name.into(),
         library: None,
         beside: None,
+        linked: false,
+        command: None,
         env: BTreeMap::new(),
         decay: None,
         unavailable: None,

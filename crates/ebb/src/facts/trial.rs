@@ -176,6 +176,12 @@ pub struct Variant {
     /// What was preloaded beside the allocator; such a variant is a reference, never recommended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<PathBuf>,
+    /// The program brings the allocator itself.
+    #[serde(default)]
+    pub linked: bool,
+    /// Started instead of the workload's service.
+    #[serde(default)]
+    pub command: Option<Vec<String>>,
     /// The environment that makes it this variant, without the preload.
     pub env: BTreeMap<String, String>,
     /// When it means to give idle memory back, where its settings tell.
@@ -197,6 +203,14 @@ impl Variant {
             .chain(&self.beside)
             .map(PathBuf::as_path)
             .collect()
+    }
+
+    /// What is said where nothing was.
+    pub fn without_preload(&self) -> String {
+        match self.linked {
+            true => format!("nothing: {} is in the program", self.allocator),
+            false => "nothing".to_owned(),
+        }
     }
 
     /// The runs that count.

@@ -1,7 +1,7 @@
 //! The counters that a process on ebbmalloc publishes, read out of its memory without stopping it.
 //!
-//! Used by trials for the live heap. The page lies in the library's own writable data; where it is
-//! is looked up once a process, because the libraries of a process do not move.
+//! Used by trials for the live heap. The page lies in the library's own writable data, or in the
+//! program's where the allocator is linked in; where it is is looked up once a process, because neither moves.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -23,7 +23,13 @@ const LIBRARY: &str = "libebbmalloc";
 #[derive(Debug, Default)]
 pub struct Counters {
     /// By process and the time it started, since numbers are used again; `None` where it has none.
-    places: Mutex<HashMap<(i32, u64), Option<u64>>>,
+    places: Mutex<HashMap<(i32, u64), Option<Place>>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    address: u64,
+    in_program: bool,
 }
 
 impl Counters {
@@ -34,12 +40,23 @@ impl Counters {
         let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
         let place = self.place(pid, started, &memory)?;
         let mut bytes = [0; PAGE_BYTES];
-        memory.read_exact_at(&mut bytes, place).ok()?;
+        memory.read_exact_at(&mut bytes, place.address).ok()?;
         let snapshot = Snapshot::from_bytes(&bytes).ok()?;
         is_fresh(&snapshot, pid, now_ms(), age).then_some(snapshot)
     }
 
-    fn place(&self, pid: i32, started: u64, memory: &File) -> Option<u64> {
+    /// Whether they are a part of the process's program, published or not: it was built with the Rust
+    /// crate or the archive.
+    pub fn are_in_program(&self, pid: i32) -> bool {
+        let place = || {
+            let started = Process::new(pid).ok()?.stat().ok()?.starttime;
+            let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
+            self.place(pid, started, &memory)
+        };
+        place().is_some_and(|place| place.in_program)
+    }
+
+    fn place(&self, pid: i32, started: u64, memory: &File) -> Option<Place> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         *places
             .entry((pid, started))
@@ -60,24 +77,32 @@ fn now_ms() -> u64 {
         .unwrap_or(u64::MAX)
 }
 
-fn find(pid: i32, memory: &File) -> Option<u64> {
-    let maps = Process::new(pid).ok()?.maps().ok()?;
+/// In the data of the library, or of a program that has the allocator linked in.
+fn find(pid: i32, memory: &File) -> Option<Place> {
+    let process = Process::new(pid).ok()?;
+    let program = process.exe().ok();
+    let maps = process.maps().ok()?;
     maps.into_iter()
-        .filter(|map| match &map.pathname {
-            MMapPath::Path(path) => path
-                .file_name()
-                .is_some_and(|name| name.to_string_lossy().contains(LIBRARY)),
-            _ => false,
-        })
         .filter(|map| {
             map.perms
                 .contains(MMPermissions::READ | MMPermissions::WRITE)
         })
         .find_map(|map| {
+            let MMapPath::Path(path) = &map.pathname else {
+                return None;
+            };
+            let in_program = program.as_ref() == Some(path);
+            if !in_program && !path.file_name()?.to_string_lossy().contains(LIBRARY) {
+                return None;
+            }
             let (from, to) = map.address;
             let mut bytes = vec![0; usize::try_from((to - from).min(MOST_DATA_BYTES)).ok()?];
             memory.read_exact_at(&mut bytes, from).ok()?;
-            Some(from + ebb_stats::find(&bytes)? as u64)
+            let address = from + ebb_stats::find(&bytes)? as u64;
+            Some(Place {
+                address,
+                in_program,
+            })
         })
 }
 

@@ -85,6 +85,8 @@ struct Contents<'a> {
 struct Ground<'a> {
     name: &'a str,
     preloaded: Vec<&'a Path>,
+    without_preload: String,
+    command: Option<String>,
     env: Vec<String>,
 }
 
@@ -93,6 +95,8 @@ impl Ground<'_> {
         Ground {
             name: &variant.name,
             preloaded: variant.preloaded(),
+            without_preload: variant.without_preload(),
+            command: variant.command.as_ref().map(|words| words.join(" ")),
             env: variant
                 .env
                 .iter()

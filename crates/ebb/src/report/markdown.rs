@@ -56,7 +56,7 @@ pub fn render(trial: &Trial) -> String {
     for line in notes::method(trial) {
         let _ = writeln!(out, "- {}", escape(&line));
     }
-    out.push_str("\n| variant | preloaded | environment |\n|---|---|---|\n");
+    out.push_str("\n| variant | preloaded | environment, command |\n|---|---|---|\n");
     for variant in &trial.variants {
         let preloaded: Vec<String> = variant
             .preloaded()
@@ -64,14 +64,17 @@ pub fn render(trial: &Trial) -> String {
             .map(|path| escape(&path.display().to_string()))
             .collect();
         let preloaded = if preloaded.is_empty() {
-            "nothing".to_owned()
+            escape(&variant.without_preload())
         } else {
             preloaded.join("<br>")
         };
+        let command = variant.command.as_ref().map(|words| words.join(" "));
         let env: Vec<String> = variant
             .env
             .iter()
-            .map(|(key, value)| format!("`{key}={value}`"))
+            .map(|(key, value)| format!("{key}={value}"))
+            .chain(command)
+            .map(|text| format!("`{text}`"))
             .collect();
         let _ = writeln!(
             out,

@@ -192,6 +192,8 @@ fn empty(variant: &Prepared) -> Variant {
     Variant {
         name: variant.spec.name.clone(),
         allocator: variant.spec.allocator.clone(),
+        linked: variant.spec.linked,
+        command: variant.spec.command.clone(),
         library: variant.library.clone(),
         beside: variant.beside.clone(),
         env: variant.spec.env.clone(),

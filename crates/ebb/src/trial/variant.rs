@@ -15,6 +15,10 @@ pub struct VariantSpec {
     pub allocator: String,
     /// A shared object that is preloaded beside it, a template.
     pub beside: Option<String>,
+    /// The program brings the allocator itself: nothing is preloaded.
+    pub linked: bool,
+    /// Started instead of the service's command.
+    pub command: Option<Vec<String>>,
     /// The environment that makes it this variant.
     pub env: BTreeMap<String, String>,
 }
@@ -159,6 +163,8 @@ fn lookup(base: &str, own: &BTreeMap<String, VariantTable>) -> Result<VariantSpe
             name: base.to_owned(),
             allocator: table.allocator.clone(),
             beside: table.beside.clone(),
+            linked: table.linked,
+            command: table.command.clone(),
             env: table.env.clone(),
         });
     }
@@ -171,6 +177,8 @@ fn lookup(base: &str, own: &BTreeMap<String, VariantTable>) -> Result<VariantSpe
             name: (*name).into(),
             allocator: (*allocator).into(),
             beside: None,
+            linked: false,
+            command: None,
             env,
         });
     }
@@ -180,6 +188,8 @@ fn lookup(base: &str, own: &BTreeMap<String, VariantTable>) -> Result<VariantSpe
             name,
             allocator: base.to_owned(),
             beside: None,
+            linked: false,
+            command: None,
             env: BTreeMap::new(),
         });
     }
@@ -227,6 +237,8 @@ mod tests {
             VariantTable {
                 allocator: "jemalloc".into(),
                 beside: None,
+                linked: false,
+                command: None,
                 env: BTreeMap::from([("MALLOC_CONF".into(), "narenas:1".into())]),
             },
         )]);

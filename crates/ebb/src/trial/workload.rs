@@ -204,6 +204,11 @@ pub struct VariantTable {
     pub allocator: String,
     /// A shared object that is preloaded beside the allocator, a template.
     pub beside: Option<String>,
+    /// The program brings that allocator itself: nothing is preloaded.
+    #[serde(default)]
+    pub linked: bool,
+    /// Started instead of the service's command.
+    pub command: Option<Vec<String>>,
     /// Its environment.
     #[serde(default)]
     pub env: BTreeMap<String, String>,

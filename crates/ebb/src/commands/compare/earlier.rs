@@ -51,6 +51,8 @@ impl Earlier {
                 .beside
                 .as_ref()
                 .map(|path| path.display().to_string()),
+            linked: variant.linked,
+            command: variant.command.clone(),
             env: variant.env.clone(),
         };
         self.trial.variants.iter().map(spec).collect()

@@ -148,6 +148,8 @@ impl Side {
                 allocator,
                 library,
                 beside: None,
+                linked: false,
+                command: None,
                 env,
                 decay: None,
                 unavailable: None,

@@ -7,6 +7,7 @@ use crate::exit::{Exit, Failure};
 use crate::facts::sureness::Instrument;
 use crate::facts::trial::Sample;
 use crate::proc::cgroup::Place;
+use crate::proc::inside::{Inside, inside};
 use crate::proc::{self, Counters, MallocSource, Program, Tree, Unreadable};
 use crate::trial::disturbance::Machine;
 use crate::trial::enclosure::Surroundings;
@@ -103,7 +104,10 @@ impl Observer for Processes {
         let tree = Tree::of(pid).map_err(|error| error.to_string())?;
         tree.pids()
             .iter()
-            .try_for_each(|pid| in_charge_of(*pid, variant))
+            .try_for_each(|pid| match variant.spec.linked {
+                true => self.is_inside(*pid, &variant.spec.allocator),
+                false => takes_malloc_from(*pid, variant),
+            })
     }
 }
 
@@ -124,7 +128,24 @@ impl Surroundings for CgroupOf {
     }
 }
 
-fn in_charge_of(pid: i32, variant: &Prepared) -> Result<(), String> {
+impl Processes {
+    /// Whether the program of a process has that allocator in its own code.
+    fn is_inside(&self, pid: i32, allocator: &str) -> Result<(), String> {
+        let program = format!("/proc/{pid}/exe");
+        let found = match inside(Path::new(&program)).and_then(Inside::allocator) {
+            Some(found) => found == allocator,
+            // ebbmalloc is known by its counters, which lie in the program's data.
+            None => allocator == "ebbmalloc" && self.counters.are_in_program(pid),
+        };
+        // What ended in the meantime held no memory at the end.
+        if found || !Path::new(&format!("/proc/{pid}")).exists() {
+            return Ok(());
+        }
+        Err(format!("{} has no {allocator} in its program", name(pid)))
+    }
+}
+
+fn takes_malloc_from(pid: i32, variant: &Prepared) -> Result<(), String> {
     let library = variant.library.as_deref();
     let deadline = Instant::now() + STARTING_LIMIT;
     let source = loop {
@@ -185,12 +206,14 @@ fn name(pid: i32) -> String {
 /// Finds the library of each variant for the service's program; one that cannot be had keeps its place,
 /// with the reason.
 pub fn resolve_all(specs: Vec<VariantSpec>, workload: &Workload) -> Result<Vec<Prepared>, Failure> {
-    let program = service_program(workload)?;
     let values = values(workload);
-    Ok(specs
+    specs
         .into_iter()
-        .map(|spec| resolve(spec, workload, &program, &values))
-        .collect())
+        .map(|spec| {
+            let program = service_program(workload, Some(&spec))?;
+            Ok(resolve(spec, workload, &program, &values))
+        })
+        .collect()
 }
 
 /// The names that are known before a run.
@@ -200,16 +223,23 @@ fn values(workload: &Workload) -> Values {
     values
 }
 
-/// What the service's command comes to, scripts followed to their interpreter.
-pub fn service_program(workload: &Workload) -> Result<Program, Failure> {
+/// What the service's command comes to, or a variant's own, scripts followed to their interpreter.
+pub fn service_program(
+    workload: &Workload,
+    variant: Option<&VariantSpec>,
+) -> Result<Program, Failure> {
+    let own = variant.and_then(|variant| Some((&variant.name, variant.command.as_ref()?)));
+    let whose = match own {
+        Some((name, _)) => format!("variant {name}"),
+        None => "the service".to_owned(),
+    };
     let usage = |error: &dyn std::fmt::Display| {
-        Failure::new(
-            Exit::Usage,
-            format!("the service of {}: {error}", workload.workload.name),
-        )
+        let message = format!("{whose} of {}: {error}", workload.workload.name);
+        Failure::new(Exit::Usage, message)
     };
     let values = values(workload);
-    let command = workload.service.command.first().map_or("", String::as_str);
+    let command = own.map_or(&workload.service.command, |(_, command)| command);
+    let command = command.first().map_or("", String::as_str);
     let command = template::fill(command, &values).map_err(|error| usage(&error))?;
     let cwd = workload
         .service
@@ -228,14 +258,22 @@ pub fn service_program(workload: &Workload) -> Result<Program, Failure> {
 fn resolve(spec: VariantSpec, workload: &Workload, program: &Program, values: &Values) -> Prepared {
     // What the service's own environment says counts where the variant says nothing.
     let setting = |name: &str| {
+        // A jemalloc inside a Rust program has a variable of its own.
+        let name = match name {
+            "MALLOC_CONF" if spec.linked && spec.allocator == "jemalloc" => "_RJEM_MALLOC_CONF",
+            _ => name,
+        };
         let own = spec.env.get(name);
         own.or_else(|| workload.service.env.get(name)).cloned()
     };
     let decay = allocators::decay(&spec.allocator, setting);
-    let found = allocators::resolve(&spec.allocator, &program.elf)
-        .map_err(|error| error.to_string())
-        .map(|choice| choice.library().map(|library| library.path.clone()))
-        .and_then(|library| Ok((library, beside(&spec, values)?)));
+    let library = match spec.linked {
+        true => Ok(None),
+        false => allocators::resolve(&spec.allocator, &program.elf)
+            .map_err(|error| error.to_string())
+            .map(|choice| choice.library().map(|library| library.path.clone())),
+    };
+    let found = library.and_then(|library| Ok((library, beside(&spec, values)?)));
     match found {
         Ok((library, beside)) => {
             let is_preloaded = library.is_some() || beside.is_some();

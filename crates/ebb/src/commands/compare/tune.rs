@@ -36,6 +36,8 @@ pub fn specs(allocator: &str, workload: &Workload) -> Result<Vec<VariantSpec>, F
             name: tuning.name.to_owned(),
             allocator: allocator.to_owned(),
             beside: None,
+            linked: false,
+            command: None,
             env: tuning
                 .env
                 .iter()
@@ -57,7 +59,7 @@ pub fn specs(allocator: &str, workload: &Workload) -> Result<Vec<VariantSpec>, F
 
 /// Whether the service's command comes to CPython; a service that starts it behind a shell is not seen.
 fn is_cpython(workload: &Workload) -> bool {
-    let Ok(program) = observer::service_program(workload) else {
+    let Ok(program) = observer::service_program(workload, None) else {
         return false;
     };
     // A shim such as pyenv's is a script of that name.

@@ -22,6 +22,8 @@ fn variant(name: &str, held_mb: f64, interval_mb: Option<(f64, f64)>) -> Variant
         allocator: name.into(),
         library: None,
         beside: None,
+        linked: false,
+        command: None,
         env: BTreeMap::new(),
         decay: None,
         unavailable: None,

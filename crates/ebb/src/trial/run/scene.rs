@@ -162,6 +162,7 @@ impl<'a> Scene<'a> {
         doors: &[PathBuf],
     ) -> Result<Process, End> {
         let service = &self.workload.service;
+        let command = variant.spec.command.as_ref().unwrap_or(&service.command);
         let mut env = self.env.clone();
         env.extend(self.fill_map(&service.env)?);
         env.extend(variant.spec.env.clone());
@@ -182,7 +183,7 @@ impl<'a> Scene<'a> {
         let log = self.logs.join("service.log");
         let process = Launch {
             name: "the service".into(),
-            command: template::fill_all(&service.command, &self.values).map_err(String::from)?,
+            command: template::fill_all(command, &self.values).map_err(String::from)?,
             cwd: &cwd,
             env: &env,
             run_mark: &self.run_mark,

@@ -161,6 +161,8 @@ fn variant(name: &str, runs: Vec<Run>) -> Variant {
         allocator: name.into(),
         library: None,
         beside: None,
+        linked: false,
+        command: None,
         env: BTreeMap::new(),
         decay: None,
         unavailable: None,

@@ -75,6 +75,8 @@ fn judge_cases(cases: Vec<Case>) -> Verdict {
                 allocator: case.name.into(),
                 library: None,
                 beside: None,
+                linked: false,
+                command: None,
                 env: BTreeMap::new(),
                 decay: None,
                 unavailable: None,

@@ -5,6 +5,9 @@ use crate::facts::trial::PhaseKind;
 use crate::trial::template::{self, Values};
 use std::collections::BTreeMap;
 
+/// Allocators of which it can be told that a program has them inside; what cannot be told is no variant.
+const LINKED: [&str; 3] = ["ebbmalloc", "jemalloc", "mimalloc"];
+
 impl Workload {
     pub(super) fn check(&self) -> Result<(), String> {
         if self.format != FORMAT {
@@ -32,6 +35,16 @@ impl Workload {
                         about memory that is kept"
                     .into(),
             );
+        }
+        for (name, variant) in &self.variants {
+            if variant.linked && !LINKED.contains(&variant.allocator.as_str()) {
+                return Err(format!(
+                    "[variants.{name}] is linked, but allocator = \"{}\" is not one that is \
+                     recognised inside a program: {}",
+                    variant.allocator,
+                    LINKED.join(", ")
+                ));
+            }
         }
         for ask in [("[trim]", &self.trim), ("[live]", &self.live)] {
             if let (name, Some(ask)) = ask {
@@ -66,6 +79,9 @@ impl Workload {
                 .values()
                 .filter_map(|variant| variant.beside.as_ref()),
         );
+        for variant in self.variants.values() {
+            texts.extend(variant.command.iter().flatten());
+        }
         for ask in self.trim.iter().chain(&self.live) {
             texts.extend(ask.texts());
         }
@@ -84,6 +100,11 @@ impl Workload {
                 self.phases
                     .iter()
                     .filter_map(|phase| phase.command.as_ref()),
+            )
+            .chain(
+                self.variants
+                    .values()
+                    .filter_map(|variant| variant.command.as_ref()),
             );
         for command in commands {
             if command.is_empty() {

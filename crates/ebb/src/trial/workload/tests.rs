@@ -42,6 +42,30 @@ fn parse(text: &str, profile: Option<&str>) -> Result<Workload, String> {
 }
 
 #[test]
+fn a_variant_may_be_another_program_with_its_allocator_inside() {
+    let inside = "[variants.inside]\nallocator = \"ebbmalloc\"\nlinked = true\n\
+                  command = [\"./other\", \"{port}\"]\n";
+    let workload = parse(&format!("{MINIMAL}{inside}"), None).unwrap();
+    let variant = &workload.variants["inside"];
+    assert_eq!(
+        (variant.linked, variant.command.as_ref().unwrap().len()),
+        (true, 2)
+    );
+    for (from, to, expected) in [
+        (
+            "ebbmalloc",
+            "tcmalloc",
+            "not one that is recognised inside a program",
+        ),
+        ("{port}", "{prot}", "prot"),
+        ("\"./other\", \"{port}\"", "", "a command is empty"),
+    ] {
+        let message = parse(&format!("{MINIMAL}{}", inside.replace(from, to)), None).unwrap_err();
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
 fn a_profile_overrides_what_it_names_and_nothing_else() {
     let full = parse(MINIMAL, None).unwrap();
     assert_eq!(
