@@ -1,0 +1,1 @@
+"""The load of the case: bots that scan a server, day after day."""
