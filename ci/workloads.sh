@@ -17,7 +17,7 @@ for name in "$@"; do
     ci/python-env.sh "workloads/$name"
     (cd "workloads/$name" && .venv/bin/python -m unittest)
     if [[ -f workloads/$name/Cargo.toml ]]; then
-        (cd "workloads/$name" && cargo test --quiet --locked --target-dir target)
+        (cd "workloads/$name" && cargo test --release --quiet --locked --target-dir target)
     fi
     # A variant that did not run, or not on its allocator, leaves the trial a verdict of the others.
     "$ebb" compare "workloads/$name" --profile test | tee "$said"

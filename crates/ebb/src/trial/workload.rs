@@ -292,7 +292,9 @@ impl Workload {
             source,
         };
         let text = std::fs::read_to_string(&path).map_err(read)?;
-        let dir = std::fs::canonicalize(path.parent().unwrap_or(Path::new("."))).map_err(read)?;
+        // The parent of a bare file name is empty, which is no path.
+        let parent = path.parent().filter(|parent| *parent != Path::new(""));
+        let dir = std::fs::canonicalize(parent.unwrap_or(Path::new("."))).map_err(read)?;
         Workload::parse(&text, &path, dir, profile)
     }
 
