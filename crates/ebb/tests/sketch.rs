@@ -62,6 +62,15 @@ fn service() -> String {
 const SERVICE: [&str; 4] = ["--", "python3", "service.py", "{port}"];
 
 #[test]
+fn a_workload_file_may_be_named_without_its_folder() {
+    ebb(&["compare", "workload.toml", "--variants", "missing"]).expect(
+        20,
+        &["missing: not run: /nowhere/libmissing.so is not installed"],
+        &[],
+    );
+}
+
+#[test]
 fn a_service_of_ones_own_is_driven_by_the_generator() {
     let output = tempfile::tempdir().unwrap();
     let folder = output.path().to_str().unwrap();
