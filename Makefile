@@ -14,10 +14,14 @@ LONG_PACKAGES = qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 BENCH_PACKAGES = build-essential cmake python3 python3-pip libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 valgrind \
 	redis-server redis-tools sqlite3 ruby nodejs ripgrep jq ghostscript rustc
 
-.PHONY: build demo test test-long bench format lint unit loom preload docs packages install-compat
+.PHONY: build demo test test-long bench format lint unit library loom preload docs packages install-compat
 
-build:
-	$(CARGO) build --release -p ebb -p ebbmalloc-c
+build: library
+	CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 $(CARGO) build --release -p ebb
+
+# Apart from the tool, which does without the allocator's link-time optimisation: it takes minutes.
+library:
+	$(CARGO) build --release -p ebbmalloc-c
 	$(CARGO) rustc --release -p ebbmalloc-c --features archive --crate-type staticlib
 
 install-compat: build
@@ -30,7 +34,7 @@ demo:
 	ci/python-env.sh workloads/sse
 	target/release/ebb compare workloads/sse --profile demo -o results/demo
 
-test: packages lint build unit loom preload docs
+test: packages lint library unit loom preload docs
 
 packages:
 	ci/install.sh
@@ -50,7 +54,6 @@ unit:
 
 loom:
 	ci/loom.sh
-	ci/mutations.sh
 
 preload:
 	$(CARGO) test --release -p ebbmalloc-c
