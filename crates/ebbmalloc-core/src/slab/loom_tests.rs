@@ -2,7 +2,7 @@
 //! and against frees that empty the slab.
 //!
 //! The shipped functions run over a kernel whose discard really empties pages, and which tells loom
-//! of every page that it takes. The class is the largest, on the largest pages: a slab has eight
+//! of every page that it takes. The slots are of 32 KiB, on the largest pages: a slab has eight
 //! slots on four pages, so a page is two slots.
 
 use super::bin::{Bin, Supply};
@@ -12,14 +12,14 @@ use crate::arena::Arena;
 use crate::base::metadata::Metadata;
 use crate::base::purged::Purged;
 use crate::os::{Os, fake::Fake};
-use crate::size::{CLASS, CLASSES};
+use crate::size::{CLASS, class_of};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::Arc;
 use loom::thread::JoinHandle;
 
 /// The class of all models.
-pub(crate) const CLASS_NUMBER: usize = CLASSES;
+pub(crate) const CLASS_NUMBER: usize = class_of(32 << 10);
 const PAGE_BYTES: usize = 64 << 10;
 const SLOTS: usize = 8;
 
