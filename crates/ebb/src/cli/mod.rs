@@ -7,6 +7,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use bytesize::ByteSize;
 use clap::{Parser, Subcommand};
 
 use crate::commands;
@@ -85,6 +86,14 @@ pub fn print(text: &str) -> Result<(), Failure> {
 /// Writes one line for the user to stderr. Where stderr is closed there is nobody to tell.
 pub fn warn(line: &str) {
     let _ = writeln!(io::stderr().lock(), "ebb: {line}");
+}
+
+/// Bytes of an argument, as Kubernetes has them.
+pub fn size(text: &str) -> Result<u64, String> {
+    match text.parse::<ByteSize>() {
+        Ok(size) => Ok(size.as_u64()),
+        Err(_) => Err("write a size such as 16MB (10^6 bytes) or 512Mi (2^20 bytes)".to_owned()),
+    }
 }
 
 /// Help and version go to stdout and are no error; a wrong command line is shown by clap, whose own

@@ -4,8 +4,6 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use parse_size::parse_size;
-
 use crate::cli;
 use crate::commands::why::{Depth, Ending, Observer, find};
 use crate::exit::{Exit, Failure};
@@ -28,7 +26,7 @@ pub struct Args {
     inject: bool,
 
     /// Leave alone what would return less
-    #[arg(long, value_name = "SIZE", default_value = "16MB", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "16MB", value_parser = cli::size)]
     min: u64,
 
     /// Leave alone what would keep a thread from its work for longer
@@ -210,9 +208,4 @@ fn exit(trim: &Trim) -> Exit {
         [only] => *only,
         _ => Exit::Mixed,
     }
-}
-
-/// Bytes of `16MB`, `16M`, `1GiB`.
-fn size(text: &str) -> Result<u64, String> {
-    parse_size(text).map_err(|error| format!("{error}; write 16MB, 64MiB, 1G"))
 }

@@ -1,10 +1,10 @@
 //! The limits of a trial: what its service may use, and what it may hold after the rest.
 
+use crate::cli;
 use crate::exit::{Exit, Failure};
 use crate::facts::trial::{Column, Limits, MaxRest, Variant};
 use crate::proc::enclosure::{self, Ground};
 use crate::trial::enclosure::{Enclosure, Enclosures};
-use bytesize::ByteSize;
 use std::path::PathBuf;
 
 /// `--memory-max`, `--cpus`, `--max-rest`.
@@ -28,9 +28,9 @@ pub struct Args {
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    match text.parse::<ByteSize>() {
-        Ok(size) if size.as_u64() > 0 => Ok(size.as_u64()),
-        _ => Err("write a size such as 512M (10^6 bytes) or 512Mi (2^20 bytes)".into()),
+    match cli::size(text)? {
+        0 => Err("write a size above 0, such as 512Mi".to_owned()),
+        bytes => Ok(bytes),
     }
 }
 
