@@ -1,7 +1,7 @@
 //! A small made-up trial for the tests of the renderings: two variants of three runs, one that is not
 //! installed, one that died, one that was discarded.
 
-use super::sureness::{Disturbance, Reading};
+use super::sureness::Reading;
 use super::trial::*;
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 pub fn trial() -> Trial {
     let glibc = measured("glibc", 2.0, [340.0, 343.0, 345.0], None);
     let ours = measured("ebbmalloc", 4.0, [60.0, 61.0, 62.0], Some(343.0));
-    let mut absent = empty("tcmalloc");
+    let mut absent = Variant::new("tcmalloc", "tcmalloc");
     absent.unavailable = Some("not installed (Debian package libtcmalloc-minimal4)".into());
-    let mut died = empty("jemalloc");
+    let mut died = Variant::new("jemalloc", "jemalloc");
     died.runs = vec![run(1, 2.0, 50.0)];
     died.runs[0].outcome = Outcome::Failed {
         reason: "the service was ended by SIGSEGV during burst".into(),
         last_lines: vec!["<segfault> & nothing".into()],
     };
-    let mut discarded = empty("mimalloc");
+    let mut discarded = Variant::new("mimalloc", "mimalloc");
     discarded.runs = vec![run(1, 2.0, 50.0)];
     discarded.runs[0].outcome = Outcome::Discarded {
         reason: "python3 (7) takes malloc from libc".into(),
@@ -56,24 +56,8 @@ pub fn trial() -> Trial {
     }
 }
 
-fn empty(name: &str) -> Variant {
-    Variant {
-        name: name.into(),
-        allocator: name.into(),
-        library: None,
-        beside: None,
-        linked: false,
-        command: None,
-        env: BTreeMap::new(),
-        decay: None,
-        unavailable: None,
-        runs: Vec::new(),
-        summary: None,
-    }
-}
-
 fn measured(name: &str, burst_s: f64, after_rest: [f64; 3], first: Option<f64>) -> Variant {
-    let mut variant = empty(name);
+    let mut variant = Variant::new(name, name);
     variant.runs = (1..=3)
         .zip(after_rest)
         .map(|(repetition, mb)| run(repetition, burst_s, mb))
@@ -135,8 +119,6 @@ fn run(repetition: u32, burst_s: f64, after_rest: f64) -> Run {
         }
     });
     Run {
-        repetition,
-        outcome: Outcome::Complete,
         ready_after_s: Some(0.5),
         phases: vec![
             span("warm-up", PhaseKind::Warmup, 0.0, 1.0),
@@ -144,17 +126,6 @@ fn run(repetition: u32, burst_s: f64, after_rest: f64) -> Run {
             span("rest", PhaseKind::Idle, 1.0 + burst_s, end_s),
         ],
         samples: samples.collect(),
-        marks: Vec::new(),
-        live: Vec::new(),
-        trim: None,
-        oom: None,
-        health: Vec::new(),
-        throttled_s: None,
-        measures: Measures::default(),
-        notes: Vec::new(),
-        disturbance: Disturbance::default(),
-        instruments: Vec::new(),
-        slope: None,
-        restarts: Vec::new(),
+        ..Run::new(repetition)
     }
 }

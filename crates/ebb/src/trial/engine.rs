@@ -189,17 +189,15 @@ impl Clock {
 }
 
 fn empty(variant: &Prepared) -> Variant {
+    let spec = &variant.spec;
     Variant {
-        name: variant.spec.name.clone(),
-        allocator: variant.spec.allocator.clone(),
-        linked: variant.spec.linked,
-        command: variant.spec.command.clone(),
+        linked: spec.linked,
+        command: spec.command.clone(),
         library: variant.library.clone(),
         beside: variant.beside.clone(),
-        env: variant.spec.env.clone(),
+        env: spec.env.clone(),
         decay: variant.decay,
         unavailable: variant.unavailable.clone(),
-        runs: Vec::new(),
-        summary: None,
+        ..Variant::new(&spec.name, &spec.allocator)
     }
 }

@@ -14,8 +14,8 @@ use super::schedule::Step;
 use super::summary;
 use super::variant::VariantSpec;
 use super::workload::Workload;
-use crate::facts::sureness::{Decay, Disturbance};
-use crate::facts::trial::{Measures, Metric, Oom, Outcome, Run, Trim};
+use crate::facts::sureness::Decay;
+use crate::facts::trial::{Metric, Oom, Outcome, Run, Trim};
 use phases::Watch;
 use scene::Companions;
 use std::path::{Path, PathBuf};
@@ -95,25 +95,7 @@ pub fn run(
     repetition: u32,
     on_step: &mut dyn FnMut(StepEvent),
 ) -> Run {
-    let mut record = Run {
-        repetition,
-        outcome: Outcome::Complete,
-        ready_after_s: None,
-        phases: Vec::new(),
-        samples: Vec::new(),
-        marks: Vec::new(),
-        live: Vec::new(),
-        trim: None,
-        oom: None,
-        health: Vec::new(),
-        throttled_s: None,
-        measures: Measures::default(),
-        notes: Vec::new(),
-        disturbance: Disturbance::default(),
-        instruments: Vec::new(),
-        slope: None,
-        restarts: Vec::new(),
-    };
+    let mut record = Run::new(repetition);
     let before = stage.observer.machine();
     let run_mark = format!("{}-{}-{repetition}", std::process::id(), variant.spec.name);
     // It outlives what is inside.

@@ -7,10 +7,9 @@ use super::{machine, observer, outputs};
 use crate::allocators;
 use crate::cli;
 use crate::exit::{Exit, Failure};
-use crate::facts::sureness::Disturbance;
 use crate::facts::trial::{
-    Canary, FORMAT, Limits, Measures, Metric, Outcome, PhaseKind, PhaseSpan, Restart, Run, Sample,
-    Trial, Variant, Workload,
+    Canary, FORMAT, Limits, Metric, PhaseKind, PhaseSpan, Restart, Run, Sample, Trial, Variant,
+    Workload,
 };
 use crate::proc::follow::{Followed, Look};
 use crate::proc::{MallocSource, environ, malloc_source};
@@ -144,37 +143,11 @@ impl Side {
         Side {
             followed,
             variant: Variant {
-                name: name.to_owned(),
-                allocator,
                 library,
-                beside: None,
-                linked: false,
-                command: None,
                 env,
-                decay: None,
-                unavailable: None,
-                runs: Vec::new(),
-                summary: None,
+                ..Variant::new(name, &allocator)
             },
-            run: Run {
-                repetition: 1,
-                outcome: Outcome::Complete,
-                ready_after_s: None,
-                phases: Vec::new(),
-                samples: Vec::new(),
-                marks: Vec::new(),
-                live: Vec::new(),
-                trim: None,
-                oom: None,
-                health: Vec::new(),
-                throttled_s: None,
-                measures: Measures::default(),
-                notes: Vec::new(),
-                disturbance: Disturbance::default(),
-                instruments: Vec::new(),
-                slope: None,
-                restarts: Vec::new(),
-            },
+            run: Run::new(1),
             cpu_s: 0.0,
             counter: None,
             gone_at: None,

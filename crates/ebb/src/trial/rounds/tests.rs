@@ -18,21 +18,12 @@ fn variant(name: &str, held_mb: f64, interval_mb: Option<(f64, f64)>) -> Variant
         }),
     };
     Variant {
-        name: name.into(),
-        allocator: name.into(),
-        library: None,
-        beside: None,
-        linked: false,
-        command: None,
-        env: BTreeMap::new(),
-        decay: None,
-        unavailable: None,
-        runs: Vec::new(),
         summary: Some(Summary {
             runs: 5,
             errors: 0,
             figures: BTreeMap::from([(Column::AfterRest, figure)]),
         }),
+        ..Variant::new(name, name)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Figures from hand-made runs.
 
 use super::*;
-use crate::facts::sureness::Disturbance;
 use crate::facts::trial::{Live, LoadResult, Trim};
 
 fn sample(at_s: f64, megabytes: u64) -> Sample {
@@ -40,8 +39,6 @@ fn requests(requests: u64, seconds: f64) -> Option<LoadResult> {
 /// Warm-up to 50 MB, a burst to 400, a rest that ends at `rested`, a reload that is not the rest.
 fn run(rested: u64) -> Run {
     let mut run = Run {
-        repetition: 1,
-        outcome: Outcome::Complete,
         ready_after_s: Some(0.2),
         phases: vec![
             span(PhaseKind::Warmup, 0.0, 2.0, requests(1000, 1.0)),
@@ -59,18 +56,7 @@ fn run(rested: u64) -> Run {
             sample(7.9, rested),
             sample(8.4, 20),
         ],
-        marks: Vec::new(),
-        live: Vec::new(),
-        trim: None,
-        oom: None,
-        health: Vec::new(),
-        throttled_s: None,
-        measures: Measures::default(),
-        notes: Vec::new(),
-        disturbance: Disturbance::default(),
-        instruments: Vec::new(),
-        slope: None,
-        restarts: Vec::new(),
+        ..Run::new(1)
     };
     run.measures = measure(&run, Metric::Rss);
     run
@@ -157,17 +143,8 @@ fn a_metric_without_samples_is_not_measured() {
 
 fn variant(name: &str, runs: Vec<Run>) -> Variant {
     Variant {
-        name: name.into(),
-        allocator: name.into(),
-        library: None,
-        beside: None,
-        linked: false,
-        command: None,
-        env: BTreeMap::new(),
-        decay: None,
-        unavailable: None,
         runs,
-        summary: None,
+        ..Variant::new(name, name)
     }
 }
 

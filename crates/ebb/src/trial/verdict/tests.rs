@@ -71,21 +71,12 @@ fn judge_cases(cases: Vec<Case>) -> Verdict {
                 )
             });
             Variant {
-                name: case.name.into(),
-                allocator: case.name.into(),
-                library: None,
-                beside: None,
-                linked: false,
-                command: None,
-                env: BTreeMap::new(),
-                decay: None,
-                unavailable: None,
-                runs: Vec::new(),
                 summary: (case.runs > 0).then(|| Summary {
                     runs: case.runs,
                     errors: 0,
                     figures: figures.collect(),
                 }),
+                ..Variant::new(case.name, case.name)
             }
         })
         .collect();
