@@ -7,7 +7,7 @@ use crate::exit::Failure;
 
 use super::insert::{self, Counts, Entry, append_all, json};
 use super::wish::Setting;
-use super::{Edit, Fixed, Wish, cannot, not_understood};
+use super::{Edit, Elsewhere, Fixed, Wish, cannot, not_understood, settle};
 
 /// What puts the allocator in charge of the services that are `chosen`.
 pub fn fix(
@@ -62,8 +62,12 @@ struct One<'a> {
 }
 
 impl One<'_> {
+    fn at(&self) -> String {
+        format!("{}:{}: {}", self.name, self.service.line, self.service.name)
+    }
+
     fn fix(&self, wish: &Wish) -> Result<(Fixed, Counts), Failure> {
-        let at = format!("{}:{}: {}", self.name, self.service.line, self.service.name);
+        let at = self.at();
         if self.node.get("environment").is_none()
             && self.node.get("<<").is_some()
             && self.root_mentions_environment()
@@ -76,21 +80,10 @@ impl One<'_> {
             ));
         }
         let library = wish.library_elsewhere();
-        if let Some(name) = self.service.from_outside(wish.names()) {
-            return Err(cannot(
-                format!("{at}: {name} comes from outside of this file"),
-                "write its value here, or change it where it comes from",
-            ));
-        }
-        let present = |name: &str| self.service.variable(name)?.value.clone();
-        let settled = wish.settle(&library, &present);
-        let mut fixed = Fixed {
-            edits: Vec::new(),
-            notes: settled.notes,
-        };
+        let (settings, mut fixed) = settle(wish, &library, self.service, &at, &Elsewhere::FILE)?;
         let mut counts = Counts::default();
         let mut new = Vec::new();
-        for setting in &settled.settings {
+        for setting in &settings {
             match self.service.variable(&setting.name) {
                 Some(variable) => {
                     counts.replaced += 1;
@@ -103,14 +96,12 @@ impl One<'_> {
             }
         }
         fixed.edits.extend(self.append("environment", new)?);
-        let preload = settled
-            .settings
-            .iter()
-            .find(|it| it.name == "LD_PRELOAD")
-            .map(|it| it.value.clone());
-        let preload = preload
-            .or_else(|| present("LD_PRELOAD"))
-            .unwrap_or_default();
+        let new_preload = settings.iter().find(|it| it.name == "LD_PRELOAD");
+        let preload = match new_preload {
+            Some(setting) => Some(&setting.value),
+            None => self.preload(),
+        };
+        let preload = preload.map(String::as_str).unwrap_or_default();
         let path = preload.split([' ', ':']).next().unwrap_or_default();
         if wish.allocator.name == "ebbmalloc" {
             if path.starts_with('/')
@@ -119,12 +110,12 @@ impl One<'_> {
                     .mounts
                     .iter()
                     .any(|it| path == it || path.starts_with(&format!("{it}/")))
-                && !self.is_in_image(path, &settled.settings)
+                && !self.is_in_image(path, &settings)
             {
                 counts.add("volumes", 1);
                 fixed.edits.extend(self.mount(path)?);
             }
-        } else if wish.preloads() && !settled.settings.is_empty() {
+        } else if wish.preloads() && !settings.is_empty() {
             let image = self.service.image.as_deref().unwrap_or("the image");
             fixed.notes.push(format!(
                 "{}: {image} has to have {path} ({})",
@@ -143,11 +134,13 @@ impl One<'_> {
 
     /// A variable that was there before us says that the image has the library.
     fn is_in_image(&self, path: &str, settings: &[Setting]) -> bool {
-        let was_there = self
-            .service
-            .variable("LD_PRELOAD")
-            .is_some_and(|it| it.value.as_deref().is_some_and(|it| it.contains(path)));
+        let was_there = self.preload().is_some_and(|it| it.contains(path));
         was_there && !settings.iter().any(|it| it.name == "LD_PRELOAD")
+    }
+
+    /// The value that is set.
+    fn preload(&self) -> Option<&String> {
+        self.service.variable("LD_PRELOAD")?.value.as_ref()
     }
 
     fn root_mentions_environment(&self) -> bool {
@@ -235,10 +228,7 @@ impl One<'_> {
     fn append(&self, key: &str, entries: Vec<(Entry, String)>) -> Result<Vec<Edit>, Failure> {
         append_all(self.text, self.node, key, self.step(), entries).map_err(|error| {
             cannot(
-                format!(
-                    "{}:{}: {}: {key} takes no entry: {error}",
-                    self.name, self.service.line, self.service.name
-                ),
+                format!("{}: {key} takes no entry: {error}", self.at()),
                 "write it out in the service, then run ebb fix again",
             )
         })

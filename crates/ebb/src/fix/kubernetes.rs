@@ -7,7 +7,7 @@ use crate::exit::Failure;
 
 use super::insert::{self, Counts, Entry, append_all, is_json, json};
 use super::wish::{LIBRARY, Setting};
-use super::{Edit, Fixed, Wish, cannot, not_understood};
+use super::{Edit, Elsewhere, Fixed, Wish, cannot, not_understood, settle};
 
 /// Where the volume lies in the containers.
 const VOLUME: &str = "/opt/ebbmalloc";
@@ -71,6 +71,10 @@ struct One<'a> {
 }
 
 impl One<'_> {
+    fn at(&self) -> String {
+        format!("{}:{}: {}", self.name, self.service.line, self.service.name)
+    }
+
     fn fix(&self, wish: &Wish, first_of_pod: bool) -> Result<(Fixed, Counts), Failure> {
         let is_ours = wish.allocator.name == "ebbmalloc";
         let volume = is_ours && self.library_image.is_some();
@@ -78,24 +82,11 @@ impl One<'_> {
             None if volume => format!("{VOLUME}/libebbmalloc.so"),
             _ => wish.library_elsewhere(),
         };
-        if let Some(name) = self.service.from_outside(wish.names()) {
-            return Err(cannot(
-                format!(
-                    "{}:{}: {}: {name} comes from outside of this file",
-                    self.name, self.service.line, self.service.name
-                ),
-                "write its value here, or change it where it comes from",
-            ));
-        }
-        let present = |name: &str| self.service.variable(name)?.value.clone();
-        let settled = wish.settle(&library, &present);
-        let mut fixed = Fixed {
-            edits: Vec::new(),
-            notes: settled.notes,
-        };
+        let (settings, mut fixed) =
+            settle(wish, &library, self.service, &self.at(), &Elsewhere::FILE)?;
         let mut counts = Counts::default();
         let mut new = Vec::new();
-        for setting in &settled.settings {
+        for setting in &settings {
             match self.service.variable(&setting.name) {
                 Some(variable) => {
                     counts.replaced += 1;
@@ -117,8 +108,7 @@ impl One<'_> {
             }
         }
         fixed.edits.extend(self.append(self.node, "env", new)?);
-        let is_new = settled
-            .settings
+        let is_new = settings
             .iter()
             .any(|it| it.name == "LD_PRELOAD" && !it.value.is_empty());
         if volume && is_new {
@@ -243,10 +233,7 @@ impl One<'_> {
     ) -> Result<Vec<Edit>, Failure> {
         append_all(self.text, node, key, self.step(), entries).map_err(|error| {
             cannot(
-                format!(
-                    "{}:{}: {}: {key} takes no entry: {error}",
-                    self.name, self.service.line, self.service.name
-                ),
+                format!("{}: {key} takes no entry: {error}", self.at()),
                 "write it out there, then run ebb fix again",
             )
         })

@@ -10,6 +10,7 @@
 //! Pure: texts in, edits out; [`crate::commands::fix`] reads, has the result checked, writes. The files are
 //! read by the readers of [`crate::check`].
 
+use crate::check::declared::Service;
 use crate::exit::{Exit, Failure};
 
 pub mod compose;
@@ -27,6 +28,8 @@ pub mod wish;
 pub use edit::Edit;
 pub use wish::Wish;
 
+use wish::Setting;
+
 /// What is proposed for one text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fixed {
@@ -34,6 +37,40 @@ pub struct Fixed {
     pub edits: Vec<Edit>,
     /// What the user should know or do besides.
     pub notes: Vec<String>,
+}
+
+/// Why a value that is not in the file keeps it from being changed, and what to do, in the words of a kind of file.
+struct Elsewhere {
+    why: &'static str,
+    remedy: &'static str,
+}
+
+impl Elsewhere {
+    /// Of files that take variables from other files or from where they are read.
+    const FILE: Elsewhere = Elsewhere {
+        why: "comes from outside of this file",
+        remedy: "write its value here, or change it where it comes from",
+    };
+}
+
+/// What has to change in the variables of a service, which `at` names, and what is noted about it.
+fn settle(
+    wish: &Wish,
+    library: &str,
+    service: &Service,
+    at: &str,
+    elsewhere: &Elsewhere,
+) -> Result<(Vec<Setting>, Fixed), Failure> {
+    if let Some(name) = service.from_outside(wish.names()) {
+        let why = format!("{at}: {name} {}", elsewhere.why);
+        return Err(cannot(why, elsewhere.remedy));
+    }
+    let settled = wish.settle(library, &|name| service.variable(name)?.value.clone());
+    let noted = Fixed {
+        edits: Vec::new(),
+        notes: settled.notes,
+    };
+    Ok((settled.settings, noted))
 }
 
 /// Nothing is proposed: the file is not understood.

@@ -5,7 +5,12 @@ use crate::check::declared::{Service, is_allocator};
 use crate::exit::Failure;
 
 use super::wish::Setting;
-use super::{Edit, Fixed, Wish, cannot, not_understood};
+use super::{Edit, Elsewhere, Fixed, Wish, cannot, not_understood, settle};
+
+const SHELL: Elsewhere = Elsewhere {
+    why: "is filled in by the shell",
+    remedy: "write its value out",
+};
 
 /// What puts the allocator in charge of the processes that are `chosen`.
 pub fn fix(
@@ -36,16 +41,9 @@ fn of_process(name: &str, text: &str, process: &Process, wish: &Wish) -> Result<
     let service = &process.service;
     let at = format!("{name}:{}: {}", service.line, service.name);
     let library = wish.library_elsewhere();
-    let names = || wish.names();
     let command = &text[process.command.clone()];
-    for variable in names() {
+    for variable in wish.names() {
         let set = service.variable(variable);
-        if set.is_some_and(|it| it.value.is_none()) {
-            return Err(cannot(
-                format!("{at}: {variable} is filled in by the shell"),
-                "write its value out",
-            ));
-        }
         let is_elsewhere = set.is_none() && command.contains(&format!("{variable}="));
         if is_elsewhere
             || set.is_none()
@@ -58,18 +56,12 @@ fn of_process(name: &str, text: &str, process: &Process, wish: &Wish) -> Result<
             ));
         }
     }
-    let present = |name: &str| service.variable(name)?.value.clone();
-    let settled = wish.settle(&library, &present);
-    let mut fixed = Fixed {
-        edits: Vec::new(),
-        notes: settled.notes,
-    };
-    let new: Vec<&Setting> = settled
-        .settings
+    let (settings, mut fixed) = settle(wish, &library, service, &at, &SHELL)?;
+    let new: Vec<&Setting> = settings
         .iter()
         .filter(|it| service.variable(&it.name).is_none())
         .collect();
-    for setting in &settled.settings {
+    for setting in &settings {
         if let Some(variable) = service.variable(&setting.name) {
             fixed.edits.push(Edit::replace(
                 variable.at.clone(),

@@ -7,10 +7,15 @@ use crate::check::declared::unit::Unit;
 use crate::exit::Failure;
 
 use super::edit::apply;
-use super::{Edit, Fixed, Wish, cannot, not_understood};
+use super::{Edit, Elsewhere, Fixed, Wish, cannot, not_understood, settle};
 
 /// The name of our drop-in.
 pub const DROP_IN: &str = "ebbmalloc.conf";
+
+const SPECIFIER: Elsewhere = Elsewhere {
+    why: "has a specifier of systemd in it",
+    remedy: "write its value out, then run ebb fix again",
+};
 
 /// What is known of a unit.
 pub struct Files<'a> {
@@ -57,22 +62,11 @@ pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Failure> {
     }
     let service = unit.service(Path::new(files.name));
     let library = wish.library_elsewhere();
-    if let Some(name) = service.from_outside(wish.names()) {
-        return Err(cannot(
-            format!("{}: {name} has a specifier of systemd in it", files.name),
-            "write its value out, then run ebb fix again",
-        ));
-    }
-    let present = |name: &str| service.variable(name)?.value.clone();
-    let settled = wish.settle(&library, &present);
-    let mut fixed = Fixed {
-        edits: Vec::new(),
-        notes: settled.notes,
-    };
+    let (settings, mut fixed) = settle(wish, &library, &service, files.name, &SPECIFIER)?;
     let text = own.unwrap_or_default();
     let is_open = !text.trim().is_empty()
         && Unit::parse(text).is_ok_and(|it| it.last_section() == Some("Service"));
-    for (number, setting) in settled.settings.iter().enumerate() {
+    for (number, setting) in settings.iter().enumerate() {
         let mut lines = Vec::new();
         if number == 0 && !is_open {
             lines.push("[Service]".to_owned());
