@@ -9,7 +9,6 @@ use std::path::Path;
 
 use crate::allocators;
 use crate::proc::elf::Libc;
-use crate::proc::environ::Variables;
 
 use super::dockerfile::{Base, Judged, Start, allocator_of, file_name};
 use super::library::{is_pattern, path_architecture};
@@ -299,17 +298,7 @@ fn of_settings(service: &Service, in_charge: &'static str) -> Vec<Finding> {
         .env
         .iter()
         .filter_map(|it| Some((it.name.clone(), it.value.clone()?)));
-    let at_start: Variables = set
-        .map(|(name, value)| (name.into(), value.into()))
-        .collect();
-    settings::judge(&settings::Given {
-        in_charge,
-        inside: None,
-        secure: false,
-        at_start: &at_start,
-        now: None,
-        in_force: &settings::InForce::new(),
-    })
+    settings::judge_declared(in_charge, set)
 }
 
 /// Whether a word names a library that is known to be an allocator's: for readers of single lines.

@@ -5,7 +5,6 @@
 
 use crate::allocators;
 use crate::proc::elf::Libc;
-use crate::proc::environ::Variables;
 
 use super::library::{is_pattern, path_architecture};
 use super::settings;
@@ -213,18 +212,7 @@ impl Image<'_> {
             return Vec::new();
         };
         let set = self.chain.iter().rev().flat_map(|stage| &stage.env);
-        let at_start: Variables = set
-            .map(|it| (it.value.0.clone().into(), it.value.1.clone().into()))
-            .collect();
-        let given = settings::Given {
-            in_charge,
-            inside: None,
-            secure: false,
-            at_start: &at_start,
-            now: None,
-            in_force: &settings::InForce::new(),
-        };
-        settings::judge(&given)
+        settings::judge_declared(in_charge, set.map(|it| it.value.clone()))
             .into_iter()
             .map(|finding| finding.in_file(self.name))
             .collect()

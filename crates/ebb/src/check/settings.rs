@@ -4,7 +4,7 @@
 //! is another one's; so each variable that is there is held against the allocator in charge.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 
 use crate::proc::environ::Variables;
 use crate::proc::inside::Inside;
@@ -107,6 +107,25 @@ pub struct Given<'a> {
 
 /// Settings by key.
 pub type InForce = BTreeMap<&'static str, String>;
+
+/// What is wrong with settings that a file declares for a service, which is not running.
+pub fn judge_declared<N, V>(in_charge: &str, set: impl Iterator<Item = (N, V)>) -> Vec<Finding>
+where
+    N: Into<OsString>,
+    V: Into<OsString>,
+{
+    let at_start: Variables = set
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect();
+    judge(&Given {
+        in_charge,
+        inside: None,
+        secure: false,
+        at_start: &at_start,
+        now: None,
+        in_force: &InForce::new(),
+    })
+}
 
 /// What is wrong with the settings.
 pub fn judge(given: &Given<'_>) -> Vec<Finding> {

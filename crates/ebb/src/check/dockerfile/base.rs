@@ -2,9 +2,8 @@
 
 use crate::proc::elf::Libc;
 
-/// Repositories whose images bring no allocator's library.
-const WITHOUT_ALLOCATOR: &[&str] = &[
-    "alpine",
+/// Repositories that are Debian or Ubuntu unless their tag says otherwise; their images bring no allocator's library.
+const OF_DEBIAN: &[&str] = &[
     "debian",
     "ubuntu",
     "python",
@@ -16,18 +15,26 @@ const WITHOUT_ALLOCATOR: &[&str] = &[
     "rust",
     "gcc",
     "buildpack-deps",
+    "eclipse-temurin",
+    "nginx",
+    "httpd",
+    "postgres",
+];
+
+/// Other repositories whose images bring none.
+const WITHOUT_ALLOCATOR: &[&str] = &[
+    "alpine",
     "fedora",
     "rockylinux",
     "almalinux",
     "centos",
     "amazonlinux",
     "busybox",
-    "eclipse-temurin",
     "openjdk",
-    "nginx",
-    "httpd",
-    "postgres",
 ];
+
+/// Words of tags that are other systems under the same name, such as -ubi9, -oraclelinux8 and -al2023.
+const OTHER_SYSTEMS: &[&str] = &["ubi", "oracle", "al20", "fedora", "nanoserver", "windows"];
 
 /// A base image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,15 +85,20 @@ impl<'a> Base<'a> {
         match self.name {
             // Without a word about it busybox is a static program, and "glibc" one of its tags.
             "busybox" | "scratch" => None,
-            name if WITHOUT_ALLOCATOR.contains(&name) => Some(Libc::Glibc),
-            name if name.starts_with("gcr.io/distroless/") => Some(Libc::Glibc),
-            _ => None,
+            _ => self.is_without_allocator().then_some(Libc::Glibc),
         }
     }
 
     /// Whether it is known to bring no allocator's library.
     pub fn is_without_allocator(&self) -> bool {
-        WITHOUT_ALLOCATOR.contains(&self.name) || self.name.starts_with("gcr.io/distroless/")
+        OF_DEBIAN.contains(&self.name)
+            || WITHOUT_ALLOCATOR.contains(&self.name)
+            || self.name.starts_with("gcr.io/distroless/")
+    }
+
+    /// Whether it is Debian or Ubuntu; an Alpine image of such a name is for [`Self::libc`] to tell.
+    pub fn is_of_debian(&self) -> bool {
+        OF_DEBIAN.contains(&self.name) && !OTHER_SYSTEMS.iter().any(|word| self.tag.contains(word))
     }
 
     /// Whether it has no loader, so that only static programs run in it.
@@ -127,5 +139,8 @@ mod tests {
         assert!(!Base::parse("example.com/debian:12").is_without_allocator());
         assert!(Base::parse("gcr.io/distroless/static-debian12").has_no_loader());
         assert!(Base::parse("golang:1.23").is_go());
+        assert!(Base::parse("python:3.12-slim").is_of_debian());
+        assert!(!Base::parse("eclipse-temurin:21-ubi9-minimal").is_of_debian());
+        assert!(!Base::parse("fedora:43").is_of_debian());
     }
 }

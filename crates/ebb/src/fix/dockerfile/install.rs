@@ -81,35 +81,14 @@ impl Source {
                 .flat_map(|it| &it.runs)
                 .any(|run| run.value.contains(command))
         };
-        let is = |names: &[&str]| names.contains(&base.name());
         let is_musl = base.libc() == Some(crate::proc::elf::Libc::Musl);
         if is_musl || runs("apk add") {
             return Ok(Source::Apk(packages.alpine));
         }
-        // Tags such as -ubi9, -oraclelinux8 and -al2023 are other systems under the same name.
-        let other = ["ubi", "oracle", "al20", "fedora", "nanoserver", "windows"];
-        let is_other = other.iter().any(|word| base.tag().contains(word));
-        let debian = [
-            "debian",
-            "ubuntu",
-            "python",
-            "node",
-            "ruby",
-            "php",
-            "perl",
-            "golang",
-            "rust",
-            "gcc",
-            "buildpack-deps",
-            "eclipse-temurin",
-            "nginx",
-            "httpd",
-            "postgres",
-        ];
-        if is(&debian) && !is_other || runs("apt-get install") || runs("apt install") {
+        if base.is_of_debian() || runs("apt-get install") || runs("apt install") {
             return Ok(Source::Apt(debian_package(wish, base)?));
         }
-        if is(&["fedora"]) || runs("dnf install") && base.name() == "fedora" {
+        if base.name() == "fedora" {
             if wish.allocator.name == "mimalloc" {
                 return Err(cannot(
                     "which library Fedora's package of mimalloc has depends on the release",
