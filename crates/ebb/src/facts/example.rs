@@ -1,9 +1,27 @@
-//! A small made-up trial for the tests of the renderings: two variants of three runs, one that is not
-//! installed, one that died, one that was discarded.
+//! Made-up facts for the tests of what reads them: a trial of two variants of three runs, one that is not
+//! installed, one that died, one that was discarded; and a look at processes of which the test tells.
 
+use super::snapshot::{self, Process, Snapshot, Target, TargetKind};
 use super::sureness::Reading;
 use super::trial::*;
 use std::collections::BTreeMap;
+
+/// A look at these processes, outside of any cgroup, at which nothing was missing.
+pub fn snapshot(processes: Vec<Process>) -> Snapshot {
+    Snapshot {
+        format: snapshot::FORMAT,
+        ebb_version: "0".into(),
+        taken: "2026-01-02T03:04:05Z".into(),
+        at_s: 0.0,
+        target: Target {
+            asked: "7".into(),
+            kind: TargetKind::Pid,
+        },
+        processes,
+        cgroup: None,
+        missing: Vec::new(),
+    }
+}
 
 /// The trial.
 pub fn trial() -> Trial {

@@ -79,7 +79,8 @@ fn set(family: &Bytes, label: &'static str, value: &str, bytes: i64) {
 mod tests {
     use super::*;
     use crate::facts::diagnosis::{Cause, Ledger, Line, Verdict, VerdictKind};
-    use crate::facts::snapshot::{Cgroup, FORMAT, Snapshot, Target, TargetKind};
+    use crate::facts::example;
+    use crate::facts::snapshot::{Cgroup, Snapshot};
 
     #[test]
     fn figures_have_names_units_and_labels() {
@@ -102,20 +103,11 @@ mod tests {
             bridge: None,
             findings: Vec::new(),
             snapshot: Snapshot {
-                format: FORMAT,
-                ebb_version: String::new(),
-                taken: String::new(),
-                at_s: 0.0,
-                target: Target {
-                    asked: "7".into(),
-                    kind: TargetKind::Pid,
-                },
-                processes: Vec::new(),
                 cgroup: Some(Cgroup {
                     usage: Some(10),
                     ..Cgroup::default()
                 }),
-                missing: Vec::new(),
+                ..example::snapshot(Vec::new())
             },
         };
         let text = render(&diagnosis, 1.5).unwrap();

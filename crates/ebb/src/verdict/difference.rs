@@ -181,7 +181,8 @@ fn kind_noun(kind: Kind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::snapshot::{Class, Heap, Process, Target, TargetKind, Usage};
+    use crate::facts::example;
+    use crate::facts::snapshot::{Class, Heap, Process, Usage};
 
     const MB: u64 = 1_000_000;
 
@@ -193,15 +194,8 @@ mod tests {
             ..Usage::default()
         };
         Snapshot {
-            format: FORMAT,
-            ebb_version: "0".into(),
-            taken: String::new(),
             at_s,
-            target: Target {
-                asked: "7".into(),
-                kind: TargetKind::Pid,
-            },
-            processes: vec![Process {
+            ..example::snapshot(vec![Process {
                 pid: 7,
                 memory: Some(BTreeMap::from([(Kind::Brk, usage)])),
                 heap: Some(Heap {
@@ -218,9 +212,7 @@ mod tests {
                     ..Heap::default()
                 }),
                 ..Process::default()
-            }],
-            cgroup: None,
-            missing: Vec::new(),
+            }])
         }
     }
 

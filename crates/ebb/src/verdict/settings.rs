@@ -115,7 +115,8 @@ fn musl(cause: Cause) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::snapshot::{FORMAT, Process, Target, TargetKind};
+    use crate::facts::example;
+    use crate::facts::snapshot::Process;
 
     fn asked(reader: &str, settings: &[(&str, &str)], cause: Cause) -> Option<String> {
         let settings = settings.iter();
@@ -129,22 +130,10 @@ mod tests {
             settings_variable: Some("_RJEM_MALLOC_CONF".to_owned()),
             ..Heap::default()
         };
-        let snapshot = Snapshot {
-            format: FORMAT,
-            ebb_version: String::new(),
-            taken: String::new(),
-            at_s: 0.0,
-            target: Target {
-                asked: "7".into(),
-                kind: TargetKind::Pid,
-            },
-            processes: vec![Process {
-                heap: Some(heap),
-                ..Process::default()
-            }],
-            cgroup: None,
-            missing: Vec::new(),
-        };
+        let snapshot = example::snapshot(vec![Process {
+            heap: Some(heap),
+            ..Process::default()
+        }]);
         remedy(cause, &snapshot)
     }
 

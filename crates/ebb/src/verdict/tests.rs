@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::facts::diagnosis::{Cause, VerdictKind, Weight};
+use crate::facts::example::snapshot;
 use crate::facts::snapshot::*;
 
 const MB: u64 = 1_000_000;
@@ -49,22 +50,6 @@ fn heap(live: u64, trimmable: u64, tops: u64, pinned: u64) -> Heap {
         tops: tops * MB,
         pinned: pinned * MB,
         ..Heap::default()
-    }
-}
-
-fn snapshot(processes: Vec<Process>) -> Snapshot {
-    Snapshot {
-        format: FORMAT,
-        ebb_version: "0".into(),
-        taken: "2026-01-02T03:04:05Z".into(),
-        at_s: 0.0,
-        target: Target {
-            asked: "7".into(),
-            kind: TargetKind::Pid,
-        },
-        processes,
-        cgroup: None,
-        missing: Vec::new(),
     }
 }
 

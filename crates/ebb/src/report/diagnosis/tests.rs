@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::facts::diagnosis::{Line, Verdict, VerdictKind};
-use crate::facts::snapshot::{CgroupParts, FORMAT, Process, Stress, Target, TargetKind};
+use crate::facts::example;
+use crate::facts::snapshot::{CgroupParts, Process, Stress};
 
 fn diagnosis() -> Diagnosis {
     Diagnosis {
@@ -51,19 +52,6 @@ fn diagnosis() -> Diagnosis {
             },
         ],
         snapshot: Snapshot {
-            format: FORMAT,
-            ebb_version: "0".into(),
-            taken: String::new(),
-            at_s: 0.0,
-            target: Target {
-                asked: "7".into(),
-                kind: TargetKind::Pid,
-            },
-            processes: vec![Process {
-                pid: 7,
-                memory: Some(BTreeMap::new()),
-                ..Process::default()
-            }],
             cgroup: Some(Cgroup {
                 version: 2,
                 path: "/a/b".into(),
@@ -89,6 +77,11 @@ fn diagnosis() -> Diagnosis {
                 why: "closed".into(),
                 remedy: Some("Be root.".into()),
             }],
+            ..example::snapshot(vec![Process {
+                pid: 7,
+                memory: Some(BTreeMap::new()),
+                ..Process::default()
+            }])
         },
     }
 }

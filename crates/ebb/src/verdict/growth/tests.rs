@@ -1,29 +1,21 @@
 //! Verdicts over made-up courses of memory.
 
 use super::*;
-use crate::facts::snapshot::{FORMAT, Process, Snapshot, Target, TargetKind};
+use crate::facts::example;
+use crate::facts::snapshot::{Process, Snapshot};
 use crate::verdict;
 
 const MB: u64 = 1_000_000;
 
 fn last(runtime: Option<Runtime>) -> Diagnosis {
     verdict::of(Snapshot {
-        format: FORMAT,
-        ebb_version: "0".into(),
-        taken: String::new(),
         at_s: 600.0,
-        target: Target {
-            asked: "7".into(),
-            kind: TargetKind::Pid,
-        },
-        processes: vec![Process {
+        ..example::snapshot(vec![Process {
             pid: 7,
             name: "service".into(),
             runtime,
             ..Process::default()
-        }],
-        cgroup: None,
-        missing: Vec::new(),
+        }])
     })
 }
 
