@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Callable
 import os
 from pathlib import Path
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,16 +19,9 @@ from load.bodies import bodies
 from load.uploads import uploads
 
 from answers import signals
+from answers.tried import free_port
 
 CASE = Path(__file__).parent.parent
-
-
-def free_port() -> int:
-    """A port that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def threads(pid: int) -> list[str]:

@@ -1,17 +1,16 @@
 """Settings of the service, read once from the environment (prefix LENS_)."""
 
-from collections.abc import Mapping
-from typing import Self
+from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, HttpUrl
+from pydantic import Field, HttpUrl
 
-PREFIX = "LENS_"
+from answers.settings import EnvironmentSettings
 
 
-class Settings(BaseModel):
-    """What an operator of the service sets; a name that is not known is an error."""
+class Settings(EnvironmentSettings):
+    """What an operator of the service sets."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    prefix: ClassVar[str] = "LENS_"
 
     warehouse_url: HttpUrl = Field(default=HttpUrl("http://127.0.0.1:8100"))
     warehouse_timeout_s: float = Field(default=120.0, gt=0.0)
@@ -24,14 +23,3 @@ class Settings(BaseModel):
     cache_entries: int = Field(default=96, ge=1)
     cache_ttl_s: float = Field(default=300.0, gt=0.0)
     answer_rows: int = Field(default=200, ge=1, description="Rows of an answer; the cache has all.")
-
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """The settings that variables with the prefix give; the rest is as it comes."""
-        return cls.model_validate(
-            {
-                name.removeprefix(PREFIX).lower(): value
-                for name, value in environment.items()
-                if name.startswith(PREFIX)
-            }
-        )

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 from pathlib import Path
-import socket
 import subprocess
 import sys
 from typing import Any
@@ -14,15 +13,9 @@ import aiohttp
 from load.queries import queries
 from load.traffic import traffic
 
+from answers.tried import free_port
+
 CASE = Path(__file__).parent.parent
-
-
-def free_port() -> int:
-    """A port that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class ServiceTest(unittest.IsolatedAsyncioTestCase):

@@ -1,17 +1,16 @@
 """Settings of the service, read once from the environment (prefix SSE_)."""
 
-from collections.abc import Mapping
-from typing import Self
+from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, RedisDsn
+from pydantic import Field, RedisDsn
 
-PREFIX = "SSE_"
+from answers.settings import EnvironmentSettings
 
 
-class Settings(BaseModel):
-    """What an operator of the service sets; a name that is not known is an error."""
+class Settings(EnvironmentSettings):
+    """What an operator of the service sets."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    prefix: ClassVar[str] = "SSE_"
 
     redis_url: RedisDsn = Field(default=RedisDsn("redis://127.0.0.1:6379/0"))
     redis_connections: int = Field(default=64, ge=1, le=1024)
@@ -32,14 +31,3 @@ class Settings(BaseModel):
         ge=0,
         description="Events of a history that are read at once; 0 reads all, as the case did.",
     )
-
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """The settings that variables with the prefix give; the rest is as it comes."""
-        return cls.model_validate(
-            {
-                name.removeprefix(PREFIX).lower(): value
-                for name, value in environment.items()
-                if name.startswith(PREFIX)
-            }
-        )

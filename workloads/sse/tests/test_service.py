@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 from pathlib import Path
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,15 +16,9 @@ from load.payloads import events
 from load.subscribers import burst
 from redis.asyncio import Redis
 
+from answers.tried import free_port
+
 CASE = Path(__file__).parent.parent
-
-
-def free_port() -> int:
-    """A port that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def start(stack: contextlib.AsyncExitStack, command: list[str], **env: str) -> None:
