@@ -70,7 +70,7 @@ class Readahead:
 
         submit()
         for row in range(first, last):
-            columns = []
+            columns: list[Packed] = []
             while len(columns) < self._columns:
                 columns.append(waiting.popleft().result())
                 submit()

@@ -4,6 +4,7 @@ from contextlib import ExitStack
 import json
 from pathlib import Path
 import tempfile
+from typing import ClassVar
 import unittest
 
 from load.__main__ import MIB, ask, wrong
@@ -31,6 +32,9 @@ class Packing(unittest.TestCase):
 
 class View(unittest.TestCase):
     """One small store for all of them."""
+
+    stack: ClassVar[ExitStack]
+    store: ClassVar[Path]
 
     @classmethod
     def setUpClass(cls) -> None:
