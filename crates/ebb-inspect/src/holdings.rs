@@ -99,6 +99,23 @@ pub struct Holdings {
     pub error: f64,
 }
 
+/// How often a heap is read whose figures contradict each other: the process runs meanwhile.
+const ATTEMPTS: u32 = 3;
+
+/// What `once` reads as soon as its figures agree; it says in words how they contradict each other.
+pub(crate) fn consistent(
+    once: impl Fn() -> Result<Result<Holdings, String>, Unreadable>,
+) -> Result<Holdings, Unsupported> {
+    let mut contradiction = String::new();
+    for _ in 0..ATTEMPTS {
+        match once()? {
+            Ok(holdings) => return Ok(holdings),
+            Err(why) => contradiction = why,
+        }
+    }
+    Err(Unsupported::Contradicts(contradiction))
+}
+
 /// Counts of live blocks by their size class.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Classes(BTreeMap<u64, u64>);

@@ -18,10 +18,11 @@ mod tests;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::holdings::{Holdings, Unsupported};
+use crate::holdings::{Holdings, Unsupported, consistent};
 use crate::image::Image;
 use crate::line::Line;
 use crate::memory::{Memory, Unreadable, unless_torn};
+use crate::page_map;
 use crate::space::Space;
 use crate::target::Target;
 
@@ -30,8 +31,6 @@ use locate::Found;
 
 pub use settings::{Settings, of_process as settings};
 
-/// How often a heap is read whose figures contradict each other.
-const ATTEMPTS: u32 = 3;
 /// Extents in use may differ from jemalloc's count by this part: the process runs meanwhile.
 const MAX_DIFFERENCE: f64 = 0.05;
 /// Or by so many bytes.
@@ -86,14 +85,7 @@ fn of_data<M: Memory>(
             format!("jemalloc, laid out as {major}.{minor}.{patch}")
         }
     };
-    let mut contradiction = String::new();
-    for _ in 0..ATTEMPTS {
-        match once(space, layout, &found, &name)? {
-            Ok(holdings) => return Ok(holdings),
-            Err(why) => contradiction = why,
-        }
-    }
-    Err(Unsupported::Contradicts(contradiction))
+    consistent(|| once(space, layout, &found, &name))
 }
 
 /// The layout and the structures, that of the file's own version first.
@@ -102,7 +94,7 @@ fn recognise<M: Memory>(
     data: &[(u64, u64)],
     version: Option<&str>,
 ) -> Result<Option<(&'static Layout, Found)>, Unreadable> {
-    let candidates = locate::candidates(space, data)?;
+    let candidates = page_map::candidates(space, data)?;
     let is_own = |layout: &Layout| {
         let (major, minor, patch) = layout.version;
         version.is_some_and(|text| text.starts_with(&format!("{major}.{minor}.{patch}-")))

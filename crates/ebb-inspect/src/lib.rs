@@ -9,6 +9,7 @@
 //! - [`mimalloc`]: mimalloc's segments and options, the same way.
 //! - [`tcmalloc`]: gperftools' spans and caches, the same way.
 //! - [`holdings`]: the ledger that allocators other than glibc's share.
+//! - `page_map`: where the page map of an allocator is that has one of two levels.
 //! - `space`: memory and mappings together; `line`: a line of a ledger.
 //! - [`image`]: a mapped program or library: its data, its variables, its texts.
 //! - [`target`]: a process as it is read: its mappings and its memory.
@@ -30,6 +31,7 @@ mod line;
 pub mod memory;
 pub mod mimalloc;
 pub mod musl;
+mod page_map;
 pub mod permission;
 mod space;
 pub mod target;

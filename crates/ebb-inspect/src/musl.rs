@@ -13,7 +13,7 @@ mod tests;
 
 use std::path::Path;
 
-use crate::holdings::{Classes, Holdings, Ledger, Unsupported};
+use crate::holdings::{Classes, Holdings, Ledger, Unsupported, consistent};
 use crate::image::Image;
 use crate::memory::{Memory, Presence, Unreadable, scan, unless_torn};
 use crate::space::Space;
@@ -25,8 +25,6 @@ use groups::{CLASSES, Group, Groups, UNIT};
 const INITIALISED: u64 = 8;
 const FIRST_AREA: u64 = 56;
 const SLOTS_BY_CLASS: u64 = 464;
-/// How often a heap is read whose figures contradict each other.
-const ATTEMPTS: u32 = 3;
 /// The part of all slots by which the records may differ from musl's count: the process runs meanwhile.
 const MAX_DIFFERENCE: f64 = 0.05;
 const LEAST_DIFFERENCE: u64 = 64;
@@ -58,14 +56,7 @@ fn of_data<M: Memory>(
             None => Unsupported::NotThere("musl's mallocng"),
         });
     };
-    let mut contradiction = String::new();
-    for _ in 0..ATTEMPTS {
-        match once(space, context, &name)? {
-            Ok(holdings) => return Ok(holdings),
-            Err(why) => contradiction = why,
-        }
-    }
-    Err(Unsupported::Contradicts(contradiction))
+    consistent(|| once(space, context, &name))
 }
 
 /// The address of malloc's state.

@@ -13,7 +13,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::holdings::{Classes, Holdings, Ledger, Unsupported};
+use crate::holdings::{Classes, Holdings, Ledger, Unsupported, consistent};
 use crate::image::Image;
 use crate::line::Line;
 use crate::memory::{Memory, Unreadable, unless_torn};
@@ -25,8 +25,6 @@ use spans::{PageMap, Small, Spans};
 
 const VERSION: &[u8] = b"gperftools ";
 const VERSION_BYTES: usize = 32;
-/// How often it is read while threads have more in their caches than spans have given out.
-const ATTEMPTS: u32 = 3;
 /// The part of what is in use that may be missing so: the process runs meanwhile.
 const MAX_DIFFERENCE: f64 = 0.05;
 const LEAST_DIFFERENCE: u64 = 8 << 20;
@@ -65,14 +63,7 @@ fn of_data<M: Memory>(
             None => Unsupported::NotThere("tcmalloc of gperftools"),
         });
     };
-    let mut contradiction = String::new();
-    for _ in 0..ATTEMPTS {
-        match once(space, &map, &caches, &name)? {
-            Ok(holdings) => return Ok(holdings),
-            Err(why) => contradiction = why,
-        }
-    }
-    Err(Unsupported::Contradicts(contradiction))
+    consistent(|| once(space, &map, &caches, &name))
 }
 
 /// Reads all once; in words where the figures contradict each other.

@@ -5,19 +5,13 @@ use std::collections::BTreeMap;
 use crate::holdings::Ledger;
 use crate::line::Line;
 use crate::memory::{Memory, Reader, Unreadable, scan, unless_torn};
+use crate::page_map::{self, Run, Shape};
 use crate::space::Space;
 
 /// Addresses have so many bits.
 const ADDRESS_BITS: u32 = 48;
 /// Its pages are of 8 KiB, or what `configure` was told.
 const PAGE_SHIFTS: [u32; 4] = [13, 12, 15, 16];
-/// Words of the file's data that are looked at more closely.
-const MAX_CANDIDATES: usize = 1 << 20;
-/// Spans of a leaf that are held against it.
-const SAMPLES: u32 = 8;
-/// Entries that may lead to nothing.
-const MAX_MISSES: u32 = 64;
-const KERNEL_PAGE: u64 = 4096;
 
 /// Where the page map is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +57,11 @@ impl Span {
         let is_span = (1..most).contains(&span.first) && (1..most).contains(&span.pages);
         Ok(is_span.then_some(span))
     }
+
+    fn is_mapped<M: Memory>(&self, space: Space<'_, M>, shift: u32) -> bool {
+        let start = self.first << shift;
+        space.is_mapped(start, start.saturating_add(self.pages << shift))
+    }
 }
 
 impl PageMap {
@@ -75,77 +74,29 @@ impl PageMap {
         space: Space<'_, M>,
         data: &[(u64, u64)],
     ) -> Result<Option<Self>, Unreadable> {
-        let mut candidates = Vec::new();
-        for &range in data {
-            scan::words(space.memory, range, |at, word| {
-                if candidates.len() < MAX_CANDIDATES && space.own(word).is_some() {
-                    candidates.push((at, word));
-                }
-            })?;
-        }
-        let mut reader = space.reader();
+        let candidates = page_map::candidates(space, data)?;
         for shift in PAGE_SHIFTS {
-            let bytes = 8u64 << (ADDRESS_BITS - shift - Self::leaf_bits(shift));
-            for (at, leaf) in candidates.iter().copied() {
-                let number = unless_torn(leaf_number(&mut reader, space, shift, leaf))?.flatten();
-                let Some(root) = number.and_then(|number| at.checked_sub(number * 8)) else {
-                    continue;
-                };
-                let end = root.saturating_add(bytes);
-                if data.iter().any(|&(from, to)| from <= root && end <= to) {
-                    return Ok(Some(Self { root, shift }));
-                }
+            let bits = Self::leaf_bits(shift);
+            let shape = Shape {
+                root_entries: 1 << (ADDRESS_BITS - shift - bits),
+                leaf_entries: 1 << bits,
+                alignment: 8,
+            };
+            let root = page_map::root(space, data, &candidates, shape, |reader, entry| {
+                let span = Span::read(reader, entry)?;
+                Ok(span
+                    .filter(|span| span.is_mapped(space, shift))
+                    .map(|span| Run {
+                        first: span.first,
+                        pages: span.pages,
+                    }))
+            })?;
+            if let Some(root) = root {
+                return Ok(Some(Self { root, shift }));
             }
         }
         Ok(None)
     }
-}
-
-/// The place in the root of the leaf at `leaf`, if one is there.
-fn leaf_number<M: Memory>(
-    reader: &mut Reader<&M>,
-    space: Space<'_, M>,
-    shift: u32,
-    leaf: u64,
-) -> Result<Option<u64>, Unreadable> {
-    let bits = PageMap::leaf_bits(shift);
-    let end = leaf.saturating_add(8 << bits);
-    if !leaf.is_multiple_of(8) || !space.is_mapped(leaf, end) {
-        return Ok(None);
-    }
-    let presence = space.presence(leaf, end)?;
-    let (mut agreed, mut samples, mut misses) = (None, 0, 0);
-    let mut at = leaf;
-    while at < end && samples < SAMPLES && misses < MAX_MISSES {
-        if !presence.is_present(at) {
-            at = (at & !(KERNEL_PAGE - 1)) + KERNEL_PAGE;
-            continue;
-        }
-        let place = (at - leaf) / 8;
-        let entry = reader.word(at)?;
-        at += 8;
-        if entry == 0 {
-            continue;
-        }
-        let span = unless_torn(Span::read(reader, entry))?.flatten();
-        let begins = |span: &Span| {
-            let start = span.first << shift;
-            span.first & ((1 << bits) - 1) == place
-                && space.is_mapped(start, start.saturating_add(span.pages << shift))
-        };
-        match span.filter(begins) {
-            Some(span) => {
-                let number = span.first >> bits;
-                if *agreed.get_or_insert(number) != number {
-                    return Ok(None);
-                }
-                samples += 1;
-                at = (leaf + place * 8).saturating_add(span.pages * 8);
-            }
-            None => misses += 1,
-        }
-    }
-    Ok(agreed.filter(|&number| number < 1 << (ADDRESS_BITS - shift - bits)))
 }
 
 /// Spans of one class of small objects, together.
@@ -224,11 +175,7 @@ impl Spans {
                 continue;
             }
             let span = unless_torn(Span::read(&mut reader, entry))?.flatten();
-            let sound = span.filter(|span| {
-                let start = span.first << map.shift;
-                let bytes = span.pages << map.shift;
-                span.first == page && space.is_mapped(start, start.saturating_add(bytes))
-            });
+            let sound = span.filter(|span| span.first == page && span.is_mapped(space, map.shift));
             match sound {
                 Some(span) => {
                     *next = span.first + span.pages;
