@@ -104,19 +104,7 @@ pub fn has_frame_of_a_handler(target: &Target, from: u64, to: u64) -> Result<boo
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn mapping(start: u64, end: u64, backing: Backing) -> Mapping {
-        Mapping {
-            start,
-            end,
-            readable: true,
-            writable: true,
-            executable: false,
-            shared: false,
-            offset: 0,
-            backing,
-        }
-    }
+    use ebb_inspect::memory::fake::mapping;
 
     fn first(stack_pointer: u64) -> Thread {
         Thread {
@@ -129,8 +117,8 @@ mod tests {
     #[test]
     fn the_first_thread_stands_on_the_stack_others_where_their_data_is() {
         let maps = [
-            mapping(0x10000, 0x90000, Backing::Anonymous),
-            mapping(0xa0000, 0xc0000, Backing::Stack),
+            mapping(0x10000, 0x80000, Backing::Anonymous),
+            mapping(0xa0000, 0x20000, Backing::Stack),
         ];
         assert_eq!(first(0xb0000).used(&maps, 0xa8000), Ok((0xb0000, 0xc0000)));
         assert_eq!(first(0x50000).used(&maps, 0x48000), Err(Unfit::NotItsOwn));
@@ -157,7 +145,7 @@ mod tests {
     #[test]
     fn a_stack_that_is_too_deep_to_look_through_is_none() {
         let end = 0x1_0000_0000;
-        let maps = [mapping(0x10000, end, Backing::Stack)];
+        let maps = [mapping(0x10000, end - 0x10000, Backing::Stack)];
         assert_eq!(
             first(end - MOST_BYTES - 8).used(&maps, 0x20000),
             Err(Unfit::Deep)

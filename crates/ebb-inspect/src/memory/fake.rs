@@ -1,8 +1,13 @@
-//! A process's memory that a test makes up: pages are there once something is written to them.
+//! A process's memory that a test makes up: pages are there once something is written to them. With its mappings, and
+//! with the words that a hostile one would have.
 
 use std::collections::BTreeMap;
 
+#[cfg(test)]
+use proptest::prelude::*;
+
 use super::{Memory, Page, Unreadable};
+use crate::target::{Backing, Mapping};
 
 const PAGE_BYTES: usize = 4096;
 
@@ -36,6 +41,16 @@ impl FakeMemory {
         self.write(address, &word.to_ne_bytes());
     }
 
+    /// Writes each of `words` at its address, then takes the pages of `lost` away.
+    pub fn ruin(&mut self, words: &[(u64, u64)], lost: impl IntoIterator<Item = u64>) {
+        for &(address, word) in words {
+            self.write_word(address, word);
+        }
+        for address in lost {
+            self.discard(address);
+        }
+    }
+
     /// Takes the page of `address` away, as MADV_DONTNEED does.
     pub fn discard(&mut self, address: u64) {
         self.pages
@@ -48,6 +63,32 @@ impl FakeMemory {
         self.swapped
             .push(address / PAGE_BYTES as u64 * PAGE_BYTES as u64);
     }
+}
+
+/// A mapping as a heap has it: of the process alone, to read and to write.
+pub fn mapping(start: u64, bytes: u64, backing: Backing) -> Mapping {
+    Mapping {
+        start,
+        end: start + bytes,
+        readable: true,
+        writable: true,
+        executable: false,
+        shared: false,
+        offset: 0,
+        backing,
+    }
+}
+
+/// Words that do more harm than any: those of `own`, which fit the structures that are written over, single bits, ends
+/// of everything.
+#[cfg(test)]
+pub fn harmful(own: impl Strategy<Value = u64>) -> impl Strategy<Value = u64> {
+    prop_oneof![
+        4 => own,
+        1 => any::<u64>(),
+        1 => (0u32..64).prop_map(|bit| 1 << bit),
+        1 => (0u64..64).prop_map(|less| u64::MAX - less),
+    ]
 }
 
 impl Memory for FakeMemory {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::segments::{LAYOUTS, Layout, SEGMENT_BYTES};
 use super::*;
-use crate::memory::fake::FakeMemory;
+use crate::memory::fake::{FakeMemory, harmful, mapping};
 use crate::target::{Backing, Mapping};
 
 const DATA: u64 = 0x7f00_0000_0000;
@@ -23,16 +23,6 @@ impl Fake {
     /// A segment with a page of 1000 blocks, 900 of them in use and three of those freed by others, a page without
     /// one in use, and free slices.
     fn new(layout: &'static Layout) -> Self {
-        let mapping = |start, bytes, backing| Mapping {
-            start,
-            end: start + bytes,
-            readable: true,
-            writable: true,
-            executable: false,
-            shared: false,
-            offset: 0,
-            backing,
-        };
         let mut fake = Self {
             memory: FakeMemory::new(),
             mappings: vec![
@@ -130,16 +120,6 @@ const KERNELS: u64 = SEGMENT + 0x20_0000;
 
 impl Mapped {
     fn new(is_distance: bool) -> Self {
-        let mapping = |start, bytes, backing| Mapping {
-            start,
-            end: start + bytes,
-            readable: true,
-            writable: true,
-            executable: false,
-            shared: false,
-            offset: 0,
-            backing,
-        };
         let mut fake = Self {
             memory: FakeMemory::new(),
             mappings: vec![
@@ -222,14 +202,11 @@ fn a_map_of_the_third_version_is_read_exactly() {
     }
 }
 
-fn harmful() -> impl Strategy<Value = u64> {
-    prop_oneof![
-        any::<u64>(),
+fn words() -> impl Strategy<Value = u64> {
+    harmful(prop_oneof![
         (0u64..0x4000).prop_map(|offset| SEGMENT + offset * 64),
         0u64..0x400,
-        (0u32..64).prop_map(|bit| 1 << bit),
-        (0u64..64).prop_map(|less| u64::MAX - less),
-    ]
+    ])
 }
 
 fn place() -> impl Strategy<Value = u64> {
@@ -251,13 +228,11 @@ fn place_of_map() -> impl Strategy<Value = u64> {
 proptest! {
     #[test]
     fn a_hostile_one_adds_up(
-        words in prop::collection::vec((place(), harmful()), 1..30),
+        words in prop::collection::vec((place(), words()), 1..30),
         which in 0usize..LAYOUTS.len(),
     ) {
         let mut fake = Fake::new(&LAYOUTS[which]);
-        for (address, word) in words {
-            fake.memory.write_word(address, word);
-        }
+        fake.memory.ruin(&words, []);
         if let Ok(holdings) = fake.read() {
             let ledger = holdings.ledger;
             prop_assert!(ledger.adds_up(), "{:?}", ledger);
@@ -267,13 +242,11 @@ proptest! {
 
     #[test]
     fn a_hostile_map_adds_up(
-        words in prop::collection::vec((place_of_map(), harmful()), 1..30),
+        words in prop::collection::vec((place_of_map(), words()), 1..30),
         is_distance in any::<bool>(),
     ) {
         let mut fake = Mapped::new(is_distance);
-        for (address, word) in words {
-            fake.memory.write_word(address, word);
-        }
+        fake.memory.ruin(&words, []);
         if let Ok(holdings) = fake.read() {
             let ledger = holdings.ledger;
             prop_assert!(ledger.adds_up(), "{:?}", ledger);

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::memory::fake::FakeMemory;
+use crate::memory::fake::{FakeMemory, harmful, mapping};
 use crate::target::{Backing, Mapping};
 
 const DATA: u64 = 0x7f00_0000_0000;
@@ -28,16 +28,6 @@ struct Fake {
 
 impl Fake {
     fn new() -> Self {
-        let mapping = |start, bytes, backing| Mapping {
-            start,
-            end: start + bytes,
-            readable: true,
-            writable: true,
-            executable: false,
-            shared: false,
-            offset: 0,
-            backing,
-        };
         let mut fake = Self {
             memory: FakeMemory::new(),
             mappings: vec![
@@ -133,15 +123,12 @@ fn without_the_secret_it_is_another_malloc() {
     );
 }
 
-fn harmful() -> impl Strategy<Value = u64> {
-    prop_oneof![
-        any::<u64>(),
+fn words() -> impl Strategy<Value = u64> {
+    harmful(prop_oneof![
         (0u64..0x400).prop_map(|offset| OUTER + offset * 16),
         (0u64..0x200).prop_map(|offset| AREA + offset * 8),
         (0u64..1 << 20).prop_map(|bits| bits << 5 | 31),
-        (0u32..64).prop_map(|bit| 1 << bit),
-        (0u64..64).prop_map(|less| u64::MAX - less),
-    ]
+    ])
 }
 
 fn place() -> impl Strategy<Value = u64> {
@@ -155,16 +142,11 @@ fn place() -> impl Strategy<Value = u64> {
 proptest! {
     #[test]
     fn a_hostile_one_adds_up(
-        words in prop::collection::vec((place(), harmful()), 1..30),
+        words in prop::collection::vec((place(), words()), 1..30),
         lost in prop::collection::vec(0u64..OUTER_BYTES, 0..3),
     ) {
         let mut fake = Fake::new();
-        for (address, word) in words {
-            fake.memory.write_word(address, word);
-        }
-        for offset in lost {
-            fake.memory.discard(OUTER + offset);
-        }
+        fake.memory.ruin(&words, lost.iter().map(|offset| OUTER + offset));
         if let Ok(holdings) = fake.read() {
             let ledger = holdings.ledger;
             prop_assert!(ledger.adds_up(), "{:?}", ledger);
