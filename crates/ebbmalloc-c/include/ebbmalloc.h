@@ -15,6 +15,7 @@
  *   unshare, setns      as in the C library, with the allocator's own thread stopped meanwhile
  *   prctl               as in the C library; PR_SET_SECCOMP and PR_SET_NO_NEW_PRIVS end that thread
  *                       for good, and its work is done by calls of malloc and free
+ *   madvise             as in the C library; MADV_HUGEPAGE on a block ends with the block
  *
  * Settings come from the environment variable EBB_CONF.
  */

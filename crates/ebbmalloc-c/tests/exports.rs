@@ -11,7 +11,7 @@ use std::process::Command;
 #[path = "preload/harness/library.rs"]
 mod library;
 
-const C_NAMES: [&str; 35] = [
+const C_NAMES: [&str; 36] = [
     "aligned_alloc",
     "calloc",
     "cfree",
@@ -22,6 +22,7 @@ const C_NAMES: [&str; 35] = [
     "mallinfo",
     "mallinfo2",
     "je_get_defrag_hint",
+    "madvise",
     "mallctl",
     "mallctlbymib",
     "mallctlnametomib",

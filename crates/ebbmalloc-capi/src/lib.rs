@@ -16,6 +16,7 @@ mod cxx_throw;
 mod defragment;
 mod errno;
 mod extended;
+mod huge_pages;
 mod info_xml;
 mod introspection;
 mod malloc;
@@ -28,6 +29,7 @@ pub use aligned::{aligned_alloc, memalign, posix_memalign, pvalloc, valloc};
 pub use control::{WriteStatistics, mallctl, mallctlbymib, mallctlnametomib, malloc_stats_print};
 pub use defragment::je_get_defrag_hint;
 pub use extended::{dallocx, mallocx, nallocx, rallocx, sallocx, sdallocx, xallocx};
+pub use huge_pages::madvise;
 pub use introspection::{
     Mallinfo, Mallinfo2, mallinfo, mallinfo2, malloc_info, malloc_stats, malloc_trim, mallopt,
 };

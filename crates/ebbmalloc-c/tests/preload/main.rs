@@ -16,6 +16,7 @@ mod cgroup;
 mod control;
 mod delay;
 mod forks;
+mod huge_pages;
 mod inspection;
 mod interfaces;
 mod limits;

@@ -7,6 +7,7 @@ pub mod extents;
 pub mod granule;
 pub mod growth;
 pub mod hooks;
+pub mod huge_pages;
 pub mod labels;
 pub mod large;
 pub mod large_counts;
@@ -23,7 +24,7 @@ use crate::base::lock::{Guard, Lock, Rank};
 use crate::base::sync::AtomicUsize as LoomUsize;
 use crate::os::Os;
 use crate::size::GRANULE;
-use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use extents::{Extents, REGIONS};
 use granule::{Fill, Granule, Kind};
 
@@ -50,6 +51,8 @@ pub struct Arena {
     fresh_bytes: AtomicUsize,
     /// How much of that is reason to look at limits. Written by whoever looks; relaxed.
     growth_mark: AtomicUsize,
+    /// See `huge_pages`.
+    huge_pages: AtomicBool,
 }
 
 impl Default for Arena {
@@ -68,6 +71,7 @@ impl Arena {
             freed_bytes: LoomUsize::new(0),
             fresh_bytes: AtomicUsize::new(0),
             growth_mark: AtomicUsize::new(watch::GROWTH_STEP),
+            huge_pages: AtomicBool::new(false),
         }
     }
 
@@ -80,6 +84,7 @@ impl Arena {
             freed_bytes: LoomUsize::new(0),
             fresh_bytes: AtomicUsize::new(0),
             growth_mark: AtomicUsize::new(watch::GROWTH_STEP),
+            huge_pages: AtomicBool::new(false),
         }
     }
 

@@ -111,6 +111,13 @@ impl<O: Os> Heap<O> {
         }
     }
 
+    /// The program asks for huge pages at `address`, which may be anywhere: in a block, they go with it.
+    pub fn note_huge_pages(&self, address: usize) {
+        if self.arena.granule_of(address).is_some() {
+            self.arena.note_huge_pages();
+        }
+    }
+
     /// In a signal handler that found the locks taken: remembers the block for later.
     ///
     /// # Safety

@@ -13,6 +13,7 @@ mod extended;
 pub mod figures;
 mod fork;
 mod growth;
+mod huge_pages;
 pub mod in_force;
 mod instance;
 mod interval;
@@ -37,6 +38,7 @@ pub use extended::{
     usable_of_request,
 };
 pub use fork::without_purger;
+pub use huge_pages::wants_huge_pages;
 pub use instance::finish;
 pub use publish::{stats, write_stats};
 pub use sandbox::entering_sandbox;

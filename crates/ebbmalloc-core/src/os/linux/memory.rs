@@ -109,10 +109,27 @@ pub enum HugePages {
     Refused,
 }
 
+const MADV_HUGEPAGE: usize = 14;
+const MADV_NOHUGEPAGE: usize = 15;
+
+impl Linux {
+    /// The system call `madvise`.
+    ///
+    /// # Safety
+    /// Nobody relies on what the advice throws away.
+    pub unsafe fn madvise(&self, start: usize, bytes: usize, advice: i32) -> Result<(), Errno> {
+        // SAFETY: as demanded of our caller.
+        unsafe { call(nr::MADVISE, [start, bytes, advice as usize]) }.map(|_| ())
+    }
+
+    /// Whether this advice asks for huge pages.
+    pub fn wants_huge_pages(advice: i32) -> bool {
+        advice as usize == MADV_HUGEPAGE
+    }
+}
+
 /// [`Os::settle_huge_pages`], by the number of a [`HugePages`].
 pub fn settle_huge_pages(setting: u8, start: usize, bytes: usize) {
-    const MADV_HUGEPAGE: usize = 14;
-    const MADV_NOHUGEPAGE: usize = 15;
     let advice = if setting == HugePages::Refused as u8 {
         MADV_NOHUGEPAGE
     } else if setting == HugePages::Wanted as u8 {

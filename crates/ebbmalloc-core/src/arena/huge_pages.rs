@@ -1,0 +1,27 @@
+//! Huge pages that the program asks for on a block of its own, as numpy does for its arrays: the wish ends
+//! with the block. The kernel keeps it with the addresses, and would fault whole huge pages in for
+//! whatever lies there later, of which the heap knows nothing.
+
+use super::Arena;
+
+use crate::os::Os;
+use core::sync::atomic::Ordering;
+
+/// A wish for less has no huge page in it (on x86-64, and on aarch64 with pages of 4 KiB).
+const HUGE_PAGE: usize = 2 << 20;
+
+impl Arena {
+    /// The program has asked for huge pages (MADV_HUGEPAGE) somewhere in this arena. Which block that was is
+    /// not kept: from now on every block that could have one pays a call of the kernel when it ends.
+    pub fn note_huge_pages(&self) {
+        // Relaxed: whoever frees such a block got it from the thread that asked, by whatever way that orders.
+        self.huge_pages.store(true, Ordering::Relaxed);
+    }
+
+    /// A block of `bytes` bytes gives `[start, end)` back: huge pages are settled there as everywhere else.
+    pub(super) fn end_huge_pages<O: Os>(&self, os: &O, bytes: usize, start: usize, end: usize) {
+        if bytes >= HUGE_PAGE && start < end && self.huge_pages.load(Ordering::Relaxed) {
+            os.settle_huge_pages(start, end - start);
+        }
+    }
+}
