@@ -408,7 +408,7 @@ fn ctrl_c_stops_the_services_and_keeps_what_was_measured() {
 }
 
 #[test]
-fn a_second_ctrl_c_kills_at_once() {
+fn a_second_ctrl_c_kills_at_once_and_keeps_what_was_measured() {
     // A service that does not mind SIGTERM and would be waited for.
     let workload = Edited::new(&[("stop_timeout_s = 2", "stop_timeout_s = 60")]);
     let service = workload.path().join("service.py");
@@ -434,4 +434,9 @@ fn a_second_ctrl_c_kills_at_once() {
         assert!(Instant::now() < deadline, "{:?} run on", left_over(tool));
         std::thread::sleep(Duration::from_millis(20));
     }
+    let trial = results(output.path());
+    assert_eq!(trial["interrupted"], true);
+    let run = &trial["variants"][0]["runs"][0];
+    assert_eq!(run["outcome"]["kind"], "interrupted");
+    assert!(run["samples"].as_array().unwrap().len() > 5);
 }

@@ -65,20 +65,32 @@ pub fn terminal_width() -> u16 {
     comfy_table::Table::new().width().unwrap_or(120).max(60)
 }
 
-/// The first Ctrl-C ends the trial in order, the second kills everything at once.
+/// The first Ctrl-C ends the trial in order, the second kills what was started: then nothing is left that the end has
+/// to wait for. timeout(1) comes as two, to the process and to its group, so what was measured is kept all the
+/// same; the third ends ebb itself.
 pub fn on_signals(interrupt: Interrupt, groups: Groups) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::spawn(move || {
-        for _ in signals.forever() {
-            if interrupt.is_set() {
-                groups.kill_all();
-                cli::warn("interrupted twice: everything was killed, nothing is kept");
-                std::process::exit(i32::from(Exit::Interrupted.code()));
+        for (number, _) in signals.forever().enumerate() {
+            match number {
+                0 => {
+                    cli::warn(
+                        "interrupted: stopping what was started, keeping what was measured (again to kill)",
+                    );
+                    interrupt.set();
+                }
+                1 => {
+                    cli::warn(
+                        "interrupted twice: killing what was started, keeping what was measured (again to keep nothing)",
+                    );
+                    groups.kill_all();
+                }
+                _ => {
+                    groups.kill_all();
+                    cli::warn("interrupted three times: everything was killed, nothing is kept");
+                    std::process::exit(i32::from(Exit::Interrupted.code()));
+                }
             }
-            cli::warn(
-                "interrupted: stopping what was started, keeping what was measured (again to kill)",
-            );
-            interrupt.set();
         }
     });
     Ok(())
