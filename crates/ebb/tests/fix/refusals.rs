@@ -198,7 +198,7 @@ const REFUSALS: &[Refusal] = &[
         "FROM debian\n",
         &["--from", "Dockerfile"],
         64,
-        &["no trial", "ebb compare"],
+        &["no results of a trial", "ebb compare"],
     ),
 ];
 

@@ -1,4 +1,4 @@
-//! The results of an earlier trial, for `--against`.
+//! The results of an earlier trial: for `--against`, and for `--from` of `ebb run` and `ebb fix`.
 
 use super::machine;
 use crate::exit::{Exit, Failure};

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
 use std::path::Path;
 
 use super::Args;
 use crate::allocators::{self, Allocator, Choice, Environment, Library};
+use crate::commands::compare::earlier;
 use crate::exit::{Exit, Failure};
-use crate::facts::trial::{FORMAT, Trial, VerdictKind};
+use crate::facts::trial::VerdictKind;
 use crate::fix::Wish;
 use crate::trial::variant;
 
@@ -131,15 +131,7 @@ fn of_trial(path: &Path) -> Result<Chosen, Failure> {
         Failure::new(Exit::Usage, format!("{}: {why}", path.display()))
             .remedy("give the results.json that `ebb compare -o DIR` leaves")
     };
-    let text = fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
-    let trial: Trial = serde_json::from_str(&text)
-        .map_err(|error| unusable(format!("it is no trial: {error}")))?;
-    if trial.format != FORMAT {
-        return Err(unusable(format!(
-            "its format is {}, this ebb reads {FORMAT}",
-            trial.format
-        )));
-    }
+    let trial = earlier::read(path)?;
     let sentence = trial.verdict.sentence.trim_end_matches('.').to_owned();
     let name = match (trial.verdict.kind, &trial.verdict.variant) {
         (VerdictKind::Recommend, Some(name)) => name,
