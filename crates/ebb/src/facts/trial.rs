@@ -186,7 +186,7 @@ pub struct Variant {
     /// The program brings the allocator itself.
     #[serde(default)]
     pub linked: bool,
-    /// Started instead of the workload's service.
+    /// Started instead of the workload's service; as in the workload's file, a template.
     #[serde(default)]
     pub command: Option<Vec<String>>,
     /// The environment that makes it this variant, without the preload.
@@ -235,6 +235,16 @@ impl Variant {
             true => format!("nothing: {} is in the program", self.allocator),
             false => "nothing".to_owned(),
         }
+    }
+
+    /// What was started instead of the workload's service, with the workload's values; what each run gives anew, such
+    /// as `{port}`, stays a name.
+    pub fn command_line(&self, workload: &Workload) -> Option<String> {
+        let line = self.command.as_ref()?.join(" ");
+        let vars = workload.vars.iter();
+        Some(vars.fold(line, |line, (name, value)| {
+            line.replace(&format!("{{{name}}}"), value)
+        }))
     }
 
     /// The runs that count.

@@ -9,7 +9,7 @@ use super::latency;
 use super::notes::{self, Note};
 use super::tables::{self, Table};
 use super::timeline::Timeline;
-use crate::facts::trial::{Column, Trial, Unit, Variant, Verdict};
+use crate::facts::trial::{Column, Trial, Unit, Variant, Verdict, Workload};
 use minijinja::Environment;
 use minijinja::value::Serde;
 use serde::Serialize;
@@ -46,7 +46,11 @@ pub fn render(trial: &Trial) -> Result<String, String> {
         tables: tables::of(trial),
         notes: notes::of(trial),
         method: notes::method(trial),
-        variants: trial.variants.iter().map(Ground::of).collect(),
+        variants: trial
+            .variants
+            .iter()
+            .map(|variant| Ground::of(variant, &trial.workload))
+            .collect(),
         metric: trial.metric.label(),
         is_live: trial.canary.is_some(),
     };
@@ -90,13 +94,13 @@ struct Ground<'a> {
     env: Vec<String>,
 }
 
-impl Ground<'_> {
-    fn of(variant: &Variant) -> Ground<'_> {
+impl<'a> Ground<'a> {
+    fn of(variant: &'a Variant, workload: &Workload) -> Ground<'a> {
         Ground {
             name: &variant.name,
             preloaded: variant.preloaded(),
             without_preload: variant.without_preload(),
-            command: variant.command.as_ref().map(|words| words.join(" ")),
+            command: variant.command_line(workload),
             env: variant
                 .env
                 .iter()

@@ -68,7 +68,7 @@ pub fn render(trial: &Trial) -> String {
         } else {
             preloaded.join("<br>")
         };
-        let command = variant.command.as_ref().map(|words| words.join(" "));
+        let command = variant.command_line(&trial.workload);
         let env: Vec<String> = variant
             .env
             .iter()
@@ -126,6 +126,16 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected} is not in\n{text}");
         }
+    }
+
+    #[test]
+    fn a_variants_command_has_the_workloads_values() {
+        let mut trial = example::trial();
+        trial.workload.vars.insert("bots".into(), "12".into());
+        let words = ["service", "--port", "{port}", "--bots", "{bots}"];
+        trial.variants[1].command = Some(words.map(str::to_owned).to_vec());
+        let text = render(&trial);
+        assert!(text.contains("`service --port {port} --bots 12`"), "{text}");
     }
 
     #[test]
