@@ -8,6 +8,7 @@
 //! What the kernel's heap and these arenas have in common: glibc's ledger counts an arena as one block mapped
 //! by itself; what is free inside is seen here only.
 
+use crate::memory::process::ProcessMemory;
 use crate::memory::{Reader, Unreadable};
 use crate::target::Target;
 
@@ -64,16 +65,48 @@ pub enum Unsupported {
 impl Python {
     /// Reads the process.
     pub fn read(target: &Target) -> Result<Self, Unsupported> {
+        let Found {
+            place,
+            layout,
+            mut reader,
+        } = Found::of(target)?;
+        Ok(Self {
+            version: place.version,
+            interpreters: interpreters(&mut reader, place.runtime, &layout)?,
+            arenas: arenas::find(&mut reader, &place.data, &layout)?,
+        })
+    }
+
+    /// Its version and its arenas alone, without a step through the collector's lists: those of many
+    /// objects take seconds.
+    pub fn arenas(target: &Target) -> Result<((u8, u8), Option<Arenas>), Unsupported> {
+        let Found {
+            place,
+            layout,
+            mut reader,
+        } = Found::of(target)?;
+        let arenas = arenas::find(&mut reader, &place.data, &layout)?;
+        Ok((place.version, arenas))
+    }
+}
+
+/// Where CPython's structures are in a process.
+struct Found<'a> {
+    place: locate::Place,
+    layout: Layout,
+    reader: Reader<&'a ProcessMemory>,
+}
+
+impl<'a> Found<'a> {
+    fn of(target: &'a Target) -> Result<Self, Unsupported> {
         let mappings = target.mappings()?;
         let place = locate::runtime(target, &mappings)?;
         let mut reader = Reader::new(target.memory());
         let layout = Layout::of(&mut reader, &place)?;
-        let interpreters = interpreters(&mut reader, place.runtime, &layout)?;
-        let arenas = arenas::find(&mut reader, &place.data, &layout)?;
         Ok(Self {
-            version: place.version,
-            interpreters,
-            arenas,
+            place,
+            layout,
+            reader,
         })
     }
 }

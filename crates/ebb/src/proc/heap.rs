@@ -71,17 +71,17 @@ pub fn read_inside(pid: i32, inside: Inside) -> Option<Result<Heap, NotRead>> {
 pub fn objects(pid: i32) -> Result<Objects, NotRead> {
     let not_read = |why: String| NotRead { why, remedy: None };
     let target = Target::open(pid).map_err(|error| not_read(error.to_string()))?;
-    let python = cpython::Python::read(&target).map_err(|error| not_read(error.to_string()))?;
-    let arenas = python
-        .arenas
-        .ok_or_else(|| not_read("pymalloc is not used, or was not found".to_owned()))?;
+    let (version, arenas) =
+        cpython::Python::arenas(&target).map_err(|error| not_read(error.to_string()))?;
+    let arenas =
+        arenas.ok_or_else(|| not_read("pymalloc is not used, or was not found".to_owned()))?;
     if arenas.unread > 0 {
         return Err(not_read(format!(
             "{} arenas changed while they were read",
             arenas.unread
         )));
     }
-    let (major, minor) = python.version;
+    let (major, minor) = version;
     Ok(Objects {
         reader: format!("CPython {major}.{minor}"),
         resident: arenas.resident_bytes,
