@@ -64,6 +64,17 @@ impl Counters {
     }
 }
 
+/// Whether all that could go back has had the time to. The purger writes the counters while it has work, so
+/// that what is free in old ones shares its pages with live blocks.
+pub fn have_settled(snapshot: &Snapshot) -> bool {
+    is_settled(snapshot, now_ms())
+}
+
+fn is_settled(snapshot: &Snapshot, now_ms: u64) -> bool {
+    // A page goes back when it was idle at two ticks running.
+    now_ms.saturating_sub(snapshot.published_ms) > snapshot.idle_time_ms.saturating_mul(2)
+}
+
 /// A child of a fork has its parent's page until it publishes its own.
 fn is_fresh(snapshot: &Snapshot, pid: i32, now_ms: u64, age: Duration) -> bool {
     snapshot.process_id == u64::try_from(pid).unwrap_or(0)
@@ -122,6 +133,19 @@ mod tests {
         assert!(is_fresh(&snapshot, 7, 2900, age));
         assert!(!is_fresh(&snapshot, 8, 2900, age), "the page of a parent");
         assert!(!is_fresh(&snapshot, 7, 3100, age));
+    }
+
+    #[test]
+    fn what_is_free_in_old_counters_did_not_go_back() {
+        let mut snapshot = Snapshot {
+            published_ms: 1000,
+            idle_time_ms: 500,
+            ..Snapshot::default()
+        };
+        assert!(!is_settled(&snapshot, 2000));
+        assert!(is_settled(&snapshot, 2001));
+        snapshot.idle_time_ms = u64::MAX;
+        assert!(!is_settled(&snapshot, 1 << 40), "it never goes back");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ebb_inspect::glibc::SizeCount;
 use ebb_inspect::{Target, cpython, permission};
 
-use super::counters::Counters;
+use super::counters::{self, Counters};
 use super::inside::{Inside, inside};
 use crate::facts::snapshot::{Class, Heap, Objects};
 
@@ -97,7 +97,11 @@ fn of_counters(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
     })?;
     // Blocks that were never written to count as live and are not resident.
     let live = seen.live_bytes.min(seen.resident_bytes);
-    let idle = seen.idle_bytes.min(seen.resident_bytes - live);
+    // Its idle bytes are all that is free in slabs and extents.
+    let idle = match counters::have_settled(&seen) {
+        true => 0,
+        false => seen.idle_bytes.min(seen.resident_bytes - live),
+    };
     let cached = seen.cached_bytes.min(seen.resident_bytes - live - idle);
     let resident = seen.resident_bytes + seen.metadata_bytes;
     Ok(Heap {

@@ -133,7 +133,21 @@ impl Observer {
         let heap = match (beside, runtime) {
             // Much that is not malloc's, and no runtime to have it: an allocator under other names?
             (Some(LEAST_BESIDE..), None) => match inside(Path::new(&format!("/proc/{pid}/exe"))) {
-                // Its counters are read where it is preloaded, too.
+                // Rust's crate has no `malloc`: libc is in charge of that alone, and holds nearly nothing.
+                Some(Inside::Ebbmalloc)
+                    if allocator.name.as_deref() == Some("glibc")
+                        && self.counters.are_in_program(pid) =>
+                {
+                    allocator.name = Some("ebbmalloc".to_owned());
+                    match heap::read(pid, Some("ebbmalloc"), None, &self.counters) {
+                        Ok(own) => heap.map(|libc| own.with(libc)),
+                        Err(error) => {
+                            closed("heap", error.why, error.remedy);
+                            None
+                        }
+                    }
+                }
+                // Linked as `malloc`, or preloaded: its counters are read already.
                 Some(Inside::Ebbmalloc) => heap,
                 Some(found) if found.allocator().is_some() => {
                     allocator.name = found.allocator().map(str::to_owned);
