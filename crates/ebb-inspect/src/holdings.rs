@@ -118,23 +118,33 @@ pub(crate) fn consistent(
 
 /// Counts of live blocks by their size class.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Classes(BTreeMap<u64, u64>);
+pub(crate) struct Classes(BTreeMap<u64, SizeCount>);
 
 impl Classes {
-    /// Counts `blocks` of `bytes` each.
+    /// Counts `blocks` of `bytes` each, which fill their class.
     pub(crate) fn count(&mut self, bytes: u64, blocks: u64) {
         if blocks > 0 {
-            *self.0.entry(bytes).or_default() += blocks;
+            self.add(bytes, blocks, bytes.saturating_mul(blocks));
         }
+    }
+
+    /// Counts a block of `bytes` in the class that goes up to `up_to`.
+    pub(crate) fn block(&mut self, up_to: u64, bytes: u64) {
+        self.add(up_to, 1, bytes);
+    }
+
+    fn add(&mut self, up_to: u64, blocks: u64, bytes: u64) {
+        let class = self.0.entry(up_to).or_insert(SizeCount {
+            up_to,
+            chunks: 0,
+            bytes: 0,
+        });
+        class.chunks += blocks;
+        class.bytes = class.bytes.saturating_add(bytes);
     }
 
     /// The classes that have a block, the smallest first.
     pub(crate) fn counts(&self) -> Vec<SizeCount> {
-        let counts = self.0.iter().map(|(&bytes, &blocks)| SizeCount {
-            up_to: bytes,
-            chunks: blocks,
-            bytes: bytes.saturating_mul(blocks),
-        });
-        counts.collect()
+        self.0.values().copied().collect()
     }
 }

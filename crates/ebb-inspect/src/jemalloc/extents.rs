@@ -22,8 +22,8 @@ pub enum State {
         free: u64,
         bitmap: [u64; BITMAP_WORDS],
     },
-    /// One block.
-    Large { block: u64, bytes: u64 },
+    /// One block, of no more than its class's bytes: since 5.3.1 it is as long as was asked for, in whole pages.
+    Large { block: u64, class_bytes: u64 },
     /// Free, not given back.
     Dirty,
     /// Free, given back lazily.
@@ -81,9 +81,7 @@ impl Extent {
                 }
                 slab(class, size, part(fields.free_shift, 10), words)
             }
-            0 => class_bytes(class)
-                .filter(|&bytes| bytes <= size)
-                .map(|bytes| State::Large { block, bytes }),
+            0 => large(class, size, block),
             1 => Some(State::Dirty),
             2 => Some(State::Muzzy),
             3 => Some(State::Retained),
@@ -94,6 +92,16 @@ impl Extent {
             .filter(|_| is_extent)
             .map(|state| Self { start, end, state }))
     }
+}
+
+fn large(class: u64, size: u64, block: u64) -> Option<State> {
+    let least = match class < SMALL_CLASSES {
+        // A small block that is sampled has an extent of its own.
+        true => class_bytes(class)?,
+        false => class_bytes(class - 1)? + 1,
+    };
+    let class_bytes = class_bytes(class)?;
+    (least <= size).then_some(State::Large { block, class_bytes })
 }
 
 fn slab(class: u64, size: u64, free: u64, mut bitmap: [u64; BITMAP_WORDS]) -> Option<State> {
@@ -139,6 +147,8 @@ pub fn walk<M: Memory>(
         reader: space.reader(),
         cached,
         next: 0,
+        is_padded: false,
+        undecided: Vec::new(),
     };
     let mut leaves = Vec::new();
     let end = root.saturating_add(ROOT_ENTRIES * 8);
@@ -147,6 +157,10 @@ pub fn walk<M: Memory>(
     })?;
     for (start, leaf) in leaves {
         walk.leaf(start, leaf, &mut sum)?;
+    }
+    for extent in std::mem::take(&mut walk.undecided) {
+        let presence = space.presence(extent.start, extent.end)?;
+        walk.count_large(&extent, &presence, walk.is_padded, &mut sum);
     }
     Ok(sum)
 }
@@ -158,6 +172,11 @@ struct Walk<'a, M> {
     cached: &'a [u64],
     /// The end of the last extent: what is below has been counted.
     next: u64,
+    /// Large extents have a page more than their block, which begins anywhere in the first one
+    /// (`opt.cache_oblivious`): seen by a block that does not begin where its extent does.
+    is_padded: bool,
+    /// Large extents that do not tell themselves whether their last page is padding.
+    undecided: Vec<Extent>,
 }
 
 impl<M: Memory> Walk<'_, M> {
@@ -227,7 +246,7 @@ impl<M: Memory> Walk<'_, M> {
         Ok(())
     }
 
-    fn count(&self, extent: &Extent, presence: &Presence, sum: &mut Sum) {
+    fn count(&mut self, extent: &Extent, presence: &Presence, sum: &mut Sum) {
         let (start, end) = (extent.start, extent.end);
         let whole = Line::one(end - start, presence.bytes(start, end));
         let ledger = &mut sum.ledger;
@@ -239,21 +258,14 @@ impl<M: Memory> Walk<'_, M> {
                 sum.torn += 1;
                 ledger.returned += whole;
             }
-            State::Large { block, bytes } => {
+            State::Large { block, class_bytes } => {
                 sum.active_bytes += whole.bytes;
-                let end_of_block = block.saturating_add(bytes).min(end);
-                let block_line =
-                    Line::one(end_of_block - block, presence.bytes(block, end_of_block));
-                if self.cached.binary_search(&block).is_ok() {
-                    ledger.cached += block_line;
+                self.is_padded |= block > start;
+                if block == start && whole.bytes <= class_bytes {
+                    self.undecided.push(*extent);
                 } else {
-                    ledger.live += block_line;
-                    sum.classes.count(block_line.bytes, 1);
+                    self.count_large(extent, presence, block > start, sum);
                 }
-                ledger.overhead += Line::one(
-                    whole.bytes - block_line.bytes,
-                    whole.resident - block_line.resident,
-                );
             }
             State::Slab {
                 region_bytes,
@@ -264,6 +276,25 @@ impl<M: Memory> Walk<'_, M> {
                 self.count_slab(extent, presence, region_bytes, free, &bitmap, sum);
             }
         }
+    }
+
+    /// Counts an extent in use that has one block, and maybe a page of padding.
+    fn count_large(&self, extent: &Extent, presence: &Presence, is_padded: bool, sum: &mut Sum) {
+        let State::Large { block, class_bytes } = extent.state else {
+            return;
+        };
+        let (start, end) = (extent.start, extent.end);
+        let pages = end - start - if is_padded { PAGE_BYTES } else { 0 };
+        let end_of_block = block.saturating_add(pages.min(class_bytes)).min(end);
+        let whole = Line::one(end - start, presence.bytes(start, end));
+        let line = Line::one(end_of_block - block, presence.bytes(block, end_of_block));
+        if self.cached.binary_search(&block).is_ok() {
+            sum.ledger.cached += line;
+        } else {
+            sum.ledger.live += line;
+            sum.classes.block(class_bytes, line.bytes);
+        }
+        sum.ledger.overhead += Line::one(whole.bytes - line.bytes, whole.resident - line.resident);
     }
 
     fn count_slab(

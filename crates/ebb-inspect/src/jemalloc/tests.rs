@@ -162,6 +162,33 @@ fn a_sound_one_is_read_exactly_in_every_layout() {
     }
 }
 
+/// 5.3.1 gives a large block the pages that it was asked for, not those of its class: `(block's place, pages)`
+/// of class 41 (up to 40 KiB) against the bytes that live then.
+#[test]
+fn a_large_block_is_as_long_as_its_extent_but_for_the_padding() {
+    let cases = [
+        // Where a block begins inside of its first page, the last one is padding for all.
+        (vec![(64, 10)], 9),
+        (vec![(0, 10), (64, 10)], 18),
+        (vec![(0, 11), (64, 10)], 10 + 9),
+        // Without such a block nothing is padded but what is longer than the class.
+        (vec![(0, 10)], 10),
+        (vec![(0, 9), (0, 11)], 9 + 10),
+    ];
+    for (extents, pages) in cases {
+        let mut fake = Fake::new(&LAYOUTS[0]);
+        let mut start = HEAP + 0x10_0000;
+        for (place, pages) in &extents {
+            let at = fake.extent(start, *pages, 0, 41, 0);
+            fake.memory.write_word(at + 8, start + place);
+            start += pages * PAGE_BYTES;
+        }
+        let before = 52 * 64 + (20 << 10);
+        let live = fake.read().unwrap().ledger.live;
+        assert_eq!(live.bytes, before + pages * PAGE_BYTES, "{extents:?}");
+    }
+}
+
 #[test]
 fn figures_that_contradict_the_arenas_are_refused() {
     let mut fake = Fake::new(&LAYOUTS[0]);

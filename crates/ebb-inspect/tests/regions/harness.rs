@@ -1,4 +1,4 @@
-//! Builds `programs/regions.c` with an allocator and runs it in a state that a case names.
+//! Builds `programs/regions.c`, or its like in Rust, with an allocator and runs it in a state that a case names.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -17,6 +17,14 @@ pub enum Way {
     Preload(PathBuf),
     /// The program is built by this compiler with these arguments, and has it inside.
     Built(&'static str, Vec<String>),
+    /// The Rust program of `programs/inside` that has this allocator, with its symbols or without.
+    Rust(&'static str, Symbols),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Symbols {
+    Kept,
+    Stripped,
 }
 
 /// A running program.
@@ -36,6 +44,7 @@ impl Program {
         let (program, library) = match way {
             Way::Preload(library) => (built("cc", &[]), Some(library.clone())),
             Way::Built(compiler, arguments) => (built(compiler, arguments), None),
+            Way::Rust(name, symbols) => (rust(name, *symbols), None),
         };
         let mut command = Command::new(&program);
         command
@@ -126,6 +135,35 @@ fn built(compiler: &str, arguments: &[String]) -> PathBuf {
     );
     std::fs::rename(&aside, &program).unwrap();
     program
+}
+
+/// The Rust program `name`, all of which are built at once.
+fn rust(name: &str, symbols: Symbols) -> PathBuf {
+    static BUILD: Mutex<()> = Mutex::new(());
+    let _alone = BUILD.lock().unwrap_or_else(PoisonError::into_inner);
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("inside");
+    let manifest = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/programs/inside/Cargo.toml"
+    );
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--locked", "--manifest-path", manifest]);
+    let status = cargo.arg("--target-dir").arg(&target).status();
+    assert!(status.expect("cargo").success(), "{manifest}");
+    let program = target.join("debug").join(name);
+    if symbols == Symbols::Kept {
+        return program;
+    }
+    let stripped = target.join(format!("{name}-stripped"));
+    let aside = stripped.with_extension(std::process::id().to_string());
+    let status = Command::new("strip")
+        .arg(&program)
+        .arg("-o")
+        .arg(&aside)
+        .status();
+    assert!(status.expect("strip: apt-get install binutils").success());
+    std::fs::rename(&aside, &stripped).unwrap();
+    stripped
 }
 
 /// Debian's library `name` of `package`.

@@ -1,9 +1,9 @@
-//! mimalloc: Debian's library. The truth is the program's own count of its blocks and their usable sizes.
+//! mimalloc: Debian's library, and version 3 inside a Rust program as its crate builds it. The truth is the program's own count of its blocks and their usable sizes.
 
 use ebb_inspect::holdings::Unsupported;
 use ebb_inspect::{Holdings, mimalloc};
 
-use crate::harness::{Program, Way, assert_sound, library, state};
+use crate::harness::{Program, Symbols, Way, assert_sound, library, state};
 
 fn debians() -> Way {
     library("libmimalloc.so.2.0", "libmimalloc2.0")
@@ -16,22 +16,35 @@ fn read(program: &Program) -> Holdings {
 #[test]
 fn live_blocks_are_exact_but_for_the_c_librarys() {
     for case in ["live", "burst", "survivors", "threads"] {
-        let mut program = Program::start(&debians(), case, &[]);
-        let holdings = read(&program);
-        assert_sound(&holdings, &program.target(), case);
-        let [blocks, _, usable] = program.ask(b'o')[..] else {
-            panic!()
-        };
-        let live = holdings.ledger.live;
-        assert!(
-            (blocks..blocks + 64).contains(&live.chunks),
-            "{case}: {live:?}, {blocks}"
-        );
-        assert!(
-            (usable..usable + (512 << 10)).contains(&live.bytes),
-            "{case}: {live:?}, {usable}"
-        );
-        assert_eq!(holdings.torn, 0, "{case}");
+        let ways = [
+            (debians(), "mimalloc 2"),
+            (Way::Rust("mimalloc", Symbols::Kept), "mimalloc 3"),
+            (Way::Rust("mimalloc", Symbols::Stripped), "mimalloc 3"),
+        ];
+        for (way, version) in ways {
+            let mut program = Program::start(&way, case, &[]);
+            let holdings = read(&program);
+            let what = format!("{case} {way:?}");
+            assert_sound(&holdings, &program.target(), &what);
+            assert!(
+                holdings.reader.starts_with(version),
+                "{what}: {}",
+                holdings.reader
+            );
+            let [blocks, _, usable] = program.ask(b'o')[..] else {
+                panic!()
+            };
+            let live = holdings.ledger.live;
+            assert!(
+                (blocks..blocks + 64).contains(&live.chunks),
+                "{what}: {live:?}, {blocks}"
+            );
+            assert!(
+                (usable..usable + (512 << 10)).contains(&live.bytes),
+                "{what}: {live:?}, {usable}"
+            );
+            assert_eq!(holdings.torn, 0, "{what}");
+        }
     }
 }
 
