@@ -66,6 +66,7 @@ fn under_load(pid: u32, clients: u64, load: impl Fn(u64, &mut dyn FnMut() -> Opt
         }
     });
     let answered = answered.into_inner();
+    eprintln!("{answered} requests were answered during {} calls", times());
     assert!(answered > times(), "only {answered} requests were made");
 }
 
