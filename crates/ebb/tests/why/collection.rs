@@ -15,6 +15,9 @@ use crate::subjects::{self, Subject};
 
 /// Processes looked at side by side.
 const LANES: usize = 2;
+/// A case is watched for at most four times this.
+const LONGEST_WATCH: Duration = Duration::from_secs(60);
+
 /// Where a set's matrix stands in the documentation.
 struct Place {
     begin: &'static str,
@@ -50,6 +53,8 @@ struct Case {
     watch: Option<String>,
     #[serde(default)]
     cgroup: bool,
+    #[serde(default)]
+    root: bool,
 }
 
 /// What was said about one case.
@@ -110,6 +115,10 @@ fn run(case: &Case) -> Option<serde_json::Value> {
     if case.watch.is_some() && std::env::var_os("EBB_LONG").is_none() {
         return None;
     }
+    if case.root && !nix::unistd::Uid::effective().is_root() {
+        eprintln!("{}: only root can start it: left out", case.name);
+        return None;
+    }
     let cgroup = match case.cgroup {
         true => Some(Cgroup::new(&case.name)?),
         false => None,
@@ -150,11 +159,30 @@ fn run(case: &Case) -> Option<serde_json::Value> {
     let subject = Subject::start(&mut command);
     let settle = case.settle.as_deref().unwrap_or("0s");
     std::thread::sleep(humantime::parse_duration(settle).unwrap());
-    let mut why = harness::ebb();
-    why.args(["why", "--json", &subject.pid()]);
-    if let Some(time) = &case.watch {
-        why.args(["--watch", time, "--every", "100ms"]);
+    let Some(time) = &case.watch else {
+        return Some(said(case, &subject, &[]));
+    };
+    let mut time = humantime::parse_duration(time).unwrap();
+    loop {
+        let watch = [
+            "--watch",
+            &format!("{}s", time.as_secs()),
+            "--every",
+            "100ms",
+        ];
+        let value = said(case, &subject, &watch);
+        // What it says then is done: a machine that is busy gives too few looks in that time.
+        if time > LONGEST_WATCH || !word(&value, "sentence").contains("watch it for longer") {
+            return Some(value);
+        }
+        time *= 4;
     }
+}
+
+/// What `ebb why --json` with `options` says of the process of a case.
+fn said(case: &Case, subject: &Subject, options: &[&str]) -> serde_json::Value {
+    let mut why = harness::ebb();
+    why.args(["why", "--json", &subject.pid()]).args(options);
     let output = harness::output(&mut why);
     let mut value: serde_json::Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{}: {error}: {}", case.name, harness::stderr(&output)));
@@ -162,7 +190,7 @@ fn run(case: &Case) -> Option<serde_json::Value> {
     if let Some(first) = value.as_array_mut().and_then(Vec::pop) {
         value = first;
     }
-    Some(value)
+    value
 }
 
 fn word(result: &serde_json::Value, field: &str) -> String {

@@ -97,6 +97,32 @@ fn a_process_of_another_user_is_named_with_what_can_still_be_said() {
     }
 }
 
+/// Workers that changed to a user are closed to that user as well.
+#[test]
+fn workers_of_another_user_are_read_by_root_alone() {
+    if !nix::unistd::Uid::effective().is_root() {
+        eprintln!("only root can start workers of another user: left out");
+        return;
+    }
+    let folder = harness::folder();
+    let subject = Subject::start(&mut subjects::gunicorn("live"));
+    let why = output(harness::ebb().args(["why", "--json", &subject.pid()]));
+    let value: serde_json::Value = serde_json::from_slice(&why.stdout).unwrap();
+    let processes = value[0]["snapshot"]["processes"].as_array().unwrap();
+    assert_eq!(processes.len(), 5, "{processes:?}");
+    assert_eq!(value[0]["snapshot"]["missing"], serde_json::json!([]));
+    let workers = processes.iter().filter(|it| it["parent"] == subject.0.id());
+    for worker in workers {
+        let live = worker["heap"]["live"].as_u64().unwrap();
+        assert!(live > 20_000_000, "{worker}");
+        // The tests' user without rights is the workers'.
+        let pid = worker["pid"].to_string();
+        let why = output(harness::unprivileged_ebb(&folder).args(["why", &pid]));
+        assert_eq!(why.status.code(), Some(PERMISSION));
+        assert!(stdout(&why).contains("not dumpable"), "{}", stdout(&why));
+    }
+}
+
 /// Processes that end at any moment of being read: never a failure of ours.
 #[test]
 fn processes_that_end_while_they_are_read() {

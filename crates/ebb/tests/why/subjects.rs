@@ -24,7 +24,7 @@ impl Subject {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+            .unwrap_or_else(|error| panic!("{command:?}: {error}: ci/install.sh"));
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("a pipe"))
             .read_line(&mut line)
@@ -40,6 +40,15 @@ impl Subject {
 
 impl Drop for Subject {
     fn drop(&mut self) {
+        // Asked first, so that one with workers ends them as well.
+        let pid = nix::unistd::Pid::from_raw(self.0.id().cast_signed());
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
+        for _ in 0..100 {
+            if !matches!(self.0.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -82,6 +91,34 @@ fn built_c(name: &str) -> Command {
 /// The program of cases, statically linked.
 fn static_program() -> PathBuf {
     compiled("static-cases", "cases.c", &["-static"])
+}
+
+/// A Rust program with `allocator` inside, shared with ebb-inspect's tests, which say what its cases are.
+fn rust_program(allocator: &str) -> PathBuf {
+    static BUILD: OnceLock<PathBuf> = OnceLock::new();
+    let programs = BUILD.get_or_init(|| {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let manifest = crates.join("../ebb-inspect/tests/programs/inside/Cargo.toml");
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("inside");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--locked", "--manifest-path"]);
+        cargo.arg(&manifest).arg("--target-dir").arg(&target);
+        let status = cargo.status().expect("cargo");
+        assert!(status.success(), "{} does not build", manifest.display());
+        target.join("debug")
+    });
+    programs.join(allocator)
+}
+
+/// gunicorn with four workers of another user, which only root may start.
+pub fn gunicorn(case: &str) -> Command {
+    let mut command = Command::new("gunicorn");
+    command
+        .arg("-c")
+        .arg(fixtures().join("workers.py"))
+        .env("EBB_CASE", case)
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    command
 }
 
 /// The command for a `program` of the table.
@@ -143,6 +180,13 @@ pub fn command(program: &str) -> Command {
             command.arg(case);
             command
         }
+        Some(("rust", words)) => {
+            let (allocator, case) = words.split_once(':').expect("rust:ALLOCATOR:CASE");
+            let mut command = Command::new(rust_program(allocator));
+            command.arg(case);
+            command
+        }
+        Some(("gunicorn", case)) => gunicorn(case),
         Some(("py", case)) => {
             let mut command = Command::new("python3");
             command.arg(fixtures().join("cases.py")).arg(case);
