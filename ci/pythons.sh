@@ -1,26 +1,58 @@
 #!/usr/bin/env bash
-# Reads CPython from outside in every interpreter from 3.8 on that pyenv or uv has on this machine.
+# Reads CPython from outside in other versions than this machine's python3: 3.9, 3.13 and 3.14 from Debian's archive, and
+# every one from 3.8 on that pyenv or uv has here. Then has malloc_trim called in 3.14 by its remote execution.
 #
 #   ci/pythons.sh [CARGO TEST ARGUMENT]...
 #
-# Installs none. Where neither has one it says so and ends with status 3.
+# Installs none: Debian's are unpacked under target/pythons with the C library that they need (ci/unpack.sh) and run
+# by its loader. Where there is none of all these it says so and ends with status 3.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 [[ $(uname -m) == x86_64 ]] || { echo "pythons.sh: for x86-64 only" >&2; exit 3; }
+found= executes=
+
+# add PROGRAM WHOSE: one more to read; 3.14 can also be told to run something.
+add() {
+    echo "$("$1" --version) of $2"
+    found+=${found:+:}$1
+    [[ $1 != *python3.14 ]] || executes=$1
+}
+
+# from_debian RELEASE MINOR PACKAGE...: 3.MINOR with ctypes and the C library, and a script that starts it.
+from_debian() {
+    local release=$1 version=3.$2 root=$PWD/target/pythons/$1
+    shift 2
+    ci/unpack.sh "$release" "$root" "python$version-minimal" "libpython$version-minimal" "libpython$version-stdlib" \
+        libc6 libexpat1 zlib1g "$@" || return
+    local loader libraries start=$root/python$version
+    loader=$(readlink -f "$(find "$root" -name ld-linux-x86-64.so.2 | head -1)")
+    libraries=$(find "$root" -name 'lib*.so.*' -printf '%h\n' | sort -u | paste -sd:)
+    # A relocated prefix; the name of the program tells nothing, because the loader is what is executed.
+    printf '#!/bin/sh\nPYTHONHOME=%q exec %q --library-path %q %q "$@"\n' \
+        "$root/usr" "$loader" "$libraries" "$root/usr/bin/python$version" >"$start"
+    chmod +x "$start"
+    add "$start" "Debian's $release"
+}
+
+from_debian bullseye 9 libffi7 || echo "pythons.sh: without 3.9 of Debian" >&2
+from_debian trixie 13 libffi8 || echo "pythons.sh: without 3.13 of Debian" >&2
+from_debian sid 14 libffi8 || echo "pythons.sh: without 3.14 of Debian" >&2
+
 folders=("${PYENV_ROOT:-$HOME/.pyenv}/versions")
 command -v uv >/dev/null && folders+=("$(uv python dir)")
-
-found=
 for folder in "${folders[@]}"; do
-    for minor in 8 9 10 11 12 13; do
+    for minor in 8 9 10 11 12 13 14; do
         for python in "$folder"/*3."$minor".*/bin/python3."$minor"; do
-            [[ -x $python ]] || continue
-            echo "$("$python" --version) of ${folder##*/}"
-            found+=${found:+:}$python
+            [[ ! -x $python ]] || add "$python" "${folder##*/}"
         done
     done
 done
-[[ -n $found ]] || { echo "pythons.sh: neither pyenv nor uv has an interpreter" >&2; exit 3; }
+[[ -n $found ]] || { echo "pythons.sh: neither Debian's archive, nor pyenv, nor uv has one" >&2; exit 3; }
 
-EBB_TEST_PYTHONS=$found cargo test -p ebb-inspect --test cpython "$@"
+EBB_TEST_PYTHONS=$found "${CARGO:-cargo}" test -p ebb-inspect --test cpython "$@"
+if [[ -z $executes ]]; then
+    echo "pythons.sh: no 3.14 here, whose remote execution could be tried" >&2
+    exit 3
+fi
+EBB_TEST_PYTHON_314=$executes "${CARGO:-cargo}" test -p ebb --test trim remote:: -- --ignored

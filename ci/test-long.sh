@@ -73,7 +73,7 @@ step ci/workloads.sh
 step ci/redis-defrag.sh
 # glibc's heap is read on the versions that Debian's archive has; the machine's own is in `make test`.
 step ci/glibcs.sh
-# CPython is read in every version that pyenv or uv has; python3 is in `make test`.
+# CPython is read in the versions that Debian's archive, pyenv or uv have, and 3.14 is asked to trim; python3 is in `make test`.
 step ci/pythons.sh
 # What a hostile heap may hold, 256 of them in `make test`.
 step PROPTEST_CASES=20000 cargo test --release -p ebb-inspect --lib hostile

@@ -9,6 +9,11 @@ use ebb_inspect::cpython::{Python, Unsupported};
 /// More types than anybody reads.
 const MOST_TYPES: usize = 20;
 
+/// The large blocks of glibc's heap.
+fn large(target: &Target) -> Vec<(u64, u64)> {
+    ebb_inspect::Heap::read(target).map_or_else(|_| Vec::new(), |heap| heap.large)
+}
+
 fn main() -> ExitCode {
     let pid = std::env::args().nth(1).and_then(|pid| pid.parse().ok());
     let Some(pid) = pid else {
@@ -18,7 +23,7 @@ fn main() -> ExitCode {
     let start = Instant::now();
     let read = Target::open(pid)
         .map_err(Unsupported::from)
-        .and_then(|target| Python::read(&target));
+        .and_then(|target| Python::read(&target, &large(&target)));
     match read {
         Ok(mut python) => {
             let collectors = python.interpreters.iter_mut().map(|it| &mut it.collector);

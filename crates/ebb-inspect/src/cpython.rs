@@ -2,7 +2,7 @@
 //! pymalloc keeps objects of up to 512 bytes.
 //!
 //! Found from the symbol `_PyRuntime` of the program or of libpython, on x86-64, for the ordinary builds of
-//! 3.8 to 3.13; anything else is [`Unsupported`], never a guess. The process goes on meanwhile: a list that
+//! 3.8 to 3.14; anything else is [`Unsupported`], never a guess. The process goes on meanwhile: a list that
 //! changes while it is followed is left there, and the result says that it is not complete.
 //!
 //! What the kernel's heap and these arenas have in common: glibc's ledger counts an arena as one block mapped
@@ -13,14 +13,18 @@ use crate::memory::{Reader, Unreadable};
 use crate::target::Target;
 
 pub mod arenas;
+pub mod buffers;
 pub mod collector;
 mod layout;
 mod locate;
+pub mod remote;
 #[cfg(test)]
 mod tests;
 
 pub use arenas::Arenas;
+pub use buffers::Owned;
 pub use collector::{Collector, Generation, Type};
+pub use remote::Remote;
 
 use layout::Layout;
 
@@ -37,6 +41,8 @@ pub struct Python {
     /// pymalloc's arenas, those of the main interpreter from 3.12 on; none where pymalloc is not used
     /// (`PYTHONMALLOC=malloc`) or its state was not found.
     pub arenas: Option<Arenas>,
+    /// What the blocks that were asked about are to Python, by type, the most bytes first.
+    pub buffers: Vec<Owned>,
 }
 
 /// One interpreter.
@@ -63,17 +69,24 @@ pub enum Unsupported {
 }
 
 impl Python {
-    /// Reads the process.
-    pub fn read(target: &Target) -> Result<Self, Unsupported> {
+    /// Reads the process; of its allocator's live `blocks` (addresses and bytes) it tells what they are to Python.
+    pub fn read(target: &Target, blocks: &[(u64, u64)]) -> Result<Self, Unsupported> {
         let Found {
             place,
             layout,
             mut reader,
         } = Found::of(target)?;
+        let interpreters = interpreters(&mut reader, place.runtime, &layout)?;
+        let array = arenas::find(&mut reader, &place.data, &layout)?;
+        let arenas = array
+            .map(|array| arenas::read(&mut reader, array, &layout))
+            .transpose()?;
+        let buffers = buffers::owners(&mut reader, blocks, array, &layout, place.type_of_types)?;
         Ok(Self {
             version: place.version,
-            interpreters: interpreters(&mut reader, place.runtime, &layout)?,
-            arenas: arenas::find(&mut reader, &place.data, &layout)?,
+            interpreters,
+            arenas,
+            buffers,
         })
     }
 
@@ -85,7 +98,10 @@ impl Python {
             layout,
             mut reader,
         } = Found::of(target)?;
-        let arenas = arenas::find(&mut reader, &place.data, &layout)?;
+        let array = arenas::find(&mut reader, &place.data, &layout)?;
+        let arenas = array
+            .map(|array| arenas::read(&mut reader, array, &layout))
+            .transpose()?;
         Ok((place.version, arenas))
     }
 }
@@ -111,32 +127,59 @@ impl<'a> Found<'a> {
     }
 }
 
+/// Addresses and numbers of the interpreters, the newest first.
+fn states<M: crate::Memory>(
+    reader: &mut Reader<M>,
+    runtime: u64,
+    layout: &Layout,
+) -> Result<Vec<(u64, i64)>, Unsupported> {
+    let mut states = Vec::new();
+    let mut next = reader.word(runtime.wrapping_add(layout.head))?;
+    while next != 0 {
+        if states.len() == MOST_INTERPRETERS {
+            return Err(Unsupported::Layout(
+                "its list of interpreters does not end".to_owned(),
+            ));
+        }
+        states.push((next, reader.word(next.wrapping_add(layout.id))? as i64));
+        next = reader.word(next.wrapping_add(layout.next))?;
+    }
+    if states.is_empty() {
+        return Err(Unsupported::Layout(
+            "it has no interpreter (yet)".to_owned(),
+        ));
+    }
+    Ok(states)
+}
+
+/// The address of the interpreter that the process began with.
+fn main_interpreter<M: crate::Memory>(
+    reader: &mut Reader<M>,
+    runtime: u64,
+    layout: &Layout,
+) -> Result<u64, Unsupported> {
+    states(reader, runtime, layout)?
+        .into_iter()
+        .find(|&(_, id)| id == 0)
+        .map(|(state, _)| state)
+        .ok_or_else(|| Unsupported::Layout("it has no main interpreter".to_owned()))
+}
+
 fn interpreters<M: crate::Memory>(
     reader: &mut Reader<M>,
     runtime: u64,
     layout: &Layout,
 ) -> Result<Vec<Interpreter>, Unsupported> {
     let mut interpreters = Vec::new();
-    let mut next = reader.word(runtime.wrapping_add(layout.head))?;
-    while next != 0 {
-        if interpreters.len() == MOST_INTERPRETERS {
-            return Err(Unsupported::Layout(
-                "its list of interpreters does not end".to_owned(),
-            ));
-        }
-        let id = reader.word(next.wrapping_add(layout.id))? as i64;
+    for (state, id) in states(reader, runtime, layout)? {
         let gc = match layout.gc {
-            layout::Gc::Interpreter(offset) => Some(next.wrapping_add(offset)),
+            layout::Gc::Interpreter(offset) => Some(state.wrapping_add(offset)),
             layout::Gc::Runtime(offset) => (id == 0).then(|| runtime.wrapping_add(offset)),
         };
-        let collector = gc.map(|at| collector::read(reader, at)).transpose()?;
+        let collector = gc
+            .map(|at| collector::read(reader, at, layout.frozen))
+            .transpose()?;
         interpreters.push(Interpreter { id, collector });
-        next = reader.word(next.wrapping_add(layout.next))?;
-    }
-    if interpreters.is_empty() {
-        return Err(Unsupported::Layout(
-            "it has no interpreter (yet)".to_owned(),
-        ));
     }
     Ok(interpreters)
 }

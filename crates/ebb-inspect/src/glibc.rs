@@ -91,6 +91,9 @@ pub struct Heap {
     pub thresholds: Option<Thresholds>,
     /// Chunks in use by size, those in threads' caches apart.
     pub sizes: Vec<SizeCount>,
+    /// Blocks in use from 1 MiB on: addresses as the program knows them, and bytes. Of more than 16384 the first.
+    #[serde(skip)]
+    pub large: Vec<(u64, u64)>,
     /// Threads' caches that hold something.
     pub caches: u64,
     /// How well it could be read.
@@ -190,7 +193,7 @@ impl<M: Memory> Space<'_, M> {
         }
         let caches = self.move_cached(&mut all, &heaps)?;
         let parameters = found.parameters;
-        self.add_mmapped(parameters.as_ref(), &heaps, &mut all.ledger)?;
+        self.add_mmapped(parameters.as_ref(), &heaps, &mut all)?;
         all.trim.pinned =
             (all.ledger.free_resident() - all.trim.returns).saturating_sub(all.trim.secondary_tops);
         Ok(Heap {
@@ -205,6 +208,7 @@ impl<M: Memory> Space<'_, M> {
                 arena_max: parameters.arena_max,
             }),
             sizes: all.sizes.counts(),
+            large: all.large,
             caches,
             quality,
         })
@@ -410,7 +414,7 @@ impl<M: Memory> Space<'_, M> {
         &self,
         parameters: Option<&Parameters>,
         heaps: &[Presence],
-        ledger: &mut Ledger,
+        all: &mut Census,
     ) -> Result<(), Unreadable> {
         let Some(parameters) = parameters else {
             return Ok(());
@@ -421,13 +425,25 @@ impl<M: Memory> Space<'_, M> {
             .iter()
             .map(|heap| (heap.start(), heap.end().next_multiple_of(heap_bytes)))
             .collect();
-        let found = mmapped::find(self.memory, &self.layout, self.mappings, &ranges, wanted)?;
+        let large = |from, to| all.large(from, to);
+        let found = mmapped::find(
+            self.memory,
+            &self.layout,
+            self.mappings,
+            &ranges,
+            wanted,
+            large,
+        )?;
+        let ledger = &mut all.ledger;
         ledger.mmapped = Line {
             chunks: wanted.0,
             bytes: wanted.1,
             resident: found.resident,
         };
-        ledger.mmapped_complete = (found.chunks, found.bytes) == wanted;
+        ledger.mmapped_complete = mmapped::is_all(&self.layout, &found, wanted);
+        if ledger.mmapped_complete {
+            ledger.mmapped.bytes = found.bytes;
+        }
         Ok(())
     }
 }

@@ -52,12 +52,12 @@ struct Record {
     total_pools: u64,
 }
 
-/// Finds the arenas from the writable `data` of the file that defines the runtime.
+/// The array of arenas, from the writable `data` of the file that defines the runtime.
 pub(super) fn find<M: Memory>(
     reader: &mut Reader<M>,
     data: &[(u64, u64)],
     layout: &Layout,
-) -> Result<Option<Arenas>, Unreadable> {
+) -> Result<Option<u64>, Unreadable> {
     let page_bytes = reader.memory().page_bytes();
     for &(start, end) in data {
         let presence = Presence::read(reader.memory(), start, end)?;
@@ -72,7 +72,7 @@ pub(super) fn find<M: Memory>(
                 for word in words.as_chunks().0 {
                     let array = u64::from_ne_bytes(*word);
                     if is_array(reader, array, layout) {
-                        return read(reader, array, layout).map(Some);
+                        return Ok(Some(array));
                     }
                 }
             }
@@ -131,12 +131,48 @@ fn record<M: Memory>(
     fits.then_some(record)
 }
 
-fn read<M: Memory>(
+/// What the arenas of `array` hold.
+pub(super) fn read<M: Memory>(
     reader: &mut Reader<M>,
     array: u64,
     layout: &Layout,
 ) -> Result<Arenas, Unreadable> {
     let mut sum = Arenas::default();
+    for record in records(reader, array, layout) {
+        add(reader, record, layout, &mut sum)?;
+    }
+    Ok(sum)
+}
+
+/// The address space of each arena of `array`.
+pub(super) fn ranges<M: Memory>(
+    reader: &mut Reader<M>,
+    array: u64,
+    layout: &Layout,
+) -> Vec<(u64, u64)> {
+    let range = |it: Record| (it.address, it.address + layout.arena_bytes);
+    records(reader, array, layout)
+        .into_iter()
+        .map(range)
+        .collect()
+}
+
+/// The block that `address` lies in: its first byte. `None` outside of a pool that holds some.
+pub(super) fn block_of<M: Memory>(
+    reader: &mut Reader<M>,
+    address: u64,
+    layout: &Layout,
+) -> Result<Option<u64>, Unreadable> {
+    let pool = address - address % layout.pool_bytes;
+    let first = pool + HEADER_BYTES;
+    Ok(header(reader, pool)?
+        .filter(|_| address >= first)
+        .map(|(_, size)| address - (address - first) % size))
+}
+
+/// The records of the arenas that are mapped.
+fn records<M: Memory>(reader: &mut Reader<M>, array: u64, layout: &Layout) -> Vec<Record> {
+    let mut records = Vec::new();
     let mut unused = 0;
     for index in 0..MOST_RECORDS {
         let Some(record) = record(reader, array, index, layout) else {
@@ -145,15 +181,15 @@ fn read<M: Memory>(
         if record.address == 0 {
             // The array's length is not known. Its rear part is unused, at most as much as the front.
             unused += 1;
-            if unused > sum.count + FIRST_RECORDS {
+            if unused > records.len() as u64 + FIRST_RECORDS {
                 break;
             }
             continue;
         }
         unused = 0;
-        add(reader, record, layout, &mut sum)?;
+        records.push(record);
     }
-    Ok(sum)
+    records
 }
 
 fn add<M: Memory>(

@@ -6,12 +6,13 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use crate::memory::{Memory, Reader, Unreadable};
+use crate::memory::{Memory, Reader, Unreadable, unless_torn};
 
-/// `struct _gc_runtime_state`, the same from 3.8 to 3.13: two fields of the trash can, enabled, debug, then
+/// `struct _gc_runtime_state`, the same from 3.8 to 3.14: two fields of the trash can, enabled, debug, then
 /// the generations.
 const ENABLED: u64 = 12;
-const GENERATIONS: u64 = 24;
+/// The generations begin behind these, in most builds at a multiple of 8, in Debian's 3.13.5 at 20.
+const GENERATIONS: [u64; 2] = [24, 20];
 /// `struct gc_generation`: the list's head, threshold, count.
 const GENERATION_BYTES: u64 = 24;
 const THRESHOLD: u64 = 16;
@@ -42,7 +43,9 @@ pub struct Collector {
     pub enabled: bool,
     /// The youngest first.
     pub generations: [Generation; 3],
-    /// What it tracks, by type, the most bytes first.
+    /// Objects that `gc.freeze()` has set aside: in no generation, never collected.
+    pub frozen: u64,
+    /// What it tracks, frozen objects included, by type, the most bytes first.
     pub types: Vec<Type>,
     /// Whether every list was followed to its end.
     pub complete: bool,
@@ -80,29 +83,42 @@ struct Tally {
     bytes: u64,
 }
 
+/// Where the list of frozen objects begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Frozen {
+    /// So far into the collector's state.
+    InState(u64),
+    /// Behind the last generation.
+    BehindGenerations,
+}
+
 /// Reads the collector whose state is at `gc`.
-pub(super) fn read<M: Memory>(reader: &mut Reader<M>, gc: u64) -> Result<Collector, Unreadable> {
+pub(super) fn read<M: Memory>(
+    reader: &mut Reader<M>,
+    gc: u64,
+    frozen: Frozen,
+) -> Result<Collector, Unreadable> {
     let mut collector = Collector {
         enabled: reader.int(gc.wrapping_add(ENABLED))? != 0,
         generations: [Generation::default(); 3],
+        frozen: 0,
         types: Vec::new(),
         complete: true,
     };
     let mut tallies = HashMap::new();
-    let mut head = gc.wrapping_add(GENERATIONS);
+    let generations = generations(reader, gc)?;
+    let mut head = generations;
     for generation in &mut collector.generations {
         generation.threshold = reader.int(head.wrapping_add(THRESHOLD))? as i32;
         generation.count = reader.int(head.wrapping_add(COUNT))? as i32;
-        match follow(reader, head, &mut tallies) {
-            (tracked, Ok(())) => generation.tracked = tracked,
-            (_, Err(error)) if error.is_final() => return Err(error),
-            (tracked, Err(_)) => {
-                generation.tracked = tracked;
-                collector.complete = false;
-            }
-        }
+        generation.tracked = count(reader, head, &mut tallies, &mut collector.complete)?;
         head = head.wrapping_add(GENERATION_BYTES);
     }
+    head = match frozen {
+        Frozen::InState(offset) => gc.wrapping_add(offset),
+        Frozen::BehindGenerations => head,
+    };
+    collector.frozen = count(reader, head, &mut tallies, &mut collector.complete)?;
     collector.types = tallies
         .into_values()
         .map(|tally| Type {
@@ -115,6 +131,39 @@ pub(super) fn read<M: Memory>(reader: &mut Reader<M>, gc: u64) -> Result<Collect
         .types
         .sort_by(|one, other| (other.bytes, &one.name).cmp(&(one.bytes, &other.name)));
     Ok(collector)
+}
+
+/// Where the youngest generation begins: where a list's neighbours on both sides point back at it.
+fn generations<M: Memory>(reader: &mut Reader<M>, gc: u64) -> Result<u64, Unreadable> {
+    let places = GENERATIONS.map(|offset| gc.wrapping_add(offset));
+    for head in places {
+        let forth = unless_torn(step(reader, head))?.is_some();
+        let back = unless_torn(reader.word(head.wrapping_add(8)))?;
+        let back = back.map(|back| reader.word(back & !FLAGS));
+        let next = back.map(unless_torn).transpose()?.flatten();
+        if forth && next.is_some_and(|next| next & !FLAGS == head) {
+            return Ok(head);
+        }
+    }
+    // A list that changes at this moment.
+    Ok(places[0])
+}
+
+/// The objects of one list. A list that cannot be followed to its end makes `complete` false.
+fn count<M: Memory>(
+    reader: &mut Reader<M>,
+    head: u64,
+    tallies: &mut HashMap<u64, Tally>,
+    complete: &mut bool,
+) -> Result<u64, Unreadable> {
+    match follow(reader, head, tallies) {
+        (tracked, Ok(())) => Ok(tracked),
+        (_, Err(error)) if error.is_final() => Err(error),
+        (tracked, Err(_)) => {
+            *complete = false;
+            Ok(tracked)
+        }
+    }
 }
 
 /// Counts the objects of one list; where it cannot be followed to its end, those until there.
@@ -196,7 +245,7 @@ fn tally<M: Memory>(
 }
 
 /// The type's name; its address where that cannot be read.
-fn name<M: Memory>(reader: &mut Reader<M>, address: u64) -> String {
+pub(super) fn name<M: Memory>(reader: &mut Reader<M>, address: u64) -> String {
     let mut text = Vec::new();
     let start = reader.word(address.wrapping_add(TYPE_NAME)).unwrap_or(0);
     while text.len() < MOST_NAME_BYTES {

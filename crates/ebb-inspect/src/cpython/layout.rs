@@ -2,16 +2,29 @@
 //!
 //! Up to 3.12 from the headers of each version (`internal/pycore_*.h`), compiled for x86-64; the offsets
 //! in front of which the fields stand did not change within a version's releases of that branch, and
-//! what is read through a wrong one is refused by the plausibility checks of the readers. 3.13 tells its
-//! own, behind a cookie.
+//! what is read through a wrong one is refused by the plausibility checks of the readers. 3.13 and later tell
+//! their own, behind a cookie: `struct _Py_DebugOffsets`, whose fields stand at other places in each version.
 
 use crate::memory::{Memory, Reader};
 
 use super::Unsupported;
-use super::locate::Place;
+use super::collector::Frozen;
+use super::locate::{FREE_THREADED_BUILD, Place};
 
 /// The first bytes of the table that 3.13 and later publish.
 const COOKIE: [u8; 8] = *b"xdebugpy";
+
+/// Fields of that table: cookie, version, whether it is free-threaded, then groups of offsets.
+const VERSION: u64 = 8;
+const FREE_THREADED: u64 = 16;
+const HEAD: u64 = 40;
+const ID: u64 = 56;
+const NEXT: u64 = 64;
+const GC_OF_3_13: u64 = 80;
+/// 3.14 has the main thread in front of it.
+const GC_OF_3_14: u64 = 88;
+/// The part of a version's number that says release, not alpha, beta or candidate.
+const RELEASE_LEVEL: u64 = 0xf0;
 
 /// Where the collector's state lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +45,13 @@ pub(super) struct Layout {
     /// Of its number.
     pub(super) id: u64,
     pub(super) gc: Gc,
+    pub(super) frozen: Frozen,
     pub(super) arena_bytes: u64,
     pub(super) pool_bytes: u64,
 }
 
+/// Behind three generations and a pointer to the first of them; 3.14 has moved the pointer.
+const FROZEN: Frozen = Frozen::InState(104);
 const SMALL: (u64, u64) = (256 << 10, 4 << 10);
 const LARGE: (u64, u64) = (1 << 20, 16 << 10);
 
@@ -51,10 +67,13 @@ impl Layout {
             (3, 10) => (32, 0, 24, Gc::Interpreter(616), LARGE),
             (3, 11) => (40, 0, 48, Gc::Interpreter(648), LARGE),
             (3, 12) => (40, 0, 8, Gc::Interpreter(112), LARGE),
-            (3, 13) => return Self::published(reader, place.runtime),
+            (3, 13) => return Self::published(reader, place, GC_OF_3_13, FROZEN),
+            (3, 14) => {
+                return Self::published(reader, place, GC_OF_3_14, Frozen::BehindGenerations);
+            }
             (major, minor) => {
                 return Err(Unsupported::Layout(format!(
-                    "CPython {major}.{minor} is not one of 3.8 to 3.13"
+                    "CPython {major}.{minor} is not one of 3.8 to 3.14"
                 )));
             }
         };
@@ -63,37 +82,45 @@ impl Layout {
             next,
             id,
             gc,
+            frozen: FROZEN,
             arena_bytes: sizes.0,
             pool_bytes: sizes.1,
         })
     }
 
-    /// `struct _Py_DebugOffsets` of 3.13: cookie, version, whether it is free-threaded, then groups of
-    /// offsets.
-    fn published<M: Memory>(reader: &mut Reader<M>, runtime: u64) -> Result<Self, Unsupported> {
-        const FREE_THREADED: u64 = 16;
-        const HEAD: u64 = 40;
-        const ID: u64 = 56;
-        const NEXT: u64 = 64;
-        const GC: u64 = 80;
+    /// What the runtime tells of itself.
+    fn published<M: Memory>(
+        reader: &mut Reader<M>,
+        place: &Place,
+        gc: u64,
+        frozen: Frozen,
+    ) -> Result<Self, Unsupported> {
         let mut cookie = [0; COOKIE.len()];
-        reader.bytes(runtime, &mut cookie)?;
+        reader.bytes(place.runtime, &mut cookie)?;
         if cookie != COOKIE {
             return Err(Unsupported::Layout(
                 "its table of offsets has no cookie".to_owned(),
             ));
         }
-        let mut field = |at: u64| reader.word(runtime.wrapping_add(at));
+        let mut field = |at: u64| reader.word(place.runtime.wrapping_add(at));
+        let version = field(VERSION)?;
+        if (version >> 24 & 0xff, version >> 16 & 0xff)
+            != (place.version.0.into(), place.version.1.into())
+            || version & RELEASE_LEVEL != RELEASE_LEVEL
+        {
+            return Err(Unsupported::Layout(format!(
+                "its table of offsets is of version {version:#x}, no release of the file's name"
+            )));
+        }
         if field(FREE_THREADED)? != 0 {
-            return Err(Unsupported::Layout(
-                "a free-threaded build: its memory is mimalloc's".to_owned(),
-            ));
+            return Err(Unsupported::Layout(FREE_THREADED_BUILD.to_owned()));
         }
         Ok(Self {
             head: field(HEAD)?,
             id: field(ID)?,
             next: field(NEXT)?,
-            gc: Gc::Interpreter(field(GC)?),
+            gc: Gc::Interpreter(field(gc)?),
+            frozen,
             arena_bytes: LARGE.0,
             pool_bytes: LARGE.1,
         })

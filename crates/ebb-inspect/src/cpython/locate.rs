@@ -7,11 +7,17 @@ use object::{Object, ObjectKind, ObjectSymbol, ReadCache};
 use super::Unsupported;
 use crate::target::{Backing, Mapping, Target};
 
+/// What is said of a build whose objects are laid out otherwise, and lie in mimalloc's pages.
+pub(super) const FREE_THREADED_BUILD: &str =
+    "a free-threaded build of CPython: its objects are mimalloc's, and not read";
+
 /// CPython in a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// The address of `_PyRuntime`.
     pub(super) runtime: u64,
+    /// The address of `PyType_Type`, the type of types.
+    pub(super) type_of_types: u64,
     /// Major and minor version.
     pub(super) version: (u8, u8),
     /// The writable data of the file that defines it.
@@ -29,17 +35,17 @@ pub(super) fn runtime(target: &Target, mappings: &[Mapping]) -> Result<Place, Un
             continue;
         }
         seen.push(file);
-        if let Some((address, kind)) = symbol(&target.path_of(file)) {
+        if let Some(([runtime, type_of_types], kind)) = symbols(&target.path_of(file)) {
             let base = match kind {
                 ObjectKind::Executable => 0,
                 // The first mapping shows the file's beginning, which has the address 0.
                 _ => mapping.start.wrapping_sub(mapping.offset),
             };
-            let version = version(file).ok_or_else(|| {
-                Unsupported::Layout(format!("{}: no version in the name", file.display()))
-            })?;
+            let version = version(file)
+                .map_err(|why| Unsupported::Layout(format!("{}: {why}", file.display())))?;
             return Ok(Place {
-                runtime: base.wrapping_add(address),
+                runtime: base.wrapping_add(runtime),
+                type_of_types: base.wrapping_add(type_of_types),
                 version,
                 data: data(mappings, file),
             });
@@ -48,30 +54,41 @@ pub(super) fn runtime(target: &Target, mappings: &[Mapping]) -> Result<Place, Un
     Err(Unsupported::NoPython)
 }
 
-fn symbol(path: &Path) -> Option<(u64, ObjectKind)> {
+/// `_PyRuntime` and `PyType_Type` of a file that defines both.
+fn symbols(path: &Path) -> Option<([u64; 2], ObjectKind)> {
     let data = ReadCache::new(std::fs::File::open(path).ok()?);
     let file = object::File::parse(&data).ok()?;
     if file.architecture() != object::Architecture::X86_64 || !file.is_64() {
         return None;
     }
-    let runtime = file
-        .dynamic_symbols()
-        .find(|it| it.is_definition() && it.name() == Ok("_PyRuntime"))?;
+    let mut found = [None; 2];
+    for symbol in file.dynamic_symbols().filter(|it| it.is_definition()) {
+        match symbol.name() {
+            Ok("_PyRuntime") => found[0] = Some(symbol.address()),
+            Ok("PyType_Type") => found[1] = Some(symbol.address()),
+            _ => {}
+        }
+    }
     // A program with an address of its own is ET_EXEC; everything else moves.
-    Some((runtime.address(), file.kind()))
+    Some(([found[0]?, found[1]?], file.kind()))
 }
 
-/// The version in `python3.11`, `libpython3.8.so.1.0`. A debugging build (`3.11d`) or a free-threaded one
-/// (`3.13t`) has other layouts.
-fn version(path: &Path) -> Option<(u8, u8)> {
-    let name = path.file_name()?.to_str()?;
-    let rest = &name[name.find("python")? + "python".len()..];
-    let (major, rest) = rest.split_once('.')?;
-    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-    if matches!(rest.as_bytes().get(digits), Some(b'd' | b't')) {
-        return None;
+/// The version in `python3.11`, `libpython3.8.so.1.0`; or what it is otherwise. A debugging build (`3.11d`) or a
+/// free-threaded one (`3.13t`) has other layouts.
+fn version(path: &Path) -> Result<(u8, u8), &'static str> {
+    let numbers = || {
+        let name = path.file_name()?.to_str()?;
+        let rest = &name[name.find("python")? + "python".len()..];
+        let (major, rest) = rest.split_once('.')?;
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (minor, build) = rest.split_at(digits);
+        Some((major.parse().ok()?, minor.parse().ok()?, build))
+    };
+    match numbers().ok_or("no version in the name")? {
+        (_, _, build) if build.starts_with('t') => Err(FREE_THREADED_BUILD),
+        (_, _, build) if build.starts_with('d') => Err("a debugging build of CPython is not read"),
+        (major, minor, _) => Ok((major, minor)),
     }
-    Some((major.parse().ok()?, rest[..digits].parse().ok()?))
 }
 
 /// The writable mappings of the file, and the one without a name that follows: its zeroed data.
@@ -94,10 +111,11 @@ mod tests {
     #[test]
     fn the_name_tells_the_version() {
         let of = |name: &str| version(Path::new(name));
-        assert_eq!(of("/usr/bin/python3.11"), Some((3, 11)));
-        assert_eq!(of("/lib/libpython3.8.so.1.0"), Some((3, 8)));
-        assert_eq!(of("/lib/libpython3.13t.so.1.0"), None);
-        assert_eq!(of("/usr/bin/python3.11d"), None);
-        assert_eq!(of("/usr/bin/python"), None);
+        assert_eq!(of("/usr/bin/python3.11"), Ok((3, 11)));
+        assert_eq!(of("/lib/libpython3.8.so.1.0"), Ok((3, 8)));
+        assert_eq!(of("/lib/libpython3.13t.so.1.0"), Err(FREE_THREADED_BUILD));
+        assert_eq!(of("/usr/bin/python3.14td"), Err(FREE_THREADED_BUILD));
+        assert!(of("/usr/bin/python3.11d").is_err_and(|why| why.contains("debugging")));
+        assert!(of("/usr/bin/python").is_err_and(|why| why.contains("no version")));
     }
 }

@@ -12,14 +12,15 @@ const LAYOUT: Layout = Layout {
     next: 0,
     id: 8,
     gc: Gc::Interpreter(112),
+    frozen: collector::Frozen::BehindGenerations,
     arena_bytes: 1 << 20,
     pool_bytes: 16 << 10,
 };
 
-/// A collector whose three lists are empty.
-fn empty_lists(memory: &mut FakeMemory, gc: u64) {
+/// A collector whose lists are empty and begin `first` bytes behind `gc`.
+fn empty_lists(memory: &mut FakeMemory, gc: u64, first: u64) {
     memory.write(gc, &[0; 256]);
-    for head in (0..3).map(|it| gc + 24 + it * 24) {
+    for head in (0..4).map(|it| gc + first + it * 24) {
         memory.write_word(head, head);
         memory.write_word(head + 8, head);
     }
@@ -27,9 +28,16 @@ fn empty_lists(memory: &mut FakeMemory, gc: u64) {
 
 #[test]
 fn a_list_is_counted_by_type() {
+    // In most builds, and in Debian's 3.13.5.
+    for first in [24, 20] {
+        count_by_type(first);
+    }
+}
+
+fn count_by_type(first: u64) {
     let mut memory = FakeMemory::new();
-    empty_lists(&mut memory, BASE);
-    let (head, one, two, kind) = (BASE + 24, BASE + 0x1000, BASE + 0x1100, BASE + 0x2000);
+    empty_lists(&mut memory, BASE, first);
+    let (head, one, two, kind) = (BASE + first, BASE + 0x1000, BASE + 0x1100, BASE + 0x2000);
     for (from, to) in [(head, one), (one, two), (two, head)] {
         memory.write_word(from, to);
         // With a flag of the collector's.
@@ -43,7 +51,7 @@ fn a_list_is_counted_by_type() {
     memory.write_word(kind + 32, 24);
     memory.write_word(kind + 40, 8);
     memory.write(BASE + 0x3000, b"tuple\0");
-    let collector = collector::read(&mut Reader::new(&memory), BASE).unwrap();
+    let collector = collector::read(&mut Reader::new(&memory), BASE, LAYOUT.frozen).unwrap();
     assert!(collector.complete);
     assert_eq!(collector.generations[0].tracked, 2);
     let expected = Type {
@@ -57,7 +65,7 @@ fn a_list_is_counted_by_type() {
 #[test]
 fn a_list_that_goes_round_ends() {
     let mut memory = FakeMemory::new();
-    empty_lists(&mut memory, BASE);
+    empty_lists(&mut memory, BASE, 24);
     let (head, one, two) = (BASE + 24, BASE + 0x1000, BASE + 0x1100);
     memory.write(BASE + 0x1000, &[0; 0x2000]);
     // one and two point to each other, and never back to the head.
@@ -69,9 +77,33 @@ fn a_list_that_goes_round_ends() {
     for object in [one, two] {
         memory.write_word(object + 16 + 8, BASE + 0x2000);
     }
-    let collector = collector::read(&mut Reader::new(&memory), BASE).unwrap();
+    let collector = collector::read(&mut Reader::new(&memory), BASE, LAYOUT.frozen).unwrap();
     assert!(!collector.complete);
     assert_eq!(collector.generations[0].tracked, 2);
+}
+
+#[test]
+fn a_table_of_another_build_is_refused() {
+    let table = |version: u64, free_threaded: u64| {
+        let mut memory = FakeMemory::new();
+        memory.write(BASE, &[0; 1024]);
+        memory.write(BASE, b"xdebugpy");
+        memory.write_word(BASE + 8, version);
+        memory.write_word(BASE + 16, free_threaded);
+        let place = locate::Place {
+            runtime: BASE,
+            type_of_types: 0,
+            version: (3, 14),
+            data: Vec::new(),
+        };
+        Layout::of(&mut Reader::new(&memory), &place)
+    };
+    assert!(table(0x030e_0af0, 0).is_ok());
+    let words = |read: Result<Layout, Unsupported>| read.unwrap_err().to_string();
+    assert!(words(table(0x030e_0af0, 1)).contains("free-threaded"));
+    // A file's name that is not the version's, a candidate for a release.
+    assert!(words(table(0x030d_05f0, 0)).contains("0x30d05f0"));
+    assert!(words(table(0x030e_00c2, 0)).contains("0x30e00c2"));
 }
 
 proptest! {
@@ -91,11 +123,17 @@ proptest! {
         }
         let mut reader = Reader::new(&memory);
         let _ = interpreters(&mut reader, BASE, &LAYOUT);
-        let _ = collector::read(&mut reader, BASE);
+        let _ = collector::read(&mut reader, BASE, LAYOUT.frozen);
         let end = BASE + words.len() as u64 * 8;
         let found = arenas::find(&mut reader, &[(BASE, end)], &LAYOUT);
-        if let Ok(Some(arenas)) = found {
+        let array = found.ok().flatten();
+        if let Some(Ok(arenas)) = array.map(|array| arenas::read(&mut reader, array, &LAYOUT)) {
             prop_assert!(arenas.resident_bytes <= arenas.bytes);
+        }
+        let blocks: Vec<(u64, u64)> = words.iter().map(|word| (*word, 1)).collect();
+        if let Ok(owned) = buffers::owners(&mut reader, &blocks, array.or(Some(BASE)), &LAYOUT, BASE) {
+            let told: u64 = owned.iter().map(|it| it.count).sum();
+            prop_assert_eq!(told, blocks.len() as u64);
         }
     }
 }

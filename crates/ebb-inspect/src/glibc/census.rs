@@ -10,6 +10,9 @@ use super::ledger::{Ledger, Trim};
 use super::sizes::Sizes;
 use super::trim::Trimmer;
 
+/// Blocks from this size on are listed one by one, so many at most.
+const LARGE_BYTES: u64 = 1 << 20;
+const MAX_LARGE: usize = 1 << 14;
 /// Chunks that hold a thread's cache perhaps: more than any process has threads.
 const MAX_CANDIDATES: usize = 1 << 16;
 
@@ -22,6 +25,8 @@ pub struct Census {
     pub trim: Trim,
     /// Sizes of chunks in use.
     pub sizes: Sizes,
+    /// Large blocks in use: addresses as the program knows them, and bytes.
+    pub large: Vec<(u64, u64)>,
     /// Chunks in use that have the size of a thread's cache.
     pub candidates: Vec<u64>,
     candidate_bytes: u64,
@@ -64,6 +69,7 @@ impl Census {
         self.ledger.in_use.chunks += 1;
         self.ledger.in_use.bytes += to - from;
         self.sizes.count(to - from);
+        self.large(from, to);
         if self.run.is_some() {
             self.end_run(presence, from);
         }
@@ -71,6 +77,14 @@ impl Census {
         let more = (to - from).wrapping_sub(self.candidate_bytes);
         if (more == 0 || more == HEADER_BYTES) && self.candidates.len() < MAX_CANDIDATES {
             self.candidates.push(from);
+        }
+    }
+
+    /// A chunk in use whose block may be one of those that are listed.
+    pub fn large(&mut self, from: u64, to: u64) {
+        if to - from >= LARGE_BYTES && self.large.len() < MAX_LARGE {
+            self.large
+                .push((from + HEADER_BYTES, to - from - HEADER_BYTES));
         }
     }
 
@@ -116,6 +130,7 @@ impl Census {
         self.trim.add(&other.trim);
         self.sizes.add(&other.sizes);
         self.candidates.extend(other.candidates);
+        self.large.extend(other.large);
     }
 
     fn end_run(&mut self, presence: &Presence, to: u64) {

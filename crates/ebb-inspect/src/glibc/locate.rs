@@ -242,7 +242,7 @@ fn parameters(
     let agrees = chunks <= most
         && (chunks == 0) == (mmapped == 0)
         && mmapped <= most_mmapped
-        && mmapped % 4096 == 0
+        && mmapped % layout.mmapped_unit() == 0
         && no_dynamic <= 1
         && arena_test <= 1 << 20
         && huge_pages

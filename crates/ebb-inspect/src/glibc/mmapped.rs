@@ -15,13 +15,14 @@ const FLAGS: u64 = 7;
 const TRIES: u64 = 1024;
 
 /// Finds the chunks that are mappings in `mappings`, up to `wanted` (chunks and bytes). Ranges in `heaps`
-/// are left out.
+/// are left out. `each` gets every chunk's first address and its end.
 pub fn find(
     memory: &impl Memory,
     layout: &Layout,
     mappings: &[Mapping],
     heaps: &[(u64, u64)],
     wanted: (u64, u64),
+    mut each: impl FnMut(u64, u64),
 ) -> Result<Line, Unreadable> {
     let mut found = Line::default();
     let own = mappings
@@ -30,7 +31,7 @@ pub fn find(
     for mapping in own {
         let mut at = mapping.start;
         let mut tries = 0;
-        while at < mapping.end && tries < TRIES && (found.chunks, found.bytes) != wanted {
+        while at < mapping.end && tries < TRIES && !is_all(layout, &found, wanted) {
             if let Some((_, end)) = heaps
                 .iter()
                 .find(|(start, end)| (*start..*end).contains(&at))
@@ -39,7 +40,8 @@ pub fn find(
                 continue;
             }
             match chunk_at(memory, layout, at, mapping.end)? {
-                Some(len) if found.bytes + len <= wanted.1 => {
+                Some((place, len)) if found.bytes + len <= wanted.1 => {
+                    each(at + place, at + len);
                     let presence = Presence::read(memory, at, at + len)?;
                     found.add(at, at + len, &presence);
                     at += len;
@@ -55,13 +57,23 @@ pub fn find(
     Ok(found)
 }
 
-/// The bytes of the mapping that a chunk on the page `at` makes up, if there is one.
+/// Whether what was found is what malloc counted.
+pub fn is_all(layout: &Layout, found: &Line, (chunks, bytes): (u64, u64)) -> bool {
+    let is_sum = |found| {
+        bytes
+            .checked_sub(found)
+            .is_some_and(|more| more <= layout.mmapped_drift_bytes())
+    };
+    found.chunks == chunks && is_sum(found.bytes)
+}
+
+/// Where on the page `at` a chunk begins, if one does, and the bytes of the mapping that it makes up.
 fn chunk_at(
     memory: &impl Memory,
     layout: &Layout,
     at: u64,
     end: u64,
-) -> Result<Option<u64>, Unreadable> {
+) -> Result<Option<(u64, u64)>, Unreadable> {
     let mut page = [Page::Absent];
     memory.pages(at, &mut page)?;
     if page[0] != Page::Present {
@@ -90,7 +102,7 @@ fn chunk_at(
         };
         let len = place.checked_add(size & !FLAGS)?.checked_add(header)?;
         let fits = len != 0 && len % memory.page_bytes() == 0 && len <= end - at;
-        fits.then_some(len)
+        fits.then_some((place, len))
     });
     Ok(found.next())
 }

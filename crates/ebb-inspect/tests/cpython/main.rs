@@ -21,10 +21,12 @@ markers = [Marker() for _ in range(12345)]
 burst = [bytes(40) + str(i).encode() for i in range(200000)]
 del burst[::2]
 gc.collect()
-if len(sys.argv) > 1:
+if "off" in sys.argv:
     gc.disable()
+if "freeze" in sys.argv:
+    gc.freeze()
 tracked = [len(gc.get_objects(generation=i)) for i in range(3)]
-print(gc.isenabled(), *tracked, flush=True)
+print(gc.isenabled(), *tracked, gc.get_freeze_count(), flush=True)
 sys._debugmallocstats()
 sys.stderr.flush()
 print("ready", flush=True)
@@ -70,7 +72,7 @@ impl Program {
 
     fn read(&self) -> Python {
         let target = Target::open(self.child.id() as i32).unwrap();
-        Python::read(&target).unwrap()
+        Python::read(&target, &[]).unwrap()
     }
 
     /// A figure of `_debugmallocstats`: `# name = 1,234`.
@@ -104,7 +106,7 @@ fn started(command: &mut Command) -> Child {
 /// Reads an interpreter that prints and then waits for the end of its input.
 fn read_while_it_waits(command: &mut Command) -> Python {
     let mut child = started(command);
-    let read = Python::read(&Target::open(child.id() as i32).unwrap()).unwrap();
+    let read = Python::read(&Target::open(child.id() as i32).unwrap(), &[]).unwrap();
     drop(child.stdin.take());
     child.wait().unwrap();
     read
@@ -129,7 +131,7 @@ fn assert_near(what: &str, found: u64, said: u64, most: u64) {
 #[test]
 fn the_collector_as_the_module_gc_tells_it() {
     for python in pythons() {
-        for (arguments, enabled) in [(&[][..], true), (&["off"], false)] {
+        for (arguments, enabled) in [(&[][..], true), (&["off", "freeze"], false)] {
             let program = Program::start(&python, arguments);
             let read = program.read();
             assert_eq!(read.interpreters.len(), 1);
@@ -145,6 +147,13 @@ fn the_collector_as_the_module_gc_tells_it() {
                 let most = if index == 0 { 50 } else { 0 };
                 assert_near("tracked", generation.tracked, said, most);
             }
+            // The last of the words; none is frozen in the first program, all in the second.
+            let frozen: u64 = words[4].parse().unwrap();
+            assert_eq!(
+                (collector.frozen, frozen > 10_000),
+                (frozen, !enabled),
+                "{python}"
+            );
             let markers = collector.types.iter().find(|it| it.name == "Marker");
             let markers = markers.expect("the type");
             assert_eq!(markers.count, 12345);
@@ -195,13 +204,13 @@ fn a_busy_interpreter() {
         let mut child = started(Command::new(&python).args(["-c", code]));
         let target = Target::open(child.id() as i32).unwrap();
         for _ in 0..10 {
-            let read = Python::read(&target);
+            let read = Python::read(&target, &[]);
             // The state itself does not move, so only its lists can be torn.
             let read = read.unwrap_or_else(|error| panic!("{python}: {error}"));
             let collector = read.interpreters[0].collector.as_ref().expect("its state");
             let counted: u64 = collector.types.iter().map(|it| it.count).sum();
             let tracked: u64 = collector.generations.iter().map(|it| it.tracked).sum();
-            assert_eq!(counted, tracked);
+            assert_eq!(counted, tracked + collector.frozen);
             let arenas = read.arenas.expect("arenas");
             assert!(
                 arenas.used_bytes + arenas.available_bytes + arenas.unused_pool_bytes
@@ -235,6 +244,68 @@ fn two_interpreters_in_a_process() {
     }
 }
 
+/// Buffers of every kind that an interpreter without packages has; numbers that are nobody's by chance.
+const BUFFERS: &str = r#"
+import array, ctypes, os, sys
+kept = [bytes(3 << 20), bytes(2 << 20), "\u20ac" * (2 << 20), bytearray(5 << 20), array.array("d", bytes(6 << 20)),
+        ctypes.create_string_buffer(7 << 20), [None] * (1 << 20), dict.fromkeys(range(100000))]
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.memset.argtypes = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
+libc.memset(libc.malloc(9 << 20), 7, 9 << 20)
+print(flush=True)
+os.read(0, 1)
+"#;
+
+#[test]
+fn large_blocks_have_owners() {
+    let mut told_all = 0;
+    for python in pythons() {
+        let mut child = started(Command::new(&python).args(["-c", BUFFERS]));
+        let target = Target::open(child.id() as i32).unwrap();
+        let heap = ebb_inspect::Heap::read(&target).unwrap();
+        let read = Python::read(&target, &heap.large).unwrap();
+        let told: u64 = read.buffers.iter().map(|it| it.count).sum();
+        assert_eq!(told, heap.large.len() as u64);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        // Where the kernel has joined mappings the search for those of malloc may end early, and says so.
+        if !heap.ledger.mmapped_complete {
+            continue;
+        }
+        told_all += 1;
+        let owned = |name: Option<&str>| {
+            let name = name.map(str::to_owned);
+            read.buffers.iter().find(|it| it.name == name)
+        };
+        for (name, count, megabytes) in [
+            (Some("bytes"), 2, 5),
+            (Some("str"), 1, 4),
+            (Some("bytearray"), 1, 5),
+            (Some("array.array"), 1, 6),
+            (Some("c_char_Array_7340032"), 1, 7),
+            (Some("list"), 1, 8),
+            (None, 1, 9),
+        ] {
+            let found =
+                owned(name).unwrap_or_else(|| panic!("{python}: {name:?} {:?}", read.buffers));
+            // A page for its head, and what the interpreter rounds up to.
+            let least = megabytes << 20;
+            assert_eq!(found.count, count, "{python}: {name:?} {:?}", read.buffers);
+            assert!(
+                (least..least + least / 8 + 8192).contains(&found.bytes),
+                "{python}: {found:?}"
+            );
+        }
+        assert!(
+            owned(Some("dict")).is_some_and(|it| it.bytes > 2 << 20),
+            "{python}: {:?}",
+            read.buffers
+        );
+    }
+    assert!(told_all > 0);
+}
+
 #[test]
 fn without_pymalloc_there_are_no_arenas() {
     let read = read_while_it_waits(
@@ -249,5 +320,5 @@ fn without_pymalloc_there_are_no_arenas() {
 #[test]
 fn a_process_without_python() {
     let own = Target::open(std::process::id() as i32).unwrap();
-    assert_eq!(Python::read(&own), Err(Unsupported::NoPython));
+    assert_eq!(Python::read(&own, &[]), Err(Unsupported::NoPython));
 }

@@ -1,0 +1,149 @@
+//! What large blocks of the allocator are to Python: an object by itself, or the table or buffer of one.
+//!
+//! A `bytes` or `str` is one block with its head. A list's items, a dict's table, the bytes of a `bytearray` or of an
+//! array of numpy's are blocks that some small object points to, and that one lies in pymalloc's arenas: these are
+//! searched for the blocks' addresses. What is said is a name only when both the block and the type look like what they
+//! are to be; everything else is nobody's.
+
+use std::collections::HashMap;
+
+use super::arenas::{block_of, ranges};
+use super::collector::name;
+use super::layout::Layout;
+use crate::memory::{Memory, Presence, Reader, Unreadable, unless_torn};
+
+/// In front of an object may lie: nothing, the collector's head, that and two words for its attributes.
+const IN_FRONT: [u64; 3] = [0, 16, 32];
+/// `PyObject`: the count of references, the type.
+const TYPE: u64 = 8;
+/// `PyTypeObject.tp_flags`, and the flag of `type` and its subclasses.
+const TYPE_FLAGS: u64 = 168;
+const IS_TYPE_OF_TYPES: u64 = 1 << 31;
+/// The higher half of the count: flags since 3.14, and never an overflow. What was freed has an address there.
+const OVERFLOW: u64 = 0xffff << 32;
+/// Copied at a time.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Blocks of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Owned {
+    /// The type's name; `None` for blocks that no object was found to have.
+    pub name: Option<String>,
+    /// How many.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What `blocks` (addresses and bytes) are, by type. `array` is that of the arenas, where there are such;
+/// `type_of_types` the address of `type`.
+pub(super) fn owners<M: Memory>(
+    reader: &mut Reader<M>,
+    blocks: &[(u64, u64)],
+    array: Option<u64>,
+    layout: &Layout,
+    type_of_types: u64,
+) -> Result<Vec<Owned>, Unreadable> {
+    let mut types: HashMap<u64, Option<u64>> = HashMap::new();
+    for &(block, _) in blocks {
+        types.insert(block, object_at(reader, block, type_of_types)?);
+    }
+    if let Some(array) = array.filter(|_| types.values().any(Option::is_none)) {
+        for (start, end) in ranges(reader, array, layout) {
+            search(reader, (start, end), layout, type_of_types, &mut types)?;
+        }
+    }
+    let mut owned: HashMap<Option<u64>, (u64, u64)> = HashMap::new();
+    for (block, bytes) in blocks {
+        let sum = owned
+            .entry(types.get(block).copied().flatten())
+            .or_default();
+        *sum = (sum.0 + 1, sum.1.saturating_add(*bytes));
+    }
+    let mut owned: Vec<Owned> = owned
+        .into_iter()
+        .map(|(kind, (count, bytes))| Owned {
+            name: kind.map(|kind| name(reader, kind)),
+            count,
+            bytes,
+        })
+        .collect();
+    owned.sort_by(|one, other| (other.bytes, &one.name).cmp(&(one.bytes, &other.name)));
+    Ok(owned)
+}
+
+/// Searches an arena for the addresses of blocks that nobody has yet.
+fn search<M: Memory>(
+    reader: &mut Reader<M>,
+    (start, end): (u64, u64),
+    layout: &Layout,
+    type_of_types: u64,
+    types: &mut HashMap<u64, Option<u64>>,
+) -> Result<(), Unreadable> {
+    let wanted = types.iter().filter(|(_, kind)| kind.is_none());
+    let (least, most) = wanted.fold((u64::MAX, 0), |(least, most), (&block, _)| {
+        (least.min(block), most.max(block))
+    });
+    let presence = Presence::read(reader.memory(), start, end)?;
+    let mut piece = vec![0; PIECE_BYTES];
+    for (run, length) in presence.runs(start, end) {
+        for at in (run..run + length as u64).step_by(PIECE_BYTES) {
+            let bytes = &mut piece[..PIECE_BYTES.min((run + length as u64 - at) as usize)];
+            let copied = reader.memory().copy(&[(at, bytes.len())], bytes);
+            if unless_torn(copied)?.is_none() {
+                continue;
+            }
+            let words = bytes
+                .as_chunks()
+                .0
+                .iter()
+                .map(|word| u64::from_ne_bytes(*word));
+            for (word, from) in words.zip((at..).step_by(8)) {
+                if word < least || word > most || types.get(&word) != Some(&None) {
+                    continue;
+                }
+                let block = unless_torn(block_of(reader, from, layout))?.flatten();
+                if let Some(block) = block {
+                    types.insert(word, object_at(reader, block, type_of_types)?);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The type of the object in the block at `block`, if there is one.
+fn object_at<M: Memory>(
+    reader: &mut Reader<M>,
+    block: u64,
+    type_of_types: u64,
+) -> Result<Option<u64>, Unreadable> {
+    for in_front in IN_FRONT {
+        let object = block.wrapping_add(in_front);
+        if let Some(kind) = unless_torn(type_of(reader, object, type_of_types))?.flatten() {
+            return Ok(Some(kind));
+        }
+    }
+    Ok(None)
+}
+
+/// The type of the object at `object`, if it has a count, and a type whose type is one: of `type`'s kind.
+fn type_of<M: Memory>(
+    reader: &mut Reader<M>,
+    object: u64,
+    type_of_types: u64,
+) -> Result<Option<u64>, Unreadable> {
+    let references = reader.word(object)?;
+    if references as u32 == 0 || references & OVERFLOW != 0 {
+        return Ok(None);
+    }
+    let kind = reader.word(object.wrapping_add(TYPE))?;
+    if kind == 0 || !kind.is_multiple_of(8) {
+        return Ok(None);
+    }
+    let of_kind = reader.word(kind.wrapping_add(TYPE))?;
+    let root = reader.word(of_kind.wrapping_add(TYPE))?;
+    // An object of any type would pass but for this: a list's items begin with its first two.
+    let is_of_types = reader.word(of_kind.wrapping_add(TYPE_FLAGS))? & IS_TYPE_OF_TYPES != 0;
+    Ok((root == type_of_types && is_of_types).then_some(kind))
+}
