@@ -8,6 +8,7 @@
 //! - [`function`]: where malloc_trim is, what it locks, and the code that restores a thread.
 //! - `attempt`: one attempt at one thread.
 //! - `place`: where a stopped thread stands, and what it comes back to.
+//! - [`remote`]: the other way: CPython is asked to make the call by itself.
 //! - `seccomp`: what a thread's filters of system calls say.
 //! - `stack`: whether a thread's stack has room, and no handler of a signal on it.
 //! - `tracee`: a thread held by ptrace; the door to the kernel.
@@ -25,6 +26,7 @@ mod frame;
 pub mod function;
 pub mod gate;
 mod place;
+pub mod remote;
 mod seccomp;
 mod stack;
 mod task;

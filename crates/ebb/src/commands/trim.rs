@@ -1,5 +1,6 @@
-//! `ebb trim`: relief without a restart. Says what malloc_trim would return, and calls it in the process if that was
-//! asked for, is worth it and is safe; then measures.
+//! `ebb trim`: relief without a restart. Says what malloc_trim would return, and has it called in the process where that is
+//! worth it and safe: by a CPython that takes such requests, or by a thread that is stopped, if that was asked for. Then
+//! measures.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -7,10 +8,11 @@ use std::time::{Duration, Instant};
 use crate::cli;
 use crate::commands::why::{Depth, Ending, Observer, find};
 use crate::exit::{Exit, Failure};
-use crate::facts::snapshot::{Process, Snapshot, Target, TargetKind};
-use crate::facts::trim::{Cost, Left, Measured, Outcome, ProcessTrim, Reason, Trim};
+use crate::facts::snapshot::{Process, Runtime, Snapshot, Target, TargetKind};
+use crate::facts::trim::{Call, Cost, Left, Measured, Outcome, ProcessTrim, Reason, Trim};
 use crate::proc::target::Resolved;
-use crate::relief::{inject, reclaim};
+use crate::relief::remote::NotDone;
+use crate::relief::{inject, reclaim, remote};
 use crate::report;
 use crate::verdict::trim::{Limits, judge};
 
@@ -21,9 +23,14 @@ pub struct Args {
     #[arg(value_name = "TARGET")]
     target: String,
 
-    /// Call malloc_trim in the process, by a thread of it that is stopped for a moment (docs/trim.md)
+    /// Call malloc_trim in the process, by a thread of it that is stopped for a moment, where it does not
+    /// do it by itself when asked, as CPython 3.14 does (docs/trim.md)
     #[arg(long)]
     inject: bool,
+
+    /// Say what would go back and change nothing
+    #[arg(long, short = 'n', conflicts_with_all = ["inject", "page_cache"])]
+    dry_run: bool,
 
     /// Leave alone what would return less
     #[arg(long, value_name = "SIZE", default_value = "16MB", value_parser = cli::size)]
@@ -33,7 +40,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = humantime::parse_duration)]
     max_pause: Duration,
 
-    /// How long to wait for a thread to come to a safe place
+    /// How long to wait for a thread to come to a safe place, or to take a script
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
     wait: Duration,
 
@@ -136,12 +143,7 @@ fn one(
     let (predicted, left) = judge(process, &snapshot.missing, cost, &limits);
     let done = match left {
         Some(left) => Err(left),
-        None if !args.inject => Err(Left {
-            reason: Reason::NotAsked,
-            why: "nothing was changed".to_owned(),
-            remedy: Some("--inject calls malloc_trim in it".to_owned()),
-        }),
-        None => inject::malloc_trim(process.pid, args.wait),
+        None => relieve(args, process),
     };
     let (outcome, measured) = match done {
         Ok(call) => (Outcome::Trimmed(call), measure(observer, process)),
@@ -154,6 +156,29 @@ fn one(
         predicted,
         outcome,
         measured,
+    }
+}
+
+/// Has malloc_trim called by the safest way that there is.
+fn relieve(args: &Args, process: &Process) -> Result<Call, Left> {
+    let not_asked = |why: String, remedy: &str| Left {
+        reason: Reason::NotAsked,
+        why,
+        remedy: Some(remedy.to_owned()),
+    };
+    if args.dry_run {
+        let remedy = "without --dry-run it is tried";
+        return Err(not_asked("nothing was changed".to_owned(), remedy));
+    }
+    let asked = match process.runtime {
+        Some(Runtime::Cpython) => remote::malloc_trim(process.pid, args.wait),
+        _ => Err(NotDone::Unoffered("nothing was changed".to_owned())),
+    };
+    match asked {
+        Ok(call) => Ok(call),
+        Err(_) if args.inject => inject::malloc_trim(process.pid, args.wait),
+        Err(NotDone::Unoffered(why)) => Err(not_asked(why, "--inject calls malloc_trim in it")),
+        Err(NotDone::Left(left)) => Err(left),
     }
 }
 

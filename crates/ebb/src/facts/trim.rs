@@ -75,10 +75,12 @@ pub enum Outcome {
 pub struct Call {
     /// How.
     pub route: Route,
-    /// The thread that made it.
+    /// The thread that made it, or that was asked to have it made.
     pub thread: i32,
-    /// How long that thread stood still before. No other did.
-    pub stopped_s: f64,
+    /// How long that thread stood still before. No other did; absent where none did.
+    pub stopped_s: Option<f64>,
+    /// How long it took until the thread that was asked came by; absent where none was asked.
+    pub waited_s: Option<f64>,
     /// How long it was in malloc_trim; absent where it had not come back when we stopped looking.
     pub ran_s: Option<f64>,
     /// Threads that were tried.
@@ -91,6 +93,8 @@ pub struct Call {
 pub enum Route {
     /// ptrace, and a frame on a thread's stack.
     Inject,
+    /// CPython's own remote execution of a script.
+    RemoteExec,
 }
 
 /// Why nothing was done.
@@ -112,7 +116,7 @@ pub enum Reason {
     BelowThreshold,
     /// The allocator does it without us.
     ReturnsByItself,
-    /// `--inject` was not given.
+    /// `--inject` was not given, or `--dry-run` was.
     NotAsked,
     /// The allocator has nothing of the kind.
     CannotTrim,

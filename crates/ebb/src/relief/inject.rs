@@ -33,7 +33,8 @@ mod here {
         Ok(Call {
             route: Route::Inject,
             thread: called.tid,
-            stopped_s: called.stopped.as_secs_f64(),
+            stopped_s: Some(called.stopped.as_secs_f64()),
+            waited_s: None,
             ran_s: called.ran.map(|ran| ran.as_secs_f64()),
             attempts: called.attempts,
         })

@@ -55,11 +55,19 @@ fn done(call: &Call) -> String {
         Some(ran_s) => format!("was in malloc_trim for {}", time(ran_s)),
         None => "had not come back from malloc_trim when ebb stopped looking".to_owned(),
     };
-    format!(
-        "thread {} stood still for {} and {ran}; no other thread was stopped",
-        call.thread,
-        time(call.stopped_s)
-    )
+    match (call.stopped_s, call.waited_s) {
+        (Some(stopped_s), _) => format!(
+            "thread {} stood still for {} and {ran}; no other thread was stopped",
+            call.thread,
+            time(stopped_s)
+        ),
+        (None, Some(waited_s)) => format!(
+            "Python's thread {} took a script after {}, whose own thread {ran}; no thread was stopped",
+            call.thread,
+            time(waited_s)
+        ),
+        (None, None) => format!("thread {} {ran}", call.thread),
+    }
 }
 
 fn not_done(left: &Left) -> String {
@@ -167,7 +175,8 @@ mod tests {
         let call = Call {
             route: Route::Inject,
             thread: 9,
-            stopped_s: 0.0012,
+            stopped_s: Some(0.0012),
+            waited_s: None,
             ran_s: Some(0.2),
             attempts: 1,
         };
@@ -187,6 +196,23 @@ mod tests {
              done      thread 9 stood still for 1.2 ms and was in malloc_trim for 0.20 s; no other thread was stopped\n  \
              measured  700.0 MB went back: 900.0 MB resident before, 200.0 MB after; the heap 850.0 and 150.0 MB, of which \
              malloc_trim would now return 0.0 MB\n"
+        );
+    }
+
+    #[test]
+    fn a_script_is_told_from_a_stopped_thread() {
+        let call = Call {
+            route: Route::RemoteExec,
+            thread: 7,
+            stopped_s: None,
+            waited_s: Some(0.0031),
+            ran_s: Some(0.0114),
+            attempts: 1,
+        };
+        assert_eq!(
+            done(&call),
+            "Python's thread 7 took a script after 3.1 ms, whose own thread was in malloc_trim for 11.4 ms; \
+             no thread was stopped"
         );
     }
 
