@@ -30,7 +30,7 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
     let resolved = found
         .first()
         .ok_or_else(|| Failure::new(Exit::Usage, "no target"))?;
-    let snapshot = Observer::default().look(resolved, !args.no_children, Depth::Heaps);
+    let snapshot = Observer::default().look(resolved, !args.no_children, Depth::Objects);
     if snapshot.processes.is_empty() {
         return Err(Failure::new(
             Exit::NotEnoughEvidence,

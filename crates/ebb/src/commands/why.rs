@@ -58,8 +58,9 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(time) = args.watch {
         return watch_one(args, &observer, time);
     }
-    let look =
-        |resolved: &Resolved| verdict::of(observer.look(resolved, !args.no_children, Depth::Heaps));
+    let look = |resolved: &Resolved| {
+        verdict::of(observer.look(resolved, !args.no_children, Depth::Objects))
+    };
     let diagnoses = if args.command.is_empty() {
         find(&args.targets)?.iter().map(look).collect()
     } else {

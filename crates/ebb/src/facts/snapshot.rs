@@ -95,6 +95,9 @@ pub struct Process {
     pub heap: Option<Heap>,
     /// What CPython's object arenas hold, where there are such and they were read.
     pub objects: Option<Objects>,
+    /// What CPython says of its objects, where it was read.
+    #[serde(default)]
+    pub python: Option<Python>,
     /// The work that it has done since it started.
     pub work: Work,
 }
@@ -237,6 +240,9 @@ pub struct Heap {
     pub settings_variable: Option<String>,
     /// Live blocks by the upper bound of their size class: count and bytes; empty where not read.
     pub classes: BTreeMap<u64, Class>,
+    /// Large live blocks, addresses and bytes: for the readers of the same look, never written down.
+    #[serde(skip)]
+    pub large: Vec<(u64, u64)>,
 }
 
 /// The arenas in which CPython puts objects up to 512 bytes; resident bytes.
@@ -250,6 +256,56 @@ pub struct Objects {
     pub live: u64,
     /// Arenas.
     pub arenas: u64,
+}
+
+/// CPython's interpreters and what they have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Python {
+    /// Who says so: `CPython 3.14`.
+    pub reader: String,
+    /// The interpreters of the process, the newest first; the main one has the number 0.
+    pub interpreters: Vec<Interpreter>,
+    /// Objects that the collectors track, by type, the most bytes first; the first hundred types.
+    pub types: Vec<OfType>,
+    /// Live blocks of 1 MiB or more, by what they are to Python; absent where it is not known which there are.
+    pub buffers: Option<Vec<OfType>>,
+}
+
+/// One interpreter.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interpreter {
+    /// Its number.
+    pub id: i64,
+    /// Its collector; in 3.8 all interpreters share the main one's.
+    pub collector: Option<Collector>,
+}
+
+/// The state of a garbage collector.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Collector {
+    /// Whether it runs by itself (`gc.isenabled()`).
+    pub enabled: bool,
+    /// `gc.get_threshold()`; the first is 0 where it never runs.
+    pub thresholds: [i32; 3],
+    /// `gc.get_count()`.
+    pub counts: [i32; 3],
+    /// Objects in each generation, the youngest first.
+    pub tracked: [u64; 3],
+    /// Objects that `gc.freeze()` has set aside.
+    pub frozen: u64,
+    /// Whether every list was read to its end; if not, there are more than that.
+    pub complete: bool,
+}
+
+/// Objects or blocks of one type.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfType {
+    /// The type's name; absent for blocks that no object was found to have.
+    pub name: Option<String>,
+    /// How many.
+    pub count: u64,
+    /// Their bytes: of objects without what they point to.
+    pub bytes: u64,
 }
 
 /// Blocks of one size class.
@@ -388,6 +444,7 @@ impl Heap {
             sum.count += class.count;
             sum.bytes += class.bytes;
         }
+        self.large.extend(other.large);
         self
     }
 }

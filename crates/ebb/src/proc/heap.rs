@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ebb_inspect::glibc::SizeCount;
-use ebb_inspect::{Target, cpython, permission};
+use ebb_inspect::{Target, permission};
 
 use super::counters::{self, Counters};
 use super::inside::{Inside, inside};
-use crate::facts::snapshot::{Class, Heap, Objects};
+use crate::facts::snapshot::{Class, Heap};
 
 mod regions;
 
@@ -65,29 +65,6 @@ pub fn read(
 /// Reads the heap of an allocator inside the program of `pid`; `None` for one without a reader.
 pub fn read_inside(pid: i32, inside: Inside) -> Option<Result<Heap, NotRead>> {
     regions::read_inside(pid, inside)
-}
-
-/// Reads CPython's object arenas.
-pub fn objects(pid: i32) -> Result<Objects, NotRead> {
-    let not_read = |why: String| NotRead { why, remedy: None };
-    let target = Target::open(pid).map_err(|error| not_read(error.to_string()))?;
-    let (version, arenas) =
-        cpython::Python::arenas(&target).map_err(|error| not_read(error.to_string()))?;
-    let arenas =
-        arenas.ok_or_else(|| not_read("pymalloc is not used, or was not found".to_owned()))?;
-    if arenas.unread > 0 {
-        return Err(not_read(format!(
-            "{} arenas changed while they were read",
-            arenas.unread
-        )));
-    }
-    let (major, minor) = version;
-    Ok(Objects {
-        reader: format!("CPython {major}.{minor}"),
-        resident: arenas.resident_bytes,
-        live: arenas.used_bytes.min(arenas.resident_bytes),
-        arenas: arenas.count,
-    })
 }
 
 fn of_counters(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
@@ -201,6 +178,7 @@ fn from_glibc(heap: &ebb_inspect::Heap) -> Heap {
         error: ledger.unread.resident as f64 / resident.max(1) as f64,
         notes,
         classes: classes(&heap.sizes),
+        large: heap.large.clone(),
         ..Heap::default()
     }
 }
@@ -259,6 +237,7 @@ mod tests {
                     chunks: 3,
                     bytes: 190,
                 }],
+                large: Vec::new(),
                 caches: 1,
                 quality: Quality::default(),
             });

@@ -15,6 +15,7 @@
 //! - [`enclosure`]: cgroups with limits, made for a trial.
 //! - [`runtime`]: the language runtime in it.
 //! - [`heap`]: what its allocator holds.
+//! - [`python`]: what its CPython holds.
 //! - [`target`]: what a user names, as processes.
 //! - [`follow`]: a target over its restarts.
 //! - [`counters`]: what a process on ebbmalloc publishes about its heap.
@@ -35,6 +36,7 @@ pub mod instruments;
 pub mod machine;
 pub mod mappings;
 pub mod program;
+pub mod python;
 pub mod root;
 pub mod runtime;
 pub mod target;

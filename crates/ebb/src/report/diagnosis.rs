@@ -7,6 +7,8 @@ use comfy_table::{CellAlignment, ContentArrangement, presets};
 use crate::facts::diagnosis::{Bridge, Cause, Diagnosis, Finding, Ledger, Weight};
 use crate::facts::snapshot::{Cgroup, Missing, Snapshot};
 
+mod python;
+
 /// Widths beyond this are harder to read, not easier.
 const MOST_COLUMNS: u16 = 100;
 
@@ -39,6 +41,9 @@ fn one(diagnosis: &Diagnosis) -> String {
     for process in &snapshot.processes {
         for note in process.heap.iter().flat_map(|heap| &heap.notes) {
             let _ = writeln!(out, "  {} ({}): {note}", process.name, process.pid);
+        }
+        for line in process.python.iter().flat_map(python::lines) {
+            let _ = writeln!(out, "  {} ({}): {line}", process.name, process.pid);
         }
     }
     if let Some(next) = &diagnosis.verdict.next {

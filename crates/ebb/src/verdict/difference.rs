@@ -80,6 +80,15 @@ fn figures(snapshot: &Snapshot) -> BTreeMap<(String, Unit), u64> {
                 usage.mappings,
             );
         }
+        let python = process.python.iter();
+        for of in python.clone().flat_map(|python| &python.types) {
+            let name = of.name.as_deref().unwrap_or_default();
+            add(format!("Python's {name} objects"), Unit::Bytes, of.bytes);
+        }
+        for of in python.flat_map(|python| python.buffers.iter().flatten()) {
+            let whose = of.name.as_deref().unwrap_or("no Python object");
+            add(format!("large blocks of {whose}"), Unit::Bytes, of.bytes);
+        }
         let Some(heap) = &process.heap else { continue };
         if let Some(arenas) = heap.arenas {
             add("arenas".into(), Unit::Count, arenas);

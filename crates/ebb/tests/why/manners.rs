@@ -194,6 +194,57 @@ fn two_snapshots_tell_what_grew() {
     harness::assert_refused(&diff, USAGE, &["damaged.json", "ebb snap"]);
 }
 
+/// Two interpreters, the collector off, objects of a type of its own, a large block of each kind.
+const PYTHON: &str = "import gc, os, sys\n\
+    try: import _interpreters as i\n\
+    except ImportError: import _xxsubinterpreters as i\n\
+    other = i.create()\n\
+    class Marker: __slots__ = ('a',)\n\
+    kept = [Marker() for _ in range(4321)], bytes(3 << 20), bytearray(5 << 20)\n\
+    gc.disable()\n\
+    print('ready', flush=True)\n\
+    sys.stdin.read()";
+
+#[test]
+fn what_cpython_says_of_its_objects_is_in_the_report() {
+    let mut python = std::process::Command::new("python3");
+    let subject = Subject::start(python.args(["-c", PYTHON]));
+    let why = output(harness::ebb().args(["why", "--json", &subject.pid()]));
+    let value: serde_json::Value = serde_json::from_slice(&why.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", stderr(&why)));
+    let python = &value[0]["snapshot"]["processes"][0]["python"];
+    let ids: Vec<_> = python["interpreters"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{python}"))
+        .iter()
+        .map(|it| (it["id"].as_i64(), it["collector"]["enabled"].as_bool()))
+        .collect();
+    assert_eq!(ids, [(Some(1), Some(true)), (Some(0), Some(false))]);
+    let of = |list: &str, name: &str| {
+        let all = python[list].as_array().expect("a list").clone();
+        all.into_iter()
+            .find(|it| it["name"] == name)
+            .unwrap_or_else(|| panic!("{name} is not in {python}"))
+    };
+    assert_eq!(of("types", "Marker")["count"], 4321);
+    for (name, least) in [("bytes", 3 << 20), ("bytearray", 5 << 20)] {
+        let found = of("buffers", name);
+        assert!(
+            found["bytes"].as_u64().is_some_and(|bytes| bytes >= least),
+            "{found}"
+        );
+    }
+    let text = stdout(&output(harness::ebb().args(["why", &subject.pid()])));
+    for words in [
+        "interpreter 0 of 2: the collector is off",
+        "most tracked objects: ",
+        "live blocks of 1 MiB and more: ",
+        "bytearray 1 of 5.2 MB",
+    ] {
+        assert!(text.contains(words), "{words} is not in\n{text}");
+    }
+}
+
 #[test]
 fn a_snapshot_holds_no_contents_of_memory() {
     let secret = "PASSWORD-in-the-environment-and-the-arguments";

@@ -8,13 +8,14 @@ use procfs::process::Process as Proc;
 
 use crate::allocators;
 use crate::facts::snapshot::{
-    Allocator, Cgroup, FORMAT, Heap, Kind, Missing, Process, Runtime, Snapshot, Status, Usage, Work,
+    Allocator, Cgroup, FORMAT, Heap, Kind, Missing, Objects, Process, Python, Runtime, Snapshot,
+    Status, Usage, Work,
 };
 use crate::proc::cgroup::Place;
 use crate::proc::inside::{Inside, inside};
 use crate::proc::mappings::{self, Hints};
 use crate::proc::target::{self, Resolved};
-use crate::proc::{Counters, Elf, MallocSource, Unreadable, heap, malloc_source, runtime};
+use crate::proc::{Counters, Elf, MallocSource, Unreadable, heap, malloc_source, python, runtime};
 
 /// Less anonymous memory beside the heap is not worth reading the program for.
 const LEAST_BESIDE: u64 = 8 << 20;
@@ -26,6 +27,8 @@ pub enum Depth {
     Kernel,
     /// The heaps as well.
     Heaps,
+    /// And the objects of CPython one by one, which takes seconds where there are many.
+    Objects,
 }
 
 /// Looks at targets; remembers where counters lie between looks.
@@ -116,7 +119,7 @@ impl Observer {
         };
         let mut allocator = allocator;
         let heap = match (depth, &memory) {
-            (Depth::Heaps, Some(_)) => {
+            (Depth::Heaps | Depth::Objects, Some(_)) => {
                 let (name, file) = (allocator.name.as_deref(), allocator.file.as_deref());
                 match heap::read(pid, name, file, &self.counters) {
                     Ok(heap) => Some(heap),
@@ -176,15 +179,16 @@ impl Observer {
             },
             _ => heap,
         };
-        let objects = match (depth, runtime, &memory) {
-            (Depth::Heaps, Some(Runtime::Cpython), Some(_)) => match heap::objects(pid) {
-                Ok(objects) => Some(objects),
-                Err(error) => {
-                    closed("object arenas", error.why, error.remedy);
-                    None
-                }
-            },
-            _ => None,
+        let (python, objects) = match (runtime, &memory) {
+            (Some(Runtime::Cpython), Some(_)) => python_of(pid, depth, heap.as_ref()),
+            _ => (None, Ok(None)),
+        };
+        let objects = match objects {
+            Ok(objects) => objects,
+            Err(error) => {
+                closed("object arenas", error.why, error.remedy);
+                None
+            }
         };
         let kib = |kib: Option<u64>| kib.map(|kib| kib * 1024);
         Some(Process {
@@ -208,12 +212,33 @@ impl Observer {
             allocator,
             heap,
             objects,
+            python,
             work: Work {
                 cpu_s: (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64,
                 minor_faults: stat.minflt,
                 io_bytes: process.io().ok().map(|io| io.rchar + io.wchar),
             },
         })
+    }
+}
+
+/// What CPython has, as deep as is asked for.
+fn python_of(
+    pid: i32,
+    depth: Depth,
+    heap: Option<&Heap>,
+) -> (Option<Python>, Result<Option<Objects>, heap::NotRead>) {
+    match depth {
+        Depth::Kernel => (None, Ok(None)),
+        Depth::Heaps => (None, python::arenas(pid).map(Some)),
+        Depth::Objects => {
+            // Only glibc's reader lists its blocks.
+            let glibc = heap.filter(|heap| heap.reader.starts_with("glibc"));
+            match python::read(pid, glibc.map(|heap| heap.large.as_slice())) {
+                Ok(read) => (Some(read.python), read.objects.map(Some)),
+                Err(error) => (None, Err(error)),
+            }
+        }
     }
 }
 
