@@ -17,6 +17,13 @@ fn thread_only_frees() {
 }
 
 #[test]
+fn slabs_become_whole_while_their_pages_leave() {
+    Run::preloaded(program("whole_slabs", Flavour::Plain))
+        .run()
+        .passed();
+}
+
+#[test]
 fn thousand_threads_come_and_go() {
     Run::preloaded(program("thread_churn", Flavour::Plain))
         .run()

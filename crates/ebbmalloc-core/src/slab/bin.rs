@@ -321,7 +321,8 @@ impl Slabs {
 
     /// After slots of a slab came back: to the arena with it if it is whole, else onto its lists. A
     /// signal handler (`wait` false) leaves a whole one to the sweep: its thread may hold the locks
-    /// below.
+    /// below. So does everybody while pages of it are leaving on which no slot lies, at the end of slabs of
+    /// few large slots: it is whole then although the sweep is not done with it.
     pub(super) unsafe fn settle<O: Os>(
         &mut self,
         supply: &Supply<O>,
@@ -332,7 +333,9 @@ impl Slabs {
     ) {
         // SAFETY: the slab is ours, and the lock is held.
         unsafe {
+            let is_settled = (*slab.0).leaving == 0 || cfg!(ebb_mutation = "leaving_waste");
             if wait
+                && is_settled
                 && (*slab.0).free == shape.class.slots
                 && (self.is_inherited(slab) || self.has_other_room(slab))
             {

@@ -5,8 +5,8 @@
 //! `touched` those of which a refill took a slot at the tick in `stamp`. A page that goes is marked as `leaving` under
 //! the bin's lock and its free slots are taken out of the bitmap; the lock is dropped; the kernel
 //! is called, once for pages of many bins; under the lock the page is no longer resident and the slots are put
-//! back. A refill in between cannot find those slots, and a slab with slots taken out is never whole, so it
-//! cannot be released either (loom: `refill_against_return`, `remote_free_against_release`).
+//! back. A refill in between cannot find those slots, and a slab of which pages are leaving is not released, whole
+//! or not (loom: `refill_against_return`, `remote_free_against_release`; `a_slab_that_is_whole_while_its_waste_leaves_stays`).
 
 use super::bin::{Bin, Slabs, Supply};
 use super::shape::{Shape, mask};
@@ -246,3 +246,6 @@ impl Slabs {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;
