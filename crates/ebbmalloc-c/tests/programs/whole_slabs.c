@@ -4,7 +4,7 @@
 #include <malloc.h>
 #include <stdatomic.h>
 
-enum { THREADS = 3, BATCH = 40, ROUNDS = 4000 };
+enum { THREADS = 3, BATCH = 40, ROUNDS = 1000 };
 
 static atomic_int running = THREADS;
 
