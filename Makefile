@@ -38,7 +38,6 @@ test: packages lint library unit loom preload docs
 
 packages:
 	ci/install.sh
-	$(CARGO) fetch --quiet --locked --manifest-path crates/ebb-inspect/tests/programs/inside/Cargo.toml
 
 lint:
 	$(CARGO) fmt --all --check

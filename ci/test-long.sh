@@ -50,6 +50,8 @@ say
 # Preload suite: storms of a million signals and 5000 forks, churn of 20000 threads, more of CPython's tests.
 step EBB_LONG=1 cargo test --release -p ebbmalloc-c
 step EBB_LONG=1 cargo test -p ebb --test why
+# Readers of allocators inside Rust programs.
+step EBB_LONG=1 cargo test -p ebb-inspect --test regions
 # malloc_trim called from outside, 1000 times in each program and service; ebb killed 100 times meanwhile.
 step EBB_LONG=1 cargo test --release -p ebb-inject --test survive
 step EBB_LONG=1 cargo test --release -p ebb --test trim

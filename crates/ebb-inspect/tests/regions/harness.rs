@@ -137,6 +137,12 @@ fn built(compiler: &str, arguments: &[String]) -> PathBuf {
     program
 }
 
+/// Whether a program of this way is made here: a Rust program takes minutes to build with its allocator, which is
+/// for the long tests.
+pub fn is_made<T>((way, _): &(Way, T)) -> bool {
+    !matches!(way, Way::Rust(..)) || std::env::var_os("EBB_LONG").is_some()
+}
+
 /// The Rust program `name`, all of which are built at once.
 fn rust(name: &str, symbols: Symbols) -> PathBuf {
     static BUILD: Mutex<()> = Mutex::new(());

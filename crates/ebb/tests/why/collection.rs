@@ -110,9 +110,11 @@ fn collection(file: &str, place: &Place) {
 }
 
 /// What `ebb why --json` says of a case; nothing where the machine cannot show it. Cases that are watched
-/// for seconds depend on the machine's pace: they belong to the long tests.
+/// for seconds depend on the machine's pace, and Rust programs take minutes to build with their allocators: they belong to the
+/// long tests.
 fn run(case: &Case) -> Option<serde_json::Value> {
-    if case.watch.is_some() && std::env::var_os("EBB_LONG").is_none() {
+    let is_long = case.watch.is_some() || case.program.starts_with("rust:");
+    if is_long && std::env::var_os("EBB_LONG").is_none() {
         return None;
     }
     if case.root && !nix::unistd::Uid::effective().is_root() {
