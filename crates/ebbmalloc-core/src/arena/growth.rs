@@ -53,8 +53,7 @@ impl Arena {
             }
         }
         // SAFETY: the old block is live until it is freed below.
-        let old_end = old_start + unsafe { (*head).len } as usize * GRANULE;
-        self.end_huge_pages(os, old_bytes, old_start, old_end);
+        unsafe { self.end_huge_pages(os, head, 0) };
         let mut extents = self.lock(os);
         // SAFETY: the lock is held; the old block is live until here.
         unsafe {

@@ -3,8 +3,9 @@
 //! whatever lies there later, of which the heap knows nothing.
 
 use super::Arena;
-
+use super::granule::Granule;
 use crate::os::Os;
+use crate::size::GRANULE;
 use core::sync::atomic::Ordering;
 
 /// A wish for less has no huge page in it (on x86-64, and on aarch64 with pages of 4 KiB).
@@ -18,10 +19,20 @@ impl Arena {
         self.huge_pages.store(true, Ordering::Relaxed);
     }
 
-    /// A block of `bytes` bytes gives `[start, end)` back: huge pages are settled there as everywhere else.
-    pub(super) fn end_huge_pages<O: Os>(&self, os: &O, bytes: usize, start: usize, end: usize) {
-        if bytes >= HUGE_PAGE && start < end && self.huge_pages.load(Ordering::Relaxed) {
-            os.settle_huge_pages(start, end - start);
+    /// A large block gives back what lies behind its first `kept` granules: huge pages are settled there as
+    /// everywhere else. Called without the lock, which no system call that changes mappings is made under.
+    ///
+    /// # Safety
+    /// `head` is a valid descriptor. If it is no live block's, a contract was broken that is found out later;
+    /// the advice does no harm.
+    pub(super) unsafe fn end_huge_pages<O: Os>(&self, os: &O, head: *mut Granule, kept: usize) {
+        if !self.huge_pages.load(Ordering::Relaxed) {
+            return;
+        }
+        // SAFETY: the caller's promise.
+        let (base, len, bytes) = unsafe { ((*head).base, (*head).len as usize, (*head).bits) };
+        if bytes as usize >= HUGE_PAGE && kept < len {
+            os.settle_huge_pages(base + kept * GRANULE, (len - kept) * GRANULE);
         }
     }
 }

@@ -85,16 +85,12 @@ impl Arena {
         wait: bool,
     ) -> bool {
         // SAFETY: the caller's promise.
-        unsafe {
-            let end = address + (*head).len as usize * GRANULE;
-            self.end_huge_pages(os, self.large_size(os, head, address), address, end);
-        }
+        unsafe { self.end_huge_pages(os, head, 0) };
         let Some(mut extents) = self.lock_if(os, wait) else {
             return false;
         };
         // SAFETY: the caller's promise, and the lock is held.
         unsafe {
-            // Again: two threads may free it at once.
             check_large(os, head, address);
             let bytes = (*head).bits as usize;
             extents.large_bytes -= bytes;
@@ -139,7 +135,7 @@ impl Arena {
             if os.discard(&[run]).refused_bytes > 0 {
                 return None;
             }
-            self.end_huge_pages(os, bytes, address, address + run.bytes);
+            self.end_huge_pages(os, head, 0);
             let mut extents = self.lock(os);
             extents.large_bytes -= bytes;
             extents.large_blocks -= 1;
@@ -183,12 +179,8 @@ impl Arena {
         }
         let bytes = size.next_multiple_of(os.page_bytes());
         let granules = bytes.div_ceil(GRANULE) as u32;
-        // SAFETY: a live block's length is its owner's to read.
-        unsafe {
-            let kept = (*head).base + granules as usize * GRANULE;
-            let end = (*head).base + (*head).len as usize * GRANULE;
-            self.end_huge_pages(os, (*head).bits as usize, kept, end);
-        }
+        // SAFETY: the caller's promise.
+        unsafe { self.end_huge_pages(os, head, granules as usize) };
         let mut extents = self.lock(os);
         // SAFETY: the caller's promise, and the lock is held.
         unsafe {
