@@ -53,7 +53,9 @@ class ReturnProgram(unittest.TestCase):
                 status, run = self.run_return("generated", "--seed", str(seed), preload=self.preload("exact"))
                 self.assertEqual(status, 0)
                 above = run["samples"][-1]["above_live_bytes"] - run["bound_above_live_bytes"]
-                self.assertLess(abs(above), 0.3 * MIB + run["threads"] * 32768)
+                # A busy thread may be read while it holds all of a request's 32 blocks, each on a page of its own.
+                in_use = run["threads"] * 32 * 4096 if run["after"] == "busy" else 0
+                self.assertLess(abs(above), 0.3 * MIB + in_use)
 
     def test_a_seed_draws_the_same_under_every_allocator_and_another_draws_another(self):
         _, one = self.run_return("generated", "--seed", "3")
