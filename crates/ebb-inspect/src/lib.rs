@@ -3,6 +3,7 @@
 //! The pieces, each of which uses only those below it:
 //!
 //! - [`cpython`]: CPython: its interpreters, its garbage collector, its arenas.
+//! - [`ebbmalloc`]: ebbmalloc's slabs, extents and caches, by the layout that it has beside its counters.
 //! - [`glibc`]: the heap of the GNU C library: its arenas, walked chunk by chunk into a [`Ledger`].
 //! - [`jemalloc`]: jemalloc's extents, threads' caches and settings in force, into [`Holdings`].
 //! - [`musl`]: musl's groups of slots, the same way.
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cpython;
+pub mod ebbmalloc;
 pub mod glibc;
 pub mod holdings;
 pub mod image;

@@ -2,7 +2,8 @@
 //!
 //! The allocator writes one [`Page`] at every tick of its purger, at every step of growth, on request and at exit; the tool `ebb` reads
 //! it from outside, out of the process's memory or out of the file that `stats_file` names, without
-//! stopping anything. The two halves of the project meet in this crate and nowhere else.
+//! stopping anything. Beside it lies a [`layout::Layout`], which says where the heap itself is to be read. The two
+//! halves of the project meet in this crate and nowhere else.
 //!
 //! What always holds: the page starts with [`MAGIC`] at an address that is a multiple of
 //! [`PAGE_ALIGN`]; counters are 64-bit words in native byte order in the order of [`Snapshot`]'s
@@ -14,6 +15,7 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+pub mod layout;
 pub mod mechanism;
 #[cfg(test)]
 mod tests;
@@ -97,7 +99,7 @@ counters! {
     live_bytes,
     /// Freed bytes that lie in threads' caches, ready for the next request.
     cached_bytes,
-    /// Bytes of pages that hold nothing live and are still resident: what goes back next.
+    /// Free bytes on resident pages, whether something live lies there as well or not.
     idle_bytes,
     /// Bytes of heap pages that are resident, as far as the allocator knows.
     resident_bytes,
@@ -135,7 +137,16 @@ counters! {
     published_ms,
     /// Bytes that the kernel would not take back (locked in memory).
     refused_bytes,
+    /// Bytes of resident pages that hold nothing live: what goes back next, part of `idle_bytes`. Whoever grew tells of
+    /// small blocks as the last purge left them. [`UNKNOWN`] where it is not published.
+    returnable_bytes,
 }
+
+/// A counter that allocators of earlier versions do not publish; see [`FIRST_COUNTERS`].
+pub const UNKNOWN: u64 = u64::MAX;
+
+/// So many counters are in every page of this version of the meaning; those behind them came later.
+pub const FIRST_COUNTERS: usize = 21;
 
 impl Default for Page {
     fn default() -> Self {
@@ -189,7 +200,13 @@ impl Snapshot {
         }
         let words = bytes.get(HEADER_BYTES..).unwrap_or_default().as_chunks().0;
         let there = counters.min(words.len());
-        let word = |index: usize| (index < there).then(|| u64::from_ne_bytes(words[index]));
+        // What a page says that it has must be there; what it does not have is not known.
+        let has = |index: usize| index < FIRST_COUNTERS || index < counters;
+        let word = |index: usize| match words.get(index) {
+            Some(word) if index < counters => Some(u64::from_ne_bytes(*word)),
+            _ if has(index) => None,
+            _ => Some(UNKNOWN),
+        };
         Self::from_words(word).ok_or(Unreadable::TooShort(there))
     }
 }

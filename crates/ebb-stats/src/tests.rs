@@ -31,7 +31,7 @@ fn layout_is_as_promised() {
     assert_eq!(offset_of!(Page, live_bytes), HEADER_BYTES);
     assert_eq!(offset_of!(Page, cached_bytes), HEADER_BYTES + 8);
     assert_eq!(
-        offset_of!(Page, refused_bytes),
+        offset_of!(Page, returnable_bytes),
         HEADER_BYTES + 8 * (NAMES.len() - 1)
     );
 }
@@ -73,6 +73,48 @@ fn what_is_not_a_page_is_refused() {
     let mut fewer = good;
     fewer[12..16].copy_from_slice(&3u32.to_ne_bytes());
     assert_eq!(Snapshot::from_bytes(&fewer), Err(Unreadable::TooShort(3)));
+}
+
+#[test]
+fn what_an_earlier_writer_did_not_count_is_unknown() {
+    let mut bytes = bytes_of(&distinct());
+    bytes[12..16].copy_from_slice(&(FIRST_COUNTERS as u32).to_ne_bytes());
+    let expected = Snapshot {
+        returnable_bytes: UNKNOWN,
+        ..distinct()
+    };
+    assert_eq!(Snapshot::from_bytes(&bytes), Ok(expected));
+    bytes.truncate(HEADER_BYTES + 8 * FIRST_COUNTERS);
+    assert_eq!(Snapshot::from_bytes(&bytes), Ok(expected));
+}
+
+#[test]
+fn a_layout_is_found_and_read_as_it_was_written() {
+    use super::layout::{BYTES, Layout, MAGIC, Offsets, Place, VERSION, find};
+    assert_eq!(size_of::<Layout>(), BYTES.next_multiple_of(PAGE_ALIGN));
+    let (heap, classes) = (0x1234u64, 0x5678u64);
+    let mut bytes = Vec::from(MAGIC);
+    for word in [VERSION, heap, classes] {
+        bytes.extend(word.to_ne_bytes());
+    }
+    for word in 0..Offsets::COUNT as u64 {
+        bytes.extend((100 + word).to_ne_bytes());
+    }
+    assert_eq!(bytes.len(), BYTES);
+    let place = Place::from_bytes(&bytes).unwrap();
+    assert_eq!((place.heap, place.classes), (heap, classes));
+    assert_eq!(place.offsets.granule_bytes, 100);
+    assert_eq!(place.offsets.bits, 100 + Offsets::COUNT as u64 - 1);
+    let layout = Layout::new(heap as *const (), classes as *const (), place.offsets);
+    assert_eq!(layout.place(), place);
+    for length in 0..BYTES {
+        assert_eq!(Place::from_bytes(&bytes[..length]), None, "{length} bytes");
+    }
+    let mut memory = std::vec![0u8; 1024];
+    memory[320..320 + BYTES].copy_from_slice(&bytes);
+    assert_eq!(find(&memory), Some(place));
+    memory[328] += 1;
+    assert_eq!(find(&memory), None, "another version");
 }
 
 #[test]

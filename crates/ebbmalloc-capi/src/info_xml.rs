@@ -26,7 +26,7 @@ pub unsafe fn write(stats: &Snapshot, stream: *mut c_void) -> bool {
     document(stats, &mut Stream(stream)).is_ok()
 }
 
-/// One heap, whose free bytes are those of caches ("fast") and of idle pages ("rest"), as glibc
+/// One heap, whose free bytes are those of caches ("fast") and of resident pages ("rest"), as glibc
 /// tells its fast bins from the others; then the same as the total of all heaps.
 fn document(stats: &Snapshot, out: &mut impl Write) -> fmt::Result {
     out.write_str("<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n</sizes>\n")?;

@@ -2,7 +2,8 @@
 //!
 //! The figures are ebbmalloc's own. glibc's words are mapped so that "in use" and "free" keep their
 //! meaning: `uordblks` is what the program holds, `fordblks` what is free and still resident (in
-//! caches and on idle pages), `arena` their sum, `keepcost` what `malloc_trim` could return.
+//! caches, on free pages and beside live blocks), `arena` their sum, `keepcost` what `malloc_trim` returns: free pages,
+//! to which those come whose last slots lie in caches.
 
 use core::ffi::{c_int, c_void};
 
@@ -55,7 +56,7 @@ impl From<Snapshot> for Mallinfo2 {
             arena: (stats.live_bytes + free_bytes) as usize,
             uordblks: stats.live_bytes as usize,
             fordblks: free_bytes as usize,
-            keepcost: stats.idle_bytes as usize,
+            keepcost: stats.returnable_bytes as usize,
             ..Self::default()
         }
     }

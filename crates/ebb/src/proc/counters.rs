@@ -1,6 +1,7 @@
-//! The counters that a process on ebbmalloc publishes, read out of its memory without stopping it.
+//! The counters that a process on ebbmalloc publishes, read out of its memory without stopping it; and where it says
+//! that its heap lies.
 //!
-//! Used by trials for the live heap. The page lies in the library's own writable data, or in the
+//! Used by trials for the live heap, and by `heap`. The page lies in the library's own writable data, or in the
 //! program's where the allocator is linked in; where it is is looked up once a process, because neither moves.
 
 use std::collections::HashMap;
@@ -9,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use ebb_stats::{HEADER_BYTES, NAMES, Snapshot};
+use ebb_stats::{HEADER_BYTES, NAMES, Snapshot, layout};
 use procfs::process::{MMPermissions, MMapPath, Process};
 
 /// Header and counters.
@@ -29,6 +30,8 @@ pub struct Counters {
 #[derive(Debug, Clone, Copy)]
 struct Place {
     address: u64,
+    /// None beside the counters of an allocator that is too old or too new.
+    layout: Option<layout::Place>,
     in_program: bool,
 }
 
@@ -36,9 +39,7 @@ impl Counters {
     /// The counters of `pid`, if it publishes any that are not older than `age`. They are written at
     /// purges, so those of a process that has had nothing to give back for long say nothing of now.
     pub fn read(&self, pid: i32, age: Duration) -> Option<Snapshot> {
-        let started = Process::new(pid).ok()?.stat().ok()?.starttime;
-        let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
-        let place = self.place(pid, started, &memory)?;
+        let (memory, place) = self.open(pid)?;
         let mut bytes = [0; PAGE_BYTES];
         memory.read_exact_at(&mut bytes, place.address).ok()?;
         let snapshot = Snapshot::from_bytes(&bytes).ok()?;
@@ -48,12 +49,20 @@ impl Counters {
     /// Whether they are a part of the process's program, published or not: it was built with the Rust
     /// crate or the archive.
     pub fn are_in_program(&self, pid: i32) -> bool {
-        let place = || {
-            let started = Process::new(pid).ok()?.stat().ok()?.starttime;
-            let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
-            self.place(pid, started, &memory)
-        };
-        place().is_some_and(|place| place.in_program)
+        self.open(pid).is_some_and(|(_, place)| place.in_program)
+    }
+
+    /// Where the heap lies and how it is laid out, published or not.
+    pub fn layout(&self, pid: i32) -> Option<layout::Place> {
+        self.open(pid)?.1.layout
+    }
+
+    /// The memory of a process that has counters, and where they are.
+    fn open(&self, pid: i32) -> Option<(File, Place)> {
+        let started = Process::new(pid).ok()?.stat().ok()?.starttime;
+        let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
+        let place = self.place(pid, started, &memory)?;
+        Some((memory, place))
     }
 
     fn place(&self, pid: i32, started: u64, memory: &File) -> Option<Place> {
@@ -112,6 +121,7 @@ fn find(pid: i32, memory: &File) -> Option<Place> {
             let address = from + ebb_stats::find(&bytes)? as u64;
             Some(Place {
                 address,
+                layout: layout::find(&bytes),
                 in_program,
             })
         })

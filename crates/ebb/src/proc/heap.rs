@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ebb_inspect::glibc::SizeCount;
-use ebb_inspect::{Target, permission};
+use ebb_inspect::holdings::Unsupported;
+use ebb_inspect::{Holdings, Target, permission};
+use ebb_stats::Snapshot;
 
 use super::counters::{self, Counters};
 use super::inside::{Inside, inside};
@@ -36,7 +38,7 @@ pub fn read(
     counters: &Counters,
 ) -> Result<Heap, NotRead> {
     match allocator {
-        Some("ebbmalloc") => of_counters(pid, counters),
+        Some("ebbmalloc") => of_ebbmalloc(pid, counters),
         Some("glibc") => of_glibc(pid),
         Some(other) => {
             let file = file.unwrap_or_default();
@@ -67,21 +69,78 @@ pub fn read_inside(pid: i32, inside: Inside) -> Option<Result<Heap, NotRead>> {
     regions::read_inside(pid, inside)
 }
 
-fn of_counters(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
-    let seen = counters.read(pid, Duration::MAX).ok_or_else(|| NotRead {
-        why: "ebbmalloc has not published its counters yet, or they cannot be read".to_owned(),
-        remedy: permission::diagnose(pid).ok().map(|gate| gate.remedy()),
-    })?;
+fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
+    let seen = counters.read(pid, Duration::MAX);
+    let walked = counters.layout(pid).map(|place| {
+        Target::open(pid)
+            .map_err(Unsupported::from)
+            .and_then(|target| ebb_inspect::ebbmalloc::read(&target, &place))
+    });
+    match (walked, seen) {
+        (Some(Ok(holdings)), seen) => Ok(of_walk(holdings, seen.as_ref())),
+        (walked, Some(seen)) => {
+            let mut heap = of_counters(&seen);
+            if let Some(Err(error)) = walked {
+                heap.notes.push(format!("only its counters: {error}"));
+            }
+            Ok(heap)
+        }
+        (_, None) => Err(NotRead {
+            why: "ebbmalloc has not published its counters yet, or they cannot be read".to_owned(),
+            remedy: permission::diagnose(pid).ok().map(|gate| gate.remedy()),
+        }),
+    }
+}
+
+/// What the heap is at this moment, slot by slot; of the counters, what it does not tell.
+fn of_walk(holdings: Holdings, seen: Option<&Snapshot>) -> Heap {
+    let mut heap = regions::of_holdings(holdings);
+    // Other allocators keep such pages when malloc_trim is called.
+    heap.trimmable = std::mem::take(&mut heap.kept);
+    match seen {
+        Some(seen) => {
+            heap.metadata += seen.metadata_bytes;
+            heap.resident += seen.metadata_bytes;
+            add_rhythm(&mut heap, seen);
+        }
+        None => heap.notes.push(
+            "it has not published its counters yet: its own bookkeeping is not in these figures"
+                .to_owned(),
+        ),
+    }
+    heap
+}
+
+/// When idle pages go back.
+fn add_rhythm(heap: &mut Heap, seen: &Snapshot) {
+    heap.returns_within_ms = Some(seen.idle_time_ms)
+        .filter(|&ms| ms != u64::MAX)
+        .map(|ms| 2 * ms);
+    heap.notes.push(match seen.idle_time_ms {
+        u64::MAX => "idle pages are kept (decay -1)".to_owned(),
+        ms => format!(
+            "idle pages go back by themselves after {ms} to {} ms",
+            2 * ms
+        ),
+    });
+}
+
+/// What an allocator published last: one that says no more, or whose heap changes too fast.
+fn of_counters(seen: &Snapshot) -> Heap {
     // Blocks that were never written to count as live and are not resident.
     let live = seen.live_bytes.min(seen.resident_bytes);
-    // Its idle bytes are all that is free in slabs and extents.
-    let idle = match counters::have_settled(&seen) {
+    // Not told apart by older ones: then all that is free in slabs and extents, until the rest must have gone.
+    let returnable = match seen.returnable_bytes {
+        ebb_stats::UNKNOWN => seen.idle_bytes,
+        bytes => bytes,
+    };
+    let idle = match counters::have_settled(seen) {
         true => 0,
-        false => seen.idle_bytes.min(seen.resident_bytes - live),
+        false => returnable.min(seen.resident_bytes - live),
     };
     let cached = seen.cached_bytes.min(seen.resident_bytes - live - idle);
     let resident = seen.resident_bytes + seen.metadata_bytes;
-    Ok(Heap {
+    let mut heap = Heap {
         reader: "ebbmalloc's counters".to_owned(),
         resident,
         live,
@@ -89,19 +148,18 @@ fn of_counters(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
         pinned: seen.resident_bytes - live - idle - cached,
         cached,
         metadata: seen.metadata_bytes,
-        returns_within_ms: Some(seen.idle_time_ms)
-            .filter(|&ms| ms != u64::MAX)
-            .map(|ms| 2 * ms),
         error: PUBLISHED_EVERY_BYTES as f64 / resident.max(PUBLISHED_EVERY_BYTES) as f64,
-        notes: vec![match seen.idle_time_ms {
-            u64::MAX => "idle pages are kept (decay -1)".to_owned(),
-            ms => format!(
-                "idle pages go back by themselves after {ms} to {} ms",
-                2 * ms
-            ),
-        }],
         ..Heap::default()
-    })
+    };
+    add_rhythm(&mut heap, seen);
+    if idle > 0 && seen.returnable_bytes == ebb_stats::UNKNOWN {
+        heap.notes.push(
+            "this version of ebbmalloc does not tell free pages from what is free beside live blocks: \
+             malloc_trim returns that at most"
+                .to_owned(),
+        );
+    }
+    heap
 }
 
 fn of_glibc(pid: i32) -> Result<Heap, NotRead> {

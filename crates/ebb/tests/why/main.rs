@@ -10,4 +10,5 @@ mod harness;
 
 mod collection;
 mod manners;
+mod returns;
 mod subjects;

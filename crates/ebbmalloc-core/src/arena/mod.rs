@@ -134,6 +134,8 @@ impl Arena {
     /// Where in an arena the first region's base, number of granules and byte map are found: three
     /// words, each of which may be loaded at any time.
     pub const FIRST_VIEW: usize = core::mem::offset_of!(Arena, views);
+    /// Views of an arena, used or not.
+    pub const VIEW_COUNT: usize = REGIONS;
 
     /// Class of the slab that `address` lies in, 0 where there is none; `None` outside the first
     /// region. This is the fast path of free.

@@ -46,6 +46,9 @@ pub struct Lock<T> {
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
+    /// Where in a lock its value is.
+    pub const VALUE: usize = core::mem::offset_of!(Self, value);
+
     /// A free lock around `value`.
     #[cfg(not(loom))]
     pub const fn new(rank: Rank, value: T) -> Self {

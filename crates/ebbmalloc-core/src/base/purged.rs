@@ -11,6 +11,8 @@ pub struct Purged {
     pub calls: usize,
     /// Something free and resident is left that was not idle for long enough.
     pub more: bool,
+    /// Bytes of resident pages inside slabs that hold nothing live and stay for now.
+    pub left_bytes: usize,
 }
 
 impl Purged {
@@ -20,5 +22,6 @@ impl Purged {
         self.refused_bytes += other.refused_bytes;
         self.calls += other.calls;
         self.more |= other.more;
+        self.left_bytes += other.left_bytes;
     }
 }

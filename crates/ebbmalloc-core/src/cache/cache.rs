@@ -120,6 +120,11 @@ macro_rules! enter_or {
 }
 
 impl Cache {
+    /// Where in a cache the address of the next one is.
+    pub const NEXT: usize = core::mem::offset_of!(Self, next);
+    /// Where in a cache its stacks are.
+    pub const STACKS: usize = core::mem::offset_of!(Self, stacks);
+
     /// A cache that holds nothing and can hold nothing: every operation takes the slow path.
     #[cfg(not(loom))]
     pub const fn none() -> Self {

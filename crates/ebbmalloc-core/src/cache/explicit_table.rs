@@ -35,6 +35,11 @@ struct Ends {
 }
 
 impl ExplicitArenas {
+    /// Where in them the address of the table is.
+    pub const TABLE: usize = core::mem::offset_of!(Self, table);
+    /// Where in them the number of places is that have been used.
+    pub const COUNT: usize = core::mem::offset_of!(Self, count);
+
     /// None.
     #[cfg(not(loom))]
     #[allow(clippy::new_without_default)]

@@ -50,6 +50,11 @@ pub struct Drained {
 }
 
 impl Registry {
+    /// Where in a registry the address of the first cache is.
+    pub const FIRST: usize = core::mem::offset_of!(Self, list)
+        + Lock::<Caches>::VALUE
+        + core::mem::offset_of!(Caches, first);
+
     const EMPTY: Caches = Caches {
         first: null_mut(),
         count: 0,

@@ -36,6 +36,9 @@ pub struct Stacks {
 }
 
 impl Stacks {
+    /// Where in them the bases are.
+    pub const BASES: usize = core::mem::offset_of!(Self, base);
+
     /// Stacks that hold nothing and can hold nothing.
     pub const NONE: Self = {
         let none = [null_mut(); CLASSES + 1];

@@ -7,6 +7,8 @@ pub mod explicit_caches;
 pub mod explicit_life;
 pub mod figures;
 pub mod in_place;
+#[cfg(not(loom))]
+mod layout;
 pub mod outside;
 pub mod pressure;
 pub mod request;
@@ -84,6 +86,8 @@ pub struct Heap<O> {
     /// One pass of the purger, or of trim, at a time, and none across a fork. Acquire on setting it
     /// pairs with release on clearing it (loom: `fork_against_pass`).
     purging: AtomicBool,
+    /// One count of free pages at a time. Acquire and release as above.
+    counting: AtomicBool,
     shards: AtomicUsize,
     /// Settings: the largest class that new caches keep. Written at boot; relaxed.
     cached_classes: AtomicUsize,
@@ -108,6 +112,7 @@ struct Counters {
     claims: AtomicU64,
     claims_refused: AtomicU64,
     cached_bytes: AtomicUsize,
+    free_page_bytes: AtomicUsize,
 }
 
 /// The class of the largest slots that are to be kept.
@@ -138,6 +143,7 @@ macro_rules! new_heap {
             pending: AtomicPtr::new(null_mut()),
             tick: AtomicU32::new(FIRST_TICK),
             purging: AtomicBool::new(false),
+            counting: AtomicBool::new(false),
             shards: AtomicUsize::new(0),
             cached_classes: AtomicUsize::new(CLASSES),
             oversize: AtomicUsize::new(usize::MAX),
@@ -153,6 +159,7 @@ macro_rules! new_heap {
                 claims: AtomicU64::new(0),
                 claims_refused: AtomicU64::new(0),
                 cached_bytes: AtomicUsize::new(0),
+                free_page_bytes: AtomicUsize::new(0),
             },
         }
     };
@@ -368,6 +375,8 @@ impl<O: Os> Heap<O> {
             self.thaw_explicit_caches();
             self.purging.store(false, Ordering::Release);
             if child {
+                // A thread that this process does not have may have been counting.
+                self.counting.store(false, Ordering::Relaxed);
                 self.pressure.reset();
                 self.caches.thaw_child(&self.supply(), &self.bins, own);
                 self.recount_threads();
@@ -396,6 +405,7 @@ impl<O: Os> Heap<O> {
         }
         self.pressure.reset();
         self.purging.store(false, Ordering::Relaxed);
+        self.counting.store(false, Ordering::Relaxed);
     }
 }
 

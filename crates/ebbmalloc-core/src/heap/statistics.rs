@@ -18,8 +18,10 @@ pub struct Statistics {
     pub large_blocks: usize,
     /// In thread caches.
     pub cached: usize,
-    /// Free and resident: in slabs and in dirty extents.
+    /// Free and resident: in slabs, beside live slots as well, and in dirty extents.
     pub idle: usize,
+    /// Of `idle`, on pages that hold nothing live or cached: what a trim returns.
+    pub returnable: usize,
     /// Resident in the heap's own pages: live, cached and idle (large blocks counted in full).
     pub resident: usize,
     /// Address space made usable so far.
@@ -48,8 +50,8 @@ pub struct Statistics {
 
 impl<O: Os> Heap<O> {
     /// The figures of now. Takes every lock of the heap in turn; `own` is the calling thread's cache,
-    /// if it has entered it. With `exact` false the caches are not claimed and the figure of the last
-    /// tick is used.
+    /// if it has entered it. With `exact` false the caches are not claimed, slabs are not searched for free pages,
+    /// and the figures of the last pass are used.
     pub fn statistics(&self, own: Option<&Cache>, exact: bool) -> Statistics {
         let page = self.os.page_bytes();
         let (mut out, mut resident_pages, mut refaulted) = (0, 0, 0);
@@ -89,6 +91,12 @@ impl<O: Os> Heap<O> {
             metadata,
         } = extents;
         let slabs = resident_pages * page;
+        let of_last_pass = || self.counters.free_page_bytes.load(Ordering::Relaxed);
+        let free_pages = match exact {
+            true => self.count_free_pages().unwrap_or_else(of_last_pass),
+            false => of_last_pass(),
+        };
+        let idle = slabs.saturating_sub(out) + dirty;
         let large_and_outside = large + self.outside.bytes();
         let counters = &self.counters;
         Statistics {
@@ -96,7 +104,9 @@ impl<O: Os> Heap<O> {
             live_large: large_and_outside,
             large_blocks: blocks,
             cached,
-            idle: slabs.saturating_sub(out) + dirty,
+            idle,
+            // What was taken from such pages since the last pass is not free any more.
+            returnable: (free_pages + dirty).min(idle),
             resident: slabs + dirty + large_and_outside,
             mapped,
             retained: clean,
@@ -110,6 +120,33 @@ impl<O: Os> Heap<O> {
             claims_refused: counters.claims_refused.load(Ordering::Relaxed),
             threads,
         }
+    }
+}
+
+impl<O: Os> Heap<O> {
+    /// Bytes of resident pages inside slabs that hold nothing live or cached. `None` while others count for longer
+    /// than is worth waiting for.
+    pub(super) fn count_free_pages(&self) -> Option<usize> {
+        const TURNS: usize = 10_000;
+        let mut turns = 0..TURNS;
+        // Acquire pairs with the release below: the cursors are one count's at a time.
+        while self.counting.swap(true, Ordering::Acquire) {
+            turns.next()?;
+            self.os.yield_now();
+        }
+        let mut pages = 0;
+        for shard in 0..self.shards() {
+            for class in 1..=CLASSES {
+                pages += self.bins.get(shard, class).free_pages(&self.os, class);
+            }
+        }
+        for arena in self.explicit_arenas() {
+            for (class, bin) in arena.bins() {
+                pages += bin.free_pages(&self.os, class);
+            }
+        }
+        self.counting.store(false, Ordering::Release);
+        Some(pages * self.os.page_bytes())
     }
 }
 

@@ -156,7 +156,8 @@ impl<O: Os> Heap<O> {
         let drained = self.caches.drain(&supply, &self.bins, force, own);
         self.silence_hooks(false);
         let mut purged = Purged::default();
-        if reason == Reason::Trim || !self.keeps_own.load(Ordering::Relaxed) {
+        let sweeps_own = reason == Reason::Trim || !self.keeps_own.load(Ordering::Relaxed);
+        if sweeps_own {
             purged.add(self.sweep(&supply, force));
             purged.add(self.arena.purge(&self.os, supply.tick, force));
         }
@@ -174,6 +175,14 @@ impl<O: Os> Heap<O> {
         counters
             .cached_bytes
             .store(drained.kept_bytes, Ordering::Relaxed);
+        let free_page_bytes = if sweeps_own {
+            Some(purged.left_bytes)
+        } else {
+            self.count_free_pages()
+        };
+        if let Some(bytes) = free_page_bytes {
+            counters.free_page_bytes.store(bytes, Ordering::Relaxed);
+        }
         self.purging.store(false, Ordering::Release);
         Some(Tick {
             returned_bytes: purged.returned_bytes,

@@ -3,16 +3,27 @@
 use super::instance::{HEAP, hooks};
 use super::{conf, fork, in_force, purger, settings, thread};
 use crate::base::corrupt::Line;
+use crate::heap::Heap;
 use crate::heap::statistics::Statistics;
 use crate::os::Os;
+use crate::os::linux::Linux;
+use crate::size::CLASS;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use ebb_stats::layout::Layout;
 use ebb_stats::{Page, Snapshot, mechanism};
 
 /// The page that `ebb` reads from outside; nothing inside needs it, so the linker is told to keep it.
 #[used]
 static PAGE: Page = Page::new();
-/// The same in the file that `stats_file` names; null if there is none.
+/// Where `ebb` finds the heap itself, kept like the page.
+#[used]
+static LAYOUT: Layout = Layout::new(
+    (&raw const HEAP).cast(),
+    (&raw const CLASS).cast(),
+    Heap::<Linux>::OFFSETS,
+);
+/// The same as the page in the file that `stats_file` names; null if there is none.
 static FILE: AtomicPtr<Page> = AtomicPtr::new(null_mut());
 /// CPU time of all ticks, in nanoseconds.
 static PURGE_CPU_NS: AtomicU64 = AtomicU64::new(0);
@@ -20,7 +31,7 @@ static PURGE_CPU_NS: AtomicU64 = AtomicU64::new(0);
 /// The figures of now, exact: every cache that can be claimed is counted.
 pub fn stats() -> Snapshot {
     let statistics = thread::with_own_cache(|own| HEAP.statistics(own, true));
-    let snapshot = snapshot(&statistics);
+    let snapshot = snapshot(&statistics, true);
     publish(&snapshot);
     snapshot
 }
@@ -28,16 +39,17 @@ pub fn stats() -> Snapshot {
 /// After a tick, in the purger's thread.
 pub(super) fn after_tick(cpu_ns: u64) {
     PURGE_CPU_NS.fetch_add(cpu_ns, Ordering::Relaxed);
-    publish(&snapshot(&HEAP.statistics(None, false)));
+    publish(&snapshot(&HEAP.statistics(None, false), purger::is_on()));
 }
 
 /// After a step of growth, so that a process that only grows does not show what it was at its start.
 /// Caches count as of the last tick: nobody is disturbed for it.
 pub(super) fn after_growth() {
-    publish(&snapshot(&HEAP.statistics(None, false)));
+    publish(&snapshot(&HEAP.statistics(None, false), purger::is_on()));
 }
 
-fn snapshot(statistics: &Statistics) -> Snapshot {
+/// `counted` says that free pages were counted, now or at the last tick.
+fn snapshot(statistics: &Statistics, counted: bool) -> Snapshot {
     Snapshot {
         live_bytes: statistics.live as u64,
         cached_bytes: statistics.cached as u64,
@@ -60,6 +72,10 @@ fn snapshot(statistics: &Statistics) -> Snapshot {
         process_id: u64::from(HEAP.os.owner_id()),
         published_ms: HEAP.os.now_ms(),
         refused_bytes: statistics.refused,
+        returnable_bytes: match counted {
+            true => statistics.returnable as u64,
+            false => ebb_stats::UNKNOWN,
+        },
     }
 }
 

@@ -59,6 +59,8 @@ pub struct Slabs {
     pub(super) visit: *mut Granule,
     /// What is left of that list during a sweep.
     pub(super) sweeping: *mut Granule,
+    /// The slab of either list that a count comes to next; see `free_pages`.
+    pub(super) counting: *mut Granule,
     /// Slabs in this bin.
     pub slabs: usize,
     /// Slots in use or in caches.
@@ -97,6 +99,7 @@ impl Bin {
         generation: 0,
         visit: null_mut(),
         sweeping: null_mut(),
+        counting: null_mut(),
         slabs: 0,
         slots_out: 0,
         resident_pages: 0,

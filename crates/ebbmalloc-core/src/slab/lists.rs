@@ -110,6 +110,9 @@ impl Slabs {
         // SAFETY: the slab is on the list, and the lock is held.
         unsafe {
             let (next, previous) = ((*slab.0).left, (*slab.0).right);
+            if self.counting == slab.0 {
+                self.counting = next;
+            }
             if self.visit == slab.0 {
                 self.visit = next;
             } else if self.sweeping == slab.0 {

@@ -2,6 +2,7 @@
 //! returns idle pages from inside live slabs.
 
 pub mod bin;
+mod free_pages;
 pub mod lend;
 mod lists;
 pub mod shape;

@@ -78,6 +78,8 @@ impl<'a, O: Os> Sweep<'a, O> {
                 slabs.unlist(slab);
                 let (going, more) = slabs.visit_slab(slab, shape, self.supply.tick, self.force);
                 self.total.more |= more;
+                let left = (*slab.0).seen.count_ones() as usize;
+                self.total.left_bytes += left << shape.page_shift;
                 going
             };
             if going != 0 {

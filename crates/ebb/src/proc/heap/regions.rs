@@ -91,7 +91,8 @@ fn not_read(pid: i32, error: &Unsupported) -> NotRead {
     }
 }
 
-fn of_holdings(holdings: Holdings) -> Heap {
+/// The parts of `holdings` as the parts of a heap.
+pub(super) fn of_holdings(holdings: Holdings) -> Heap {
     let ledger = &holdings.ledger;
     let mut notes = Vec::new();
     if !holdings.settings.is_empty() {

@@ -1,0 +1,297 @@
+//! ebbmalloc: every slab slot by slot and every extent, by what its descriptors say.
+//!
+//! [`read`] is the entry. The process says itself where its heap lies and how it is laid out
+//! ([`ebb_stats::layout`]), so no version is guessed. `caches` gathers the slots in threads' caches, which are free for a
+//! trim; `slab` tells page by page what lies there. Whole free pages are those that a trim returns; free bytes beside live ones
+//! are not.
+//!
+//! A page that is present and was given back was put there again by the kernel (huge pages), or is being read while it
+//! changes: it counts as returned, and resident.
+
+mod caches;
+mod slab;
+#[cfg(test)]
+mod tests;
+
+use ebb_stats::layout::{DIRTY, Offsets, Place, kind};
+
+use crate::holdings::{Classes, Holdings, Ledger, Unsupported};
+use crate::line::Line;
+use crate::memory::{Memory, Presence, Reader, Unreadable, unless_torn};
+use crate::space::Space;
+use crate::target::Target;
+
+use caches::Cached;
+use slab::{Class, Slab};
+
+/// Granules of a region at most: 4 TiB of address space.
+const MOST_GRANULES: u64 = 1 << 26;
+/// Explicit arenas at most, more than an allocator has.
+const MOST_ARENAS: u64 = 1 << 13;
+/// Bytes of address space whose pages are asked about at once.
+const LOOK_AHEAD: u64 = 64 << 20;
+
+/// What the ebbmalloc of `target` holds whose layout is `place`.
+pub fn read(target: &Target, place: &Place) -> Result<Holdings, Unsupported> {
+    let mappings = target.mappings()?;
+    let space = Space {
+        memory: target.memory(),
+        mappings: &mappings,
+    };
+    of_place(space, place)
+}
+
+fn of_place<M: Memory>(space: Space<'_, M>, place: &Place) -> Result<Holdings, Unsupported> {
+    let offsets = &place.offsets;
+    if !is_sane(offsets) {
+        return Err(Unsupported::Layout("ebbmalloc".to_owned()));
+    }
+    let classes = slab::classes(space, place)?;
+    let arenas = arenas(space, place)?;
+    let mut sum = Sum {
+        place,
+        cached: caches::read(space, place, &classes)?,
+        classes,
+        ledger: Ledger::default(),
+        sizes: Classes::default(),
+        torn: 0,
+    };
+    for &views in &arenas {
+        for view in 0..offsets.views {
+            sum.region(space, views.wrapping_add(view * 32))?;
+        }
+    }
+    sum.ledger.close();
+    let torn_bytes = sum.torn * offsets.granule_bytes;
+    Ok(Holdings {
+        reader: "ebbmalloc".to_owned(),
+        error: torn_bytes as f64 / sum.ledger.live.resident.max(torn_bytes).max(1) as f64,
+        arenas: Some(arenas.len() as u64),
+        sizes: sum.sizes.counts(),
+        ledger: sum.ledger,
+        torn: sum.torn,
+        ..Holdings::default()
+    })
+}
+
+/// Whether the numbers can be those of any allocator: what follows divides and loops by them.
+fn is_sane(offsets: &Offsets) -> bool {
+    offsets.granule_bytes.is_power_of_two()
+        && (4096..=4 << 20).contains(&offsets.granule_bytes)
+        && (1..=256).contains(&offsets.classes)
+        && offsets.rationed < offsets.classes
+        && (12..=256).contains(&offsets.class_bytes)
+        && (64..=1024).contains(&offsets.descriptor_bytes)
+        && offsets.views <= 4096
+        && [
+            offsets.bits,
+            offsets.resident,
+            offsets.leaving,
+            offsets.base,
+        ]
+        .iter()
+        .all(|&at| at <= offsets.descriptor_bytes - 8)
+        && [offsets.kind, offsets.fill, offsets.class]
+            .iter()
+            .all(|&at| at < offsets.descriptor_bytes)
+        && offsets.len <= offsets.descriptor_bytes - 4
+}
+
+/// Addresses of the views of every arena: the heap's own, and those that the program made.
+fn arenas<M: Memory>(space: Space<'_, M>, place: &Place) -> Result<Vec<u64>, Unreadable> {
+    let offsets = &place.offsets;
+    let mut reader = space.reader();
+    let mut word = |at: u64| Ok(unless_torn(reader.word(at))?.unwrap_or(0));
+    let mut views = vec![place.heap.wrapping_add(offsets.heap_views)];
+    let table = word(place.heap.wrapping_add(offsets.heap_explicit_table))?;
+    let count = word(place.heap.wrapping_add(offsets.heap_explicit_count))?;
+    for index in 0..count.min(MOST_ARENAS) {
+        match word(table.wrapping_add(index * 8))? {
+            0 => {}
+            arena => views.push(arena.wrapping_add(offsets.explicit_views)),
+        }
+    }
+    Ok(views)
+}
+
+struct Sum<'a> {
+    place: &'a Place,
+    classes: Vec<Class>,
+    cached: Cached,
+    ledger: Ledger,
+    sizes: Classes,
+    /// Granules whose descriptors make no sense: they changed while they were read.
+    torn: u64,
+}
+
+/// A region, and what is known of its pages from where the walk is on.
+struct Region<'a, M> {
+    space: Space<'a, M>,
+    reader: Reader<&'a M>,
+    base: u64,
+    end: u64,
+    presence: Presence,
+}
+
+impl<M: Memory> Region<'_, M> {
+    /// Which pages of `from..to` are present.
+    fn presence(&mut self, from: u64, to: u64) -> Result<&Presence, Unreadable> {
+        if from < self.presence.start() || to > self.presence.end() {
+            let end = to
+                .max(from.saturating_add(LOOK_AHEAD))
+                .min(self.end.max(to));
+            self.presence = self.space.presence(from, end)?;
+        }
+        Ok(&self.presence)
+    }
+}
+
+impl Sum<'_> {
+    /// Counts the region whose view is at `view`.
+    fn region<M: Memory>(&mut self, space: Space<'_, M>, view: u64) -> Result<(), Unsupported> {
+        let offsets = self.place.offsets;
+        let mut reader = space.reader();
+        let mut bytes = [0; 32];
+        if unless_torn(reader.bytes(view, &mut bytes))?.is_none() {
+            return Ok(());
+        }
+        let words = bytes.as_chunks().0;
+        let [base, top, _, descriptors] = [0, 1, 2, 3].map(|at| u64::from_ne_bytes(words[at]));
+        if top == 0 {
+            return Ok(());
+        }
+        let sizes = (
+            top.checked_mul(offsets.granule_bytes)
+                .and_then(|bytes| base.checked_add(bytes)),
+            descriptors.checked_add(top.saturating_mul(offsets.descriptor_bytes)),
+        );
+        let (Some(end), Some(_), true) = (sizes.0, sizes.1, top <= MOST_GRANULES) else {
+            return Err(Unsupported::Contradicts(format!(
+                "ebbmalloc: a region at {base:#x} of {top} granules"
+            )));
+        };
+        let mut region = Region {
+            space,
+            reader,
+            base,
+            end,
+            presence: Presence::read(space.memory, base, base)?,
+        };
+        let mut index = 0;
+        while index < top {
+            let at = descriptors + index * offsets.descriptor_bytes;
+            index += self.unit(&mut region, index, top, at)?.max(1);
+        }
+        Ok(())
+    }
+
+    /// Counts what begins at granule `index`, whose descriptor is at `at`; how many granules that is.
+    fn unit<M: Memory>(
+        &mut self,
+        region: &mut Region<'_, M>,
+        index: u64,
+        top: u64,
+        at: u64,
+    ) -> Result<u64, Unreadable> {
+        let offsets = self.place.offsets;
+        let start = region.base + index * offsets.granule_bytes;
+        let mut bytes = [0; 1024];
+        let bytes = &mut bytes[..offsets.descriptor_bytes as usize];
+        // A descriptor whose page is absent is one inside what was given back.
+        let found = unless_torn(region.reader.bytes(at, bytes))?.is_some();
+        let byte = |at: u64| bytes[at as usize];
+        let word = |at: u64| number(bytes, at, 8);
+        let kind = byte(offsets.kind);
+        if !found || kind == kind::UNUSED {
+            self.free(region, start, 1, false)?;
+            return Ok(1);
+        }
+        let class = self.classes.get(usize::from(byte(offsets.class))).copied();
+        let granules = match (kind, class) {
+            (kind::SLAB, class) => class.map_or(0, |class| class.granules),
+            _ => number(bytes, offsets.len, 4),
+        };
+        let is_whole = granules > 0 && granules <= top - index;
+        match (kind, class) {
+            (kind::SLAB, Some(class)) if is_whole => {
+                let slab = Slab {
+                    start,
+                    class,
+                    resident: word(offsets.resident),
+                    leaving: word(offsets.leaving),
+                };
+                let end = start + granules * offsets.granule_bytes;
+                let Some(bitmap) = slab.bitmap(&mut region.reader, word(offsets.bits))? else {
+                    self.torn += granules;
+                    return Ok(granules);
+                };
+                let cached = self.cached.within(start, end);
+                let page_bytes = region.space.memory.page_bytes();
+                let presence = region.presence(start, end)?;
+                let live = slab.count(bitmap, cached, end, page_bytes, presence, &mut self.ledger);
+                self.sizes.count(class.size, live);
+            }
+            (kind::LARGE, _) if is_whole => {
+                let end = start + granules * offsets.granule_bytes;
+                let used = word(offsets.bits).min(end - start);
+                let presence = region.presence(start, end)?;
+                self.ledger.live.add(start, start + used, presence);
+                keep(&mut self.ledger, start + used, end, true, presence);
+                self.sizes.block(used, used);
+            }
+            (kind::FREE, _) if is_whole => {
+                self.free(region, start, granules, byte(offsets.fill) == DIRTY)?;
+            }
+            (kind::LEAVING, _) if is_whole => self.free(region, start, granules, true)?,
+            _ => {
+                self.torn += 1;
+                return Ok(1);
+            }
+        }
+        Ok(granules)
+    }
+
+    /// Counts free granules; `dirty` says that they are not back with the kernel.
+    fn free<M: Memory>(
+        &mut self,
+        region: &mut Region<'_, M>,
+        start: u64,
+        granules: u64,
+        dirty: bool,
+    ) -> Result<(), Unreadable> {
+        let end = start + granules * self.place.offsets.granule_bytes;
+        // Piece by piece, for one may be as large as all address space that is left.
+        let mut at = start;
+        while at < end {
+            let to = end.min(at + LOOK_AHEAD);
+            keep(&mut self.ledger, at, to, dirty, region.presence(at, to)?);
+            at = to;
+        }
+        Ok(())
+    }
+}
+
+/// The number of `len` bytes, at most 8, at `at`; [`is_sane`] has seen that it is within.
+fn number(bytes: &[u8], at: u64, len: usize) -> u64 {
+    let mut word = [0; 8];
+    let from = at as usize;
+    // The machine's own order is this one: ebbmalloc runs on x86-64 and AArch64.
+    word[..len].copy_from_slice(&bytes[from..from + len]);
+    u64::from_le_bytes(word)
+}
+
+/// Counts free whole pages: those that are there are kept if they are `dirty`, else they are not the allocator's to
+/// return.
+fn keep(ledger: &mut Ledger, from: u64, to: u64, dirty: bool, presence: &Presence) {
+    if from >= to {
+        return;
+    }
+    let present = presence.bytes(from, to);
+    let absent = to - from - present;
+    if dirty && present > 0 {
+        ledger.kept += Line::one(present, present);
+        ledger.returned += Line::one(absent, 0);
+    } else {
+        ledger.returned += Line::one(to - from, present);
+    }
+}

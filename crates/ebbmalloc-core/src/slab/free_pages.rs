@@ -1,0 +1,59 @@
+//! How many resident pages of a bin's slabs hold nothing live or cached: what a purge returns, told apart from what is
+//! free beside live slots. For statistics; nothing is counted while slots come and go.
+//!
+//! A slab with such a page is on the list that the sweep visits, or on what is left of it during a sweep: slots came
+//! back since the sweep saw it, or the sweep has put it there again. So no other slab is looked at. The lock is given
+//! back now and then; meanwhile `counting` stays on a slab of the list, for `unlist` moves it on. What is put on the
+//! list meanwhile is missed: it became free after the count began, or a sweep overtook the count.
+
+use super::bin::Bin;
+use super::shape::Shape;
+use super::slab::Slab;
+use crate::os::Os;
+use core::ptr::null_mut;
+
+/// Slabs looked at with the lock held once, as many as in a sweep.
+const SLABS: usize = if cfg!(test) { 2 } else { 32 };
+
+impl Bin {
+    /// See the module. One count at a time: another one would take the cursor.
+    pub fn free_pages<O: Os>(&self, os: &O, class: usize) -> usize {
+        let shape = Shape::new(class, os.page_bytes().trailing_zeros());
+        let mut pages = 0;
+        let mut slabs = self.slabs.lock(os);
+        let mut looked_at = 0;
+        // A sweep under way has taken the list, and what it has put on it again is on the new one. One that begins
+        // later takes what is counted here already.
+        let is_swept = !slabs.sweeping.is_null();
+        for of_sweep in [false, true] {
+            slabs.counting = match of_sweep {
+                false => slabs.visit,
+                true if is_swept => slabs.sweeping,
+                true => null_mut(),
+            };
+            while !slabs.counting.is_null() {
+                if looked_at == SLABS {
+                    drop(slabs);
+                    slabs = self.slabs.lock(os);
+                    looked_at = 0;
+                    continue;
+                }
+                looked_at += 1;
+                // SAFETY: the lock is held, and the cursor is on a slab of this bin's list.
+                unsafe {
+                    let slab = Slab(slabs.counting);
+                    slabs.counting = (*slab.0).left;
+                    // Leaving pages are resident until the kernel has them.
+                    let leaving = (*slab.0).leaving;
+                    let free = slab.free_pages(shape, (*slab.0).resident & !leaving) | leaving;
+                    pages += free.count_ones() as usize;
+                }
+            }
+            slabs.counting = null_mut();
+        }
+        pages
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
