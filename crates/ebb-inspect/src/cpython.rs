@@ -71,16 +71,14 @@ pub enum Unsupported {
 impl Python {
     /// Reads the process; of its allocator's live `blocks` (addresses and bytes) it tells what they are to Python.
     pub fn read(target: &Target, blocks: &[(u64, u64)]) -> Result<Self, Unsupported> {
+        let mut found = Found::of(target)?;
+        let (array, arenas) = found.arenas()?;
         let Found {
             place,
             layout,
             mut reader,
-        } = Found::of(target)?;
+        } = found;
         let interpreters = interpreters(&mut reader, place.runtime, &layout)?;
-        let array = arenas::find(&mut reader, &place.data, &layout)?;
-        let arenas = array
-            .map(|array| arenas::read(&mut reader, array, &layout))
-            .transpose()?;
         let buffers = buffers::owners(&mut reader, blocks, array, &layout, place.type_of_types)?;
         Ok(Self {
             version: place.version,
@@ -93,16 +91,9 @@ impl Python {
     /// Its version and its arenas alone, without a step through the collector's lists: those of many
     /// objects take seconds.
     pub fn arenas(target: &Target) -> Result<((u8, u8), Option<Arenas>), Unsupported> {
-        let Found {
-            place,
-            layout,
-            mut reader,
-        } = Found::of(target)?;
-        let array = arenas::find(&mut reader, &place.data, &layout)?;
-        let arenas = array
-            .map(|array| arenas::read(&mut reader, array, &layout))
-            .transpose()?;
-        Ok((place.version, arenas))
+        let mut found = Found::of(target)?;
+        let (_, arenas) = found.arenas()?;
+        Ok((found.place.version, arenas))
     }
 }
 
@@ -124,6 +115,15 @@ impl<'a> Found<'a> {
             layout,
             reader,
         })
+    }
+
+    /// Where the array of pymalloc's arenas is, and what is in them.
+    fn arenas(&mut self) -> Result<(Option<u64>, Option<Arenas>), Unsupported> {
+        let array = arenas::find(&mut self.reader, &self.place.data, &self.layout)?;
+        let arenas = array
+            .map(|array| arenas::read(&mut self.reader, array, &self.layout))
+            .transpose()?;
+        Ok((array, arenas))
     }
 }
 
