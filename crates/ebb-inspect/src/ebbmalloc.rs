@@ -203,8 +203,16 @@ impl Sum<'_> {
         let word = |at: u64| number(bytes, at, 8);
         let kind = byte(offsets.kind);
         if !found || kind == kind::UNUSED {
-            self.free(region, start, 1, false)?;
-            return Ok(1);
+            // An absent page has as much to say of all descriptors on it.
+            let page_bytes = region.space.memory.page_bytes();
+            let on_page = (page_bytes - at % page_bytes) / offsets.descriptor_bytes;
+            let granules = if found {
+                1
+            } else {
+                on_page.clamp(1, top - index)
+            };
+            self.free(region, start, granules, false)?;
+            return Ok(granules);
         }
         let class = self.classes.get(usize::from(byte(offsets.class))).copied();
         let granules = match (kind, class) {
