@@ -53,9 +53,8 @@ const MOMENTS: [Duration; 2] = [Duration::ZERO, Duration::from_secs(1)];
 fn foretold_and_returned(case: &str, moment: Duration) -> (serde_json::Value, u64) {
     let stop = tempfile::NamedTempFile::new().expect("a file");
     stop.as_file().set_len(4096).expect("its length");
-    let mut command = subjects::command("returns.c");
+    let mut command = subjects::command(&format!("returns:{case}"));
     command
-        .arg(case)
         .arg(stop.path())
         .env("LD_PRELOAD", subjects::preload("ebbmalloc"))
         .stdin(Stdio::piped())

@@ -147,8 +147,8 @@ pub fn command(program: &str) -> Command {
             command.arg(case);
             command
         }
-        Some(("second", case)) => {
-            let mut command = built_c("second");
+        Some((name @ ("second" | "returns"), case)) => {
+            let mut command = built_c(name);
             command.arg(case);
             command
         }
