@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Puts the tables of a folder of results into BENCHMARKS.md, between its two markers, and
-draws the folder's pictures.
+"""Puts the tables of folders of results into BENCHMARKS.md, between its two markers, and draws the
+folders' pictures. Of a kind that several folders have, the last one's tables are taken.
 
-    benches/publish.py benches/results/2026-01-31-some-machine-8cpu
+    benches/publish.py benches/results/2026-01-31-some-machine-8cpu [FOLDER ...]
 """
 
 import sys
@@ -14,14 +14,19 @@ MARKERS = ("<!-- tables: benches/publish.py writes below -->\n", "<!-- end of ta
 KINDS = ("return", "generator", "speed", "scale", "instructions")
 
 
-def with_tables(page: str, folder_name: str, tables: list[str]) -> str:
+def with_tables(page: str, tables: list[str]) -> str:
     """The page with `tables` in the place of those it has."""
     begin, end = MARKERS
     if page.count(begin) != 1 or page.count(end) != 1:
         raise ValueError("BENCHMARKS.md has lost its markers")
-    note = f"\nRaw data: `benches/results/{folder_name}/`.\n"
     head, tail = page.split(begin)[0], page.split(end)[1]
-    return head + begin + note + "".join("\n" + text.strip() + "\n" for text in tables) + "\n" + end + tail
+    return head + begin + "".join("\n" + text.strip() + "\n" for text in tables) + "\n" + end + tail
+
+
+def with_source(table: str, folder_name: str) -> str:
+    """The section with the place of its raw data below its heading."""
+    heading, newline, rest = table.partition("\n")
+    return f"{heading}{newline}\nRaw data: `benches/results/{folder_name}/`.\n{rest}"
 
 
 def with_picture(table: str, picture: str, what: str) -> str:
@@ -31,10 +36,9 @@ def with_picture(table: str, picture: str, what: str) -> str:
 
 
 def main() -> int:
-    folder = Path(sys.argv[1]).resolve() if len(sys.argv) == 2 and not sys.argv[1].startswith("-") else None
-    tables = {kind: folder / f"{kind}.md" for kind in KINDS} if folder else {}
-    texts = {kind: path.read_text() for kind, path in tables.items() if path.is_file()}
-    if not texts:
+    folders = [Path(name).resolve() for name in sys.argv[1:] if not name.startswith("-")]
+    sources = {kind: folder for folder in folders for kind in KINDS if (folder / f"{kind}.md").is_file()}
+    if not sources or not all(folder in sources.values() for folder in folders):
         print(__doc__, file=sys.stderr)
         return 64
     from suite import plots
@@ -43,12 +47,18 @@ def main() -> int:
         "return": (plots.memory_over_time, "memory above the live heap over time, one line an allocator"),
         "speed": (plots.times, "time of each row over its best, one mark an allocator"),
     }
-    for kind, (draw, what) in drawings.items():
-        raw, picture = folder / f"{kind}.jsonl", folder / f"{kind}.svg"
-        if kind in texts and raw.is_file() and draw(raw, picture):
-            texts[kind] = with_picture(texts[kind], f"benches/results/{folder.name}/{picture.name}", what)
-    PAGE.write_text(with_tables(PAGE.read_text(), folder.name, list(texts.values())))
-    print(f"{PAGE.name}: {len(texts)} sections from {folder}", file=sys.stderr)
+    texts = []
+    for kind in (kind for kind in KINDS if kind in sources):
+        folder = sources[kind]
+        text = with_source((folder / f"{kind}.md").read_text(), folder.name)
+        if kind in drawings:
+            draw, what = drawings[kind]
+            raw, picture = folder / f"{kind}.jsonl", folder / f"{kind}.svg"
+            if raw.is_file() and draw(raw, picture):
+                text = with_picture(text, f"benches/results/{folder.name}/{picture.name}", what)
+        texts.append(text)
+    PAGE.write_text(with_tables(PAGE.read_text(), texts))
+    print(f"{PAGE.name}: {len(texts)} sections from {', '.join(folder.name for folder in folders)}", file=sys.stderr)
     return 0
 
 

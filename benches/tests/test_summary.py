@@ -94,13 +94,17 @@ class Publish(unittest.TestCase):
     def test_tables_replace_tables_and_nothing_else(self):
         begin, end = publish.MARKERS
         page = "before\n" + begin + "old\n" + end + "after\n"
-        once = publish.with_tables(page, "day", ["## Return\n\n| new |\n"])
-        self.assertEqual(publish.with_tables(once, "day", ["## Return\n\n| new |\n"]), once)
+        once = publish.with_tables(page, ["## Return\n\n| new |\n"])
+        self.assertEqual(publish.with_tables(once, ["## Return\n\n| new |\n"]), once)
         self.assertTrue(once.startswith("before\n") and once.endswith("after\n"))
         self.assertIn("| new |", once)
         self.assertNotIn("old", once)
         with self.assertRaises(ValueError):
-            publish.with_tables("no markers", "day", [])
+            publish.with_tables("no markers", [])
+
+    def test_a_section_names_its_raw_data_below_its_heading(self):
+        section = publish.with_source("## Speed\n\n| row |\n", "a-day")
+        self.assertEqual(section, "## Speed\n\nRaw data: `benches/results/a-day/`.\n\n| row |\n")
 
 
 class Provider(unittest.TestCase):
