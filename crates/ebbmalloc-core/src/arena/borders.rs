@@ -43,11 +43,11 @@ impl Borders {
         self.hooks.is_null()
     }
 
-    /// Of `len` granules at `start` the first `first` become one unit, the rest another. A hook that refuses
-    /// is not obeyed: no request could be served then.
-    pub(super) fn split(&self, start: usize, first: usize, len: usize) {
+    /// Of `len` granules at `start` the first `first` become one unit, the rest another. False if the hook
+    /// refuses: then a block stays as it is; but where a request is served, or pages go back, nobody obeys.
+    pub(super) fn split(&self, start: usize, first: usize, len: usize) -> bool {
         if first == 0 || first == len {
-            return;
+            return true;
         }
         // SAFETY: null, or hooks that outlive the arena.
         if let Some(hooks) = unsafe { self.hooks.as_ref() }
@@ -56,8 +56,8 @@ impl Borders {
             let address = start as *mut c_void;
             let (all, first) = (len * GRANULE, first * GRANULE);
             // SAFETY: as jemalloc's interface says; the range is the arena's.
-            unsafe {
-                split(
+            return unsafe {
+                !split(
                     self.hooks,
                     address,
                     all,
@@ -68,6 +68,7 @@ impl Borders {
                 )
             };
         }
+        true
     }
 
     /// Whether the `first` granules at `start` and the `second` behind them become one unit.
@@ -93,8 +94,8 @@ impl Borders {
     ///
     /// # Safety
     /// `head` is a valid descriptor.
-    pub(super) unsafe fn split_unit(&self, head: *mut Granule, first: u32, len: u32) {
+    pub(super) unsafe fn split_unit(&self, head: *mut Granule, first: u32, len: u32) -> bool {
         // SAFETY: the caller's promise.
-        self.split(unsafe { (*head).base }, first as usize, len as usize);
+        self.split(unsafe { (*head).base }, first as usize, len as usize)
     }
 }

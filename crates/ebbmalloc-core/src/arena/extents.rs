@@ -156,14 +156,28 @@ impl Extents {
     ) -> *mut Granule {
         // SAFETY: the caller's promise; the parts stay inside the extent.
         unsafe {
+            let (start, total) = ((*extent).base, (*extent).len as usize);
+            let skipped = skip as usize;
+            self.borders.split(start, skipped, total);
+            let start = start + skipped * GRANULE;
+            self.borders.split(start, len as usize, total - skipped);
+            self.cut(extent, skip, len)
+        }
+    }
+
+    /// [`Extents::carve_at`], of which the borders know.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn cut(&mut self, extent: *mut Granule, skip: u32, len: u32) -> *mut Granule {
+        // SAFETY: the caller's promise; the parts stay inside the extent.
+        unsafe {
             self.unlink(extent);
             let (total, fill, oldest) = ((*extent).len, (*extent).fill, (*extent).oldest);
             let stale = (*extent).flags & STALE_INSIDE;
             let aligned = (*extent).base + skip as usize * GRANULE;
             let head = extent.wrapping_add(skip as usize);
             (*head).base = aligned;
-            self.borders.split_unit(extent, skip, total);
-            self.borders.split_unit(head, len, total - skip);
             if skip > 0 {
                 self.link(extent, skip, fill, oldest, stale);
             }
@@ -351,7 +365,10 @@ impl Extents {
             {
                 return None;
             }
-            let carved = self.carve(after, more, 1);
+            if !self.borders.split_unit(after, more, (*after).len) {
+                return None;
+            }
+            let carved = self.cut(after, 0, more);
             let (fill, stamp) = ((*carved).fill, (*carved).stamp);
             if !self.may_join(head, len, more) {
                 self.free(carved, more, fill, stamp);

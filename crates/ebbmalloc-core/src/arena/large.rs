@@ -162,8 +162,8 @@ impl Arena {
         }
     }
 
-    /// Makes a large block smaller or larger where it is. False if there is no room, or it is being
-    /// worked on by the purger; nothing has happened then.
+    /// Makes a large block smaller or larger where it is. False if there is no room, a hook refuses, or it is
+    /// being worked on by the purger; nothing has happened then.
     ///
     /// # Safety
     /// `head` is the descriptor of a live large block.
@@ -199,7 +199,10 @@ impl Arena {
                 extents.mark_large(head, granules);
                 self.note_growth(&mut extents);
             } else {
-                extents.borders.split_unit(head, granules, old_len);
+                if !extents.borders.split_unit(head, granules, old_len) {
+                    extents.set_used(head, old_bytes, os.page_bytes(), tick);
+                    return false;
+                }
                 // What is given up was written to: resident.
                 (*head).fill = Fill::Dirty;
                 extents.mark_large(head, granules);

@@ -14,7 +14,9 @@ static char *pool, *pool_next;
 static extent extents[MOST];
 static int count;
 static unsigned splits, merges, refused_merges;
-static bool joins = true;
+/* Volatile: the header says that xallocx does not call back into this file. */
+static volatile unsigned refused_splits;
+static bool joins = true, cuts = true;
 
 /* Index of the extent that starts there, or -1. */
 static int at(void *start) {
@@ -94,6 +96,10 @@ static bool hook_split(extent_hooks_t *hooks, void *address, size_t size, size_t
                        size_t second, bool committed, unsigned arena) {
     (void)hooks, (void)committed, (void)arena;
     CHECK(first > 0 && second > 0 && first + second == size && is_whole(address, size));
+    if (!cuts) {
+        refused_splits++;
+        return true;
+    }
     extents[at(address)].size = first;
     add((char *)address + first, second);
     splits++;
@@ -186,5 +192,19 @@ int main(void) {
     CHECK(refused_merges > 0 && merges == 0);
     joins = true;
     CALL(named("arena.%u.destroy", arena));
+
+    /* Where a split refuses, a block neither shrinks nor grows into what is free behind it. */
+    arena = arena_with_hooks();
+    int flags = MALLOCX_ARENA(arena) | MALLOCX_TCACHE_NONE;
+    void *block = mallocx(8 * MIB, flags);
+    CHECK(block != NULL);
+    cuts = false;
+    CHECK(xallocx(block, MIB, 0, flags) >= 8 * MIB && refused_splits > 0);
+    cuts = true;
+    CHECK(xallocx(block, MIB, 0, flags) < 2 * MIB);
+    cuts = false;
+    refused_splits = 0;
+    CHECK(xallocx(block, 3 * MIB, 0, flags) < 2 * MIB && refused_splits > 0);
+    cuts = true;
     return passed();
 }
