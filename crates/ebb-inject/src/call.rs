@@ -8,7 +8,7 @@ use crate::attempt::{Attempt, Entered, Left};
 use crate::function::Function;
 use crate::gate::{self, Unfit};
 use crate::task::{self, Doing};
-use crate::waits::{Call, Wait};
+use crate::waits::Wait;
 
 /// Between two rounds, and what it doubles up to.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
@@ -145,19 +145,15 @@ fn rank(doing: Doing) -> Option<u8> {
     match doing {
         Doing::Waiting(call) => match call.wait() {
             // These fail when they are stopped; if we were killed at that moment they would.
-            Wait::Endless if is_brittle(&call) => Some(2),
+            Wait::Endless if call.is_brittle() => Some(2),
             Wait::Endless => Some(0),
             Wait::Timed => Some(3),
-            Wait::Brittle { .. } => Some(4),
+            Wait::Brittle(_) => Some(4),
             Wait::Other => None,
         },
         Doing::Running => Some(1),
         Doing::Elsewhere => None,
     }
-}
-
-fn is_brittle(call: &Call) -> bool {
-    matches!(call.number, libc::SYS_epoll_wait | libc::SYS_epoll_pwait)
 }
 
 fn attempt(
@@ -168,7 +164,7 @@ fn attempt(
     until: Instant,
 ) -> Result<Entered, Left> {
     let waits_since = match doing {
-        Doing::Waiting(call) if matches!(call.wait(), Wait::Brittle { .. }) => {
+        Doing::Waiting(call) if matches!(call.wait(), Wait::Brittle(_)) => {
             Some(next_wait(target.pid(), tid, until)?)
         }
         _ => None,

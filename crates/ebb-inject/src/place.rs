@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use libc::user_regs_struct;
 
-use crate::waits::{Call, Ended, Wait, ended};
+use crate::waits::{Call, Ended, Limit, Wait, ended};
 
 /// `syscall`, by which programs of 64 bits enter the kernel.
 pub const SYSTEM_CALL: [u8; 2] = [0x0f, 0x05];
@@ -76,12 +76,13 @@ pub fn find(registers: user_regs_struct, begun: Option<Instant>, pid: i32) -> Fo
         (_, Wait::Endless) if !is_good(&call, pid) => Found::AtTheNext,
         (_, Wait::Endless) => again(None),
         (Ended::GoOn, Wait::Timed) => Found::AtItsEnd,
-        (Ended::Interrupted, Wait::Brittle { limit }) => {
-            let limit_ms = call.arguments[limit] as i32;
-            // One that nobody saw begin began a moment ago: the thread was elsewhere when it was chosen.
+        // One that nobody saw begin began a moment ago: the thread was elsewhere when it was chosen.
+        (Ended::Interrupted, Wait::Brittle(Limit::InMemory)) => again(None),
+        (Ended::Interrupted, Wait::Brittle(Limit::Milliseconds(argument))) => {
+            let limit_ms = call.arguments[argument] as i32;
             let waited = begun.map_or(Duration::ZERO, |begun| begun.elapsed());
             let left_ms = limit_ms.saturating_sub(waited.as_millis() as i32).max(0);
-            again(Some((limit, left_ms)))
+            again(Some((argument, left_ms)))
         }
         (Ended::CallAgain | Ended::GoOn | Ended::Interrupted, _) => Found::Not,
     }

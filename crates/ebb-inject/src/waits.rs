@@ -34,14 +34,19 @@ pub enum Wait {
     /// Its time limit is known to the kernel alone, which forgets it when a frame is restored: it has to end by
     /// itself.
     Timed,
-    /// It fails when its thread is stopped, and its time limit, in milliseconds, is this argument: it may be
-    /// called again with what is left, if it is known when it began.
-    Brittle {
-        /// Which argument.
-        limit: usize,
-    },
+    /// It fails when its thread is stopped: it may be called again if it is known when it began.
+    Brittle(Limit),
     /// Not one that a thread is stopped in.
     Other,
+}
+
+/// The time limit of a wait that fails when its thread is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Milliseconds in this argument: called again, it gets what is left.
+    Milliseconds(usize),
+    /// In the program's memory, which is left as it is: called again, its time begins anew.
+    InMemory,
 }
 
 impl Call {
@@ -70,7 +75,15 @@ impl Call {
             | libc::SYS_ppoll => Wait::Endless,
             libc::SYS_poll if unlimited(2) => Wait::Endless,
             libc::SYS_epoll_wait | libc::SYS_epoll_pwait if unlimited(3) => Wait::Endless,
-            libc::SYS_epoll_wait | libc::SYS_epoll_pwait => Wait::Brittle { limit: 3 },
+            libc::SYS_epoll_wait | libc::SYS_epoll_pwait => Wait::Brittle(Limit::Milliseconds(3)),
+            libc::SYS_semop => Wait::Endless,
+            libc::SYS_semtimedop | libc::SYS_epoll_pwait2 if argument(3) == 0 => Wait::Endless,
+            libc::SYS_rt_sigtimedwait if argument(2) == 0 => Wait::Endless,
+            libc::SYS_io_getevents if argument(4) == 0 => Wait::Endless,
+            libc::SYS_semtimedop
+            | libc::SYS_epoll_pwait2
+            | libc::SYS_rt_sigtimedwait
+            | libc::SYS_io_getevents => Wait::Brittle(Limit::InMemory),
             libc::SYS_futex => match argument(1) & FUTEX_OPERATION {
                 FUTEX_WAIT if argument(3) == 0 => Wait::Endless,
                 FUTEX_WAIT => Wait::Timed,
@@ -94,7 +107,6 @@ impl Call {
             || matches!(
                 self.number,
                 libc::SYS_epoll_ctl
-                    | libc::SYS_epoll_pwait2
                     | libc::SYS_connect
                     | libc::SYS_sendmmsg
                     | libc::SYS_recvmmsg
@@ -111,20 +123,24 @@ impl Call {
             )
     }
 
-    /// Whether it fails with EINTR when its thread is stopped, and may be called again as it is.
+    /// Whether it may fail with EINTR when its thread is stopped, and may be called again as it is.
     pub fn fails_when_stopped(&self) -> bool {
-        // Those that the kernel calls again do so with a socket's time limit, too.
-        self.wait() == Wait::Endless
-            || matches!(
-                self.number,
-                libc::SYS_epoll_wait
-                    | libc::SYS_epoll_pwait
-                    | libc::SYS_epoll_pwait2
-                    | libc::SYS_semop
-                    | libc::SYS_semtimedop
-                    | libc::SYS_rt_sigtimedwait
-                    | libc::SYS_io_getevents
-            )
+        // Those that the kernel calls again fail with a socket's time limit, too.
+        self.wait() == Wait::Endless || self.is_brittle()
+    }
+
+    /// Whether it always fails with EINTR when its thread is stopped, with a time limit and without one.
+    pub fn is_brittle(&self) -> bool {
+        matches!(
+            self.number,
+            libc::SYS_epoll_wait
+                | libc::SYS_epoll_pwait
+                | libc::SYS_epoll_pwait2
+                | libc::SYS_semop
+                | libc::SYS_semtimedop
+                | libc::SYS_rt_sigtimedwait
+                | libc::SYS_io_getevents
+        )
     }
 
     /// The file that it reads from, where it is one for files.
@@ -179,7 +195,18 @@ mod tests {
         assert_eq!(with(libc::SYS_poll, 2, minus_one), Wait::Endless);
         assert_eq!(with(libc::SYS_poll, 2, 500), Wait::Timed);
         assert_eq!(with(libc::SYS_epoll_wait, 3, minus_one), Wait::Endless);
-        assert_eq!(with(libc::SYS_epoll_wait, 3, 0), Wait::Brittle { limit: 3 });
+        let milliseconds = Wait::Brittle(Limit::Milliseconds(3));
+        assert_eq!(with(libc::SYS_epoll_wait, 3, 0), milliseconds);
+        for (number, at) in [
+            (libc::SYS_semtimedop, 3),
+            (libc::SYS_epoll_pwait2, 3),
+            (libc::SYS_rt_sigtimedwait, 2),
+            (libc::SYS_io_getevents, 4),
+        ] {
+            assert_eq!(with(number, at, 0), Wait::Endless, "{number}");
+            let limited = with(number, at, 0x1000);
+            assert_eq!(limited, Wait::Brittle(Limit::InMemory), "{number}");
+        }
         assert_eq!(with(libc::SYS_clock_nanosleep, 1, 0), Wait::Timed);
         assert_eq!(with(libc::SYS_clock_nanosleep, 1, 1), Wait::Endless);
         assert_eq!(with(libc::SYS_nanosleep, 0, 0), Wait::Timed);
