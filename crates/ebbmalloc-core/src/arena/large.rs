@@ -189,30 +189,28 @@ impl Arena {
                 return false;
             }
             extents.unlist_tail(head);
-            if granules > old_len {
-                let Some(fill) = extents.extend(head, old_len, granules - old_len) else {
-                    extents.set_used(head, old_bytes, os.page_bytes(), tick);
-                    return false;
-                };
-                let dirty = fill == Fill::Dirty || (*head).flags & FROM_DIRTY != 0;
-                (*head).fill = if dirty { Fill::Dirty } else { Fill::Clean };
-                extents.mark_large(head, granules);
-                self.note_growth(&mut extents);
+            let fill = if granules > old_len {
+                extents.extend(head, old_len, granules - old_len)
             } else {
-                if !extents.borders.split_unit(head, granules, old_len) {
-                    extents.set_used(head, old_bytes, os.page_bytes(), tick);
-                    return false;
-                }
                 // What is given up was written to: resident.
-                (*head).fill = Fill::Dirty;
-                extents.mark_large(head, granules);
-                if granules < old_len {
-                    self.freed_bytes
-                        .fetch_add((old_len - granules) as usize * GRANULE, Ordering::Relaxed);
-                    let rest = head.wrapping_add(granules as usize);
-                    (*rest).base = (*head).base + granules as usize * GRANULE;
-                    extents.free(rest, old_len - granules, Fill::Dirty, tick);
-                }
+                let cut = extents.borders.split_unit(head, granules, old_len);
+                cut.then_some(Fill::Dirty)
+            };
+            let Some(fill) = fill else {
+                extents.set_used(head, old_bytes, os.page_bytes(), tick);
+                return false;
+            };
+            let dirty = fill == Fill::Dirty || (*head).flags & FROM_DIRTY != 0;
+            (*head).fill = if dirty { Fill::Dirty } else { Fill::Clean };
+            extents.mark_large(head, granules);
+            if granules > old_len {
+                self.note_growth(&mut extents);
+            } else if granules < old_len {
+                self.freed_bytes
+                    .fetch_add((old_len - granules) as usize * GRANULE, Ordering::Relaxed);
+                let rest = head.wrapping_add(granules as usize);
+                (*rest).base = (*head).base + granules as usize * GRANULE;
+                extents.free(rest, old_len - granules, Fill::Dirty, tick);
             }
             extents.large_bytes = extents.large_bytes + bytes - old_bytes;
             extents.large_counts.freed(old_bytes);

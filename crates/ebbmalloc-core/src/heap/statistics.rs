@@ -5,6 +5,7 @@ use crate::arena::extents::Extents;
 use crate::cache::cache::Cache;
 use crate::os::Os;
 use crate::size::{CLASS, CLASSES, GRANULE};
+use crate::slab::bin::Bin;
 use core::sync::atomic::Ordering;
 
 /// See each field. Bytes unless said.
@@ -63,23 +64,15 @@ impl<O: Os> Heap<O> {
                 self.caches.count(&self.os),
             )
         };
-        for shard in 0..self.shards() {
-            for class in 1..=CLASSES {
-                let slabs = self.bins.get(shard, class).lock(&self.os);
-                out += slabs.slots_out * CLASS[class].size as usize;
-                resident_pages += slabs.resident_pages;
-                refaulted += slabs.refaulted_pages;
-            }
+        for (class, bin) in self.all_bins() {
+            let slabs = bin.lock(&self.os);
+            out += slabs.slots_out * CLASS[class].size as usize;
+            resident_pages += slabs.resident_pages;
+            refaulted += slabs.refaulted_pages;
         }
         let mut extents = ExtentBytes::default();
         extents.add(&self.arena.lock(&self.os));
         for arena in self.explicit_arenas() {
-            for (class, bin) in arena.bins() {
-                let slabs = bin.lock(&self.os);
-                out += slabs.slots_out * CLASS[class].size as usize;
-                resident_pages += slabs.resident_pages;
-                refaulted += slabs.refaulted_pages;
-            }
             extents.add(&arena.arena.lock(&self.os));
         }
         let ExtentBytes {
@@ -124,6 +117,14 @@ impl<O: Os> Heap<O> {
 }
 
 impl<O: Os> Heap<O> {
+    /// Every bin of every arena, with its class.
+    fn all_bins(&self) -> impl Iterator<Item = (usize, &Bin)> {
+        let own = (0..self.shards()).flat_map(move |shard| {
+            (1..=CLASSES).map(move |class| (class, self.bins.get(shard, class)))
+        });
+        own.chain(self.explicit_arenas().flat_map(|arena| arena.bins()))
+    }
+
     /// Bytes of resident pages inside slabs that hold nothing live or cached. `None` while others count for longer
     /// than is worth waiting for.
     pub(super) fn count_free_pages(&self) -> Option<usize> {
@@ -134,17 +135,10 @@ impl<O: Os> Heap<O> {
             turns.next()?;
             self.os.yield_now();
         }
-        let mut pages = 0;
-        for shard in 0..self.shards() {
-            for class in 1..=CLASSES {
-                pages += self.bins.get(shard, class).free_pages(&self.os, class);
-            }
-        }
-        for arena in self.explicit_arenas() {
-            for (class, bin) in arena.bins() {
-                pages += bin.free_pages(&self.os, class);
-            }
-        }
+        let pages: usize = self
+            .all_bins()
+            .map(|(class, bin)| bin.free_pages(&self.os, class))
+            .sum();
         self.counting.store(false, Ordering::Release);
         Some(pages * self.os.page_bytes())
     }
