@@ -1,0 +1,122 @@
+//! The address space of the extents: regions, one after the other, each used from its front. Asks the kernel
+//! for a region where the others are full, and gives up what was never used when address space gets a limit.
+
+use super::{Extents, REGIONS};
+use crate::arena::granule::{Fill, Granule};
+use crate::arena::region::{NoGrowth, Region};
+use crate::os::{Os, OsError};
+use crate::size::GRANULE;
+
+/// What is reserved at once where address space is not limited: 1 TiB, of which only what is used
+/// costs anything (the kernel keeps one mapping).
+const UNLIMITED_GRANULES: usize = (1 << 40) / GRANULE;
+/// The least that is worth a region: 4 MiB.
+const LEAST_GRANULES: usize = 64;
+impl Extents {
+    /// Fresh address space: from the last region, or from a new one.
+    #[cold]
+    pub(in crate::arena) fn grow<O: Os>(
+        &mut self,
+        os: &O,
+        len: usize,
+        align: usize,
+    ) -> Option<*mut Granule> {
+        for _ in 0..2 {
+            for index in (0..self.count).rev() {
+                let region = &mut self.regions[index];
+                let (first, skipped) = match region.grow(os, len, align) {
+                    Ok(grown) => grown,
+                    Err(NoGrowth::Full) => continue,
+                    Err(NoGrowth::Refused(_)) => return None,
+                };
+                let (head, skip_head) = (region.descriptor(first), region.descriptor(skipped));
+                let fill = if region.clean {
+                    Fill::Clean
+                } else {
+                    Fill::Dirty
+                };
+                let (base, left) = (region.base, region.granules - skipped);
+                let fresh = first + len - skipped;
+                self.borders.split(base + skipped * GRANULE, fresh, left);
+                self.borders
+                    .split(base + skipped * GRANULE, first - skipped, fresh);
+                // SAFETY: `grow` wrote these descriptors; nobody else knows them yet.
+                unsafe {
+                    (*head).len = len as u32;
+                    (*head).fill = fill;
+                    if first > skipped {
+                        // Merges with what is free before it.
+                        self.free(skip_head, (first - skipped) as u32, fill, 0);
+                    }
+                }
+                return Some(head);
+            }
+            self.add_region(os, len + align - 1).ok()?;
+        }
+        None
+    }
+
+    /// Reserves one more region, of at least `least` granules.
+    fn add_region<O: Os>(&mut self, os: &O, least: usize) -> Result<(), OsError> {
+        if self.count == REGIONS {
+            return Err(OsError::OutOfMemory);
+        }
+        let limit = os.address_space_limit();
+        let mut granules = match limit {
+            Some(bytes) => bytes / 8 / GRANULE,
+            None => UNLIMITED_GRANULES,
+        };
+        // Small regions are no more for room than limited ones.
+        self.limited = limit.is_some() || os.region_bytes(self.count).is_some();
+        let unit = os.region_unit() / GRANULE;
+        let least = match os.region_bytes(self.count) {
+            None => least.max(LEAST_GRANULES),
+            Some(bytes) => {
+                granules = bytes / GRANULE;
+                least
+                    .checked_next_multiple_of(unit)
+                    .ok_or(OsError::OutOfMemory)?
+            }
+        };
+        loop {
+            granules = granules.next_multiple_of(unit).max(least);
+            match self.reserve_apart(os, granules) {
+                Ok(region) => {
+                    self.regions[self.count] = region;
+                    self.count += 1;
+                    return Ok(());
+                }
+                Err(error) if granules == least => return Err(error),
+                Err(_) => granules /= 4,
+            }
+        }
+    }
+
+    /// There is a limit on address space. One that was set after the start makes every mapping of the
+    /// program fail while an unlimited reservation stands: give back what of it was never used.
+    pub fn follow_limit<O: Os>(&mut self, os: &O) {
+        if !self.limited {
+            self.limited = true;
+            for region in &mut self.regions[..self.count] {
+                region.give_up_unused(os);
+            }
+        }
+    }
+
+    /// Address space made usable so far.
+    pub fn mapped_bytes(&self) -> usize {
+        self.regions[..self.count]
+            .iter()
+            .map(Region::committed_bytes)
+            .sum::<usize>()
+            - self.given_granules * GRANULE
+    }
+
+    /// Bytes committed for byte maps and descriptors.
+    pub fn metadata_bytes(&self) -> usize {
+        self.regions[..self.count]
+            .iter()
+            .map(Region::metadata_bytes)
+            .sum()
+    }
+}
