@@ -13,6 +13,7 @@ use crate::memory::{Reader, Unreadable};
 use crate::target::Target;
 
 pub mod arenas;
+mod arrays;
 pub mod buffers;
 pub mod collector;
 mod layout;
@@ -31,6 +32,9 @@ use layout::Layout;
 /// No process has more; a longer list is torn.
 const MOST_INTERPRETERS: usize = 1024;
 
+/// From this version on an interpreter with a lock of its own has arenas of its own.
+const OWN_ARENAS: (u8, u8) = (3, 12);
+
 /// What one process with CPython in it holds.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Python {
@@ -38,7 +42,7 @@ pub struct Python {
     pub version: (u8, u8),
     /// The interpreters, the newest first.
     pub interpreters: Vec<Interpreter>,
-    /// pymalloc's arenas, those of the main interpreter from 3.12 on; none where pymalloc is not used
+    /// pymalloc's arenas, of all interpreters together; none where pymalloc is not used
     /// (`PYTHONMALLOC=malloc`) or its state was not found.
     pub arenas: Option<Arenas>,
     /// What the blocks that were asked about are to Python, by type, the most bytes first.
@@ -72,14 +76,14 @@ impl Python {
     /// Reads the process; of its allocator's live `blocks` (addresses and bytes) it tells what they are to Python.
     pub fn read(target: &Target, blocks: &[(u64, u64)]) -> Result<Self, Unsupported> {
         let mut found = Found::of(target)?;
-        let (array, arenas) = found.arenas()?;
+        let (arrays, arenas) = found.arenas()?;
         let Found {
             place,
             layout,
             mut reader,
         } = found;
         let interpreters = interpreters(&mut reader, place.runtime, &layout)?;
-        let buffers = buffers::owners(&mut reader, blocks, array, &layout, place.type_of_types)?;
+        let buffers = buffers::owners(&mut reader, blocks, &arrays, &layout, place.type_of_types)?;
         Ok(Self {
             version: place.version,
             interpreters,
@@ -117,13 +121,30 @@ impl<'a> Found<'a> {
         })
     }
 
-    /// Where the array of pymalloc's arenas is, and what is in them.
-    fn arenas(&mut self) -> Result<(Option<u64>, Option<Arenas>), Unsupported> {
-        let array = arenas::find(&mut self.reader, &self.place.data, &self.layout)?;
-        let arenas = array
-            .map(|array| arenas::read(&mut self.reader, array, &self.layout))
-            .transpose()?;
-        Ok((array, arenas))
+    /// Where the arrays of pymalloc's arenas are, and what is in them.
+    fn arenas(&mut self) -> Result<(Vec<u64>, Option<Arenas>), Unsupported> {
+        let Self {
+            place,
+            layout,
+            reader,
+        } = self;
+        let Some(first) = arrays::find(reader, &place.data, layout)? else {
+            return Ok((Vec::new(), None));
+        };
+        let arrays = if place.version < OWN_ARENAS {
+            arrays::Arrays::one(first)
+        } else {
+            let states = states(reader, place.runtime, layout)?;
+            arrays::of_interpreters(reader, first, &states, layout)?
+        };
+        let mut sum = Arenas {
+            unread: arrays.unknown,
+            ..Arenas::default()
+        };
+        for &array in &arrays.found {
+            arenas::read(reader, array, layout, &mut sum)?;
+        }
+        Ok((arrays.found, Some(sum)))
     }
 }
 

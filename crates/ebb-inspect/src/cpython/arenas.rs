@@ -1,8 +1,7 @@
 //! pymalloc's arenas: how much of them is in use, free, and resident.
 //!
-//! The array of arenas has no symbol. It is found by its shape: some word of the data of the file points to
-//! records each of which names a piece of address space, its pools, and how many of these are free, and
-//! the pools in turn name their record. The figures are those of `sys._debugmallocstats()`.
+//! An array has a record for each: a piece of address space, its pools, and how many of these are free.
+//! `arrays` finds it. The figures are those of `sys._debugmallocstats()`, of all interpreters together.
 
 use crate::memory::{Memory, Presence, Reader, Unreadable};
 
@@ -13,12 +12,11 @@ const RECORD_BYTES: u64 = 48;
 /// `struct pool_header`: count, freeblock, nextpool, prevpool, arenaindex, szidx, nextoffset, maxnextoffset.
 const HEADER_BYTES: u64 = 48;
 /// The array starts with so many records and doubles.
-const FIRST_RECORDS: u64 = 16;
+pub(super) const FIRST_RECORDS: u64 = 16;
 /// 512 bytes in steps of 16.
 const CLASSES: u32 = 32;
 /// So many records are read: 128 GiB in arenas of 1 MiB. A hostile array ends here.
 const MOST_RECORDS: u64 = 1 << 17;
-const WORD: u64 = 8;
 
 /// What the arenas hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -39,72 +37,22 @@ pub struct Arenas {
     pub unused_pool_bytes: u64,
     /// Of these, resident: CPython gives back whole arenas only.
     pub unused_pool_resident_bytes: u64,
-    /// Arenas that could not be read to their end, because they changed or were swapped.
+    /// Arenas that could not be read to their end, because they changed or were swapped; an interpreter
+    /// whose arenas were not found counts as one.
     pub unread: u64,
 }
 
 /// One record of the array.
 #[derive(Clone, Copy, Debug)]
-struct Record {
-    address: u64,
-    pool_address: u64,
+pub(super) struct Record {
+    pub(super) address: u64,
+    pub(super) pool_address: u64,
     free_pools: u64,
     total_pools: u64,
 }
 
-/// The array of arenas, from the writable `data` of the file that defines the runtime.
-pub(super) fn find<M: Memory>(
-    reader: &mut Reader<M>,
-    data: &[(u64, u64)],
-    layout: &Layout,
-) -> Result<Option<u64>, Unreadable> {
-    let page_bytes = reader.memory().page_bytes();
-    for &(start, end) in data {
-        let presence = Presence::read(reader.memory(), start, end)?;
-        for (run, len) in presence.runs(start, end) {
-            for page in (run..run + len as u64).step_by(page_bytes as usize) {
-                let mut words = vec![0; page_bytes as usize];
-                match reader.bytes(page, &mut words) {
-                    Err(error) if error.is_final() => return Err(error),
-                    Err(_) => continue,
-                    Ok(()) => {}
-                }
-                for word in words.as_chunks().0 {
-                    let array = u64::from_ne_bytes(*word);
-                    if is_array(reader, array, layout) {
-                        return Ok(Some(array));
-                    }
-                }
-            }
-        }
-    }
-    Ok(None)
-}
-
-/// Whether `array` has the shape, and a pool of its first arena in use names it.
-fn is_array<M: Memory>(reader: &mut Reader<M>, array: u64, layout: &Layout) -> bool {
-    if array == 0 || !array.is_multiple_of(WORD) {
-        return false;
-    }
-    for index in 0..FIRST_RECORDS {
-        let Some(record) = record(reader, array, index, layout) else {
-            return false;
-        };
-        if record.address == 0 {
-            continue;
-        }
-        let pool = record.address.next_multiple_of(layout.pool_bytes);
-        if record.pool_address <= pool {
-            continue;
-        }
-        // arenaindex, written when the pool is carved.
-        return reader.int(pool.wrapping_add(32)).ok().map(u64::from) == Some(index);
-    }
-    false
-}
-
 /// A record, if it is one: unused, or with pools that lie in its arena.
-fn record<M: Memory>(
+pub(super) fn record<M: Memory>(
     reader: &mut Reader<M>,
     array: u64,
     index: u64,
@@ -131,17 +79,17 @@ fn record<M: Memory>(
     fits.then_some(record)
 }
 
-/// What the arenas of `array` hold.
+/// What the arenas of `array` hold, added to `sum`.
 pub(super) fn read<M: Memory>(
     reader: &mut Reader<M>,
     array: u64,
     layout: &Layout,
-) -> Result<Arenas, Unreadable> {
-    let mut sum = Arenas::default();
+    sum: &mut Arenas,
+) -> Result<(), Unreadable> {
     for record in records(reader, array, layout) {
-        add(reader, record, layout, &mut sum)?;
+        add(reader, record, layout, sum)?;
     }
-    Ok(sum)
+    Ok(())
 }
 
 /// The address space of each arena of `array`.

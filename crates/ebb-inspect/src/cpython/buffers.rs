@@ -35,12 +35,12 @@ pub struct Owned {
     pub bytes: u64,
 }
 
-/// What `blocks` (addresses and bytes) are, by type. `array` is that of the arenas, where there are such;
-/// `type_of_types` the address of `type`.
+/// What `blocks` (addresses and bytes) are, by type. `arrays` are those of the arenas; `type_of_types` is the
+/// address of `type`.
 pub(super) fn owners<M: Memory>(
     reader: &mut Reader<M>,
     blocks: &[(u64, u64)],
-    array: Option<u64>,
+    arrays: &[u64],
     layout: &Layout,
     type_of_types: u64,
 ) -> Result<Vec<Owned>, Unreadable> {
@@ -48,9 +48,12 @@ pub(super) fn owners<M: Memory>(
     for &(block, _) in blocks {
         types.insert(block, object_at(reader, block, type_of_types)?);
     }
-    if let Some(array) = array.filter(|_| types.values().any(Option::is_none)) {
-        for (start, end) in ranges(reader, array, layout) {
-            search(reader, (start, end), layout, type_of_types, &mut types)?;
+    for &array in arrays {
+        for range in ranges(reader, array, layout) {
+            if types.values().all(Option::is_some) {
+                break;
+            }
+            search(reader, range, layout, type_of_types, &mut types)?;
         }
     }
     let mut owned: HashMap<Option<u64>, (u64, u64)> = HashMap::new();

@@ -125,13 +125,20 @@ proptest! {
         let _ = interpreters(&mut reader, BASE, &LAYOUT);
         let _ = collector::read(&mut reader, BASE, LAYOUT.frozen);
         let end = BASE + words.len() as u64 * 8;
-        let found = arenas::find(&mut reader, &[(BASE, end)], &LAYOUT);
-        let array = found.ok().flatten();
-        if let Some(Ok(arenas)) = array.map(|array| arenas::read(&mut reader, array, &LAYOUT)) {
-            prop_assert!(arenas.resident_bytes <= arenas.bytes);
+        let found = arrays::find(&mut reader, &[(BASE, end)], &LAYOUT);
+        let found = found.ok().flatten();
+        let interpreters = [(BASE + 64, 1), (BASE, 0)];
+        let arrays = found.and_then(|first| {
+            arrays::of_interpreters(&mut reader, first, &interpreters, &LAYOUT).ok()
+        });
+        let arrays = arrays.map_or_else(|| vec![BASE], |arrays| arrays.found);
+        let mut sum = Arenas::default();
+        for &array in &arrays {
+            let _ = arenas::read(&mut reader, array, &LAYOUT, &mut sum);
         }
+        prop_assert!(sum.resident_bytes <= sum.bytes);
         let blocks: Vec<(u64, u64)> = words.iter().map(|word| (*word, 1)).collect();
-        if let Ok(owned) = buffers::owners(&mut reader, &blocks, array.or(Some(BASE)), &LAYOUT, BASE) {
+        if let Ok(owned) = buffers::owners(&mut reader, &blocks, &arrays, &LAYOUT, BASE) {
             let told: u64 = owned.iter().map(|it| it.count).sum();
             prop_assert_eq!(told, blocks.len() as u64);
         }

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
 use ebb_inspect::Target;
-use ebb_inspect::cpython::{Python, Unsupported};
+use ebb_inspect::cpython::{Arenas, Python, Unsupported};
 
 /// Objects that only this program has, a burst of which half is gone, and then its own figures; it ends
 /// with its stdin. `os.read` makes no object that stays.
@@ -40,11 +40,11 @@ struct Program {
 }
 
 impl Program {
-    fn start(python: &str, arguments: &[&str]) -> Self {
+    fn start(python: &str, code: &str, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let stats = folder.path().join("stats");
         let mut child = Command::new(python)
-            .args(["-c", PROGRAM])
+            .args(["-c", code])
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -75,12 +75,42 @@ impl Program {
         Python::read(&target, &[]).unwrap()
     }
 
-    /// A figure of `_debugmallocstats`: `# name = 1,234`.
+    /// A figure of `_debugmallocstats`: `# name = 1,234`; of all interpreters that have told theirs.
     fn figure(&self, name: &str) -> u64 {
-        let line = self.stats.lines().find(|line| line.contains(name));
-        let line = line.unwrap_or_else(|| panic!("{name} is not in {}", self.stats));
-        let (_, value) = line.rsplit_once('=').unwrap();
-        value.trim().replace(',', "").parse().unwrap()
+        let lines = self.stats.lines().filter(|line| line.contains(name));
+        let value = |line: &str| line.rsplit_once('=').unwrap().1.trim().replace(',', "");
+        let values: Vec<u64> = lines.map(|line| value(line).parse().unwrap()).collect();
+        assert!(!values.is_empty(), "{name} is not in {}", self.stats);
+        values.iter().sum()
+    }
+
+    /// Asserts that what was read of the arenas is what the interpreters say.
+    #[track_caller]
+    fn assert_told(&self, python: &str, arenas: &Arenas) {
+        assert_eq!(arenas.unread, 0);
+        assert_eq!(
+            arenas.count,
+            self.figure("# arenas allocated current"),
+            "{python}"
+        );
+        let near = |what, found, said| assert_near(what, found, said, 16 << 10);
+        near(
+            "used",
+            arenas.used_bytes,
+            self.figure("# bytes in allocated blocks"),
+        );
+        near(
+            "available",
+            arenas.available_bytes,
+            self.figure("# bytes in available blocks"),
+        );
+        near(
+            "unused",
+            arenas.unused_pool_bytes,
+            self.figure("unused pools *"),
+        );
+        assert!(arenas.resident_bytes <= arenas.bytes);
+        assert!(arenas.resident_bytes > arenas.used_bytes / 2);
     }
 }
 
@@ -132,7 +162,7 @@ fn assert_near(what: &str, found: u64, said: u64, most: u64) {
 fn the_collector_as_the_module_gc_tells_it() {
     for python in pythons() {
         for (arguments, enabled) in [(&[][..], true), (&["off", "freeze"], false)] {
-            let program = Program::start(&python, arguments);
+            let program = Program::start(&python, PROGRAM, arguments);
             let read = program.read();
             assert_eq!(read.interpreters.len(), 1);
             assert_eq!(read.interpreters[0].id, 0);
@@ -166,30 +196,10 @@ fn the_collector_as_the_module_gc_tells_it() {
 #[test]
 fn the_arenas_as_debugmallocstats_tells_them() {
     for python in pythons() {
-        let program = Program::start(&python, &[]);
+        let program = Program::start(&python, PROGRAM, &[]);
         let read = program.read();
         let arenas = read.arenas.unwrap_or_else(|| panic!("{python}: no arenas"));
-        let figure = |name| program.figure(name);
-        assert_eq!(arenas.unread, 0);
-        assert_eq!(
-            arenas.count,
-            figure("# arenas allocated current"),
-            "{python}"
-        );
-        let near = |what, found, said| assert_near(what, found, said, 16 << 10);
-        near(
-            "used",
-            arenas.used_bytes,
-            figure("# bytes in allocated blocks"),
-        );
-        near(
-            "available",
-            arenas.available_bytes,
-            figure("# bytes in available blocks"),
-        );
-        near("unused", arenas.unused_pool_bytes, figure("unused pools *"));
-        assert!(arenas.resident_bytes <= arenas.bytes);
-        assert!(arenas.resident_bytes > arenas.used_bytes / 2);
+        program.assert_told(&python, &arenas);
         // Half of the burst is gone, and its pools stay.
         assert!(arenas.available_bytes > 5 << 20, "{arenas:?}");
     }
@@ -241,6 +251,68 @@ fn two_interpreters_in_a_process() {
                 assert!(collector.types.iter().any(|it| it.name == "dict"));
             }
         }
+    }
+}
+
+/// Three more interpreters hold a burst, the last of them in the arenas of the main one; with an argument the first has
+/// freed its own. Those tell their figures who have arenas of their own: before 3.12 only the main one.
+const SEVERAL: &str = r#"
+import os, sys
+try: import _interpreters as i
+except ImportError: import _xxsubinterpreters as i
+burst = "burst = [bytes(40) + str(i).encode() for i in range(%d)]; del burst[::2]; import sys"
+own = [i.create(), i.create()]
+if sys.version_info >= (3, 13): sharing = i.create("legacy")
+elif sys.version_info >= (3, 9): sharing = i.create(isolated=False)
+else: sharing = i.create()
+for each, length in zip([*own, sharing], [100000, 200000, 300000]):
+    i.run_string(each, burst % length)
+if len(sys.argv) > 1:
+    i.run_string(own[0], "del burst")
+print("told", flush=True)
+if sys.version_info >= (3, 12):
+    for each in own:
+        i.run_string(each, "sys._debugmallocstats()")
+sys._debugmallocstats()
+sys.stderr.flush()
+print("ready", flush=True)
+os.read(0, 1)
+"#;
+
+#[test]
+fn the_arenas_of_several_interpreters_add_up() {
+    for python in pythons() {
+        let [held, freed] = [&[][..], &["freed"]].map(|arguments| {
+            let program = Program::start(&python, SEVERAL, arguments);
+            let read = program.read();
+            assert_eq!(read.interpreters.len(), 4, "{python}");
+            let arenas = read.arenas.unwrap_or_else(|| panic!("{python}: no arenas"));
+            program.assert_told(&python, &arenas);
+            arenas
+        });
+        // Three halves of bursts, of 56 bytes or more a block.
+        assert!(held.used_bytes > 300_000 * 56, "{python}: {held:?}");
+        let gone = held.used_bytes - freed.used_bytes;
+        assert!(gone > 50_000 * 56, "{python}: {held:?} {freed:?}");
+    }
+}
+
+/// A block of 3 MB belongs to a `bytearray` that lies in the arenas of the second interpreter.
+#[test]
+fn large_blocks_of_another_interpreter_have_owners() {
+    const CODE: &str = "import os\n\
+        try: import _interpreters as i\n\
+        except ImportError: import _xxsubinterpreters as i\n\
+        x = i.create(); i.run_string(x, 'kept = bytearray(3 << 20)'); print(flush=True); os.read(0, 1)";
+    for python in pythons() {
+        let mut child = started(Command::new(&python).args(["-c", CODE]));
+        let target = Target::open(child.id() as i32).unwrap();
+        let heap = ebb_inspect::Heap::read(&target).unwrap();
+        let read = Python::read(&target, &heap.large).unwrap();
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let names: Vec<_> = read.buffers.iter().map(|it| it.name.as_deref()).collect();
+        assert_eq!(names, [Some("bytearray")], "{python}");
     }
 }
 

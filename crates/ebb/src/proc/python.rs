@@ -74,7 +74,7 @@ fn objects(reader: &str, arenas: Option<Arenas>) -> Result<Objects, NotRead> {
         arenas.ok_or_else(|| not_read("pymalloc is not used, or was not found".to_owned()))?;
     if arenas.unread > 0 {
         return Err(not_read(format!(
-            "{} arenas changed while they were read",
+            "{} arenas, or interpreters with arenas of their own, changed while they were read",
             arenas.unread
         )));
     }

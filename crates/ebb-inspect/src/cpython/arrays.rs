@@ -1,0 +1,171 @@
+//! Where pymalloc's arrays of arenas are: the main interpreter's, and since 3.12 one of each interpreter with a
+//! lock of its own.
+//!
+//! No symbol leads there. The main one is found by its shape: some word of the data of the file points to
+//! records each of which names an arena, whose pools in turn name their record. That word is a field of
+//! pymalloc's state, and the state lies in the interpreter or is pointed to from there (since 3.12.2 or so): where it
+//! is in the main one, it is in the others.
+
+use crate::memory::{Memory, Presence, Reader, Unreadable, unless_torn};
+
+use super::arenas::{FIRST_RECORDS, record};
+use super::layout::Layout;
+
+const WORD: u64 = 8;
+/// In pymalloc's state since 3.12: behind 64 words of its lists of pools.
+const ARRAY_IN_STATE: u64 = 512;
+/// A state that begins so early in an interpreter is a part of it; a whole interpreter is never as small.
+const INSIDE_BYTES: u64 = 64 << 10;
+/// An interpreter is no larger: one of 3.12 with its state inside has 375 KiB.
+const MOST_INTERPRETER_BYTES: u64 = 512 << 10;
+
+/// A word that points to an array of arenas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pointer {
+    at: u64,
+    pub(super) array: u64,
+}
+
+/// Where interpreters have their arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    /// The word itself, so far into an interpreter.
+    Inside(u64),
+    /// So far into it a pointer to the state.
+    State(u64),
+}
+
+/// The arrays that were found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Arrays {
+    /// Their addresses.
+    pub(super) found: Vec<u64>,
+    /// Interpreters of whose arrays nothing is known.
+    pub(super) unknown: u64,
+}
+
+impl Arrays {
+    /// The only one.
+    pub(super) fn one(first: Pointer) -> Self {
+        Self {
+            found: vec![first.array],
+            unknown: 0,
+        }
+    }
+}
+
+/// The arrays of a process with the interpreters `states` (addresses and numbers), whose main one has `first`.
+pub(super) fn of_interpreters<M: Memory>(
+    reader: &mut Reader<M>,
+    first: Pointer,
+    states: &[(u64, i64)],
+    layout: &Layout,
+) -> Result<Arrays, Unreadable> {
+    let mut arrays = Arrays::one(first);
+    let (main, others): (Vec<_>, Vec<_>) = states.iter().partition(|(_, id)| *id == 0);
+    if others.is_empty() {
+        return Ok(arrays);
+    }
+    let field = match main.first() {
+        Some((main, _)) => field(reader, first, *main)?,
+        None => None,
+    };
+    let Some(field) = field else {
+        arrays.unknown = others.len() as u64;
+        return Ok(arrays);
+    };
+    for (other, _) in others {
+        match unless_torn(array_of(reader, field, other))? {
+            // It shares the main one's, or has none yet.
+            Some(array) if array == 0 || arrays.found.contains(&array) => {}
+            Some(array) if is_array(reader, array, layout) => arrays.found.push(array),
+            _ => arrays.unknown += 1,
+        }
+    }
+    Ok(arrays)
+}
+
+/// The word of the writable `data` of the file that defines the runtime which points to an array, and where to.
+pub(super) fn find<M: Memory>(
+    reader: &mut Reader<M>,
+    data: &[(u64, u64)],
+    layout: &Layout,
+) -> Result<Option<Pointer>, Unreadable> {
+    let page_bytes = reader.memory().page_bytes();
+    for &(start, end) in data {
+        let presence = Presence::read(reader.memory(), start, end)?;
+        for (run, len) in presence.runs(start, end) {
+            for page in (run..run + len as u64).step_by(page_bytes as usize) {
+                let mut words = vec![0; page_bytes as usize];
+                match reader.bytes(page, &mut words) {
+                    Err(error) if error.is_final() => return Err(error),
+                    Err(_) => continue,
+                    Ok(()) => {}
+                }
+                for (at, word) in (page..).step_by(WORD as usize).zip(words.as_chunks().0) {
+                    let array = u64::from_ne_bytes(*word);
+                    if is_array(reader, array, layout) {
+                        return Ok(Some(Pointer { at, array }));
+                    }
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Whether `array` has the shape, and a pool of its first arena in use names it.
+fn is_array<M: Memory>(reader: &mut Reader<M>, array: u64, layout: &Layout) -> bool {
+    if array == 0 || !array.is_multiple_of(WORD) {
+        return false;
+    }
+    for index in 0..FIRST_RECORDS {
+        let Some(record) = record(reader, array, index, layout) else {
+            return false;
+        };
+        if record.address == 0 {
+            continue;
+        }
+        let pool = record.address.next_multiple_of(layout.pool_bytes);
+        if record.pool_address <= pool {
+            continue;
+        }
+        // arenaindex, written when the pool is carved.
+        return reader.int(pool.wrapping_add(32)).ok().map(u64::from) == Some(index);
+    }
+    false
+}
+
+/// What leads from an interpreter to its array, as the main one shows.
+fn field<M: Memory>(
+    reader: &mut Reader<M>,
+    first: Pointer,
+    main: u64,
+) -> Result<Option<Field>, Unreadable> {
+    let state = first.at.wrapping_sub(ARRAY_IN_STATE);
+    if state.wrapping_sub(main) < INSIDE_BYTES {
+        return Ok(Some(Field::Inside(first.at - main)));
+    }
+    for offset in (0..MOST_INTERPRETER_BYTES).step_by(WORD as usize) {
+        if unless_torn(reader.word(main.wrapping_add(offset)))? == Some(state) {
+            return Ok(Some(Field::State(offset)));
+        }
+    }
+    Ok(None)
+}
+
+/// The array of `interpreter`; 0 where it has no arena.
+fn array_of<M: Memory>(
+    reader: &mut Reader<M>,
+    field: Field,
+    interpreter: u64,
+) -> Result<u64, Unreadable> {
+    match field {
+        Field::Inside(offset) => reader.word(interpreter.wrapping_add(offset)),
+        Field::State(offset) => match reader.word(interpreter.wrapping_add(offset))? {
+            // It is being made, or ends.
+            0 => Ok(0),
+            state => reader.word(state.wrapping_add(ARRAY_IN_STATE)),
+        },
+    }
+}
