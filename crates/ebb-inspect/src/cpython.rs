@@ -132,10 +132,10 @@ impl<'a> Found<'a> {
             return Ok((Vec::new(), None));
         };
         let arrays = if place.version < OWN_ARENAS {
-            arrays::Arrays::one(first)
+            arrays::Arrays::one(&first)
         } else {
             let states = states(reader, place.runtime, layout)?;
-            arrays::of_interpreters(reader, first, &states, layout)?
+            arrays::of_interpreters(reader, &first, &states, layout)?
         };
         let mut sum = Arenas {
             unread: arrays.unknown,

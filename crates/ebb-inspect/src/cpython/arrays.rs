@@ -19,11 +19,12 @@ const INSIDE_BYTES: u64 = 64 << 10;
 /// An interpreter is no larger: one of 3.12 with its state inside has 375 KiB.
 const MOST_INTERPRETER_BYTES: u64 = 512 << 10;
 
-/// A word that points to an array of arenas.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pointer {
-    at: u64,
-    pub(super) array: u64,
+/// The main interpreter's array, and the words that point to it: one is a field of pymalloc's state, others are left
+/// over from what was at its address before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct First {
+    array: u64,
+    words: Vec<u64>,
 }
 
 /// Where interpreters have their arrays.
@@ -46,7 +47,7 @@ pub(super) struct Arrays {
 
 impl Arrays {
     /// The only one.
-    pub(super) fn one(first: Pointer) -> Self {
+    pub(super) fn one(first: &First) -> Self {
         Self {
             found: vec![first.array],
             unknown: 0,
@@ -57,7 +58,7 @@ impl Arrays {
 /// The arrays of a process with the interpreters `states` (addresses and numbers), whose main one has `first`.
 pub(super) fn of_interpreters<M: Memory>(
     reader: &mut Reader<M>,
-    first: Pointer,
+    first: &First,
     states: &[(u64, i64)],
     layout: &Layout,
 ) -> Result<Arrays, Unreadable> {
@@ -85,12 +86,13 @@ pub(super) fn of_interpreters<M: Memory>(
     Ok(arrays)
 }
 
-/// The word of the writable `data` of the file that defines the runtime which points to an array, and where to.
+/// The first array that a word of the writable `data` of the file that defines the runtime points to.
 pub(super) fn find<M: Memory>(
     reader: &mut Reader<M>,
     data: &[(u64, u64)],
     layout: &Layout,
-) -> Result<Option<Pointer>, Unreadable> {
+) -> Result<Option<First>, Unreadable> {
+    let mut first: Option<First> = None;
     let page_bytes = reader.memory().page_bytes();
     for &(start, end) in data {
         let presence = Presence::read(reader.memory(), start, end)?;
@@ -104,14 +106,19 @@ pub(super) fn find<M: Memory>(
                 }
                 for (at, word) in (page..).step_by(WORD as usize).zip(words.as_chunks().0) {
                     let array = u64::from_ne_bytes(*word);
-                    if is_array(reader, array, layout) {
-                        return Ok(Some(Pointer { at, array }));
+                    match &mut first {
+                        Some(first) if first.array == array => first.words.push(at),
+                        None if is_array(reader, array, layout) => {
+                            let words = vec![at];
+                            first = Some(First { array, words });
+                        }
+                        _ => {}
                     }
                 }
             }
         }
     }
-    Ok(None)
+    Ok(first)
 }
 
 /// Whether `array` has the shape, and a pool of its first arena in use names it.
@@ -139,15 +146,17 @@ fn is_array<M: Memory>(reader: &mut Reader<M>, array: u64, layout: &Layout) -> b
 /// What leads from an interpreter to its array, as the main one shows.
 fn field<M: Memory>(
     reader: &mut Reader<M>,
-    first: Pointer,
+    first: &First,
     main: u64,
 ) -> Result<Option<Field>, Unreadable> {
-    let state = first.at.wrapping_sub(ARRAY_IN_STATE);
-    if state.wrapping_sub(main) < INSIDE_BYTES {
-        return Ok(Some(Field::Inside(first.at - main)));
+    let state_of = |word: u64| word.wrapping_sub(ARRAY_IN_STATE);
+    let is_inside = |word: &&u64| state_of(**word).wrapping_sub(main) < INSIDE_BYTES;
+    if let Some(word) = first.words.iter().find(is_inside) {
+        return Ok(Some(Field::Inside(word - main)));
     }
     for offset in (0..MOST_INTERPRETER_BYTES).step_by(WORD as usize) {
-        if unless_torn(reader.word(main.wrapping_add(offset)))? == Some(state) {
+        let to = unless_torn(reader.word(main.wrapping_add(offset)))?;
+        if first.words.iter().any(|&word| to == Some(state_of(word))) {
             return Ok(Some(Field::State(offset)));
         }
     }

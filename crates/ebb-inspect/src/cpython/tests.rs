@@ -129,7 +129,7 @@ proptest! {
         let found = found.ok().flatten();
         let interpreters = [(BASE + 64, 1), (BASE, 0)];
         let arrays = found.and_then(|first| {
-            arrays::of_interpreters(&mut reader, first, &interpreters, &LAYOUT).ok()
+            arrays::of_interpreters(&mut reader, &first, &interpreters, &LAYOUT).ok()
         });
         let arrays = arrays.map_or_else(|| vec![BASE], |arrays| arrays.found);
         let mut sum = Arenas::default();
