@@ -3,7 +3,8 @@
 # whatever the others did; commands and results go to the screen and to ci/test-long.log, without
 # this machine's paths. Status 0 if no step failed.
 #
-# A step that ends with status 3 lacks a tool of its own (ci/fuzz.sh, ci/aarch64.sh, ci/glibcs.sh, ci/pythons.sh) and is skipped.
+# A step that ends with status 3 lacks a tool of its own (ci/fuzz.sh, ci/aarch64.sh, ci/glibcs.sh, ci/pythons.sh,
+# ci/free-threaded.sh) and is skipped.
 set -u
 cd "$(dirname "$0")/.."
 log=ci/test-long.log
@@ -77,6 +78,8 @@ step ci/redis-defrag.sh
 step ci/glibcs.sh
 # CPython is read in the versions that Debian's archive, pyenv or uv have, and 3.14 is asked to trim; python3 is in `make test`.
 step ci/pythons.sh
+# A free-threaded CPython, built from Debian's sources.
+step ci/free-threaded.sh
 # What a hostile heap may hold, 256 of them in `make test`.
 step PROPTEST_CASES=20000 cargo test --release -p ebb-inspect --lib hostile
 

@@ -25,6 +25,7 @@ mod tests;
 pub use arenas::Arenas;
 pub use buffers::Owned;
 pub use collector::{Collector, Generation, Type};
+pub use locate::file;
 pub use remote::Remote;
 
 use layout::Layout;

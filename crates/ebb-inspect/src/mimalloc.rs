@@ -34,14 +34,27 @@ pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
         mappings: &mappings,
     };
     let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere("mimalloc"))?;
-    of_data(space, image.data())
+    of_data(space, image.data(), layouts_of(file))
+}
+
+/// The layouts of the second version that `file` may have.
+fn layouts_of(file: &Path) -> &'static [segments::Layout] {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    match name.starts_with("python") || name.starts_with("libpython") {
+        true => &segments::CPYTHONS,
+        false => &segments::LAYOUTS,
+    }
 }
 
 /// What the mimalloc whose data is `data` holds.
-fn of_data<M: Memory>(space: Space<'_, M>, data: &[(u64, u64)]) -> Result<Holdings, Unsupported> {
+fn of_data<M: Memory>(
+    space: Space<'_, M>,
+    data: &[(u64, u64)],
+    layouts: &'static [segments::Layout],
+) -> Result<Holdings, Unsupported> {
     let settings = options::read(space, data)?;
     let mut sum = Sum::default();
-    let version = if let Some(segments) = Segments::find(space, data)? {
+    let version = if let Some(segments) = Segments::find(space, data, layouts)? {
         for &segment in &segments.places {
             sum.segment(space, &segments, segment)?;
         }

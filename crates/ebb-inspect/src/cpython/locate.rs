@@ -1,15 +1,15 @@
 //! Finds `_PyRuntime`, its version, and the data of the file that it is in.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use object::{Object, ObjectKind, ObjectSymbol, ReadCache};
 
 use super::Unsupported;
+use crate::memory::Unreadable;
 use crate::target::{Backing, Mapping, Target};
 
 /// What is said of a build whose objects are laid out otherwise, and lie in mimalloc's pages.
-pub(super) const FREE_THREADED_BUILD: &str =
-    "a free-threaded build of CPython: its objects are mimalloc's, and not read";
+pub(super) const FREE_THREADED_BUILD: &str = "a free-threaded build of CPython: its collector is not read, and its objects are in its own mimalloc";
 
 /// CPython in a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,8 +24,34 @@ pub(super) struct Place {
     pub(super) data: Vec<(u64, u64)>,
 }
 
-/// Looks into every mapped program and library whose name speaks of Python.
+/// A file that defines the runtime, and what its symbols say.
+struct Defining<'a> {
+    file: &'a Path,
+    runtime: u64,
+    type_of_types: u64,
+}
+
+/// Where `_PyRuntime` is, its version, its data.
 pub(super) fn runtime(target: &Target, mappings: &[Mapping]) -> Result<Place, Unsupported> {
+    let found = defining(target, mappings).ok_or(Unsupported::NoPython)?;
+    let version = version(found.file)
+        .map_err(|why| Unsupported::Layout(format!("{}: {why}", found.file.display())))?;
+    Ok(Place {
+        runtime: found.runtime,
+        type_of_types: found.type_of_types,
+        version,
+        data: data(mappings, found.file),
+    })
+}
+
+/// The mapped file that defines the runtime, of any version and build.
+pub fn file(target: &Target) -> Result<Option<PathBuf>, Unreadable> {
+    let mappings = target.mappings()?;
+    Ok(defining(target, &mappings).map(|found| found.file.to_owned()))
+}
+
+/// Looks into every mapped program and library whose name speaks of Python.
+fn defining<'a>(target: &Target, mappings: &'a [Mapping]) -> Option<Defining<'a>> {
     let mut seen: Vec<&Path> = Vec::new();
     for mapping in mappings {
         let Some(file) = mapping.file() else { continue };
@@ -41,17 +67,14 @@ pub(super) fn runtime(target: &Target, mappings: &[Mapping]) -> Result<Place, Un
                 // The first mapping shows the file's beginning, which has the address 0.
                 _ => mapping.start.wrapping_sub(mapping.offset),
             };
-            let version = version(file)
-                .map_err(|why| Unsupported::Layout(format!("{}: {why}", file.display())))?;
-            return Ok(Place {
+            return Some(Defining {
+                file,
                 runtime: base.wrapping_add(runtime),
                 type_of_types: base.wrapping_add(type_of_types),
-                version,
-                data: data(mappings, file),
             });
         }
     }
-    Err(Unsupported::NoPython)
+    None
 }
 
 /// `_PyRuntime` and `PyType_Type` of a file that defines both.

@@ -101,7 +101,31 @@ const fn secure(layout: Layout) -> Layout {
     }
 }
 
-/// All that are known.
+/// What a build without a global lock has more lies behind what is read.
+const FREE_THREADED: Layout = Layout {
+    versions: "2.1.2 of CPython without a global lock",
+    page: PageLayout {
+        bytes: 96,
+        ..PAGE_2_0
+    },
+    ..SEGMENT_2_0
+};
+/// CPython's own copy, since 3.13: its objects' in a free-threaded build, elsewhere with `PYTHONMALLOC=mimalloc`. By `offsetof`
+/// from the sources of 3.13.5; 3.14.10 has a later one, whose free-threaded build is not known. A secure build of
+/// mimalloc itself has pages as large, and another place in them for what other threads freed.
+pub const CPYTHONS: [Layout; 3] = [
+    FREE_THREADED,
+    Layout {
+        versions: "2.1.9 to 2.4.1, of CPython",
+        ..SEGMENT_2_2
+    },
+    Layout {
+        versions: "2.1.2 of CPython",
+        ..SEGMENT_2_0
+    },
+];
+
+/// All that are known of mimalloc itself.
 pub const LAYOUTS: [Layout; 6] = [
     SEGMENT_2_2,
     SEGMENT_2_1,
@@ -128,16 +152,17 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// Looks for segments whose cookie belongs to a word of `data`. Of the layouts it is the one by which the fewest
+    /// Looks for segments whose cookie belongs to a word of `data`. Of `layouts` it is the one by which the fewest
     /// of their entries are torn: some differ in the entries alone.
     pub fn find<M: Memory>(
         space: Space<'_, M>,
         data: &[(u64, u64)],
+        layouts: &'static [Layout],
     ) -> Result<Option<Self>, Unreadable> {
         let places = aligned(space);
         let mut reader = space.reader();
         let mut best: Option<(Self, u64)> = None;
-        for layout in &LAYOUTS {
+        for layout in layouts {
             let mut by_key: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
             for &place in &places {
                 if let Some(key) = unless_torn(key(&mut reader, space, layout, place))?.flatten() {

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::segments::{LAYOUTS, Layout, SEGMENT_BYTES};
+use super::segments::{CPYTHONS, LAYOUTS, Layout, SEGMENT_BYTES};
 use super::*;
 use crate::memory::fake::{FakeMemory, harmful, mapping};
 use crate::target::{Backing, Mapping};
@@ -75,13 +75,17 @@ impl Fake {
             memory: &self.memory,
             mappings: &self.mappings,
         };
-        of_data(space, &[(DATA, DATA + 0x1000)])
+        let layouts = match CPYTHONS.contains(self.layout) {
+            true => &CPYTHONS[..],
+            false => &LAYOUTS[..],
+        };
+        of_data(space, &[(DATA, DATA + 0x1000)], layouts)
     }
 }
 
 #[test]
 fn a_sound_one_is_read_exactly_in_every_layout() {
-    for layout in &LAYOUTS {
+    for layout in LAYOUTS.iter().chain(&CPYTHONS) {
         let holdings = Fake::new(layout).read().unwrap();
         let ledger = holdings.ledger;
         assert!(ledger.adds_up(), "{ledger:?}");
@@ -178,7 +182,7 @@ impl Mapped {
             memory: &self.memory,
             mappings: &self.mappings,
         };
-        of_data(space, &[(DATA, DATA + 0x1000)])
+        of_data(space, &[(DATA, DATA + 0x1000)], &LAYOUTS)
     }
 }
 

@@ -4,6 +4,8 @@
 //! The interpreter is `python3`; `EBB_TEST_PYTHONS` names others, separated by colons, as
 //! `ci/test-long.sh` does.
 
+mod own_mimalloc;
+
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 

@@ -7,8 +7,9 @@ use std::collections::HashMap;
 use ebb_inspect::cpython::{self, Arenas};
 use ebb_inspect::{Target, permission};
 
-use super::heap::NotRead;
-use crate::facts::snapshot::{Collector, Interpreter, Objects, OfType, Python};
+use super::counters::Counters;
+use super::heap::{self, NotRead};
+use crate::facts::snapshot::{Collector, Heap, Interpreter, Objects, OfType, Python};
 
 /// Types beyond these are told by nobody.
 const MOST_TYPES: usize = 100;
@@ -50,6 +51,21 @@ pub fn arenas(pid: i32) -> Result<Objects, NotRead> {
     let read = cpython::Python::arenas(&target);
     let (version, arenas) = read.map_err(|error| not_read(pid, error))?;
     objects(&name(version), arenas)
+}
+
+/// Reads the mimalloc that CPython has of its own since 3.13: a free-threaded build's objects and buffers are there, those of others
+/// with `PYTHONMALLOC=mimalloc`.
+pub fn mimalloc(pid: i32, counters: &Counters) -> Option<Result<Heap, NotRead>> {
+    let target = Target::open(pid).ok()?;
+    let file = cpython::file(&target).ok()??;
+    let read = heap::read(pid, Some("mimalloc"), file.to_str(), counters);
+    Some(read.map(|mut heap| {
+        heap.notes.push(
+            "CPython's objects and buffers lie in a mimalloc of its own, which no other allocator replaces"
+                .to_owned(),
+        );
+        heap
+    }))
 }
 
 fn name((major, minor): (u8, u8)) -> String {

@@ -31,7 +31,8 @@ pub fn of_name(name: &str) -> Option<Runtime> {
     };
     if starts("libjvm.so") {
         Some(Runtime::Jvm)
-    } else if version("python") || starts("libpython") {
+    // `t`: without a global lock.
+    } else if version("python") || starts("libpython") || is_free_threaded(name) {
         Some(Runtime::Cpython)
     } else if version("ruby") || starts("libruby") {
         Some(Runtime::Ruby)
@@ -40,6 +41,15 @@ pub fn of_name(name: &str) -> Option<Runtime> {
     } else {
         None
     }
+}
+
+/// `python3.13t`.
+fn is_free_threaded(name: &str) -> bool {
+    let version = name
+        .strip_prefix("python")
+        .and_then(|it| it.strip_suffix('t'));
+    version
+        .is_some_and(|it| it.starts_with('3') && it.chars().all(|c| c.is_ascii_digit() || c == '.'))
 }
 
 /// Whether the program at `path` was made by Go's linker.
@@ -63,6 +73,7 @@ mod tests {
     fn runtimes_are_known_by_the_names_of_their_files() {
         assert_eq!(of_name("python3.11"), Some(Runtime::Cpython));
         assert_eq!(of_name("libpython3.11.so.1.0"), Some(Runtime::Cpython));
+        assert_eq!(of_name("python3.14t"), Some(Runtime::Cpython));
         assert_eq!(of_name("python-config"), None);
         assert_eq!(of_name("node"), Some(Runtime::V8));
         assert_eq!(of_name("node_exporter"), None);

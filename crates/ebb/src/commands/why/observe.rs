@@ -183,6 +183,15 @@ impl Observer {
             (Some(Runtime::Cpython), Some(_)) => python_of(pid, depth, heap.as_ref()),
             _ => (None, Ok(None)),
         };
+        // Without arenas CPython's objects may be its own mimalloc's.
+        let own = match (&objects, beside) {
+            (Err(_), Some(LEAST_BESIDE..)) => python::mimalloc(pid, &self.counters),
+            _ => None,
+        };
+        let (heap, objects) = match own {
+            Some(Ok(own)) => (heap.map(|libc| own.with(libc)), Ok(None)),
+            _ => (heap, objects),
+        };
         let objects = match objects {
             Ok(objects) => objects,
             Err(error) => {
