@@ -32,4 +32,6 @@ if [[ ! -x $python ]]; then
 fi
 "$python" --version
 
-EBB_TEST_PYTHON_FREE_THREADED=$python "${CARGO:-cargo}" test -p ebb-inspect --test cpython own_mimalloc:: -- --ignored
+export EBB_TEST_PYTHON_FREE_THREADED=$python
+"${CARGO:-cargo}" test -p ebb-inspect --test cpython own_mimalloc:: -- --ignored
+"${CARGO:-cargo}" test -p ebb --test why own_mimalloc:: -- --ignored

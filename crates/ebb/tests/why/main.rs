@@ -10,5 +10,6 @@ mod harness;
 
 mod collection;
 mod manners;
+mod own_mimalloc;
 mod returns;
 mod subjects;
