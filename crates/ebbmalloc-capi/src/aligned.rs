@@ -7,6 +7,7 @@ use ebbmalloc_core::os::Os;
 use crate::KERNEL;
 use crate::errno::{EINVAL, ENOMEM, abort_if_told, fail, or_enomem, out_of_memory};
 use ebbmalloc_core::process;
+use ebbmalloc_core::process::request_hooks::{self, Allocation};
 
 /// Stores a block aligned to `align` in `*out`; returns 0, EINVAL or ENOMEM. `errno` and, on
 /// failure, `*out` stay as they are.
@@ -18,14 +19,47 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, siz
     if !align.is_power_of_two() || !align.is_multiple_of(size_of::<*mut c_void>()) {
         return EINVAL;
     }
-    let block = process::memalign(align, size);
-    if block.is_null() {
-        abort_if_told();
-        return ENOMEM;
+    if let Some(block) = process::memalign_from_cache(align, size) {
+        // SAFETY: as demanded of our caller.
+        unsafe { out.write(block.as_ptr().cast()) };
+        return 0;
     }
     // SAFETY: as demanded of our caller.
-    unsafe { out.write(block.cast()) };
-    0
+    unsafe { posix_memalign_rest(out, align, size) }
+}
+
+/// # Safety
+/// As for [`posix_memalign`].
+#[inline(never)]
+unsafe fn posix_memalign_rest(out: *mut *mut c_void, align: usize, size: usize) -> c_int {
+    let block = process::memalign(align, size);
+    let result = if block.is_null() { ENOMEM } else { 0 };
+    if result == 0 {
+        // SAFETY: as demanded of our caller.
+        unsafe { out.write(block.cast()) };
+    }
+    let args = [out as usize, align, size];
+    request_hooks::allocated(Allocation::PosixMemalign, block, result as usize, args);
+    if result != 0 {
+        abort_if_told();
+    }
+    result
+}
+
+/// An aligned block, of which request hooks are told as `call` with these arguments.
+#[inline(always)]
+fn told(call: Allocation, align: usize, size: usize, args: [usize; 3]) -> *mut c_void {
+    match process::memalign_from_cache(align, size) {
+        Some(block) => block.as_ptr().cast(),
+        None => told_rest(call, align, size, args),
+    }
+}
+
+#[inline(never)]
+fn told_rest(call: Allocation, align: usize, size: usize, args: [usize; 3]) -> *mut c_void {
+    let block = process::memalign(align, size);
+    request_hooks::allocated(call, block, block as usize, args);
+    or_enomem(block)
 }
 
 /// A block aligned to a power of two; `size` need not be a multiple of it (C17 and later).
@@ -37,7 +71,7 @@ pub unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void
     if !align.is_power_of_two() {
         return fail(EINVAL);
     }
-    or_enomem(process::memalign(align, size))
+    told(Allocation::AlignedAlloc, align, size, [align, size, 0])
 }
 
 /// A block aligned to `align`, which is rounded up to a power of two as glibc does.
@@ -46,8 +80,9 @@ pub unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void
 /// As for `malloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
+    let args = [align, size, 0];
     match align.checked_next_power_of_two() {
-        Some(align) => or_enomem(process::memalign(align, size)),
+        Some(align) => told(Allocation::Memalign, align, size, args),
         None => fail(EINVAL),
     }
 }
@@ -58,7 +93,7 @@ pub unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
 /// As for `malloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
-    or_enomem(process::memalign(KERNEL.page_bytes(), size))
+    told(Allocation::Valloc, KERNEL.page_bytes(), size, [size, 0, 0])
 }
 
 /// A block of whole pages; one page for size 0.
@@ -69,7 +104,7 @@ pub unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
 pub unsafe extern "C" fn pvalloc(size: usize) -> *mut c_void {
     let page = KERNEL.page_bytes();
     match size.max(1).checked_next_multiple_of(page) {
-        Some(bytes) => or_enomem(process::memalign(page, bytes)),
+        Some(bytes) => told(Allocation::Valloc, page, bytes, [size, 0, 0]),
         None => out_of_memory(),
     }
 }

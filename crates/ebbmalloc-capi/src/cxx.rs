@@ -1,12 +1,15 @@
 //! The twenty C++ operators `new` and `delete`, by their mangled names.
 //!
 //! `new` never returns null: where memory lacks it calls the program's new-handler, tries again, and
-//! throws `std::bad_alloc` once there is no handler. The nothrow forms return null then.
+//! throws `std::bad_alloc` once there is no handler. The nothrow forms return null then. Request hooks know the
+//! operators as what they stand for: malloc, aligned_alloc, free, sdallocx.
 
 use core::ffi::c_void;
 
 use crate::cxx_throw::{out_of_memory, out_of_memory_nothrow};
+use crate::malloc::free_aligned_sized;
 use ebbmalloc_core::process;
+use ebbmalloc_core::process::request_hooks::{self, Allocation};
 
 /// What the thread's cache cannot serve; apart, so that `operator new` itself needs no stack frame.
 #[inline(never)]
@@ -16,6 +19,21 @@ fn new_rest(size: usize) -> *mut c_void {
         return out_of_memory(size, None);
     }
     block.cast()
+}
+
+fn aligned(align: usize, size: usize) -> *mut u8 {
+    match process::memalign_from_cache(align, size) {
+        Some(block) => block.as_ptr(),
+        None => aligned_rest(align, size),
+    }
+}
+
+#[inline(never)]
+fn aligned_rest(align: usize, size: usize) -> *mut u8 {
+    let block = process::memalign(align, size);
+    let args = [align, size, 0];
+    request_hooks::allocated(Allocation::AlignedAlloc, block, block as usize, args);
+    block
 }
 
 macro_rules! operators_new {
@@ -41,7 +59,10 @@ macro_rules! operators_new {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case)]
         pub unsafe extern "C" fn $nothrow(size: usize, nothrow: *const c_void) -> *mut c_void {
-            let block = process::malloc(size);
+            let block = match process::malloc_from_cache(size) {
+                Some(block) => block.as_ptr(),
+                None => process::malloc_rest(size),
+            };
             if block.is_null() {
                 let operator = concat!(stringify!($nothrow), "\0");
                 return out_of_memory_nothrow(size, None, operator, nothrow);
@@ -56,7 +77,7 @@ macro_rules! operators_new {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case)]
         pub unsafe extern "C" fn $aligned(size: usize, align: usize) -> *mut c_void {
-            let block = process::memalign(align, size);
+            let block = aligned(align, size);
             if block.is_null() {
                 return out_of_memory(size, Some(align));
             }
@@ -75,7 +96,7 @@ macro_rules! operators_new {
             align: usize,
             nothrow: *const c_void,
         ) -> *mut c_void {
-            let block = process::memalign(align, size);
+            let block = aligned(align, size);
             if block.is_null() {
                 let operator = concat!(stringify!($aligned_nothrow), "\0");
                 return out_of_memory_nothrow(size, Some(align), operator, nothrow);
@@ -114,8 +135,6 @@ operators_delete! {
     _ZdaPvSt11align_val_t(_align);
     _ZdlPvSt11align_val_tRKSt9nothrow_t(_align, _nothrow);
     _ZdaPvSt11align_val_tRKSt9nothrow_t(_align, _nothrow);
-    _ZdlPvmSt11align_val_t(_size, _align);
-    _ZdaPvmSt11align_val_t(_size, _align);
 }
 
 macro_rules! operators_delete_sized {
@@ -134,3 +153,20 @@ macro_rules! operators_delete_sized {
 }
 
 operators_delete_sized! { _ZdlPvm _ZdaPvm }
+
+macro_rules! operators_delete_sized_aligned {
+    ($($name:ident)+) => {$(
+        /// `operator delete(void *, std::size_t, std::align_val_t)` or its form for arrays.
+        ///
+        /// # Safety
+        /// As for `free`.
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case)]
+        pub unsafe extern "C" fn $name(block: *mut c_void, size: usize, align: usize) {
+            // SAFETY: as demanded of our caller.
+            unsafe { free_aligned_sized(block, align, size) }
+        }
+    )+};
+}
+
+operators_delete_sized_aligned! { _ZdlPvmSt11align_val_t _ZdaPvmSt11align_val_t }

@@ -1,9 +1,11 @@
 //! `malloc`, `calloc`, `free` and the sizes of blocks.
 
 use core::ffi::c_void;
+use core::ptr::null_mut;
 
 use crate::errno::{or_enomem, out_of_memory};
 use ebbmalloc_core::process;
+use ebbmalloc_core::process::request_hooks::{self, Allocation, Deallocation};
 
 /// At least `size` bytes, aligned to 16; a block also for size 0.
 ///
@@ -31,10 +33,29 @@ fn malloc_rest(size: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
-    match count.checked_mul(size) {
-        Some(bytes) => or_enomem(process::malloc_zeroed(bytes)),
-        None => out_of_memory(),
+    let Some(bytes) = count.checked_mul(size) else {
+        return calloc_too_much(count, size);
+    };
+    match process::malloc_zeroed_from_cache(bytes) {
+        Some(block) => block.as_ptr().cast(),
+        None => calloc_rest(count, size),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn calloc_too_much(count: usize, size: usize) -> *mut c_void {
+    request_hooks::allocated(Allocation::Calloc, null_mut(), 0, [count, size, 0]);
+    out_of_memory()
+}
+
+/// What the thread's cache cannot serve; the product does not overflow.
+#[inline(never)]
+fn calloc_rest(count: usize, size: usize) -> *mut c_void {
+    let block = process::malloc_zeroed(count.wrapping_mul(size));
+    let args = [count, size, 0];
+    request_hooks::allocated(Allocation::Calloc, block, block as usize, args);
+    or_enomem(block)
 }
 
 /// Frees a block; nothing for null.
@@ -64,10 +85,17 @@ pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize) {
 /// # Safety
 /// As for [`free`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, _align: usize, _size: usize) {
+pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, align: usize, size: usize) {
+    let args = [block as usize, size, flags_of_alignment(align)];
+    request_hooks::freeing(Deallocation::Sdallocx, block.cast(), args);
     // The size class of an aligned block follows from both; the page map tells it as well.
     // SAFETY: as demanded of our caller.
-    unsafe { process::free(block.cast()) }
+    unsafe { process::free_untold(block.cast()) }
+}
+
+/// The flags of `mallocx` that say an alignment.
+fn flags_of_alignment(align: usize) -> usize {
+    align.trailing_zeros() as usize
 }
 
 /// [`free`], under a name that old programs use.

@@ -5,8 +5,9 @@ use core::ffi::c_void;
 use crate::KERNEL;
 use crate::errno::{or_enomem, out_of_memory};
 use ebbmalloc_core::os::Os;
-use ebbmalloc_core::process;
 use ebbmalloc_core::process::control::{self, ZeroRealloc};
+use ebbmalloc_core::process::request_hooks::{self, Allocation, Deallocation};
+use ebbmalloc_core::process::{self, Choice};
 
 /// Changes a block's size, moving it where it must. Null asks for a new block; size 0 frees the
 /// block and returns null, as glibc does.
@@ -17,14 +18,52 @@ use ebbmalloc_core::process::control::{self, ZeroRealloc};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
     if block.is_null() {
-        return or_enomem(process::malloc(size));
+        return realloc_of_nothing(size);
     }
     if size == 0 {
         // SAFETY: as demanded of our caller.
         return unsafe { realloc_to_nothing(block) };
     }
     // SAFETY: as demanded of our caller, and the block is not null.
-    or_enomem(unsafe { process::realloc(block.cast(), size) })
+    unsafe { realloc_block(block, size) }
+}
+
+#[inline(always)]
+fn realloc_of_nothing(size: usize) -> *mut c_void {
+    match process::malloc_from_cache(size) {
+        Some(block) => block.as_ptr().cast(),
+        None => realloc_of_nothing_rest(size),
+    }
+}
+
+#[inline(never)]
+fn realloc_of_nothing_rest(size: usize) -> *mut c_void {
+    let block = process::malloc(size);
+    request_hooks::allocated(Allocation::Realloc, block, block as usize, [0, size, 0]);
+    or_enomem(block)
+}
+
+/// # Safety
+/// As for [`realloc`]; neither `block` nor `size` is null.
+#[inline(always)]
+unsafe fn realloc_block(block: *mut c_void, size: usize) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if request_hooks::are_installed() {
+            return realloc_told(block, size);
+        }
+        or_enomem(process::realloc(block.cast(), size))
+    }
+}
+
+/// # Safety
+/// As for [`realloc_block`].
+#[cold]
+#[inline(never)]
+unsafe fn realloc_told(block: *mut c_void, size: usize) -> *mut c_void {
+    let args = [block as usize, size, 0, 0];
+    // SAFETY: the caller's promise.
+    or_enomem(unsafe { process::reallocate_told(block.cast(), size, &Choice::PLAIN, true, args) })
 }
 
 /// Size 0: frees the block, unless the setting `zero_realloc` says otherwise.
@@ -36,12 +75,14 @@ unsafe fn realloc_to_nothing(block: *mut c_void) -> *mut c_void {
     control::note_zero_realloc();
     match control::zero_realloc() {
         ZeroRealloc::Free => {
+            let args = [block as usize, 0, 0];
+            request_hooks::freeing(Deallocation::Realloc, block.cast(), args);
             // SAFETY: as demanded of our caller.
-            unsafe { process::free(block.cast()) };
+            unsafe { process::free_untold(block.cast()) };
             core::ptr::null_mut()
         }
         // SAFETY: as demanded of our caller, and the block is not null.
-        ZeroRealloc::Alloc => or_enomem(unsafe { process::realloc(block.cast(), 1) }),
+        ZeroRealloc::Alloc => unsafe { realloc_block(block, 1) },
         ZeroRealloc::Abort => {
             KERNEL.write_stderr(
                 b"ebbmalloc: realloc of a block to size 0, and zero_realloc:abort: aborting\n",

@@ -52,6 +52,10 @@ cases! {
     posix_memalign: "posix_memalign", "";
     purge: "purge", "";
     rallocx: "rallocx", "";
+    request_hooks: "request_hooks", "";
+    request_hooks_profiled: "request_hooks", "prof:true,lg_prof_sample:13,prof_prefix:heap";
+    request_hooks_without_cache: "request_hooks", "tcache:false";
+    request_hooks_filled: "request_hooks", "junk:true";
     reset: "reset", "";
     sallocx: "sallocx", "";
     sizes: "sizes", "";
@@ -64,6 +68,7 @@ cases! {
     fill_junk_alloc: "fill", "junk:alloc";
     fill_junk_free: "fill", "junk:free";
     fill_zero: "fill", "zero:true";
+    prof_hooks: "prof_hooks", "prof:true,lg_prof_sample:0,prof_prefix:heap";
     prof: "prof", "prof:true,prof_active:false,lg_prof_sample:12,prof_prefix:heap";
     zero_realloc_frees: "zero_realloc", "zero_realloc:free";
     zero_realloc_allocates: "zero_realloc", "zero_realloc:alloc";

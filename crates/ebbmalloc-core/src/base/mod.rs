@@ -6,3 +6,4 @@ pub mod lock;
 pub mod metadata;
 pub mod purged;
 pub mod sync;
+pub mod versioned;

@@ -19,6 +19,11 @@
 //! The low-water mark: at a tick the purger sets each stack's `low` to its top. The owner's pop stops
 //! at `low` and takes the slow path, which lowers it: by a few entries, then by twice as many each time. What is still
 //! under `low` at the next tick was not touched in between, and goes. So the mark costs no instruction.
+//!
+//! A cache can be shut: its owner goes the slow way with every operation, and still uses it there. It is the
+//! second bit of `claim`, which the fast path looks at as a whole, so that this costs no instruction either. Nothing
+//! is handed over by it: it stands under the registry's lock, and an owner sees it once it sees anything that
+//! its writer did later.
 
 use super::ration::Rations;
 use super::stack::{Demand, Entry, Stack, Stacks};
@@ -43,8 +48,8 @@ pub struct Cache {
     /// Written by the owner alone: 1 during an operation. Its release store of 0 pairs with the
     /// purger's acquire load in [`Cache::seize`].
     in_use: AtomicU8,
-    /// Written by the purger alone: 1 while it wants or has the cache. Its release store of 0 pairs
-    /// with the owner's acquire load on entering.
+    /// [`WANTED`] while the purger wants or has the cache, [`SHUT`] while its owner is to go the slow way. Written
+    /// under the registry's lock alone, with release; pairs with the owner's acquire load on entering.
     claim: AtomicU8,
     /// The shard whose bins refill this cache. Written by the owner alone, in its cache; relaxed.
     shard: core::sync::atomic::AtomicU8,
@@ -74,6 +79,9 @@ unsafe impl Sync for Cache {}
 // SAFETY: no field is bound to a thread.
 unsafe impl Send for Cache {}
 
+const WANTED: u8 = 1;
+const SHUT: u8 = 2;
+
 pub(super) const QUICK_CLASSES: [u8; QUICK_MAX / QUANTUM + 1] = {
     let mut classes = [0; QUICK_MAX / QUANTUM + 1];
     let mut index = 0;
@@ -84,8 +92,8 @@ pub(super) const QUICK_CLASSES: [u8; QUICK_MAX / QUANTUM + 1] = {
     classes
 };
 
-/// Enters for a fast operation, or else does `otherwise`: when the owner is inside already, or the
-/// purger wants the cache. [`Cache::enter`], written for speed: five instructions.
+/// Enters for a fast operation, or else does `otherwise`: when the owner is inside already, the purger wants
+/// the cache, or it is shut. But for the last [`Cache::enter`], written for speed: five instructions.
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 macro_rules! enter_or {
     ($cache:expr, $otherwise:expr) => {
@@ -113,8 +121,13 @@ macro_rules! enter_or {
 #[cfg(not(all(target_arch = "x86_64", not(loom))))]
 macro_rules! enter_or {
     ($cache:expr, $otherwise:expr) => {
-        if $cache.enter() != Entered::Mine {
-            $otherwise
+        match $cache.enter() {
+            Entered::Mine if $cache.is_shut() => {
+                $cache.leave();
+                $otherwise
+            }
+            Entered::Mine => {}
+            _ => $otherwise,
         }
     };
 }
@@ -322,7 +335,7 @@ impl Cache {
         }
         self.in_use.store(1, Ordering::Relaxed);
         owner_barrier();
-        if self.claim.load(Ordering::Acquire) != 0 {
+        if self.claim.load(Ordering::Acquire) & WANTED != 0 {
             self.in_use.store(0, Ordering::Release);
             return Entered::Claimed;
         }
@@ -337,7 +350,7 @@ impl Cache {
 
     /// Purger: says that it wants the cache. A barrier on all threads must follow.
     pub fn announce(&self) {
-        self.claim.store(1, Ordering::Release);
+        self.claim.fetch_or(WANTED, Ordering::Release);
     }
 
     /// Purger, after the barrier: whether the cache is now its own.
@@ -352,7 +365,28 @@ impl Cache {
 
     /// Purger: gives the cache back, whether it had it or not.
     pub fn unclaim(&self) {
-        self.claim.store(0, Ordering::Release);
+        let rest = if cfg!(ebb_mutation = "unclaim_all") {
+            0
+        } else {
+            !WANTED
+        };
+        self.claim.fetch_and(rest, Ordering::Release);
+    }
+
+    /// From now on the owner goes the slow way with every operation, or no longer does. Under the registry's
+    /// lock.
+    pub fn set_shut(&self, shut: bool) {
+        if shut {
+            self.claim.fetch_or(SHUT, Ordering::Release);
+        } else {
+            self.claim.fetch_and(!SHUT, Ordering::Release);
+        }
+    }
+
+    /// Whether the owner goes the slow way.
+    #[inline]
+    pub fn is_shut(&self) -> bool {
+        self.claim.load(Ordering::Relaxed) & SHUT != 0
     }
 
     /// Calls `work` with the stack of a class and what is known of its demand.

@@ -1,9 +1,11 @@
 //! The calls that the faces make. Each tries the thread's cache first; what that cannot do is a cold
-//! function of its own.
+//! function of its own. Request hooks are told of [`malloc_rest`], [`free`] and [`free_sized`] here, of everything
+//! else by the faces, which know what was called.
 
 use super::instance::HEAP;
 use super::lookup::quick_class;
 use super::observed;
+use super::request_hooks::{self, Allocation, Deallocation};
 use super::thread::{current, observer, with_access, with_own_cache};
 use core::ptr::NonNull;
 
@@ -18,7 +20,7 @@ pub fn malloc(size: usize) -> *mut u8 {
     }
 }
 
-/// The part of [`malloc`] that is worth inlining into a face: `None` says nothing about memory, only
+/// The part of malloc that is worth inlining into a face: `None` says nothing about memory, only
 /// that [`malloc_rest`] must be asked.
 #[inline(always)]
 pub fn malloc_from_cache(size: usize) -> Option<NonNull<u8>> {
@@ -28,27 +30,51 @@ pub fn malloc_from_cache(size: usize) -> Option<NonNull<u8>> {
     current().pop_quick(size)
 }
 
-/// The rest of [`malloc`]: sizes above the quick table, observed threads, and everything that the cache
+/// The rest of malloc: sizes above the quick table, observed threads, and everything that the cache
 /// cannot serve at once. To be inlined into the cold side of a face, which needs no frame for the first.
 #[inline(always)]
 pub fn malloc_rest(size: usize) -> *mut u8 {
-    let block = if size > SMALL_MAX {
-        None
-    } else if size > QUICK_MAX {
-        current().pop_unrationed(class_of(size))
-    } else {
-        observer().and_then(|observer| observed::malloc_quick(observer, size))
-    };
-    match block {
-        Some(block) => block.as_ptr(),
-        None => malloc_slow(size),
+    malloc_rest_as(Allocation::Malloc, size)
+}
+
+/// [`malloc_rest`], called something else. What is told of the arguments is `size`, and zeros.
+#[inline(always)]
+pub fn malloc_rest_as(call: Allocation, size: usize) -> *mut u8 {
+    match malloc_nearly_quick(size) {
+        Some(slot) => slot.as_ptr(),
+        None => malloc_told(call, size),
     }
 }
 
-/// [`malloc_rest`], for callers that it is not inlined into.
+/// From the cache by a longer way, unless that is shut.
+#[inline(always)]
+fn malloc_nearly_quick(size: usize) -> Option<NonNull<u8>> {
+    if size > QUICK_MAX {
+        return above_quick(size);
+    }
+    observed::malloc_quick(observer()?, size)
+}
+
+/// A slot for a size above the quick table, from the cache.
+#[inline(always)]
+fn above_quick(size: usize) -> Option<NonNull<u8>> {
+    if size <= QUICK_MAX || size > SMALL_MAX {
+        return None;
+    }
+    current().pop_unrationed(class_of(size))
+}
+
+#[inline(never)]
+fn malloc_told(call: Allocation, size: usize) -> *mut u8 {
+    let block = malloc_slow(size);
+    request_hooks::allocated(call, block, block as usize, [size, 0, 0]);
+    block
+}
+
+/// The rest of [`malloc`], of which nobody is told.
 #[inline(never)]
 fn malloc_missed(size: usize) -> *mut u8 {
-    malloc_rest(size)
+    malloc_nearly_quick(size).map_or_else(|| malloc_slow(size), NonNull::as_ptr)
 }
 
 #[inline(never)]
@@ -59,18 +85,23 @@ fn malloc_slow(size: usize) -> *mut u8 {
     with_access(|access| HEAP.allocate(access, size))
 }
 
-/// A block of at least `size` bytes that reads as zero; null if there is no memory.
-pub fn malloc_zeroed(size: usize) -> *mut u8 {
+/// A block of at least `size` bytes that reads as zero, from the thread's cache: `None` says nothing about memory,
+/// only that [`malloc_zeroed`] must be asked.
+#[inline(always)]
+pub fn malloc_zeroed_from_cache(size: usize) -> Option<NonNull<u8>> {
     let slot = if size <= QUICK_MAX {
         current().pop_quick(size)
-    } else if size <= SMALL_MAX {
-        current().pop_unrationed(class_of(size))
     } else {
-        None
-    };
-    if let Some(slot) = slot {
-        // SAFETY: the slot is ours and at least `size` bytes long.
-        unsafe { slot.write_bytes(0, size) };
+        above_quick(size)
+    }?;
+    // SAFETY: the slot is ours and at least `size` bytes long.
+    unsafe { slot.write_bytes(0, size) };
+    Some(slot)
+}
+
+/// A block of at least `size` bytes that reads as zero; null if there is no memory.
+pub fn malloc_zeroed(size: usize) -> *mut u8 {
+    if let Some(slot) = malloc_zeroed_from_cache(size) {
         return slot.as_ptr();
     }
     if let Some(observer) = observer() {
@@ -79,15 +110,23 @@ pub fn malloc_zeroed(size: usize) -> *mut u8 {
     with_access(|access| HEAP.allocate_zeroed(access, size))
 }
 
+/// A block of at least `size` bytes aligned to `align`, a power of two, from the thread's cache: `None` says nothing
+/// about memory, only that [`memalign`] must be asked.
+#[inline(always)]
+pub fn memalign_from_cache(align: usize, size: usize) -> Option<NonNull<u8>> {
+    if align <= QUANTUM {
+        return malloc_from_cache(size);
+    }
+    current().pop_unrationed(class_aligned(size, align)?)
+}
+
 /// A block of at least `size` bytes aligned to `align`, a power of two; null if there is no memory.
 pub fn memalign(align: usize, size: usize) -> *mut u8 {
-    if align <= QUANTUM {
-        return malloc(size);
-    }
-    if let Some(class) = class_aligned(size, align)
-        && let Some(slot) = current().pop_unrationed(class)
-    {
+    if let Some(slot) = memalign_from_cache(align, size) {
         return slot.as_ptr();
+    }
+    if align <= QUANTUM {
+        return malloc_missed(size);
     }
     if let Some(observer) = observer() {
         return observed::memalign(observer, align, size);
@@ -105,16 +144,52 @@ pub unsafe fn free(block: *mut u8) {
     unsafe {
         match quick_class(block as usize) {
             Some(class) if current().push(class, block) => {}
-            Some(class) => free_rest(block, class),
-            None => free_slow(block),
+            Some(class) => free_told(block, class),
+            None => free_unknown(block),
         }
     }
 }
 
-/// What the cache did not take; `class` is what the byte map says.
+/// [`free`], of which no request hook is told.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+pub unsafe fn free_untold(block: *mut u8) {
+    let class = quick_class(block as usize).unwrap_or(0);
+    // No stack of class 0 takes anything.
+    if !current().push(class, block) {
+        // SAFETY: the caller's promise.
+        unsafe { free_rest(block, class) };
+    }
+}
+
+/// A block of which the byte map of the first region says nothing. Apart, so that the fast path makes no class.
+#[inline(never)]
+unsafe fn free_unknown(block: *mut u8) {
+    // SAFETY: the caller's promise.
+    unsafe { free_told(block, 0) };
+}
+
+#[inline(never)]
+unsafe fn free_told(block: *mut u8, class: usize) {
+    request_hooks::freeing(Deallocation::Free, block, [block as usize, 0, 0]);
+    // SAFETY: the caller's promise.
+    unsafe { free_rest(block, class) };
+}
+
+#[inline(never)]
+unsafe fn free_sized_told(block: *mut u8, size: usize) {
+    request_hooks::freeing(Deallocation::Sdallocx, block, [block as usize, size, 0]);
+    // SAFETY: the caller's promise.
+    unsafe { free_untold(block) };
+}
+
+/// What the cache did not take; `class` is what the byte map says, 0 for nothing.
 #[inline(never)]
 unsafe fn free_rest(block: *mut u8, class: usize) {
-    if let Some(observer) = observer()
+    if class != 0
+        && let Some(observer) = observer()
         && observed::free_quick(observer, block, class)
     {
         return;
@@ -123,7 +198,6 @@ unsafe fn free_rest(block: *mut u8, class: usize) {
     unsafe { free_slow(block) };
 }
 
-#[inline(never)]
 unsafe fn free_slow(block: *mut u8) {
     if block.is_null() {
         return;
@@ -148,9 +222,12 @@ unsafe fn free_slow(block: *mut u8) {
 /// As for [`free`], and the block was asked for with `size` bytes.
 #[inline(always)]
 pub unsafe fn free_sized(block: *mut u8, size: usize) {
-    let _ = size;
-    // SAFETY: the caller's promise. The look-up is one load, and finds a wrong pointer.
-    unsafe { free(block) };
+    // The look-up is one load, and finds a wrong pointer.
+    match quick_class(block as usize) {
+        Some(class) if current().push(class, block) => {}
+        // SAFETY: the caller's promise.
+        _ => unsafe { free_sized_told(block, size) },
+    }
 }
 
 /// Makes a block larger or smaller; null if there is no memory, and the block is unchanged then.
@@ -161,8 +238,7 @@ pub unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
     let class = quick_class(block as usize).unwrap_or(0);
     if class != 0 && size <= SMALL_MAX {
         let old = CLASS[class].size as usize;
-        // Stay where the class is the same, or a smaller block would not save half.
-        if size <= old && (size > old / 2 || class == 1) {
+        if stays(old, size) {
             return block;
         }
         let new = malloc(size);
@@ -170,7 +246,7 @@ pub unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
             // SAFETY: both blocks are live, apart, and at least this long.
             unsafe {
                 core::ptr::copy_nonoverlapping(block, new, old.min(size));
-                free(block);
+                free_untold(block);
             }
         }
         return new;
@@ -181,6 +257,13 @@ pub unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
     }
     // SAFETY: the caller's promise.
     with_access(|access| unsafe { HEAP.reallocate(access, block, size) })
+}
+
+/// Whether a slot of `old` bytes is what a block of `size` bytes stays in: it fits, and a smaller one would not
+/// save half.
+#[inline(always)]
+pub(super) fn stays(old: usize, size: usize) -> bool {
+    size <= old && (size > old / 2 || old == CLASS[1].size as usize)
 }
 
 /// Bytes that may be used at `block`; 0 for null. Ends the process if `block` is no live block.

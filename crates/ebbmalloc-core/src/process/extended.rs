@@ -5,6 +5,7 @@ use super::entry;
 use super::instance::HEAP;
 use super::lookup::quick_class;
 use super::observed;
+use super::request_hooks::{self, Allocation, Deallocation, Expansion};
 use super::thread::{observer, with_access};
 use crate::cache::cache::Cache;
 use crate::cache::explicit::ExplicitArena;
@@ -206,7 +207,7 @@ fn allocate_in(
 pub unsafe fn free_with(block: *mut u8, choice: &Choice) {
     if choice.cache == CacheChoice::Own || block.is_null() {
         // SAFETY: the caller's promise.
-        return unsafe { entry::free(block) };
+        return unsafe { entry::free_untold(block) };
     }
     if let Some(observer) = observer() {
         // SAFETY: the caller's promise.
@@ -250,6 +251,61 @@ pub unsafe fn reallocate_with(block: *mut u8, size: usize, choice: &Choice) -> *
         }
     }
     new
+}
+
+/// [`reallocate_with`], or with `plain` [`entry::realloc`], of which request hooks are told: a block that moves is
+/// freed after they were told of both. `args` are the caller's.
+///
+/// # Safety
+/// As for [`entry::realloc`].
+#[cold]
+pub unsafe fn reallocate_told(
+    block: *mut u8,
+    size: usize,
+    choice: &Choice,
+    plain: bool,
+    args: [usize; 4],
+) -> *mut u8 {
+    let (allocation, deallocation, expansion) = if plain {
+        (
+            Allocation::Realloc,
+            Deallocation::Realloc,
+            Expansion::Realloc,
+        )
+    } else {
+        (
+            Allocation::Rallocx,
+            Deallocation::Rallocx,
+            Expansion::Rallocx,
+        )
+    };
+    let wanted = usable_of_request(size, choice);
+    if wanted == 0 {
+        return core::ptr::null_mut();
+    }
+    // SAFETY: the caller's promise; what is new of the block is ours.
+    unsafe {
+        let old = entry::usable_size(block);
+        let stays = (block as usize).is_multiple_of(choice.align)
+            && (old == wanted
+                || plain && old <= SMALL_MAX && entry::stays(old, size)
+                || resize_in_place(block, size, size, choice.zero) == wanted);
+        if stays {
+            let sizes = [old, entry::usable_size(block)];
+            request_hooks::expanded(expansion, block, sizes, block as usize, args);
+            return block;
+        }
+        let new = allocate_with(size, choice);
+        if !new.is_null() {
+            core::ptr::copy_nonoverlapping(block, new, old.min(size));
+            let [first, second, third, _] = args;
+            let args = [first, second, third];
+            request_hooks::allocated(allocation, new, new as usize, args);
+            request_hooks::freeing(deallocation, block, args);
+            free_with(block, choice);
+        }
+        new
+    }
 }
 
 /// # Safety

@@ -1,15 +1,73 @@
-//! `experimental.*`: questions of programs that defragment themselves, and many blocks by one call.
+//! `experimental.*`: functions that are told of every request or take part in the heap profile, questions of programs that defragment themselves, and
+//! many blocks by one call.
 
 use crate::call::Call;
 use crate::errno::{Errno, Result};
 use crate::node::{Access, Node};
 use core::ffi::{c_int, c_void};
-use ebbmalloc_core::process::{Choice, allocate_with, control};
+use core::ptr::null_mut;
+use ebbmalloc_core::process::request_hooks::{self, RequestHooks};
+use ebbmalloc_core::process::{Choice, allocate_with, control, profile};
 
 pub static NODES: &[Node] = &[
+    Node::group("hooks", HOOKS),
     Node::group("utilization", UTILIZATION),
     Node::leaf::<usize>("batch_alloc", Access::ReadWrite, batch_alloc),
 ];
+
+/// What is installed is written, a handle is read; a handle is written.
+static HOOKS: &[Node] = &[
+    Node::leaf::<*mut c_void>("install", Access::ReadWrite, |call| {
+        let hooks = call.insists_on_new::<RequestHooks>()?;
+        call.insists_on_old::<*mut c_void>()?;
+        // SAFETY: who installs functions says that they can be called.
+        let handle = unsafe { request_hooks::install(hooks) };
+        call.give(handle.ok_or(Errno::EAGAIN)?)
+    }),
+    Node::leaf::<*mut c_void>("remove", Access::Write, |call| {
+        call.write_only()?;
+        let handle = call.insists_on_new::<*mut c_void>()?;
+        if request_hooks::remove(handle) {
+            Ok(())
+        } else {
+            Err(Errno::EINVAL)
+        }
+    }),
+    Node::leaf::<*mut c_void>("prof_backtrace", Access::ReadWrite, |call| {
+        part_in_profile(call, profile::stack_walker, |walk| {
+            if walk.is_null() {
+                return Err(Errno::EINVAL);
+            }
+            // SAFETY: who sets a function says that it can be called.
+            unsafe { profile::set_stack_walker(walk) };
+            Ok(())
+        })
+    }),
+    Node::leaf::<*mut c_void>("prof_dump", Access::ReadWrite, |call| {
+        part_in_profile(call, profile::dump_listener, |listener| {
+            // SAFETY: as above.
+            unsafe { profile::set_dump_listener(listener) };
+            Ok(())
+        })
+    }),
+];
+
+/// A function of the program's that takes part in the heap profile.
+fn part_in_profile(
+    call: &Call<'_>,
+    get: fn() -> *mut (),
+    set: impl FnOnce(*mut ()) -> Result<()>,
+) -> Result<()> {
+    if !call.wants_old() && !call.has_new() {
+        return Err(Errno::EINVAL);
+    }
+    let is_on = profile::is_on();
+    call.give(if is_on { get() } else { null_mut() })?;
+    if call.has_new() && !is_on {
+        return Err(Errno::ENOENT);
+    }
+    call.take::<*mut ()>()?.map_or(Ok(()), set)
+}
 
 /// What is asked about is written, what is answered is read.
 static UTILIZATION: &[Node] = &[
@@ -44,7 +102,7 @@ fn query(call: &Call<'_>) -> Result<()> {
     let block = call.insists_on_new::<usize>()?;
     let found = control::utilization(block);
     call.give(Verbose {
-        current_slab: core::ptr::null_mut(),
+        current_slab: null_mut(),
         free: found.free,
         slots: found.slots,
         bytes: found.bytes,

@@ -1,8 +1,12 @@
 //! Linux: [`GlobalAlloc`] over [`ebbmalloc_core::process`].
+//!
+//! Request hooks know these requests as what tikv-jemallocator makes of them: malloc, calloc, realloc, sdallocx; with
+//! an alignment of their own as aligned_alloc, rallocx and free.
 
 use std::alloc::{GlobalAlloc, Layout};
 
-use ebbmalloc_core::process;
+use ebbmalloc_core::process::request_hooks::{self, Allocation};
+use ebbmalloc_core::process::{self, Choice};
 
 use crate::Ebbmalloc;
 
@@ -63,6 +67,10 @@ unsafe impl GlobalAlloc for Ebbmalloc {
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if request_hooks::are_installed() {
+            // SAFETY: as demanded of our caller.
+            return unsafe { resize_told(block, layout, size) };
+        }
         if layout.align() > PLAIN_ALIGN {
             // SAFETY: as demanded of our caller.
             return unsafe { resize_aligned(block, layout, size) };
@@ -84,13 +92,63 @@ fn plain(size: usize) -> *mut u8 {
 #[inline(never)]
 fn zeroed(size: usize) -> *mut u8 {
     hooks::keep();
-    process::malloc_zeroed(size)
+    match process::malloc_zeroed_from_cache(size) {
+        Some(block) => block.as_ptr(),
+        None => zeroed_rest(size),
+    }
+}
+
+#[inline(never)]
+fn zeroed_rest(size: usize) -> *mut u8 {
+    let block = process::malloc_zeroed(size);
+    request_hooks::allocated(Allocation::Calloc, block, block as usize, [1, size, 0]);
+    block
 }
 
 #[inline(never)]
 fn aligned(layout: Layout) -> *mut u8 {
     hooks::keep();
-    process::memalign(layout.align(), layout.size())
+    let (align, size) = (layout.align(), layout.size());
+    match process::memalign_from_cache(align, size) {
+        Some(block) => block.as_ptr(),
+        None => aligned_rest(align, size),
+    }
+}
+
+#[inline(never)]
+fn aligned_rest(align: usize, size: usize) -> *mut u8 {
+    let block = process::memalign(align, size);
+    let args = [align, size, 0];
+    request_hooks::allocated(Allocation::AlignedAlloc, block, block as usize, args);
+    block
+}
+
+/// # Safety
+/// As for [`GlobalAlloc::realloc`].
+#[cold]
+#[inline(never)]
+unsafe fn resize_told(block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+    let align = layout.align();
+    let plain = align <= PLAIN_ALIGN;
+    let choice = Choice {
+        align: if plain { 1 } else { align },
+        ..Choice::PLAIN
+    };
+    let flags = if plain {
+        0
+    } else {
+        align.trailing_zeros() as usize
+    };
+    // SAFETY: the caller's promise, and neither block nor size is null.
+    unsafe {
+        process::reallocate_told(
+            block,
+            size,
+            &choice,
+            plain,
+            [block as usize, size, flags, 0],
+        )
+    }
 }
 
 #[inline(never)]
@@ -120,7 +178,7 @@ unsafe fn resize_aligned(block: *mut u8, layout: Layout, size: usize) -> *mut u8
         // SAFETY: both blocks have as many bytes, and are apart; the old one is not used any more.
         unsafe {
             moved.copy_from_nonoverlapping(block, layout.size().min(size));
-            process::free(block);
+            process::free_untold(block);
         }
     }
     moved

@@ -4,6 +4,7 @@ use super::super::conf::Id;
 use super::super::conf::keys::PROF_PREFIX;
 use super::super::instance::HEAP;
 use super::super::{in_force, thread};
+use super::hooks;
 use super::{dumps_at_growth, interval, is_active, is_on, lg_sample};
 use crate::base::corrupt::Line;
 use crate::base::lock::{Lock, Rank};
@@ -181,13 +182,21 @@ fn write(path: &CStr) -> Option<Summary> {
 
 /// Writes a dump under its own name.
 fn write_named(reason: Reason) -> Option<Summary> {
-    thread::set_apart(|| write(name(reason)?.c_str()?)).flatten()
+    let mut name = thread::set_apart(|| name(reason)).flatten()?;
+    write_and_tell(name.c_str()?)
+}
+
+/// Writes a dump, and tells the program of it.
+fn write_and_tell(path: &CStr) -> Option<Summary> {
+    let summary = thread::set_apart(|| write(path)).flatten()?;
+    hooks::dumped(path);
+    Some(summary)
 }
 
 /// `prof.dump`: writes the profile to `path`, or under a name of its own. False if that failed.
 pub fn dump(path: Option<&CStr>) -> bool {
     let written = match path {
-        Some(path) => thread::set_apart(|| write(path)).flatten(),
+        Some(path) => write_and_tell(path),
         None => write_named(Reason::Manual),
     };
     written.is_some()

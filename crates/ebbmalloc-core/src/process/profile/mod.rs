@@ -2,15 +2,19 @@
 //!
 //! Sampled are threads that are observed ([`super::observer`]): all of them while the profile is active
 //! and nothing else is said, or those that asked. `sampling` decides which allocations and walks the
-//! stack, `dumps` writes the files. Nothing of it runs, and no memory is taken, without `prof:true`.
+//! stack, `dumps` writes the files, `hooks` are the program's part in both. Nothing of it runs, and no memory is taken, without `prof:true`.
 
 mod backtrace;
 mod dumps;
+mod hooks;
 mod sampling;
 
 pub(super) use backtrace::{adopt, freeze, thaw};
 pub(super) use dumps::{after_growth, at_exit};
 pub use dumps::{dump, set_prefix};
+pub use hooks::{
+    AfterDump, WalkStack, dump_listener, set_dump_listener, set_stack_walker, stack_walker,
+};
 pub(super) use sampling::{Sampler, end_thread, record};
 pub use sampling::{
     is_thread_active, reset, set_thread_active, set_thread_name, start_of_thread_name,

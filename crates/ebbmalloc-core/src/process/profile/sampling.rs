@@ -4,7 +4,7 @@ use super::super::conf::Id;
 use super::super::instance::HEAP;
 use super::super::observer::{self, Observer};
 use super::super::{in_force, thread};
-use super::{GENERATION, LG_SAMPLE, backtrace, dumps, is_active, is_on, lg_sample};
+use super::{GENERATION, LG_SAMPLE, dumps, hooks, is_active, is_on, lg_sample};
 use crate::profile::interval::{Intervals, LG_MAX, Weight};
 use crate::profile::{DEPTH, Sampled, Thread};
 use core::ptr::{NonNull, null_mut};
@@ -131,7 +131,7 @@ pub(crate) fn record(observer: &Observer, block: *mut u8, bytes: usize, lg: u32,
     thread::set_apart(|| {
         let mut frames = [0; DEPTH];
         let most = DEPTH.min(in_force::number(Id::ProfBtMax) as usize);
-        let depth = backtrace::walk(&mut frames[..most]);
+        let depth = hooks::walk(&mut frames[..most]);
         let Some(thread) = observer.sampler.thread() else {
             return;
         };
