@@ -3,7 +3,7 @@
 # whatever the others did; commands and results go to the screen and to ci/test-long.log, without
 # this machine's paths. Status 0 if no step failed.
 #
-# A step that ends with status 3 lacks a tool of its own (ci/fuzz.sh, ci/aarch64.sh, ci/glibcs.sh, ci/pythons.sh,
+# A step that ends with status 3 lacks a tool of its own (ci/fuzz.sh, ci/aarch64.sh, ci/vm.sh, ci/glibcs.sh, ci/pythons.sh,
 # ci/free-threaded.sh) and is skipped.
 set -u
 cd "$(dirname "$0")/.."
@@ -80,6 +80,8 @@ step ci/glibcs.sh
 step ci/pythons.sh
 # A free-threaded CPython, built from Debian's sources.
 step ci/free-threaded.sh
+# cgroup version 2, on a kernel that has it.
+step ci/vm/tests.sh
 # What a hostile heap may hold, 256 of them in `make test`.
 step PROPTEST_CASES=20000 cargo test --release -p ebb-inspect --lib hostile
 

@@ -4,6 +4,7 @@
 #
 #   ci/unpack.sh RELEASE FOLDER PACKAGE...
 #
+# A package written @NAME stands for what NAME depends on: linux-image-amd64 is but a name for the newest kernel.
 # FOLDER is filled once: while FOLDER/.packages names the same packages nothing is done. Without apt-get or without the
 # archive it says so and ends with status 3.
 set -euo pipefail
@@ -28,7 +29,20 @@ options=(-qq -o "Dir::State=$apt/state" -o "Dir::Cache=$apt/cache" -o Dir::State
     -o "Dir::Etc::sourcelist=$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
     -o Acquire::Languages=none -o APT::Architecture=amd64 -o APT::Sandbox::User=root
     -o APT::Update::Error-Mode=any)
-if ! { apt-get "${options[@]}" update && (cd "$apt/packages" && apt-get "${options[@]}" download "$@"); }; then
+
+# The packages' own names.
+own_names() {
+    local package
+    for package; do
+        case $package in
+        @*) apt-cache "${options[@]}" depends --important "${package#@}" | sed -n 's/^ *Depends: //p' ;;
+        *) echo "$package" ;;
+        esac
+    done
+}
+
+if ! { apt-get "${options[@]}" update && mapfile -t names < <(own_names "$@") && [[ ${#names[@]} -gt 0 ]] &&
+    (cd "$apt/packages" && apt-get "${options[@]}" download "${names[@]}"); }; then
     echo "unpack.sh: $* of $release are not to be had; is there a network?" >&2
     exit 3
 fi

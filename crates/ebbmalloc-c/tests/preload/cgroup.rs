@@ -1,5 +1,5 @@
-//! Real cgroups with real limits. A test whose cgroup cannot be made (no right to, another version
-//! than the one that has the controller) prints why and ends.
+//! Real cgroups with real limits, of the version that has the controller. A test whose cgroup cannot be made (no right
+//! to, or no such limit in that version) prints why and ends; `ci/vm.sh` has a machine with version 2.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,47 +7,102 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::harness::{Flavour, Outcome, Run, Scratch, program};
 
-/// A cgroup below the test's own, removed at the end.
+/// What a cgroup of a test allows.
+#[derive(Clone, Copy)]
+enum Limit {
+    /// Beyond this the kernel kills.
+    Memory(&'static str),
+    /// Beyond this it slows down; version 2 alone has it.
+    High(&'static str),
+    /// Microseconds of CPU in 100 ms.
+    Quota(&'static str),
+}
+
+impl Limit {
+    fn controller(self) -> &'static str {
+        match self {
+            Self::Memory(_) | Self::High(_) => "memory",
+            Self::Quota(_) => "cpu",
+        }
+    }
+
+    /// Files and what is written to them, where `version` has such a limit.
+    fn files(self, version: u8) -> Option<Vec<(&'static str, String)>> {
+        let one = |file, value: &str| Some(vec![(file, value.to_owned())]);
+        match (self, version) {
+            (Self::Memory(bytes), 1) => one("memory.limit_in_bytes", bytes),
+            (Self::Memory(bytes), _) => one("memory.max", bytes),
+            (Self::High(_), 1) => None,
+            (Self::High(bytes), _) => one("memory.high", bytes),
+            (Self::Quota(quota), 1) => Some(vec![
+                ("cpu.cfs_period_us", "100000".to_owned()),
+                ("cpu.cfs_quota_us", quota.to_owned()),
+            ]),
+            (Self::Quota(quota), _) => one("cpu.max", &format!("{quota} 100000")),
+        }
+    }
+}
+
+/// A cgroup below the test's own, or in version 2, where only leaves hold processes, beside it. Removed at the end.
 struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// A cgroup of version 1 with these files' values. `None`, with the reason printed, if it cannot
-    /// be had.
-    fn new(controller: &str, values: &[(&str, &str)]) -> Option<Self> {
-        Self::make(controller, values)
-            .inspect_err(|reason| {
-                eprintln!("skipped: no {controller} cgroup of version 1: {reason}")
-            })
+    /// A cgroup with this limit. `None`, with the reason printed, if it cannot be had.
+    fn new(limit: Limit) -> Option<Self> {
+        Self::make(limit)
+            .inspect_err(|reason| eprintln!("skipped: no {} cgroup: {reason}", limit.controller()))
             .ok()
     }
 
-    fn make(controller: &str, values: &[(&str, &str)]) -> Result<Self, String> {
+    fn make(limit: Limit) -> Result<Self, String> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let cgroups = fs::read_to_string("/proc/self/cgroup").map_err(|error| error.to_string())?;
-        let own = cgroups
-            .lines()
-            .find_map(|line| {
-                let mut parts = line.splitn(3, ':').skip(1);
-                let controllers = parts.next()?;
-                let found = controllers.split(',').any(|one| one == controller);
-                found.then_some(parts.next()?)
-            })
-            .ok_or("not there")?;
-        // In a container the path may be the host's, and the mount point the container's own cgroup.
-        let top = Path::new("/sys/fs/cgroup").join(controller);
-        let parent = [top.join(own.trim_start_matches('/')), top]
-            .into_iter()
-            .find(|folder| folder.is_dir())
-            .ok_or("not mounted")?;
+        let (version, parent) = Self::parent(limit.controller())?;
+        let files = limit
+            .files(version)
+            .ok_or_else(|| format!("version {version} has no such limit"))?;
         let folder = parent.join(format!("ebbmalloc-test-{}-{number}", std::process::id()));
         let told = |error: std::io::Error| format!("{}: {error}", folder.display());
         fs::create_dir(&folder).map_err(told)?;
         let cgroup = Self(folder.clone());
-        for (file, value) in values {
+        for (file, value) in files {
             fs::write(folder.join(file), value).map_err(told)?;
         }
         Ok(cgroup)
+    }
+
+    /// The version that has the controller, and a folder in which a cgroup of it can be made.
+    fn parent(controller: &str) -> Result<(u8, PathBuf), String> {
+        let cgroups = fs::read_to_string("/proc/self/cgroup").map_err(|error| error.to_string())?;
+        let own = |wanted: &dyn Fn(&str) -> bool| {
+            cgroups.lines().find_map(|line| {
+                let mut parts = line.splitn(3, ':').skip(1);
+                let found = parts.next()?.split(',').any(wanted);
+                found.then_some(parts.next()?.trim_start_matches('/'))
+            })
+        };
+        if let Some(own) = own(&|one| one == controller) {
+            // In a container the path may be the host's, and the mount point the container's own cgroup.
+            let top = Path::new("/sys/fs/cgroup").join(controller);
+            let mut folders = [top.join(own), top].into_iter();
+            let found = folders.find(|folder| folder.is_dir());
+            return Ok((1, found.ok_or("not mounted")?));
+        }
+        let own = own(&str::is_empty).ok_or("not there")?;
+        let around = Path::new("/sys/fs/cgroup").join(own);
+        let handed_down = |folder: &&Path| {
+            fs::read_to_string(folder.join("cgroup.subtree_control"))
+                .is_ok_and(|text| text.split_whitespace().any(|one| one == controller))
+        };
+        let found = around.ancestors().find(handed_down);
+        Ok((2, found.ok_or("it is handed down nowhere")?.to_owned()))
+    }
+
+    /// How often version 2 has slowed it down for its `memory.high`.
+    fn times_slowed(&self) -> u64 {
+        let events = fs::read_to_string(self.0.join("memory.events")).unwrap();
+        let times = events.lines().find_map(|line| line.strip_prefix("high "));
+        times.unwrap().parse().unwrap()
     }
 
     /// The program, started inside.
@@ -70,7 +125,7 @@ impl Drop for Cgroup {
 }
 
 fn two_bursts(conf: &str) -> Option<Outcome> {
-    let cgroup = Cgroup::new("memory", &[("memory.limit_in_bytes", "256M")])?;
+    let cgroup = Cgroup::new(Limit::Memory("256M"))?;
     let run = Run::preloaded(program("cgroup_burst", Flavour::Plain)).env("EBB_CONF", conf);
     Some(cgroup.run(run).run())
 }
@@ -90,6 +145,16 @@ fn idle_memory_goes_before_the_limit_is_met() {
     }
 }
 
+/// The kernel slows down who is above `memory.high`: idle memory goes before that.
+#[test]
+fn idle_memory_goes_before_the_kernel_slows_down() {
+    if let Some(cgroup) = Cgroup::new(Limit::High("256M")) {
+        let run = Run::preloaded(program("cgroup_burst", Flavour::Plain));
+        cgroup.run(run).run().passed();
+        assert_eq!(cgroup.times_slowed(), 0);
+    }
+}
+
 /// The growing threads do it: nothing waits for a tick.
 #[test]
 fn idle_memory_goes_before_the_limit_is_met_without_a_purger() {
@@ -101,7 +166,7 @@ fn idle_memory_goes_before_the_limit_is_met_without_a_purger() {
 /// The purger looks at the limit at each tick, with descriptors of its own.
 #[test]
 fn looks_of_the_purger_take_no_descriptor() {
-    if let Some(cgroup) = Cgroup::new("memory", &[("memory.limit_in_bytes", "80M")]) {
+    if let Some(cgroup) = Cgroup::new(Limit::Memory("80M")) {
         let run = Run::preloaded(program("cgroup_near", Flavour::Plain));
         cgroup.run(run).run().passed();
     }
@@ -138,11 +203,7 @@ fn shards_follow_the_quota() {
             .unwrap_or_else(|_| panic!("{}", outcome.describe()))
     };
     let free = shards(None);
-    let values = [
-        ("cpu.cfs_period_us", "100000"),
-        ("cpu.cfs_quota_us", "60000"),
-    ];
-    if let Some(cgroup) = Cgroup::new("cpu", &values) {
+    if let Some(cgroup) = Cgroup::new(Limit::Quota("60000")) {
         assert!(free >= 1);
         assert_eq!(shards(Some(&cgroup)), 1);
     }

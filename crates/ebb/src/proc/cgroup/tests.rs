@@ -1,9 +1,16 @@
-//! Recorded folders of both versions, and this process's own cgroup.
+//! Folders of both versions and this process's own cgroup. Those of version 2 are of a real kernel, recorded by
+//! `ci/vm/record.sh` (kernel and day: `ci/vm/recorded/machine`); what it cannot be brought to show is written by hand.
 
 use super::*;
 
-/// A folder with the files given. The figures of version 2 are RECORDED: made after the kernel's
-/// documentation, because the machine of the tests mounts no memory controller of version 2.
+/// The mount of the recorded folders.
+const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci/vm/recorded");
+
+fn recorded(below: &str) -> Cgroup {
+    place(Path::new(RECORDED), below, 2).read()
+}
+
+/// A folder with the files given, written by hand.
 fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -21,6 +28,60 @@ fn place(mount: &Path, below: &str, version: u8) -> Place {
         folder: mount.join(below),
         cpu: None,
     }
+}
+
+#[test]
+fn recorded_version_2_an_app_below_the_limit_of_its_pod_and_short_of_processor_time() {
+    let app = recorded("pod/app");
+    assert_eq!(app.usage, Some(78_995_456));
+    assert_eq!(app.peak, Some(104_169_472));
+    assert_eq!((app.high, app.swap), (None, Some(0)));
+    assert_eq!(app.limit, Some(256 << 20));
+    assert_eq!(app.limit_of.as_deref(), Some("/pod"));
+    let parts = &app.parts;
+    assert!(parts.anon > Some(64 << 20), "{parts:?}");
+    // What is charged is the sum of these three; the kernel brings them up to date one after the other.
+    let sum = parts.anon.unwrap() + parts.file.unwrap() + parts.kernel.unwrap();
+    assert!(sum.abs_diff(app.usage.unwrap()) < 1 << 20, "{parts:?}");
+    assert_eq!(app.stress.throttled_periods, Some(892));
+    assert_eq!(app.stress.throttled_s, Some(39.726674));
+    assert_eq!(
+        place(Path::new(RECORDED), "pod/app", 2).throttled_s(),
+        Some(39.726674)
+    );
+    assert_eq!(
+        place(Path::new(RECORDED), "pod", 2).throttled_s(),
+        None,
+        "no quota"
+    );
+}
+
+#[test]
+fn recorded_version_2_more_than_memory_high() {
+    let high = recorded("high");
+    assert_eq!(high.high, Some(32 << 20));
+    assert!(high.usage > high.high, "{:?}", high.usage);
+    assert_eq!(high.stress.limit_hits, Some(0), "of memory.max");
+    assert_eq!(high.stress.memory_some_60, Some(41.82));
+    assert_eq!(high.stress.memory_full_60, Some(41.82));
+}
+
+#[test]
+fn recorded_version_2_somebody_was_killed() {
+    let killed = recorded("killed");
+    assert_eq!(killed.stress.oom_kills, Some(1));
+    assert_eq!(killed.stress.limit_hits, Some(35));
+    assert_eq!(killed.peak, killed.limit);
+    assert_eq!(place(Path::new(RECORDED), "killed", 2).oom_kills(), Some(1));
+}
+
+#[test]
+fn recorded_version_2_partly_in_swap() {
+    let swapped = recorded("swapped");
+    assert_eq!(swapped.swap, Some(74_620_928));
+    assert_eq!(swapped.parts.anon, Some(43_819_008));
+    assert_eq!(swapped.stress.limit_hits, Some(206));
+    assert_eq!(swapped.stress.memory_some_60, Some(2.58));
 }
 
 #[test]

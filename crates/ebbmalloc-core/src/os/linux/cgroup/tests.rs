@@ -1,6 +1,6 @@
-//! Trees of files in place of the kernel's. Those of version 2 are fixtures: written after the
-//! kernel's documentation (admin-guide/cgroup-v2), since the machines that run these tests have
-//! their memory controller in version 1. Version 1 is met for real in the preload suite as well.
+//! Trees of files in place of the kernel's: recorded ones of version 2 (`ci/vm/record.sh`; kernel and day in
+//! `ci/vm/recorded/machine`), and written ones for cases that no machine shows at will. The version that a
+//! machine has is met for real in the preload suite as well; `ci/vm.sh` has one with version 2.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -79,6 +79,23 @@ fn pod(tree: &Tree) {
     tree.file("kube/pod/app/memory.max", mib(512));
     tree.file("kube/pod/app/memory.high", "max\n");
     tree.file("kube/pod/app/memory.current", mib(200));
+}
+
+fn recorded() -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ci/vm/recorded");
+    mount_line(&folder, "cgroup2", "rw,nsdelegate")
+}
+
+#[test]
+fn recorded_version_2_has_limits_and_quotas() {
+    let left = |cgroup: &str| headroom(&recorded(), &format!("0::/{cgroup}\n"));
+    // The app has none of its own: 75.3 of the pod's 256 MiB are used.
+    assert_eq!(left("pod/app"), Some((256, 180)));
+    // Beyond memory.high: but for the page cache nothing is left.
+    assert_eq!(left("high"), Some((32, 0)));
+    assert_eq!(left("killed"), Some((32, 31)));
+    assert_eq!(processors(&recorded(), "0::/pod/app\n"), Some(1));
+    assert_eq!(processors(&recorded(), "0::/pod\n"), None);
 }
 
 #[test]

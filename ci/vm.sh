@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Runs a command on another kernel: in a virtual machine with this machine's files, whose kernel is Debian's newest
+# of a release, with cgroup version 2, Yama and swap.
+#
+#   ci/vm.sh [-o FOLDER] COMMAND [ARGUMENT]...
+#
+# The command is root in this folder, sees every file of this machine at its own path and may write anywhere: that
+# goes to a disk that is thrown away. What it writes into $OUT comes back, in FOLDER. Its output, errors among it,
+# is ours; so is its status. It has no network. /dev/vdb is a disk for swap, made ready: `swapon /dev/vdb`.
+#
+#   EBB_VM_RELEASE=trixie  Debian's release that the kernel is from   EBB_VM_CPUS=1  EBB_VM_MEMORY=4G
+#   EBB_VM_TIMEOUT=3600    seconds                                    EBB_VM_ACCEL=kvm|tcg
+#
+# Needs qemu-system-x86; the kernel is unpacked under target/vm, never installed (ci/unpack.sh). Status 3 where that
+# is not to be had, 124 where the time is over, 125 where the machine ended without telling how the command did.
+# Without hardware virtualization the processor is emulated, some ten times slower; a start takes 15 s.
+set -euo pipefail
+home=$(cd "$(dirname "$0")/.." && pwd)
+
+keep=
+[[ ${1:-} == -o ]] && { mkdir -p "$2" && keep=$(cd "$2" && pwd); shift 2; }
+[[ $# -ge 1 ]] || { echo "usage: ci/vm.sh [-o FOLDER] COMMAND [ARGUMENT]..." >&2; exit 64; }
+command -v qemu-system-x86_64 >/dev/null ||
+    { echo "vm.sh: needs qemu-system-x86_64 (apt-get install qemu-system-x86)" >&2; exit 3; }
+
+vm=$home/target/vm
+release=${EBB_VM_RELEASE:-trixie}
+root=$vm/$release
+mkdir -p "$vm"
+# Two machines may start at once.
+exec 9>"$vm/$release.lock"
+flock 9
+"$home/ci/unpack.sh" "$release" "$root" @linux-image-amd64 busybox-static
+kernel=$(ls "$root"/boot/vmlinuz-*)
+version=${kernel##*/vmlinuz-}
+
+# What the kernel needs to see the host's files: a shell, and the modules that ci/vm/init asks for.
+initramfs=$vm/$release.initramfs
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+if [[ ! $initramfs -nt $root/.packages || ! $initramfs -nt $home/ci/vm/init ]]; then
+    tree=$work/initramfs modules=$root/usr/lib/modules/$version
+    mkdir -p "$tree/bin" "$tree/lib/modules/$version"
+    cp "$root/usr/bin/busybox" "$tree/bin/"
+    install -m 755 "$home/ci/vm/init" "$tree/init"
+    cp "$modules"/modules.{order,builtin} "$tree/lib/modules/$version/"
+    find "$modules" -regextype egrep \
+        -regex '.*/(virtio_blk|virtio_console|9p|9pnet|9pnet_virtio|netfs|ext4|jbd2|mbcache|crc16|crc32c_generic|libcrc32c|overlay)\.ko\.xz' |
+        while read -r module; do
+            xz -dc "$module" >"$tree/lib/modules/$version/$(basename "${module%.xz}")"
+        done
+    "$root/usr/bin/busybox" depmod -b "$tree" "$version"
+    (cd "$tree" && find . | "$root/usr/bin/busybox" cpio -o -H newc 2>/dev/null) | gzip -1 >"$initramfs.new"
+    mv "$initramfs.new" "$initramfs"
+fi
+exec 9>&-
+
+# Disks that take no room until they are written to.
+export PATH=$PATH:/usr/sbin:/sbin
+truncate -s 8G "$work/scratch"
+mke2fs -q -t ext4 -E lazy_itable_init=1,nodiscard "$work/scratch"
+truncate -s 1G "$work/swap"
+mkswap -q "$work/swap" 2>/dev/null
+
+out=${keep:-$work/out}
+mkdir -p "$out" "$work/told"
+cat >"$work/told/machine" <<END
+told=$work/told
+out=$out
+END
+# The command with this shell's folder and variables; apart from it, what stays when it has ended is ended too.
+{
+    declare -px | grep -E '^declare -x (PATH|HOME|LANG|LC_ALL|USER|LOGNAME|CARGO_[A-Z_]*|RUST[A-Z_]*|EBB_[A-Z_]*|PROPTEST_[A-Z_]*)=' || true
+    printf 'export OUT=%q TERM=dumb\ncd %q\nexec' "$out" "$PWD"
+    printf ' %q' "$@"
+    echo
+} >"$work/told/command"
+cat >"$work/told/start" <<'END'
+told=$(dirname "$0") group=/sys/fs/cgroup/command
+{
+    bash -c "echo \$\$ >$group/cgroup.procs; exec bash $told/command" </dev/null 2>&1
+    echo $? >"$told/status"
+    echo 1 >$group/cgroup.kill
+} | cat >/dev/vport0p1
+sync
+echo o >/proc/sysrq-trigger
+sleep 60
+END
+
+accel=${EBB_VM_ACCEL:-tcg}
+[[ -z ${EBB_VM_ACCEL:-} && -w /dev/kvm ]] && grep -qE '^flags.* (svm|vmx)( |$)' /proc/cpuinfo && accel=kvm
+# No "stdio": at the end of our input it would be shut.
+mkfifo "$work/output"
+cat "$work/output" &
+status=0
+timeout --foreground "${EBB_VM_TIMEOUT:-3600}" qemu-system-x86_64 \
+    -accel "$accel" -cpu max,la57=off -smp "${EBB_VM_CPUS:-1}" -m "${EBB_VM_MEMORY:-4G}" \
+    -nodefaults -no-user-config -display none -no-reboot \
+    -kernel "$kernel" -initrd "$initramfs" -append "console=ttyS0 panic=-1 mitigations=off" \
+    -serial "file:$work/console" \
+    -chardev "file,id=output,path=$work/output" -device virtio-serial -device virtserialport,chardev=output \
+    -drive "file=$work/scratch,format=raw,if=none,id=scratch,cache=unsafe" -device virtio-blk,drive=scratch \
+    -drive "file=$work/swap,format=raw,if=none,id=swap,cache=unsafe" -device virtio-blk,drive=swap \
+    -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
+    -virtfs "local,path=$work/told,mount_tag=told,security_model=none" \
+    -virtfs "local,path=$out,mount_tag=out,security_model=none" </dev/null || status=$?
+# If it never opened it.
+: <>"$work/output"
+wait
+if [[ $status -eq 124 || ! -s $work/told/status ]]; then
+    sed -n '/Run \/init/,$p' "$work/console" | tail -n 40 >&2
+    echo "vm.sh: above is the end of the machine's console" >&2
+    [[ $status -eq 124 ]] && { echo "vm.sh: not done in ${EBB_VM_TIMEOUT:-3600} s" >&2; exit 124; }
+    echo "vm.sh: the machine ended without a word of how the command did" >&2
+    exit 125
+fi
+exit "$(cat "$work/told/status")"

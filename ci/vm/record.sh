@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# Records what the kernel of ci/vm.sh shows of cgroups, swap and Yama, into $OUT: the fixtures of the tests that
+# cannot see these on their own machine. Run inside:
+#
+#   ci/vm.sh -o FOLDER ci/vm/record.sh [pod|high|killed|swapped|yama]...
+#
+# FOLDER then has a folder for each cgroup, named as in the tests, and `machine`, which says the kernel and the day.
+set -euo pipefail
+ebb=target/release/ebb
+top=/sys/fs/cgroup
+files="cgroup.controllers cgroup.subtree_control cgroup.events memory.current memory.peak memory.max memory.high \
+memory.swap.current memory.swap.max memory.stat memory.events memory.pressure cpu.max cpu.stat cpu.pressure"
+
+# What a cgroup's folder says, but for the numbers of its processes.
+keep() {
+    local from=$1 to=$OUT/$2 file
+    mkdir -p "$to"
+    for file in $files; do
+        [[ -e $from/$file ]] && cat "$from/$file" >"$to/$file"
+    done
+    return 0
+}
+
+# A cgroup below the root with these files' values.
+make() {
+    local folder=$top/$1 setting
+    shift
+    mkdir -p "$folder"
+    for setting; do echo "${setting#*=}" >"$folder/${setting%%=*}"; done
+}
+
+# Runs python in a cgroup.
+inside() {
+    local folder=$top/$1
+    shift
+    bash -c 'echo $$ >"$1/cgroup.procs"; shift; exec python3 -c "$@"' - "$folder" "$@"
+}
+
+hold='import sys; b = bytearray(int(sys.argv[1]) << 20); f = open(sys.argv[2], "rb").read() and 1
+print("held", flush=True); sys.stdin.readline()'
+file=$(mktemp)
+head -c 24M /dev/urandom >"$file"
+sync "$file"
+
+{
+    echo "kernel   $(uname -srv)"
+    echo "date     $(date -u +%Y-%m-%d)"
+    echo "command  ci/vm.sh -o FOLDER ci/vm/record.sh"
+} >"$OUT/machine"
+
+pod() {
+    # A tree: the limit is the pod's, the app inside has memory of both kinds and too little processor time.
+    make pod memory.max=256M
+    echo "+memory +cpu" >"$top/pod/cgroup.subtree_control"
+    make pod/app "cpu.max=50000 100000"
+    coproc held { inside pod/app "$hold" 64 "$file"; }
+    read -r _ <&"${held[0]}"
+    inside pod/app 'sum(range(50_000_000))'
+    keep "$top/pod" pod
+    keep "$top/pod/app" pod/app
+    echo >&"${held[1]}"
+    wait "$held_PID"
+}
+
+high() {
+    # More is used than memory.high allows.
+    make high memory.high=32M memory.max=256M
+    # Takes a minute: without swap the kernel makes each page beyond it wait.
+    coproc held { inside high "$hold" 48 /dev/null; }
+    read -r _ <&"${held[0]}"
+    keep "$top/high" high
+    echo >&"${held[1]}"
+    wait "$held_PID"
+}
+
+killed() {
+    # Somebody was killed for want of memory.
+    make killed memory.max=32M memory.swap.max=0
+    inside killed 'bytearray(64 << 20)' || true
+    keep "$top/killed" killed
+}
+
+swapped() {
+    # Half of a process is in swap.
+    swapon /dev/vdb
+    make swapped memory.max=64M
+    coproc held { inside swapped 'import os, sys; b = bytearray(os.urandom(1 << 20)) * 96; print(os.getpid(), flush=True); sys.stdin.readline()'; }
+    read -r pid <&"${held[0]}"
+    keep "$top/swapped" swapped
+    cat "/proc/$pid/smaps" >"$OUT/swapped/smaps"
+    cat "/proc/$pid/smaps_rollup" >"$OUT/swapped/smaps_rollup"
+    grep -E '^(Vm|Rss)' "/proc/$pid/status" >"$OUT/swapped/status"
+    "$ebb" why "$pid" >"$OUT/swapped/why.txt" 2>&1 || true
+    "$ebb" why --json "$pid" >"$OUT/swapped/why.json" 2>&1 || true
+    grep -E '^(Vm|Rss)' "/proc/$pid/status" >"$OUT/swapped/status.after"
+    "$ebb" why "$top/swapped" >"$OUT/swapped/why-cgroup.txt" 2>&1 || true
+    echo >&"${held[1]}"
+    wait "$held_PID"
+    swapoff /dev/vdb
+}
+
+yama() {
+    # Yama, as an ordinary user and as root without the capability.
+    for scope in 1 2 3; do
+        echo $scope >/proc/sys/kernel/yama/ptrace_scope
+        setpriv --reuid 65534 --regid 65534 --clear-groups sleep 60 &
+        theirs=$!
+        sleep 60 &
+        own=$!
+        sleep 1
+        {
+            echo "== ordinary user, scope $scope"
+            setpriv --reuid 65534 --regid 65534 --clear-groups "$ebb" why "$theirs" 2>&1 || echo "status $?"
+            echo "== root without CAP_SYS_PTRACE, scope $scope"
+            setpriv --bounding-set -sys_ptrace --inh-caps -sys_ptrace "$ebb" why "$own" 2>&1 || echo "status $?"
+            echo "== root, scope $scope"
+            "$ebb" why "$own" 2>&1 || echo "status $?"
+        } >"$OUT/yama-$scope.txt"
+        kill "$theirs" "$own"
+    done
+}
+
+[[ $# -gt 0 ]] || set -- pod high killed swapped yama
+for topic; do "$topic"; done
+chmod -R a+r "$OUT"
