@@ -17,6 +17,9 @@ use ebbmalloc_core::process::{self, Choice};
 /// nobody uses the old block any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
+    if process::stays_in_slot(block.cast(), size) && !request_hooks::are_installed() {
+        return block;
+    }
     if block.is_null() {
         return realloc_of_nothing(size);
     }

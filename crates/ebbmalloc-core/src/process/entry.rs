@@ -259,6 +259,15 @@ pub unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
     with_access(|access| unsafe { HEAP.reallocate(access, block, size) })
 }
 
+/// The part of [`realloc`] that is worth inlining into a face: whether `block` is a slot that stays what it is.
+/// False says only that another way must be taken; so it is for null and for size 0.
+#[inline(always)]
+pub fn stays_in_slot(block: *const u8, size: usize) -> bool {
+    // Null lies in no region. No slot is of class 0, and its size is 0.
+    let class = quick_class(block as usize).unwrap_or(0);
+    size != 0 && stays(CLASS[class].size as usize, size)
+}
+
 /// Whether a slot of `old` bytes is what a block of `size` bytes stays in: it fits, and a smaller one would not
 /// save half.
 #[inline(always)]
