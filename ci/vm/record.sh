@@ -87,7 +87,8 @@ swapped() {
     coproc held { inside swapped 'import os, sys; b = bytearray(os.urandom(1 << 20)) * 96; print(os.getpid(), flush=True); sys.stdin.readline()'; }
     read -r pid <&"${held[0]}"
     keep "$top/swapped" swapped
-    cat "/proc/$pid/smaps" >"$OUT/swapped/smaps"
+    # Where this machine has its Python is nobody's business.
+    sed "s#$(python3 -c 'import sys; print(sys.prefix)')#/usr/local#" "/proc/$pid/smaps" >"$OUT/swapped/smaps"
     cat "/proc/$pid/smaps_rollup" >"$OUT/swapped/smaps_rollup"
     grep -E '^(Vm|Rss)' "/proc/$pid/status" >"$OUT/swapped/status"
     "$ebb" why "$pid" >"$OUT/swapped/why.txt" 2>&1 || true
