@@ -18,7 +18,10 @@ if [[ ! -x $python ]]; then
     sources=$folder.sources
     rm -rf "${sources:?}" "${folder:?}"
     mkdir -p "$sources"/{state/lists/partial,cache/archives/partial,build}
-    echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie main" \
+    # From where this machine has its own packages.
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 'Label: Debian' | head -1)
+    [[ $mirror ]] || lacks "no archive of Debian is among apt's sources"
+    echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror trixie main" \
         >"$sources/sources.list"
     options=(-qq -o "Dir::State=$sources/state" -o "Dir::Cache=$sources/cache" -o Dir::State::status=/dev/null
         -o "Dir::Etc::sourcelist=$sources/sources.list" -o Dir::Etc::sourceparts=/dev/null

@@ -23,7 +23,10 @@ folder=$(cd "$folder" && pwd)
 apt=$folder.apt
 rm -rf "${folder:?}" "${apt:?}"
 mkdir -p "$folder" "$apt"/{state/lists/partial,cache/archives/partial,packages}
-echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $release main" \
+# Debian's archive, from where this machine has its own packages.
+mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 'Label: Debian' | head -1)
+[[ $mirror ]] || { echo "unpack.sh: no archive of Debian is among apt's sources" >&2; exit 3; }
+echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $release main" \
     >"$apt/sources.list"
 options=(-qq -o "Dir::State=$apt/state" -o "Dir::Cache=$apt/cache" -o Dir::State::status=/dev/null
     -o "Dir::Etc::sourcelist=$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
