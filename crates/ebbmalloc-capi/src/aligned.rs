@@ -57,9 +57,7 @@ fn told(call: Allocation, align: usize, size: usize, args: [usize; 3]) -> *mut c
 
 #[inline(never)]
 fn told_rest(call: Allocation, align: usize, size: usize, args: [usize; 3]) -> *mut c_void {
-    let block = process::memalign(align, size);
-    request_hooks::allocated(call, block, block as usize, args);
-    or_enomem(block)
+    or_enomem(process::memalign_rest_as(call, align, size, args))
 }
 
 /// A block aligned to a power of two; `size` need not be a multiple of it (C17 and later).

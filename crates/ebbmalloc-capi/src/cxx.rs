@@ -9,7 +9,7 @@ use core::ffi::c_void;
 use crate::cxx_throw::{out_of_memory, out_of_memory_nothrow};
 use crate::malloc::free_aligned_sized;
 use ebbmalloc_core::process;
-use ebbmalloc_core::process::request_hooks::{self, Allocation};
+use ebbmalloc_core::process::request_hooks::Allocation;
 
 /// What the thread's cache cannot serve; apart, so that `operator new` itself needs no stack frame.
 #[inline(never)]
@@ -24,16 +24,8 @@ fn new_rest(size: usize) -> *mut c_void {
 fn aligned(align: usize, size: usize) -> *mut u8 {
     match process::memalign_from_cache(align, size) {
         Some(block) => block.as_ptr(),
-        None => aligned_rest(align, size),
+        None => process::memalign_rest_as(Allocation::AlignedAlloc, align, size, [align, size, 0]),
     }
-}
-
-#[inline(never)]
-fn aligned_rest(align: usize, size: usize) -> *mut u8 {
-    let block = process::memalign(align, size);
-    let args = [align, size, 0];
-    request_hooks::allocated(Allocation::AlignedAlloc, block, block as usize, args);
-    block
 }
 
 macro_rules! operators_new {

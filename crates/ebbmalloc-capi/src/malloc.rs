@@ -4,8 +4,8 @@ use core::ffi::c_void;
 use core::ptr::null_mut;
 
 use crate::errno::{or_enomem, out_of_memory};
-use ebbmalloc_core::process;
 use ebbmalloc_core::process::request_hooks::{self, Allocation, Deallocation};
+use ebbmalloc_core::process::{self, Choice};
 
 /// At least `size` bytes, aligned to 16; a block also for size 0.
 ///
@@ -86,16 +86,11 @@ pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize) {
 /// As for [`free`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, align: usize, size: usize) {
-    let args = [block as usize, size, flags_of_alignment(align)];
+    let args = [block as usize, size, Choice::flags_of_alignment(align)];
     request_hooks::freeing(Deallocation::Sdallocx, block.cast(), args);
     // The size class of an aligned block follows from both; the page map tells it as well.
     // SAFETY: as demanded of our caller.
     unsafe { process::free_untold(block.cast()) }
-}
-
-/// The flags of `mallocx` that say an alignment.
-fn flags_of_alignment(align: usize) -> usize {
-    align.trailing_zeros() as usize
 }
 
 /// [`free`], under a name that old programs use.

@@ -120,6 +120,14 @@ pub fn memalign_from_cache(align: usize, size: usize) -> Option<NonNull<u8>> {
     current().pop_unrationed(class_aligned(size, align)?)
 }
 
+/// [`memalign`], for faces whose cache has nothing; request hooks are told of it as `call` with these arguments.
+#[inline(never)]
+pub fn memalign_rest_as(call: Allocation, align: usize, size: usize, args: [usize; 3]) -> *mut u8 {
+    let block = memalign(align, size);
+    request_hooks::allocated(call, block, block as usize, args);
+    block
+}
+
 /// A block of at least `size` bytes aligned to `align`, a power of two; null if there is no memory.
 pub fn memalign(align: usize, size: usize) -> *mut u8 {
     if let Some(slot) = memalign_from_cache(align, size) {

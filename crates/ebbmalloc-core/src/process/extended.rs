@@ -67,6 +67,11 @@ impl Choice {
         }
     }
 
+    /// The flags of `mallocx` that say an alignment, a power of two.
+    pub fn flags_of_alignment(align: usize) -> usize {
+        align.trailing_zeros() as usize
+    }
+
     /// Whether it leaves the place to the thread.
     fn is_placed_by_thread(&self) -> bool {
         self.cache == CacheChoice::Own && self.arena.is_none()

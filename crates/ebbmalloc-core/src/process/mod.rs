@@ -32,8 +32,8 @@ pub mod tls;
 
 pub use entry::{
     free, free_sized, free_untold, malloc, malloc_from_cache, malloc_rest, malloc_rest_as,
-    malloc_zeroed, malloc_zeroed_from_cache, memalign, memalign_from_cache, realloc, stays_in_slot,
-    trim, usable_size,
+    malloc_zeroed, malloc_zeroed_from_cache, memalign, memalign_from_cache, memalign_rest_as,
+    realloc, stays_in_slot, trim, usable_size,
 };
 pub use extended::{
     CacheChoice, Choice, allocate_with, free_with, reallocate_told, reallocate_with,

@@ -111,16 +111,8 @@ fn aligned(layout: Layout) -> *mut u8 {
     let (align, size) = (layout.align(), layout.size());
     match process::memalign_from_cache(align, size) {
         Some(block) => block.as_ptr(),
-        None => aligned_rest(align, size),
+        None => process::memalign_rest_as(Allocation::AlignedAlloc, align, size, [align, size, 0]),
     }
-}
-
-#[inline(never)]
-fn aligned_rest(align: usize, size: usize) -> *mut u8 {
-    let block = process::memalign(align, size);
-    let args = [align, size, 0];
-    request_hooks::allocated(Allocation::AlignedAlloc, block, block as usize, args);
-    block
 }
 
 /// # Safety
@@ -137,7 +129,7 @@ unsafe fn resize_told(block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
     let flags = if plain {
         0
     } else {
-        align.trailing_zeros() as usize
+        Choice::flags_of_alignment(align)
     };
     // SAFETY: the caller's promise, and neither block nor size is null.
     unsafe {
