@@ -8,7 +8,8 @@
 # goes to a disk that is thrown away. What it writes into $OUT comes back, in FOLDER. Its output, errors among it,
 # is ours; so is its status. It has no network. /dev/vdb is a disk for swap, made ready: `swapon /dev/vdb`.
 #
-#   EBB_VM_RELEASE=trixie  Debian's release that the kernel is from   EBB_VM_CPUS=1  EBB_VM_MEMORY=4G
+#   EBB_VM_RELEASE=trixie  Debian's release that the kernel is from; or "named", for one that knows names of anonymous
+#                          mappings, which ci/vm/kernel.sh builds     EBB_VM_CPUS=1  EBB_VM_MEMORY=4G
 #   EBB_VM_TIMEOUT=3600    seconds                                    EBB_VM_ACCEL=kvm|tcg
 #
 # Needs qemu-system-x86; the kernel is unpacked under target/vm, never installed (ci/unpack.sh). Status 3 where that
@@ -30,7 +31,10 @@ mkdir -p "$vm"
 # Two machines may start at once.
 exec 9>"$vm/$release.lock"
 flock 9
-"$home/ci/unpack.sh" "$release" "$root" @linux-image-amd64 busybox-static
+case $release in
+named) "$home/ci/vm/kernel.sh" "$root" ;;
+*) "$home/ci/unpack.sh" "$release" "$root" @linux-image-amd64 busybox-static ;;
+esac
 kernel=$(ls "$root"/boot/vmlinuz-*)
 version=${kernel##*/vmlinuz-}
 

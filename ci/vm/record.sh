@@ -3,6 +3,7 @@
 # cannot see these on their own machine. Run inside:
 #
 #   ci/vm.sh -o FOLDER ci/vm/record.sh [pod|high|killed|swapped|yama]...
+#   EBB_VM_RELEASE=named ci/vm.sh -o FOLDER ci/vm/record.sh named
 #
 # FOLDER then has a folder for each cgroup, named as in the tests, and `machine`, which says the kernel and the day.
 set -euo pipefail
@@ -119,6 +120,32 @@ yama() {
         } >"$OUT/yama-$scope.txt"
         kill "$theirs" "$own"
     done
+}
+
+named() {
+    # Mappings with the names that glibc gives them since 2.38 where it is told to: an arena beside the main one, a
+    # thread's stack, a block of its own mapping. For EBB_VM_RELEASE=named; glibc 2.41 from ci/glibcs.sh.
+    local libraries=target/glibcs/trixie/usr/lib/x86_64-linux-gnu
+    mkdir -p "$OUT/named"
+    coproc held { GLIBC_TUNABLES=glibc.mem.decorate_maps=1 "$libraries/ld-linux-x86-64.so.2" \
+        --library-path "$libraries:/usr/lib/x86_64-linux-gnu" "$(python3 -c 'import sys; print(sys.executable)')" -c 'import os, sys, threading
+block, parts = b"x" * (5 << 20), []
+def work():
+    parts.extend(b"y" * 4000 for _ in range(500))
+    held.set()
+    done.wait()
+held, done = threading.Event(), threading.Event()
+thread = threading.Thread(target=work)
+thread.start()
+held.wait()
+print(os.getpid(), flush=True)
+sys.stdin.readline()
+done.set()'; }
+    read -r pid <&"${held[0]}"
+    sed "s#$PWD/##; s#$(python3 -c 'import sys; print(sys.prefix)')#/usr/local#" "/proc/$pid/smaps" >"$OUT/named/smaps"
+    "$ebb" why "$pid" >"$OUT/named/why.txt" 2>&1 || true
+    echo >&"${held[1]}"
+    wait "$held_PID"
 }
 
 [[ $# -gt 0 ]] || set -- pod high killed swapped yama

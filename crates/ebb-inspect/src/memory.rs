@@ -38,9 +38,12 @@ pub enum Unreadable {
     /// There is no mapping (any more) at this address.
     #[error("nothing is mapped at {0:#x}")]
     Unmapped(u64),
-    /// The page at this address is not present, so it was not read.
+    /// The page at this address was never touched, or was given back.
     #[error("the page at {0:#x} is not present")]
-    NotPresent(u64),
+    Absent(u64),
+    /// The page at this address is in swap, and was not brought in.
+    #[error("the page at {0:#x} is in swap")]
+    Swapped(u64),
     /// Something else.
     #[error("{0}")]
     Other(String),

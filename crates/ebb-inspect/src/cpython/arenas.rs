@@ -37,9 +37,12 @@ pub struct Arenas {
     pub unused_pool_bytes: u64,
     /// Of these, resident: CPython gives back whole arenas only.
     pub unused_pool_resident_bytes: u64,
-    /// Arenas that could not be read to their end, because they changed or were swapped; an interpreter
-    /// whose arenas were not found counts as one.
+    /// Arenas that could not be read to their end, because they changed; an interpreter whose arenas were not
+    /// found counts as one.
     pub unread: u64,
+    /// Arenas that could not be read to their end, because a page of theirs is in swap; arrays whose records
+    /// are count as one.
+    pub swapped: u64,
 }
 
 /// One record of the array.
@@ -57,28 +60,34 @@ pub(super) fn record<M: Memory>(
     array: u64,
     index: u64,
     layout: &Layout,
-) -> Option<Record> {
-    let at = array.checked_add(index * RECORD_BYTES)?;
+) -> Result<Option<Record>, Unreadable> {
+    let at = array.wrapping_add(index * RECORD_BYTES);
     let record = Record {
-        address: reader.word(at).ok()?,
-        pool_address: reader.word(at + 8).ok()?,
-        free_pools: reader.int(at + 16).ok()?.into(),
-        total_pools: reader.int(at + 20).ok()?.into(),
+        address: reader.word(at)?,
+        pool_address: reader.word(at.wrapping_add(8))?,
+        free_pools: reader.int(at.wrapping_add(16))?.into(),
+        total_pools: reader.int(at.wrapping_add(20))?.into(),
     };
-    if record.address == 0 {
-        return Some(record);
-    }
-    let end = record.address.checked_add(layout.arena_bytes)?;
-    let pools = layout.arena_bytes / layout.pool_bytes;
-    let is_aligned = record.address.is_multiple_of(layout.pool_bytes);
-    let fits = record.total_pools == pools - u64::from(!is_aligned)
-        && record.free_pools <= record.total_pools
-        && record.pool_address.is_multiple_of(layout.pool_bytes)
-        && (record.address..=end).contains(&record.pool_address)
-        && record.address.is_multiple_of(reader.memory().page_bytes());
-    fits.then_some(record)
+    Ok(record.is_one(reader.memory(), layout).then_some(record))
 }
 
+impl Record {
+    fn is_one<M: Memory>(&self, memory: &M, layout: &Layout) -> bool {
+        if self.address == 0 {
+            return true;
+        }
+        let Some(end) = self.address.checked_add(layout.arena_bytes) else {
+            return false;
+        };
+        let pools = layout.arena_bytes / layout.pool_bytes;
+        let is_aligned = self.address.is_multiple_of(layout.pool_bytes);
+        self.total_pools == pools - u64::from(!is_aligned)
+            && self.free_pools <= self.total_pools
+            && self.pool_address.is_multiple_of(layout.pool_bytes)
+            && (self.address..=end).contains(&self.pool_address)
+            && self.address.is_multiple_of(memory.page_bytes())
+    }
+}
 /// What the arenas of `array` hold, added to `sum`.
 pub(super) fn read<M: Memory>(
     reader: &mut Reader<M>,
@@ -86,7 +95,9 @@ pub(super) fn read<M: Memory>(
     layout: &Layout,
     sum: &mut Arenas,
 ) -> Result<(), Unreadable> {
-    for record in records(reader, array, layout) {
+    let (records, is_swapped) = records(reader, array, layout);
+    sum.swapped += u64::from(is_swapped);
+    for record in records {
         add(reader, record, layout, sum)?;
     }
     Ok(())
@@ -99,10 +110,8 @@ pub(super) fn ranges<M: Memory>(
     layout: &Layout,
 ) -> Vec<(u64, u64)> {
     let range = |it: Record| (it.address, it.address + layout.arena_bytes);
-    records(reader, array, layout)
-        .into_iter()
-        .map(range)
-        .collect()
+    let (records, _) = records(reader, array, layout);
+    records.into_iter().map(range).collect()
 }
 
 /// The block that `address` lies in: its first byte. `None` outside of a pool that holds some.
@@ -118,13 +127,15 @@ pub(super) fn block_of<M: Memory>(
         .map(|(_, size)| address - (address - first) % size))
 }
 
-/// The records of the arenas that are mapped.
-fn records<M: Memory>(reader: &mut Reader<M>, array: u64, layout: &Layout) -> Vec<Record> {
+/// The records of the arenas that are mapped, and whether there may be more, in swap.
+fn records<M: Memory>(reader: &mut Reader<M>, array: u64, layout: &Layout) -> (Vec<Record>, bool) {
     let mut records = Vec::new();
     let mut unused = 0;
     for index in 0..MOST_RECORDS {
-        let Some(record) = record(reader, array, index, layout) else {
-            break;
+        let record = match record(reader, array, index, layout) {
+            Ok(Some(record)) => record,
+            Err(Unreadable::Swapped(_)) => return (records, true),
+            Ok(None) | Err(_) => break,
         };
         if record.address == 0 {
             // The array's length is not known. Its rear part is unused, at most as much as the front.
@@ -137,7 +148,7 @@ fn records<M: Memory>(reader: &mut Reader<M>, array: u64, layout: &Layout) -> Ve
         unused = 0;
         records.push(record);
     }
-    records
+    (records, false)
 }
 
 fn add<M: Memory>(
@@ -157,7 +168,12 @@ fn add<M: Memory>(
             match header(reader, pool) {
                 Ok(header) => header,
                 Err(error) if error.is_final() => return Err(error),
-                // Torn, swapped out, or unmapped since: the rest of this arena stays unread.
+                // The rest of this arena stays unread.
+                Err(Unreadable::Swapped(_)) => {
+                    sum.swapped += 1;
+                    return Ok(());
+                }
+                // Torn, or unmapped since.
                 Err(_) => {
                     sum.unread += 1;
                     return Ok(());

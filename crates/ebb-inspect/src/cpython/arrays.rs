@@ -127,7 +127,7 @@ fn is_array<M: Memory>(reader: &mut Reader<M>, array: u64, layout: &Layout) -> b
         return false;
     }
     for index in 0..FIRST_RECORDS {
-        let Some(record) = record(reader, array, index, layout) else {
+        let Ok(Some(record)) = record(reader, array, index, layout) else {
             return false;
         };
         if record.address == 0 {

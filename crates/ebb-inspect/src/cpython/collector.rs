@@ -49,6 +49,8 @@ pub struct Collector {
     pub types: Vec<Type>,
     /// Whether every list was followed to its end.
     pub complete: bool,
+    /// Whether one was left at a page that is in swap.
+    pub swapped: bool,
 }
 
 /// One generation.
@@ -104,6 +106,7 @@ pub(super) fn read<M: Memory>(
         frozen: 0,
         types: Vec::new(),
         complete: true,
+        swapped: false,
     };
     let mut tallies = HashMap::new();
     let generations = generations(reader, gc)?;
@@ -111,14 +114,20 @@ pub(super) fn read<M: Memory>(
     for generation in &mut collector.generations {
         generation.threshold = reader.int(head.wrapping_add(THRESHOLD))? as i32;
         generation.count = reader.int(head.wrapping_add(COUNT))? as i32;
-        generation.tracked = count(reader, head, &mut tallies, &mut collector.complete)?;
+        let (tracked, end) = count(reader, head, &mut tallies)?;
+        generation.tracked = tracked;
+        collector.complete &= end == End::Reached;
+        collector.swapped |= end == End::Swapped;
         head = head.wrapping_add(GENERATION_BYTES);
     }
     head = match frozen {
         Frozen::InState(offset) => gc.wrapping_add(offset),
         Frozen::BehindGenerations => head,
     };
-    collector.frozen = count(reader, head, &mut tallies, &mut collector.complete)?;
+    let (frozen, end) = count(reader, head, &mut tallies)?;
+    collector.frozen = frozen;
+    collector.complete &= end == End::Reached;
+    collector.swapped |= end == End::Swapped;
     collector.types = tallies
         .into_values()
         .map(|tally| Type {
@@ -149,20 +158,28 @@ fn generations<M: Memory>(reader: &mut Reader<M>, gc: u64) -> Result<u64, Unread
     Ok(places[0])
 }
 
-/// The objects of one list. A list that cannot be followed to its end makes `complete` false.
+/// Why a list was followed no further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// It is followed to its end.
+    Reached,
+    /// It leads into a page that is in swap.
+    Swapped,
+    /// It changed.
+    Torn,
+}
+
+/// The objects of one list, as far as it can be followed.
 fn count<M: Memory>(
     reader: &mut Reader<M>,
     head: u64,
     tallies: &mut HashMap<u64, Tally>,
-    complete: &mut bool,
-) -> Result<u64, Unreadable> {
+) -> Result<(u64, End), Unreadable> {
     match follow(reader, head, tallies) {
-        (tracked, Ok(())) => Ok(tracked),
+        (tracked, Ok(())) => Ok((tracked, End::Reached)),
         (_, Err(error)) if error.is_final() => Err(error),
-        (tracked, Err(_)) => {
-            *complete = false;
-            Ok(tracked)
-        }
+        (tracked, Err(Unreadable::Swapped(_))) => Ok((tracked, End::Swapped)),
+        (tracked, Err(_)) => Ok((tracked, End::Torn)),
     }
 }
 

@@ -78,8 +78,28 @@ fn a_list_that_goes_round_ends() {
         memory.write_word(object + 16 + 8, BASE + 0x2000);
     }
     let collector = collector::read(&mut Reader::new(&memory), BASE, LAYOUT.frozen).unwrap();
-    assert!(!collector.complete);
+    assert!(!collector.complete && !collector.swapped);
     assert_eq!(collector.generations[0].tracked, 2);
+}
+
+#[test]
+fn a_list_that_leads_into_swap_says_so() {
+    let mut memory = FakeMemory::new();
+    empty_lists(&mut memory, BASE, 24);
+    let (head, one, two) = (BASE + 24, BASE + 0x1000, BASE + 0x3000);
+    memory.write(BASE + 0x1000, &[0; 0x3000]);
+    for (from, to) in [(head, one), (one, two), (two, head)] {
+        memory.write_word(from, to);
+        memory.write_word(to + 8, from);
+    }
+    for object in [one, two] {
+        memory.write_word(object + 16 + 8, BASE + 0x2000);
+    }
+    memory.swap_out(two);
+    let collector = collector::read(&mut Reader::new(&memory), BASE, LAYOUT.frozen).unwrap();
+    assert!(!collector.complete && collector.swapped);
+    // Two is told by its neighbour's word alone, and not counted.
+    assert_eq!(collector.generations[0].tracked, 1);
 }
 
 #[test]

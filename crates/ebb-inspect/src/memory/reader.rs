@@ -72,8 +72,10 @@ impl<M: Memory> Reader<M> {
         if self.at[slot] != Some(start) {
             let mut page = [Page::Absent];
             self.memory.pages(start, &mut page)?;
-            if page[0] != Page::Present {
-                return Err(Unreadable::NotPresent(start));
+            match page[0] {
+                Page::Present => {}
+                Page::Absent => return Err(Unreadable::Absent(start)),
+                Page::Swapped => return Err(Unreadable::Swapped(start)),
             }
             self.at[slot] = None;
             let range = [(start, page_bytes as usize)];

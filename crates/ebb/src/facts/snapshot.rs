@@ -295,6 +295,9 @@ pub struct Collector {
     pub frozen: u64,
     /// Whether every list was read to its end; if not, there are more than that.
     pub complete: bool,
+    /// Whether one led into a page that is in swap, which is not read.
+    #[serde(default)]
+    pub swapped: bool,
 }
 
 /// Objects or blocks of one type.

@@ -4,7 +4,7 @@
 //!
 //! Used by `ebb run --verify` and by trials, which discard a run whose preload was not active. The
 //! order is read from the loader's own list (`r_debug`) in the memory of the process; where that is
-//! not allowed, from the mapped files, if these leave no doubt.
+//! not allowed or in swap, from the mapped files, if these leave no doubt.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,6 +32,9 @@ pub enum Unreadable {
     /// The loader has not finished.
     #[error("its libraries are not loaded yet")]
     Starting,
+    /// What the loader left in its memory is in swap.
+    #[error("its loader's list is in swap, which is not read")]
+    Swapped,
     /// Several mapped files define `malloc`, and their order cannot be read.
     #[error("several mapped files define malloc and their order cannot be read")]
     Order,
@@ -88,7 +91,7 @@ pub fn malloc_source(pid: i32) -> Result<MallocSource, Unreadable> {
             let paths: Vec<PathBuf> = objects.iter().map(|it| here(&root, &it.path)).collect();
             first_definer(&paths, &own)
         }
-        Err(Unreadable::Permission) => only_definer(pid, &own, &program),
+        Err(Unreadable::Permission | Unreadable::Swapped) => only_definer(pid, &own, &program),
         Err(error) => Err(error),
     }
 }

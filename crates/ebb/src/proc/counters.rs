@@ -5,13 +5,13 @@
 //! program's where the allocator is linked in; where it is is looked up once a process, because neither moves.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ebb_stats::{HEADER_BYTES, NAMES, Snapshot, layout};
 use procfs::process::{MMPermissions, MMapPath, Process};
+
+use super::memory::Memory;
 
 /// Header and counters.
 const PAGE_BYTES: usize = HEADER_BYTES + NAMES.len() * size_of::<u64>();
@@ -41,7 +41,7 @@ impl Counters {
     pub fn read(&self, pid: i32, age: Duration) -> Option<Snapshot> {
         let (memory, place) = self.open(pid)?;
         let mut bytes = [0; PAGE_BYTES];
-        memory.read_exact_at(&mut bytes, place.address).ok()?;
+        memory.read(&mut bytes, place.address).ok()?;
         let snapshot = Snapshot::from_bytes(&bytes).ok()?;
         is_fresh(&snapshot, pid, now_ms(), age).then_some(snapshot)
     }
@@ -58,19 +58,24 @@ impl Counters {
     }
 
     /// The memory of a process that has counters, and where they are.
-    fn open(&self, pid: i32) -> Option<(File, Place)> {
+    fn open(&self, pid: i32) -> Option<(Memory, Place)> {
         let started = Process::new(pid).ok()?.stat().ok()?.starttime;
-        let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
+        let memory = Memory::open(pid).ok()?;
         let place = self.place(pid, started, &memory)?;
         Some((memory, place))
     }
 
-    fn place(&self, pid: i32, started: u64, memory: &File) -> Option<Place> {
+    fn place(&self, pid: i32, started: u64, memory: &Memory) -> Option<Place> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         *places
             .entry((pid, started))
             .or_insert_with(|| find(pid, memory))
     }
+}
+
+/// Whether the kernel refuses us the memory of `pid`, so that it cannot be seen whether there are any.
+pub fn are_closed(pid: i32) -> bool {
+    Memory::open(pid).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 /// Whether all that could go back has had the time to. The purger writes the counters while it has work, so
@@ -98,7 +103,7 @@ fn now_ms() -> u64 {
 }
 
 /// In the data of the library, or of a program that has the allocator linked in.
-fn find(pid: i32, memory: &File) -> Option<Place> {
+fn find(pid: i32, memory: &Memory) -> Option<Place> {
     let process = Process::new(pid).ok()?;
     let program = process.exe().ok();
     let maps = process.maps().ok()?;
@@ -117,7 +122,7 @@ fn find(pid: i32, memory: &File) -> Option<Place> {
             }
             let (from, to) = map.address;
             let mut bytes = vec![0; usize::try_from((to - from).min(MOST_DATA_BYTES)).ok()?];
-            memory.read_exact_at(&mut bytes, from).ok()?;
+            memory.read_all_but_swapped(&mut bytes, from).ok()?;
             let address = from + ebb_stats::find(&bytes)? as u64;
             Some(Place {
                 address,

@@ -7,28 +7,21 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ebb_inspect::Unreadable;
 use ebb_inspect::glibc::SizeCount;
 use ebb_inspect::holdings::Unsupported;
-use ebb_inspect::{Holdings, Target, permission};
+use ebb_inspect::{Holdings, Target};
 use ebb_stats::Snapshot;
 
 use super::counters::{self, Counters};
 use super::inside::{Inside, inside};
+use super::not_read::NotRead;
 use crate::facts::snapshot::{Class, Heap};
 
 mod regions;
 
 /// ebbmalloc publishes at every so many bytes of growth, so its figures are off by no more.
 const PUBLISHED_EVERY_BYTES: u64 = 4 << 20;
-
-/// Why a heap was not read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotRead {
-    /// In words.
-    pub why: String,
-    /// What opens it, where something does.
-    pub remedy: Option<String>,
-}
 
 /// Reads the heap of `pid`, whose `malloc` is that of `allocator`, which lies in `file`.
 pub fn read(
@@ -43,10 +36,9 @@ pub fn read(
         Some(other) => {
             let file = file.unwrap_or_default();
             regions::read(pid, other, Path::new(file)).unwrap_or_else(|| {
-                Err(NotRead {
-                    why: format!("the heap of {other} is recognised, but not read"),
-                    remedy: None,
-                })
+                Err(NotRead::because(format!(
+                    "the heap of {other} is recognised, but not read"
+                )))
             })
         }
         // A static program has its malloc inside: glibc's, or one that took its place.
@@ -55,10 +47,9 @@ pub fn read(
             let found = inside(&program).and_then(|found| read_inside(pid, found));
             let musl = || regions::read(pid, "musl", &program).filter(Result::is_ok);
             found.or_else(musl).unwrap_or_else(|| {
-                Err(NotRead {
-                    why: "it is not known what is in charge of malloc".to_owned(),
-                    remedy: None,
-                })
+                Err(NotRead::because(
+                    "it is not known what is in charge of malloc",
+                ))
             })
         }),
     }
@@ -85,10 +76,10 @@ fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
             }
             Ok(heap)
         }
-        (_, None) => Err(NotRead {
-            why: "ebbmalloc has not published its counters yet, or they cannot be read".to_owned(),
-            remedy: permission::diagnose(pid).ok().map(|gate| gate.remedy()),
-        }),
+        (_, None) if counters::are_closed(pid) => Err(NotRead::refused(pid, Unreadable::Refused)),
+        (_, None) => Err(NotRead::because(
+            "ebbmalloc has not published its counters yet",
+        )),
     }
 }
 
@@ -163,18 +154,11 @@ fn of_counters(seen: &Snapshot) -> Heap {
 }
 
 fn of_glibc(pid: i32) -> Result<Heap, NotRead> {
-    let target = Target::open(pid).map_err(|error| NotRead {
-        why: error.to_string(),
-        remedy: None,
-    })?;
-    let heap = ebb_inspect::Heap::read(&target).map_err(|error| NotRead {
-        why: error.to_string(),
-        remedy: match error {
-            ebb_inspect::Unsupported::Unreadable(ebb_inspect::Unreadable::Refused) => {
-                permission::diagnose(pid).ok().map(|gate| gate.remedy())
-            }
-            _ => None,
-        },
+    let target = Target::open(pid)
+        .map_err(|error| NotRead::of(pid, &error, error == Unreadable::Refused))?;
+    let heap = ebb_inspect::Heap::read(&target).map_err(|error| {
+        let refused = ebb_inspect::Unsupported::Unreadable(Unreadable::Refused);
+        NotRead::of(pid, &error, error == refused)
     })?;
     Ok(from_glibc(&heap))
 }

@@ -10,11 +10,13 @@
 //! - [`instruments`]: profilers and checks that are switched on in a process.
 //! - [`charge`]: which file a process takes its `malloc` from.
 //! - [`mappings`]: its mappings by kind.
+//! - `memory`: bytes of it by their address, but for what is in swap.
 //! - [`machine`]: what the whole machine does.
 //! - [`cgroup`]: the memory cgroup that it is in.
 //! - [`enclosure`]: cgroups with limits, made for a trial.
 //! - [`runtime`]: the language runtime in it.
 //! - [`heap`]: what its allocator holds.
+//! - [`not_read`]: why something of it was not read, and what opens it.
 //! - [`python`]: what its CPython holds.
 //! - [`target`]: what a user names, as processes.
 //! - [`follow`]: a target over its restarts.
@@ -35,6 +37,8 @@ pub mod inside;
 pub mod instruments;
 pub mod machine;
 pub mod mappings;
+mod memory;
+pub mod not_read;
 pub mod program;
 pub mod python;
 pub mod root;
@@ -45,5 +49,6 @@ pub mod tree;
 pub use charge::{MallocSource, Unreadable, malloc_source, maps_contain};
 pub use counters::Counters;
 pub use elf::{Elf, Libc, libc_of};
+pub use not_read::NotRead;
 pub use program::Program;
 pub use tree::{Sample, Tree, identity};

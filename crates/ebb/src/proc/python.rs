@@ -5,10 +5,11 @@
 use std::collections::HashMap;
 
 use ebb_inspect::cpython::{self, Arenas};
-use ebb_inspect::{Target, permission};
+use ebb_inspect::{Target, Unreadable};
 
 use super::counters::Counters;
-use super::heap::{self, NotRead};
+use super::heap;
+use super::not_read::NotRead;
 use crate::facts::snapshot::{Collector, Heap, Interpreter, Objects, OfType, Python};
 
 /// Types beyond these are told by nobody.
@@ -35,7 +36,7 @@ pub fn read(pid: i32, large: Option<&[(u64, u64)]>) -> Result<Read, NotRead> {
         bytes: it.bytes,
     });
     Ok(Read {
-        objects: objects(&reader, read.arenas),
+        objects: objects(&target, &reader, read.arenas),
         python: Python {
             buffers: large.map(|_| buffers.collect()),
             types: types(&read.interpreters),
@@ -50,7 +51,7 @@ pub fn arenas(pid: i32) -> Result<Objects, NotRead> {
     let target = Target::open(pid).map_err(|error| not_read(pid, error.into()))?;
     let read = cpython::Python::arenas(&target);
     let (version, arenas) = read.map_err(|error| not_read(pid, error))?;
-    objects(&name(version), arenas)
+    objects(&target, &name(version), arenas)
 }
 
 /// Reads the mimalloc that CPython has of its own since 3.13: a free-threaded build's objects and buffers are there, those of others
@@ -73,23 +74,28 @@ fn name((major, minor): (u8, u8)) -> String {
 }
 
 fn not_read(pid: i32, error: cpython::Unsupported) -> NotRead {
-    NotRead {
-        why: error.to_string(),
-        remedy: match error {
-            cpython::Unsupported::Unreadable(ebb_inspect::Unreadable::Refused) => {
-                permission::diagnose(pid).ok().map(|gate| gate.remedy())
-            }
-            _ => None,
-        },
-    }
+    let refused = cpython::Unsupported::Unreadable(Unreadable::Refused);
+    NotRead::of(pid, &error, error == refused)
 }
 
-fn objects(reader: &str, arenas: Option<Arenas>) -> Result<Objects, NotRead> {
-    let not_read = |why: String| NotRead { why, remedy: None };
-    let arenas =
-        arenas.ok_or_else(|| not_read("pymalloc is not used, or was not found".to_owned()))?;
+fn objects(target: &Target, reader: &str, arenas: Option<Arenas>) -> Result<Objects, NotRead> {
+    let arenas = arenas.ok_or_else(|| {
+        let status = target.process().status().ok();
+        NotRead::because(match status.and_then(|status| status.vmswap) {
+            Some(1..) => {
+                "pymalloc is not used, or was not found; parts of the process are in swap, which is not read"
+            }
+            _ => "pymalloc is not used, or was not found",
+        })
+    })?;
+    if arenas.swapped > 0 {
+        return Err(NotRead::because(format!(
+            "{} arenas have pages in swap, which are not read",
+            arenas.swapped
+        )));
+    }
     if arenas.unread > 0 {
-        return Err(not_read(format!(
+        return Err(NotRead::because(format!(
             "{} arenas, or interpreters with arenas of their own, changed while they were read",
             arenas.unread
         )));
@@ -112,6 +118,7 @@ fn interpreter(of: &cpython::Interpreter) -> Interpreter {
             tracked: of.generations.map(|it| it.tracked),
             frozen: of.frozen,
             complete: of.complete,
+            swapped: of.swapped,
         }),
     }
 }

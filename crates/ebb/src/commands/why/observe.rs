@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use ebb_inspect::permission;
 use procfs::process::Process as Proc;
 
 use crate::allocators;
@@ -15,7 +14,9 @@ use crate::proc::cgroup::Place;
 use crate::proc::inside::{Inside, inside};
 use crate::proc::mappings::{self, Hints};
 use crate::proc::target::{self, Resolved};
-use crate::proc::{Counters, Elf, MallocSource, Unreadable, heap, malloc_source, python, runtime};
+use crate::proc::{
+    Counters, Elf, MallocSource, NotRead, Unreadable, heap, malloc_source, python, runtime,
+};
 
 /// Less anonymous memory beside the heap is not worth reading the program for.
 const LEAST_BESIDE: u64 = 8 << 20;
@@ -99,9 +100,8 @@ impl Observer {
             }
             Err(Unreadable::Gone) => return None,
             Err(error) => {
-                let gate = permission::diagnose(pid).ok();
-                let why = gate.map_or(error.to_string(), |gate| format!("{error}: {gate}"));
-                closed("mappings", why, gate.map(|gate| gate.remedy()));
+                let refused = NotRead::refused(pid, error);
+                closed("mappings", refused.why, refused.remedy);
                 (None, None)
             }
         };
@@ -236,7 +236,7 @@ fn python_of(
     pid: i32,
     depth: Depth,
     heap: Option<&Heap>,
-) -> (Option<Python>, Result<Option<Objects>, heap::NotRead>) {
+) -> (Option<Python>, Result<Option<Objects>, NotRead>) {
     match depth {
         Depth::Kernel => (None, Ok(None)),
         Depth::Heaps => (None, python::arenas(pid).map(Some)),

@@ -78,10 +78,10 @@ fn recorded_version_2_somebody_was_killed() {
 #[test]
 fn recorded_version_2_partly_in_swap() {
     let swapped = recorded("swapped");
-    assert_eq!(swapped.swap, Some(74_620_928));
-    assert_eq!(swapped.parts.anon, Some(43_819_008));
-    assert_eq!(swapped.stress.limit_hits, Some(206));
-    assert_eq!(swapped.stress.memory_some_60, Some(2.58));
+    assert_eq!(swapped.swap, Some(79_106_048));
+    assert_eq!(swapped.parts.anon, Some(60_239_872));
+    assert_eq!(swapped.stress.limit_hits, Some(278));
+    assert_eq!(swapped.stress.memory_some_60, Some(2.51));
 }
 
 #[test]

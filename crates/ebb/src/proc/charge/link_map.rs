@@ -5,15 +5,14 @@
 //! objects, then what was loaded later.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use procfs::process::Process;
 
 use super::{Elf, Unreadable, io_reason, reason};
+use crate::proc::memory::{self, NotHere};
 
 /// More objects than any process has; a list that is longer changed under our eyes.
 const MAX_OBJECTS: usize = 4096;
@@ -131,7 +130,7 @@ const DT_DEBUG: u64 = 21;
 
 /// The memory of another process with our byte order.
 struct Memory {
-    file: File,
+    bytes: memory::Memory,
     word_bytes: u64,
 }
 
@@ -140,9 +139,9 @@ impl Memory {
         if own.machine.little_endian != cfg!(target_endian = "little") {
             return Err(Unreadable::Other("another byte order".to_owned()));
         }
-        let path = format!("/proc/{}/mem", process.pid());
+        let bytes = memory::Memory::open(process.pid()).map_err(|error| io_reason(&error))?;
         Ok(Self {
-            file: File::open(path).map_err(|error| io_reason(&error))?,
+            bytes,
             word_bytes: if own.machine.bits == 64 { 8 } else { 4 },
         })
     }
@@ -183,16 +182,17 @@ impl Memory {
     }
 
     fn read(&self, bytes: &mut [u8], address: u64) -> Result<(), Unreadable> {
-        match self.file.read_exact_at(bytes, address) {
+        match self.bytes.read(bytes, address) {
             Ok(()) => Ok(()),
+            Err(NotHere::Swapped) => Err(Unreadable::Swapped),
             // The process ended, or the list changed while we followed it.
-            Err(error)
+            Err(NotHere::Io(error))
                 if error.kind() == io::ErrorKind::UnexpectedEof
                     || error.raw_os_error() == Some(libc::EIO) =>
             {
                 Err(Unreadable::Starting)
             }
-            Err(error) => Err(io_reason(&error)),
+            Err(NotHere::Io(error)) => Err(io_reason(&error)),
         }
     }
 }

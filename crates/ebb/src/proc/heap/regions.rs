@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ebb_inspect::holdings::Unsupported;
-use ebb_inspect::{Holdings, Target, Unreadable, jemalloc, mimalloc, musl, permission, tcmalloc};
+use ebb_inspect::{Holdings, Target, Unreadable, jemalloc, mimalloc, musl, tcmalloc};
 
 use super::{NotRead, classes};
 use crate::facts::snapshot::Heap;
@@ -80,15 +80,8 @@ fn mapped(target: &Target, file: &Path) -> Result<PathBuf, Unsupported> {
 }
 
 fn not_read(pid: i32, error: &Unsupported) -> NotRead {
-    NotRead {
-        why: error.to_string(),
-        remedy: match error {
-            Unsupported::Unreadable(Unreadable::Refused) => {
-                permission::diagnose(pid).ok().map(|gate| gate.remedy())
-            }
-            _ => None,
-        },
-    }
+    let refused = Unsupported::Unreadable(Unreadable::Refused);
+    NotRead::of(pid, error, *error == refused)
 }
 
 /// The parts of `holdings` as the parts of a heap.

@@ -114,6 +114,46 @@ fn recorded_mappings_that_are_partly_in_swap() {
         .map(|kilobytes| kilobytes.trim().parse::<u64>().unwrap() << 10)
         .sum();
     assert_eq!(swap, whole);
-    assert!((55 << 20..75 << 20).contains(&swap), "{swap}");
-    assert!(kinds[&Kind::Anonymous].swap > 50 << 20, "{kinds:?}");
+    assert!((40 << 20..75 << 20).contains(&swap), "{swap}");
+    assert!(kinds[&Kind::Anonymous].swap > 40 << 20, "{kinds:?}");
+}
+
+/// `ebb why` reads nothing that would bring a page back: the two figures are of before and after two of its runs.
+#[test]
+fn recorded_looks_bring_nothing_back_from_swap() {
+    let in_swap = |status: &'static str| status.lines().find(|line| line.starts_with("VmSwap:"));
+    let before = include_str!("../../../../../ci/vm/recorded/swapped/status");
+    let after = include_str!("../../../../../ci/vm/recorded/swapped/status.after");
+    assert!(in_swap(before).is_some());
+    assert_eq!(in_swap(before), in_swap(after));
+}
+
+/// A python on glibc 2.41 that names its mappings, with a second arena, a thread and a block of its own mapping: of a
+/// real kernel, recorded by `ci/vm/record.sh`.
+#[test]
+fn recorded_mappings_that_glibc_has_named() {
+    let text = include_str!("../../../../../ci/vm/recorded/named/smaps");
+    let maps = MemoryMaps::from_buf_read(text.as_bytes()).unwrap();
+    let kinds = by_kind(&maps, &Hints::default());
+    let named = |name: &str| {
+        let entries = maps.0.iter().filter(
+            |map| matches!(&map.pathname, MMapPath::Other(other) if other.starts_with(name)),
+        );
+        entries.map(|map| map.extension.map["Pss"]).sum::<u64>()
+    };
+    let [arena, blocks] = ["anon: glibc: malloc arena", "anon: glibc: malloc"].map(named);
+    assert!(arena > 0 && blocks > arena + (5 << 20), "{arena} {blocks}");
+    assert_eq!(kinds[&Kind::Malloc].pss, blocks);
+    // The first thread's is known by the kernel's own name, and by no other here.
+    let threads = named("anon: glibc: pthread stack");
+    let first: u64 = maps
+        .0
+        .iter()
+        .filter(|map| map.pathname == MMapPath::Stack)
+        .map(|map| map.extension.map["Pss"])
+        .sum();
+    assert!(threads > 0 && first > 0);
+    assert_eq!(kinds[&Kind::Stack].pss, threads + first);
+    // What the loader has for itself is no heap that malloc_trim reaches.
+    assert!(kinds[&Kind::Anonymous].pss >= named("anon: glibc: loader malloc"));
 }

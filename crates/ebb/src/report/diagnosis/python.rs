@@ -25,7 +25,12 @@ pub(super) fn lines(python: &Python) -> Vec<String> {
         lines.push(format!("most tracked objects: {most}"));
     }
     if let Some(buffers) = python.buffers.as_ref().filter(|it| !it.is_empty()) {
-        let all = of_types(buffers.iter().take(MOST_TYPES), "no Python object's");
+        let mut collectors = python.interpreters.iter().map(|it| it.collector.as_ref());
+        let nobodys = match collectors.all(|it| it.is_some_and(|collector| collector.complete)) {
+            true => "no Python object's",
+            false => "no object's that was read",
+        };
+        let all = of_types(buffers.iter().take(MOST_TYPES), nobodys);
         lines.push(format!("live blocks of 1 MiB and more: {all}"));
     }
     lines
@@ -50,9 +55,12 @@ fn state(of: &Collector) -> String {
         0 => String::new(),
         frozen => format!(", {frozen} are frozen"),
     };
-    let more = match of.complete {
-        true => "",
-        false => ", and more: its lists changed while they were read",
+    let more = match (of.complete, of.swapped) {
+        (true, _) => "",
+        (false, true) => {
+            ", and more: its lists lead into pages that are in swap, which are not read"
+        }
+        (false, false) => ", and more: its lists changed while they were read",
     };
     let [young, middle, old] = of.tracked;
     format!(
@@ -91,6 +99,11 @@ mod tests {
             tracked: [1, 22, 333],
             frozen: if enabled { 0 } else { 4444 },
             complete,
+            swapped: false,
+        };
+        let swapped = Collector {
+            swapped: true,
+            ..collector(true, false)
         };
         let interpreter = |id, collector| Interpreter {
             id,
@@ -101,6 +114,7 @@ mod tests {
             interpreters: vec![
                 interpreter(1, collector(false, true)),
                 interpreter(0, collector(true, false)),
+                interpreter(2, swapped),
             ],
             types: vec![
                 of(Some("dict"), 10, 3_000_000),
@@ -114,14 +128,25 @@ mod tests {
         assert_eq!(
             lines(&python),
             [
-                "CPython 3.14, interpreter 1 of 2: the collector is off, 1 young, 22 middle and 333 old objects are tracked, \
+                "CPython 3.14, interpreter 1 of 3: the collector is off, 1 young, 22 middle and 333 old objects are tracked, \
                  4444 are frozen",
-                "CPython 3.14, interpreter 0 of 2: the collector is on (thresholds 700, 10, 10), 1 young, 22 middle and 333 \
+                "CPython 3.14, interpreter 0 of 3: the collector is on (thresholds 700, 10, 10), 1 young, 22 middle and 333 \
                  old objects are tracked, and more: its lists changed while they were read",
+                "CPython 3.14, interpreter 2 of 3: the collector is on (thresholds 700, 10, 10), 1 young, 22 middle and 333 \
+                 old objects are tracked, and more: its lists lead into pages that are in swap, which are not read",
                 "most bytes in tracked objects: dict 10 of 3.0 MB, cell 40 of 2.0 MB",
                 "most tracked objects: cell 40 of 2.0 MB, dict 10 of 3.0 MB",
-                "live blocks of 1 MiB and more: bytes 2 of 7.5 MB, no Python object's 1 of 2.0 MB",
+                "live blocks of 1 MiB and more: bytes 2 of 7.5 MB, no object's that was read 1 of 2.0 MB",
             ]
+        );
+        let whole = Python {
+            interpreters: vec![interpreter(0, collector(true, true))],
+            types: Vec::new(),
+            ..python
+        };
+        assert_eq!(
+            lines(&whole)[1],
+            "live blocks of 1 MiB and more: bytes 2 of 7.5 MB, no Python object's 1 of 2.0 MB"
         );
     }
 }
