@@ -164,6 +164,9 @@ impl Credentials {
         let owner = std::fs::metadata(format!("/proc/{pid}/stat"))
             .map_err(|error| Unreadable::from_io(&error))?;
         let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/user")).ok();
+        // Where memory is closed the link is as well. What a namespace maps is open; two that map alike may be one.
+        let map = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/uid_map")).ok();
+        let maps_differ = || Some(map(&pid.to_string())? != map("self")?);
         Ok(Self {
             own_uid: own.ruid,
             own_gid: own.rgid,
@@ -174,7 +177,8 @@ impl Credentials {
             dumpable: owner.uid() == its.euid && owner.gid() == its.egid,
             same_namespace: namespace(&pid.to_string())
                 .zip(namespace("self"))
-                .map(|(its, own)| its == own),
+                .map(|(its, own)| its == own)
+                .or_else(|| maps_differ()?.then_some(false)),
             yama: std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope")
                 .ok()
                 .and_then(|text| text.trim().parse().ok()),

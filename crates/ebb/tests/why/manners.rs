@@ -97,6 +97,36 @@ fn a_process_of_another_user_is_named_with_what_can_still_be_said() {
     }
 }
 
+/// Two user namespaces beside each other are closed to each other, whoever made them.
+#[test]
+fn a_process_of_another_user_namespace_is_named() {
+    let nobody = |arguments: &[&str]| {
+        let mut command = std::process::Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+        command.arg("unshare").args(arguments);
+        command
+    };
+    if !output(&mut nobody(&["--user", "true"])).status.success() {
+        eprintln!("no user namespaces are to be had here: left out");
+        return;
+    }
+    let subject = Subject::start(&mut nobody(&[
+        "--map-root-user",
+        "sh",
+        "-c",
+        "echo ready; read _",
+    ]));
+    let folder = harness::folder();
+    // Copies the program to where that user may read it.
+    harness::unprivileged_ebb(&folder);
+    let program = folder.path().join("ebb");
+    let program = program.to_str().unwrap();
+    let why = output(&mut nobody(&["--user", program, "why", &subject.pid()]));
+    let text = stdout(&why);
+    let named = "it is in another user namespace. Run ebb as root outside of the container, or inside of it as its user.";
+    assert!(text.contains(named), "{text}");
+}
+
 /// Workers that changed to a user are closed to that user as well.
 #[test]
 fn workers_of_another_user_are_read_by_root_alone() {
