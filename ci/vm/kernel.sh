@@ -21,7 +21,7 @@ source=$folder.source
 "$home/ci/unpack.sh" trixie "$source" @linux-source busybox-static
 tree=$(echo "$source"/usr/src/linux-source-*.tar.xz)
 tree=${tree%.tar.xz}
-[[ -d $tree ]] || tar -C "$source/usr/src" -xf "$tree.tar.xz"
+tar -C "$source/usr/src" -xf "$tree.tar.xz"
 
 # What ci/vm/init mounts and asks for, what programs take for granted, and the names.
 cat >"$tree/kernel/configs/ebb.config" <<'END'

@@ -40,8 +40,8 @@ pub struct Arenas {
     /// Arenas that could not be read to their end, because they changed; an interpreter whose arenas were not
     /// found counts as one.
     pub unread: u64,
-    /// Arenas that could not be read to their end, because a page of theirs is in swap; arrays whose records
-    /// are count as one.
+    /// Arenas that could not be read to their end, because a page of theirs is in swap; an array of which
+    /// records are there counts as one.
     pub swapped: u64,
 }
 
@@ -72,6 +72,7 @@ pub(super) fn record<M: Memory>(
 }
 
 impl Record {
+    /// Whether it has the shape of a record.
     fn is_one<M: Memory>(&self, memory: &M, layout: &Layout) -> bool {
         if self.address == 0 {
             return true;
@@ -88,6 +89,7 @@ impl Record {
             && self.address.is_multiple_of(memory.page_bytes())
     }
 }
+
 /// What the arenas of `array` hold, added to `sum`.
 pub(super) fn read<M: Memory>(
     reader: &mut Reader<M>,

@@ -105,10 +105,11 @@ pub(super) fn read<M: Memory>(
         generations: [Generation::default(); 3],
         frozen: 0,
         types: Vec::new(),
-        complete: true,
+        complete: false,
         swapped: false,
     };
     let mut tallies = HashMap::new();
+    let mut ends = Vec::new();
     let generations = generations(reader, gc)?;
     let mut head = generations;
     for generation in &mut collector.generations {
@@ -116,8 +117,7 @@ pub(super) fn read<M: Memory>(
         generation.count = reader.int(head.wrapping_add(COUNT))? as i32;
         let (tracked, end) = count(reader, head, &mut tallies)?;
         generation.tracked = tracked;
-        collector.complete &= end == End::Reached;
-        collector.swapped |= end == End::Swapped;
+        ends.push(end);
         head = head.wrapping_add(GENERATION_BYTES);
     }
     head = match frozen {
@@ -126,8 +126,9 @@ pub(super) fn read<M: Memory>(
     };
     let (frozen, end) = count(reader, head, &mut tallies)?;
     collector.frozen = frozen;
-    collector.complete &= end == End::Reached;
-    collector.swapped |= end == End::Swapped;
+    ends.push(end);
+    collector.complete = ends.iter().all(|end| *end == End::Reached);
+    collector.swapped = ends.contains(&End::Swapped);
     collector.types = tallies
         .into_values()
         .map(|tally| Type {

@@ -8,8 +8,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use ebb_inspect::memory::Presence;
 use ebb_inspect::memory::process::ProcessMemory;
-use ebb_inspect::{Memory as _, Page, Unreadable};
+use ebb_inspect::{Memory as _, Unreadable};
 
 /// The memory of one process.
 #[derive(Debug)]
@@ -51,6 +52,9 @@ impl Memory {
 
     /// Fills `bytes` with what is at `address`, a page's first byte; with zeros for pages that are in swap.
     pub(super) fn read_all_but_swapped(&self, bytes: &mut [u8], address: u64) -> io::Result<()> {
+        if !self.is_swapped(bytes.len(), address) {
+            return self.bytes.read_exact_at(bytes, address);
+        }
         let page_bytes = self.pages.page_bytes();
         let pages = bytes.chunks_mut(page_bytes as usize);
         for (page, at) in pages.zip((address..).step_by(page_bytes as usize)) {
@@ -65,13 +69,8 @@ impl Memory {
 
     /// Whether a page of these is in swap. What cannot be asked about is not: reading it then fails or tells.
     fn is_swapped(&self, len: usize, address: u64) -> bool {
-        let page_bytes = self.pages.page_bytes();
-        let first = address & !(page_bytes - 1);
         let end = address.saturating_add(len as u64);
-        (first..end).step_by(page_bytes as usize).any(|start| {
-            let mut page = [Page::Absent];
-            self.pages.pages(start, &mut page).is_ok() && page[0] == Page::Swapped
-        })
+        Presence::read(&self.pages, address, end).is_ok_and(|pages| pages.swapped_bytes() > 0)
     }
 }
 
