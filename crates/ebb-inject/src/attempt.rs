@@ -163,7 +163,10 @@ pub struct Attempt<'a> {
 impl Attempt<'_> {
     /// Makes it. To be called on a thread of its own, which ends with it.
     pub fn make(&self) -> Result<Entered, Left> {
-        let tracee = Tracee::seize(self.tid)?;
+        let tracee = Tracee::seize(self.tid).map_err(|errno| match Left::from(errno) {
+            Left::Refused if task::has_ended(self.target.pid(), self.tid) => Left::Gone,
+            left => left,
+        })?;
         let mut since = Since::Asked;
         let mut begun = self.waits_since;
         let mut mark = Instant::now();
@@ -317,7 +320,7 @@ impl Attempt<'_> {
         };
         let frame = Frame::new(&context, self.function.restorer);
         let thread = Thread {
-            is_first: self.tid == self.target.pid(),
+            is_first: status.is_first,
             stack_pointer: registers.rsp,
             own_data: registers.fs_base,
         };
@@ -357,5 +360,46 @@ impl Attempt<'_> {
                 () => std::thread::yield_now(),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// The kernel refuses a thread that has ended with the word for one that we have no right to.
+    #[test]
+    fn a_thread_that_has_ended_is_no_refusal() {
+        let mut child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("cat");
+        let pid = i32::try_from(child.id()).expect("a pid");
+        let function = loop {
+            let target = Target::open(pid).expect("it lives");
+            // Until its loader has mapped libc.
+            if let Ok(function) = Function::malloc_trim(&target) {
+                break function;
+            }
+        };
+        let target = Target::open(pid).expect("it lives");
+        let mappings = target.mappings().expect("it lives");
+        drop(child.stdin.take());
+        while !task::has_ended(pid, pid) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let attempt = Attempt {
+            target: &target,
+            mappings: &mappings,
+            function: &function,
+            tid: pid,
+            waits_since: None,
+            until: Instant::now() + STOPS_WITHIN,
+        };
+        assert_eq!(Tracee::seize(pid).unwrap_err(), nix::errno::Errno::EPERM);
+        assert_eq!(attempt.make(), Err(Left::Gone));
+        child.wait().expect("it ended");
     }
 }

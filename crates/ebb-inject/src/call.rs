@@ -131,7 +131,7 @@ fn candidates(target: &Target, left: &mut Vec<String>) -> Result<Vec<(u8, i32, D
                 }
                 (None, _) => left.push(format!("thread {tid}: it waits for something else")),
             },
-            Err(Unreadable::Gone) => {}
+            Err(_) if task::has_ended(pid, tid) => {}
             Err(Unreadable::Refused) => return Err(refused(target)),
             Err(error) => return Err(error.into()),
         }

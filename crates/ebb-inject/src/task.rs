@@ -4,7 +4,7 @@ use std::io;
 
 use ebb_inspect::Unreadable;
 use procfs::ProcError;
-use procfs::process::{Process, Syscall};
+use procfs::process::{ProcState, Process, Syscall};
 
 use crate::waits::Call;
 
@@ -14,6 +14,8 @@ const FILTER: u32 = 2;
 /// A thread's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
+    /// Whether it is its process's first.
+    pub is_first: bool,
     /// Signals that it blocks at this moment.
     pub blocked: u64,
     /// Signals that are pending, its own and its process's.
@@ -50,11 +52,25 @@ pub fn status(pid: i32, tid: i32) -> Result<Status, Unreadable> {
     let task = Process::new(pid).and_then(|process| process.task_from_tid(tid));
     let status = task.and_then(|task| task.status()).map_err(reason)?;
     Ok(Status {
+        is_first: status.tgid == tid,
         blocked: status.sigblk,
         pending: status.sigpnd | status.shdpnd,
         is_filtered: status.seccomp == Some(FILTER),
         waits: status.voluntary_ctxt_switches,
     })
+}
+
+/// Whether thread `tid` has ended, be it that nobody has waited for it yet. The kernel refuses to stop such a
+/// thread with EPERM, as if we had no right to.
+pub fn has_ended(pid: i32, tid: i32) -> bool {
+    let task = Process::new(pid).and_then(|process| process.task_from_tid(tid));
+    let state = task
+        .and_then(|task| task.stat())
+        .and_then(|stat| stat.state());
+    match state {
+        Ok(state) => matches!(state, ProcState::Zombie | ProcState::Dead),
+        Err(error) => matches!(reason(error), Unreadable::Gone),
+    }
 }
 
 /// What thread `tid` does. Needs the right to stop it.

@@ -1,11 +1,12 @@
-/* A process of one thread at a place where nothing may be called, by its first argument. Says "ready", then answers a
- * line by a line. */
+/* A process, of one thread as a rule, at a place where nothing may be called, by its first argument. Says "ready",
+ * then answers a line by a line. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -62,6 +63,12 @@ static void filter(unsigned call) {
         _exit(2);
 }
 
+static void *answers(void *unused) {
+    answer();
+    exit(0);
+    return unused;
+}
+
 int main(int argc, char **argv) {
     const char *place = argc > 1 ? argv[1] : "plain";
     free(malloc(1 << 16));
@@ -99,6 +106,10 @@ int main(int argc, char **argv) {
             _exit(0);
         }
         return 0;
+    } else if (strcmp(place, "first-ended") == 0) {
+        pthread_t other;
+        pthread_create(&other, NULL, answers, NULL);
+        pthread_exit(NULL);
     } else if (strcmp(place, "blocks-all") == 0) {
         unsigned long all = ~0ul;
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, NULL, 8);

@@ -55,6 +55,27 @@ fn seccomp_decides() {
     }
 }
 
+/// Of a process whose first thread has ended `/proc` shows nothing under its own number.
+#[test]
+fn a_process_goes_by_another_thread_when_its_first_has_ended() {
+    let mut program = Program::start("places", &["first-ended"]);
+    while !status(program.pid()).contains("(zombie)") {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let threads = std::fs::read_dir(format!("/proc/{}/task", program.pid())).expect("its threads");
+    let threads: Vec<i32> = threads
+        .map(|entry| entry.expect("a thread").file_name())
+        .map(|name| name.to_str().expect("a number").parse().expect("a number"))
+        .collect();
+    let [first, other] = threads[..] else {
+        panic!("{threads:?}");
+    };
+    assert_eq!(first, program.pid());
+    let called = trim(other, Duration::from_secs(60)).unwrap();
+    assert_eq!(called.tid, other);
+    assert_eq!(program.ask(), "here");
+}
+
 #[test]
 fn a_child_that_shares_its_parents_memory_is_left_alone() {
     let mut program = Program::start("places", &["vfork"]);

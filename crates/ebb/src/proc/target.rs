@@ -8,7 +8,7 @@ use std::path::Path;
 use procfs::process::{Process, all_processes};
 
 use super::cgroup::Place;
-use super::tree::Tree;
+use super::tree::{Tree, shown_by};
 use crate::facts::snapshot::{Target, TargetKind};
 
 /// Processes that were asked for.
@@ -87,8 +87,8 @@ fn of_name(name: &str) -> Vec<i32> {
         let Ok(stat) = process.stat() else { continue };
         parents.insert(process.pid, stat.ppid);
         if process.pid != own
-            && !matches!(stat.state, 'Z' | 'X')
             && is_called(&process, &stat.comm, name)
+            && shown_by(process.pid).is_some()
         {
             matching.insert(process.pid);
         }
@@ -126,7 +126,8 @@ fn is_called(process: &Process, comm: &str, name: &str) -> bool {
         })
 }
 
-/// The processes to look at: the roots and, unless told otherwise, their descendants.
+/// The processes to look at: the roots and, unless told otherwise, their descendants. One whose first thread has ended
+/// goes by the number of another.
 pub fn processes(resolved: &Resolved, with_children: bool) -> Vec<i32> {
     let own = std::process::id() as i32;
     let mut seen = BTreeSet::new();
@@ -138,6 +139,7 @@ pub fn processes(resolved: &Resolved, with_children: bool) -> Vec<i32> {
             _ => vec![root],
         })
         .filter(|&pid| pid != own && seen.insert(pid))
+        .map(|pid| shown_by(pid).unwrap_or(pid))
         .collect()
 }
 

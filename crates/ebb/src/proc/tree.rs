@@ -107,13 +107,26 @@ impl Tree {
     }
 }
 
+/// By which number `/proc` shows the memory of process `pid`: its own, or, where its first thread has ended
+/// (`pthread_exit` in `main`) and others go on, that of the first that does. Nothing where all have ended.
+pub fn shown_by(pid: i32) -> Option<i32> {
+    let goes_on = |stat: procfs::process::Stat| !matches!(stat.state, 'Z' | 'X');
+    let process = Process::new(pid).ok()?;
+    if goes_on(process.stat().ok()?) {
+        return Some(pid);
+    }
+    let mut threads = process.tasks().ok()?.flatten();
+    let other = threads.find(|thread| thread.stat().is_ok_and(goes_on))?;
+    Some(other.tid)
+}
+
 /// What tells one program in one process from the next: when the process started (clock ticks since
 /// boot) and the file it executes, or its name in brackets where the file is closed to us. Nothing
 /// where the process is gone or a zombie.
 pub fn identity(pid: i32) -> Option<(u64, PathBuf)> {
     let process = Process::new(pid).ok()?;
     let stat = process.stat().ok()?;
-    let program = match process.exe() {
+    let program = match Process::new(shown_by(pid)?).and_then(|process| process.exe()) {
         Ok(program) => program,
         Err(ProcError::PermissionDenied(_)) => PathBuf::from(format!("[{}]", stat.comm)),
         Err(_) => return None,
@@ -158,11 +171,10 @@ fn read(pid: i32) -> ProcResult<Share> {
     // Waited-for descendants are in the parent's c-times, so each of them counts exactly once.
     let user = stat.utime as f64 + stat.cutime as f64;
     let system = stat.stime as f64 + stat.cstime as f64;
-    let zombie = matches!(stat.state, 'Z' | 'X');
-    let (rss, pss, anon) = if zombie {
-        (Some(0), Some(0), Some(0))
-    } else {
-        memory(&process)?
+    let shown = shown_by(pid);
+    let (rss, pss, anon) = match shown {
+        Some(shown) => memory(&Process::new(shown)?)?,
+        None => (Some(0), Some(0), Some(0)),
     };
     Ok(Share {
         rss,
@@ -170,7 +182,7 @@ fn read(pid: i32) -> ProcResult<Share> {
         anon,
         cpu_user: user / ticks,
         cpu_sys: system / ticks,
-        zombie,
+        zombie: shown.is_none(),
     })
 }
 

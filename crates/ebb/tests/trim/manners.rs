@@ -38,7 +38,11 @@ fn bytes(value: &serde_json::Value) -> f64 {
 
 #[test]
 fn what_is_foreseen_goes_back_and_then_there_is_nothing_more() {
-    for case in ["c:burst-1-thread", "c:burst-4-threads"] {
+    for case in [
+        "c:burst-1-thread",
+        "c:burst-4-threads",
+        "c:first-thread-ended",
+    ] {
         let subject = subject(case, None);
         let (code, looked) = trim(&subject.pid(), &[]);
         assert_eq!(
