@@ -1,6 +1,6 @@
 //! What a trial's results say a service should run on.
 //!
-//! Used by `ebb run --from`. Pure.
+//! Used by `ebb run --from` and `ebb fix --from`. Pure.
 
 use crate::facts::sureness::Reading;
 use crate::facts::trial::{Column, Trial, Variant};
@@ -37,12 +37,8 @@ pub fn of(trial: &Trial) -> Option<Choice> {
             "the trial recommends no change".to_owned(),
         ),
     };
-    let mut env = variant.env.clone();
-    if env.contains_key(PYTHONMALLOC) {
-        let (stays, why) = allows(trial, variant);
-        if !stays {
-            env.remove(PYTHONMALLOC);
-        }
+    let (env, why) = environment(trial, variant);
+    if let Some(why) = why {
         reason = format!("{reason}; {why}");
     }
     Some(Choice {
@@ -51,6 +47,20 @@ pub fn of(trial: &Trial) -> Option<Choice> {
         env,
         reason,
     })
+}
+
+/// The environment in which a service should run that runs on this variant: the variant's own, of which
+/// `PYTHONMALLOC=malloc` stays only where the CPU time allows. With what there is to say of that.
+pub fn environment(trial: &Trial, variant: &Variant) -> (BTreeMap<String, String>, Option<String>) {
+    let mut env = variant.env.clone();
+    if !env.contains_key(PYTHONMALLOC) {
+        return (env, None);
+    }
+    let (stays, why) = allows(trial, variant);
+    if !stays {
+        env.remove(PYTHONMALLOC);
+    }
+    (env, Some(why))
 }
 
 /// Whether the CPU time allows PYTHONMALLOC, by the same variant without it.

@@ -10,7 +10,7 @@ use crate::commands::compare::earlier;
 use crate::exit::{Exit, Failure};
 use crate::facts::trial::VerdictKind;
 use crate::fix::Wish;
-use crate::trial::variant;
+use crate::trial::{choice, variant};
 
 /// What was chosen.
 pub(super) enum Chosen {
@@ -167,11 +167,16 @@ fn of_trial(path: &Path) -> Result<Chosen, Failure> {
         )
         .remedy("write the change by hand"));
     };
+    let (variables, of_python) = choice::environment(&trial, variant);
+    let of_python = of_python.map_or_else(String::new, |why| format!("; {why}"));
     Ok(Chosen::Wish(Wish {
         allocator,
         library: None,
-        variables: variant.env.clone(),
+        variables,
         gives_way: false,
-        why: format!("in the trial of {} {sentence}", trial.workload.name),
+        why: format!(
+            "in the trial of {} {sentence}{of_python}",
+            trial.workload.name
+        ),
     }))
 }
