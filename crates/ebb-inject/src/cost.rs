@@ -1,4 +1,5 @@
-//! What returning pages costs on this machine: measured on memory of our own, in a few milliseconds.
+//! What returning pages costs on this machine, and having one again: measured on memory of our own, in a few
+//! milliseconds.
 //!
 //! malloc_trim makes a call of madvise for each free chunk that has a whole page. So its time follows from
 //! the number of such chunks and of the pages in them.
@@ -35,6 +36,18 @@ impl Cost {
             call: one_by_one.saturating_sub(at_once) / PAGES as u32,
             page: at_once / PAGES as u32,
         })
+    }
+
+    /// Measures what a page costs that is touched for the first time, or again after it was returned: the fault, and a
+    /// page of zeros.
+    pub fn of_page_fault() -> Result<Duration, Errno> {
+        let memory = Memory::map()?;
+        let mut all = Duration::MAX;
+        for _ in 0..ROUNDS {
+            all = all.min(memory.time_touch());
+            memory.advise(0, PAGES, libc::MADV_DONTNEED)?;
+        }
+        Ok(all / PAGES as u32)
     }
 
     /// Of returning `pages` in `calls`.
@@ -76,6 +89,17 @@ impl Memory {
 
     /// How long it takes to return all pages, so many in a call.
     fn time_return(&self, pages_a_call: usize) -> Result<Duration, Errno> {
+        self.time_touch();
+        let begin = Instant::now();
+        for page in (0..PAGES).step_by(pages_a_call) {
+            self.advise(page, pages_a_call, libc::MADV_DONTNEED)?;
+        }
+        Ok(begin.elapsed())
+    }
+
+    /// How long it takes to write to all pages.
+    fn time_touch(&self) -> Duration {
+        let begin = Instant::now();
         for page in 0..PAGES {
             // SAFETY: within the mapping, which is ours alone.
             unsafe {
@@ -85,11 +109,7 @@ impl Memory {
                     .write_volatile(1)
             };
         }
-        let begin = Instant::now();
-        for page in (0..PAGES).step_by(pages_a_call) {
-            self.advise(page, pages_a_call, libc::MADV_DONTNEED)?;
-        }
-        Ok(begin.elapsed())
+        begin.elapsed()
     }
 
     fn advise(&self, page: usize, pages: usize, advice: i32) -> Result<(), Errno> {
@@ -120,5 +140,7 @@ mod tests {
         assert!(cost.page > Duration::ZERO && cost.page < Duration::from_millis(1));
         assert!(cost.of(10, 1000) > cost.of(10, 10));
         assert_eq!(cost.of(0, 0), Duration::ZERO);
+        let fault = Cost::of_page_fault().unwrap();
+        assert!(fault > Duration::ZERO && fault < Duration::from_millis(1));
     }
 }

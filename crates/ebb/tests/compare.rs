@@ -107,6 +107,10 @@ fn a_trial_shows_what_glibc_keeps_and_recommends_what_does_not() {
     }
     let markdown = std::fs::read_to_string(output.path().join("report.md")).unwrap();
     assert!(markdown.contains("**jemalloc-now holds"), "{markdown}");
+    assert!(
+        markdown.contains("page faults come to: glibc "),
+        "{markdown}"
+    );
     assert!(output.path().join("logs/glibc-2/service.log").exists());
 }
 
@@ -170,6 +174,21 @@ fn ebbmallocs_published_counters_give_the_live_heap() {
         .unwrap()
         / MB;
     assert!((measured - last).abs() < 1.0, "{measured} {last}");
+    // What both touch in the burst comes page by page.
+    for variant in trial["variants"].as_array().unwrap() {
+        let median = |column: &str| {
+            let figure = &variant["summary"]["figures"][column]["median"];
+            figure.as_f64().unwrap()
+        };
+        let grown_pages = (median("peak") - median("baseline")) / 4096.0;
+        assert!(
+            median("page_faults") > 0.8 * grown_pages,
+            "{}",
+            variant["name"]
+        );
+    }
+    let fault_s = trial["machine"]["page_fault_s"].as_f64().unwrap();
+    assert!(fault_s > 0.0 && fault_s < 1e-3, "{fault_s}");
 }
 
 #[test]

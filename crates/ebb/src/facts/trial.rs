@@ -115,6 +115,9 @@ pub struct Machine {
     pub thp: Option<String>,
     /// Name of the system.
     pub system: Option<String>,
+    /// What a page costs that is touched for the first time, as it was measured when the trial was over.
+    #[serde(default)]
+    pub page_fault_s: Option<f64>,
 }
 
 /// What the service of each run was held to by a cgroup of its own.

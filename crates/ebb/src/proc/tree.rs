@@ -33,6 +33,8 @@ pub struct Sample {
     pub cpu_user: Option<f64>,
     /// CPU time in the kernel, counted likewise.
     pub cpu_sys: Option<f64>,
+    /// Page faults that needed no disk, counted likewise.
+    pub faults: Option<u64>,
     /// Processes that were alive, zombies not counted.
     pub processes: usize,
 }
@@ -45,6 +47,7 @@ struct Share {
     anon: Option<u64>,
     cpu_user: f64,
     cpu_sys: f64,
+    faults: u64,
     zombie: bool,
 }
 
@@ -182,6 +185,7 @@ fn read(pid: i32) -> ProcResult<Share> {
         anon,
         cpu_user: user / ticks,
         cpu_sys: system / ticks,
+        faults: stat.minflt + stat.cminflt,
         zombie: shown.is_none(),
     })
 }
@@ -226,6 +230,7 @@ fn sum(shares: impl Iterator<Item = Share>) -> Sample {
         anon: total(|share| share.anon),
         cpu_user: Some(shares.iter().map(|share| share.cpu_user).sum()),
         cpu_sys: Some(shares.iter().map(|share| share.cpu_sys).sum()),
+        faults: Some(shares.iter().map(|share| share.faults).sum()),
         processes: shares.iter().filter(|share| !share.zombie).count(),
     }
 }
@@ -241,6 +246,7 @@ mod tests {
             anon: rss,
             cpu_user: 0.25,
             cpu_sys: 0.5,
+            faults: 7,
             zombie: false,
         }
     }
@@ -251,6 +257,7 @@ mod tests {
         assert_eq!(both.rss, Some(30));
         assert_eq!(both.pss, None);
         assert_eq!((both.cpu_user, both.cpu_sys), (Some(0.5), Some(1.0)));
+        assert_eq!(both.faults, Some(14));
         assert_eq!(both.processes, 2);
     }
 

@@ -6,6 +6,7 @@ use crate::facts::trial::Unit;
 pub fn plain(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Bytes | Unit::BytesPerHour => decimals(value / 1e6),
+        Unit::Count => format!("{value:.0}"),
         Unit::Seconds => format!("{value:.2}"),
         Unit::PerSecond | Unit::Milliseconds => decimals(value),
     }

@@ -4,7 +4,7 @@
 
 use super::figures;
 use crate::facts::sureness::{StopReason, Stopping, Trap};
-use crate::facts::trial::{Outcome, Run, Trial, Unit, Variant};
+use crate::facts::trial::{Column, Outcome, Run, Trial, Unit, Variant};
 use std::collections::BTreeSet;
 
 /// One thing to say.
@@ -283,7 +283,29 @@ pub fn method(trial: &Trial) -> Vec<String> {
     };
     let machine = format!("Machine: {}.", place.join(", "));
     let began = format!("Started {} with ebb {}.", trial.started, trial.ebb_version);
-    what.into_iter().chain([machine, began]).collect()
+    let faults = price_of_faults(trial);
+    what.into_iter()
+        .chain(faults)
+        .chain([machine, began])
+        .collect()
+}
+
+/// What the page faults of each variant come to, at the cost of one.
+fn price_of_faults(trial: &Trial) -> Option<String> {
+    let cost_s = trial.machine.page_fault_s?;
+    let prices = trial.variants.iter().filter_map(|variant| {
+        let faults = variant.summary.as_ref()?.median(Column::PageFaults)?;
+        let price = figures::plain(faults * cost_s, Unit::Seconds);
+        Some(format!("{} {price} s", variant.name))
+    });
+    let prices: Vec<String> = prices.collect();
+    (!prices.is_empty()).then(|| {
+        format!(
+            "A page fault took {:.2} µs when the trial was over; at that, page faults come to: {}.",
+            cost_s * 1e6,
+            prices.join(", ")
+        )
+    })
 }
 
 /// How a trial went that started its services.

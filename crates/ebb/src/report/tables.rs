@@ -55,20 +55,22 @@ const MEMORY: [Column; 10] = [
     Column::Cgroup,
     Column::Slope,
 ];
-const COST: [Column; 6] = [
+const COST: [Column; 7] = [
     Column::Cpu,
+    Column::PageFaults,
     Column::Throughput,
     Column::P50,
     Column::P99,
     Column::HealthMax,
     Column::Throttled,
 ];
-const DIFFERENCE: [Column; 7] = [
+const DIFFERENCE: [Column; 8] = [
     Column::Peak,
     Column::AfterRest,
     Column::Typical,
     Column::Floor,
     Column::Cpu,
+    Column::PageFaults,
     Column::Throughput,
     Column::P99,
 ];

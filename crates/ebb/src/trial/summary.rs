@@ -89,7 +89,8 @@ pub fn measure(run: &Run, metric: Metric) -> Measures {
             .trim
             .map(|trim| trim.before_bytes as f64 - trim.after_bytes as f64),
         live_bytes: rest.and_then(|rest| live_at(run, rest)),
-        cpu_s: cpu(run),
+        cpu_s: in_phases(run, |sample| sample.cpu_s),
+        page_faults: in_phases(run, |sample| sample.faults.map(|faults| faults as f64)),
         throughput_per_s: load::throughput(&loads),
         p50_ms: latency.map(|quantiles| quantiles.p50),
         p99_ms: latency.and_then(|quantiles| quantiles.p99),
@@ -130,7 +131,7 @@ pub fn reading(column: Column, before: f64, interval: (f64, f64)) -> Reading {
     let least = match column.unit() {
         Unit::Bytes | Unit::BytesPerHour => SMALL_BYTES,
         Unit::Seconds => SMALL_SECONDS,
-        Unit::PerSecond | Unit::Milliseconds => 0.0,
+        Unit::PerSecond | Unit::Milliseconds | Unit::Count => 0.0,
     };
     let small = least.max(before.abs() * SMALL_SHARE);
     let (low, high) = interval;
@@ -170,16 +171,16 @@ fn live_at(run: &Run, rest: &PhaseSpan) -> Option<f64> {
     })
 }
 
-/// CPU time from the first sample to the last one within the phases.
-fn cpu(run: &Run) -> Option<f64> {
+/// By how much a counter grew from the first sample to the last one within the phases.
+fn in_phases(run: &Run, counter: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
     let end = run.phases.last()?.to_s;
-    let first = run.samples.iter().find_map(|sample| sample.cpu_s)?;
+    let first = run.samples.iter().find_map(&counter)?;
     let last = run
         .samples
         .iter()
         .rev()
         .filter(|sample| sample.at_s <= end)
-        .find_map(|sample| sample.cpu_s)?;
+        .find_map(&counter)?;
     Some(last - first)
 }
 

@@ -19,7 +19,19 @@ pub fn read() -> Machine {
         system: std::fs::read_to_string("/etc/os-release")
             .ok()
             .and_then(|text| pretty_name(&text)),
+        page_fault_s: page_fault_s(),
     }
+}
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+fn page_fault_s() -> Option<f64> {
+    let cost = ebb_inject::Cost::of_page_fault().ok()?;
+    Some(cost.as_secs_f64())
+}
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
+fn page_fault_s() -> Option<f64> {
+    None
 }
 
 fn line(path: &str) -> Option<String> {

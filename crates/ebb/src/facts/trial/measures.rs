@@ -21,6 +21,9 @@ pub struct Measures {
     pub live_bytes: Option<f64>,
     /// CPU time from readiness to the end of the last phase.
     pub cpu_s: Option<f64>,
+    /// Page faults that needed no disk, in the same time.
+    #[serde(default)]
+    pub page_faults: Option<f64>,
     /// Requests a second over the loaded phases.
     pub throughput_per_s: Option<f64>,
     /// Median latency.
@@ -83,6 +86,8 @@ pub enum Column {
     Live,
     /// [`Measures::cpu_s`].
     Cpu,
+    /// [`Measures::page_faults`].
+    PageFaults,
     /// [`Measures::throughput_per_s`].
     Throughput,
     /// [`Measures::p50_ms`].
@@ -108,6 +113,8 @@ pub enum Column {
 pub enum Unit {
     /// Bytes, shown as MB.
     Bytes,
+    /// A number of things.
+    Count,
     /// Seconds.
     Seconds,
     /// Requests a second.
@@ -120,7 +127,7 @@ pub enum Unit {
 
 impl Column {
     /// All columns in the order of the table.
-    pub const ALL: [Column; 16] = [
+    pub const ALL: [Column; 17] = [
         Column::Baseline,
         Column::Peak,
         Column::AfterRest,
@@ -128,6 +135,7 @@ impl Column {
         Column::Reclaimable,
         Column::Live,
         Column::Cpu,
+        Column::PageFaults,
         Column::Throughput,
         Column::P50,
         Column::P99,
@@ -149,6 +157,7 @@ impl Column {
             Column::Reclaimable => "reclaimable",
             Column::Live => "live heap",
             Column::Cpu => "CPU s",
+            Column::PageFaults => "page faults",
             Column::Throughput => "requests/s",
             Column::P50 => "p50 ms",
             Column::P99 => "p99 ms",
@@ -165,6 +174,7 @@ impl Column {
     pub fn unit(self) -> Unit {
         match self {
             Column::Cpu | Column::Throttled => Unit::Seconds,
+            Column::PageFaults => Unit::Count,
             Column::Throughput => Unit::PerSecond,
             Column::Slope => Unit::BytesPerHour,
             Column::P50 | Column::P99 | Column::HealthMax => Unit::Milliseconds,
@@ -182,6 +192,7 @@ impl Column {
             Column::Reclaimable => measures.reclaimable_bytes,
             Column::Live => measures.live_bytes,
             Column::Cpu => measures.cpu_s,
+            Column::PageFaults => measures.page_faults,
             Column::Throughput => measures.throughput_per_s,
             Column::P50 => measures.p50_ms,
             Column::P99 => measures.p99_ms,
