@@ -161,7 +161,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let name = format!("named-{}", std::process::id());
         let program = folder.path().join(&name);
-        std::fs::copy("/bin/sh", &program).unwrap();
+        // By another process: one that is started from here meanwhile would have it open for writing.
+        let copied = std::process::Command::new("cp")
+            .arg("/bin/sh")
+            .arg(&program)
+            .status();
+        assert!(copied.unwrap().success());
         let mut child = std::process::Command::new(&program)
             .args(["-c", "echo ready; read line"])
             .stdin(std::process::Stdio::piped())

@@ -25,7 +25,7 @@ pub fn unprivileged_ebb(folder: &TempDir) -> Command {
         return ebb();
     }
     let copy = folder.path().join("ebb");
-    fs::copy(env!("CARGO_BIN_EXE_ebb"), &copy).expect("a copy of ebb");
+    copy_program(env!("CARGO_BIN_EXE_ebb").as_ref(), &copy);
     let mut command = Command::new("setpriv");
     command
         .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
@@ -33,6 +33,13 @@ pub fn unprivileged_ebb(folder: &TempDir) -> Command {
         .env("PATH", "/usr/bin:/bin")
         .env_remove("LD_PRELOAD");
     command
+}
+
+/// Copies a program that will be started. Not in this process: what another test starts meanwhile would have the
+/// copy open for writing for a moment, and nobody can start it then (ETXTBSY).
+pub fn copy_program(from: &Path, to: &Path) {
+    let status = Command::new("cp").arg(from).arg(to).status();
+    assert!(status.expect("cp").success(), "{}", from.display());
 }
 
 /// `ebb run` with these arguments, run to its end.

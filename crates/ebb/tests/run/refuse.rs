@@ -68,7 +68,7 @@ fn a_set_uid_program_of_somebody_else() {
     }
     let folder = folder();
     let copy = folder.path().join("cat");
-    fs::copy("/bin/cat", &copy).unwrap();
+    copy_program(Path::new("/bin/cat"), &copy);
     for (owner, mode, word) in [
         ((Some(NOBODY), None), 0o4755, "set-uid"),
         ((Some(0), Some(NOBODY)), 0o2755, "set-gid"),
@@ -92,7 +92,7 @@ fn a_program_with_capabilities() {
     }
     let folder = folder();
     let copy = folder.path().join("cat");
-    fs::copy("/bin/cat", &copy).unwrap();
+    copy_program(Path::new("/bin/cat"), &copy);
     let set = Command::new("setcap")
         .arg("cap_net_bind_service+ep")
         .arg(&copy)

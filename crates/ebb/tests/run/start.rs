@@ -66,7 +66,7 @@ fn ebbmalloc_is_found_where_an_installation_keeps_it() {
         let at = |path: &str, from: &Path| {
             let path = folder.path().join(path);
             std::fs::create_dir_all(path.parent().expect("a folder")).expect("created");
-            std::fs::copy(from, &path).expect("a copy");
+            copy_program(from, &path);
             path
         };
         let ebb = at(program, Path::new(env!("CARGO_BIN_EXE_ebb")));

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use procfs::process::Process as Entry;
 
@@ -19,12 +20,16 @@ use crate::proc::elf::{Elf, Libc};
 use crate::proc::environ;
 use crate::proc::inside::inside;
 use crate::proc::root::Root;
-use crate::proc::{Counters, MallocSource, identity, malloc_source};
+use crate::proc::{self, Counters, MallocSource, identity, malloc_source};
 
 use super::entry::Loader;
 
 /// No process has more ancestors; a longer chain is one that changed while it was followed.
 const MOST_ANCESTORS: usize = 64;
+/// Loaders take milliseconds, on a busy machine.
+const STARTS_WITHIN: Duration = Duration::from_secs(1);
+/// Between two looks at a process that is being started.
+const STEP: Duration = Duration::from_millis(5);
 /// Folders in which images keep their entrypoints.
 const ENTRYPOINT_FOLDERS: [&str; 5] = ["/", "/usr/local/bin", "/usr/bin", "/app", "/docker"];
 /// A script is no longer.
@@ -118,7 +123,7 @@ fn read(pid: i32) -> Option<Process> {
         asked.extend(loader.system_preload());
         asked
     });
-    let malloc = malloc_source(pid).map(|source| malloc(&source, &executable, &root));
+    let malloc = started_source(pid).map(|source| malloc(&source, &executable, &root));
     Some(Process {
         pid,
         parent,
@@ -133,6 +138,17 @@ fn read(pid: i32) -> Option<Process> {
         in_force: settings_in_force(pid),
         entrypoints: entrypoints(&root),
     })
+}
+
+/// Where a process takes its malloc from. One that is being started gets a moment to load its libraries.
+fn started_source(pid: i32) -> Result<MallocSource, proc::Unreadable> {
+    let until = Instant::now() + STARTS_WITHIN;
+    loop {
+        match malloc_source(pid) {
+            Err(proc::Unreadable::Starting) if Instant::now() < until => sleep(STEP),
+            found => return found,
+        }
+    }
 }
 
 fn malloc(source: &MallocSource, executable: &Path, root: &Root) -> Malloc {
