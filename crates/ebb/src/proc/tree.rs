@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use procfs::process::Process;
+use procfs::process::{Process, Stat};
 use procfs::{ProcError, ProcResult};
 
 /// The living processes of a tree at one moment, the first one in front.
@@ -113,14 +113,20 @@ impl Tree {
 /// By which number `/proc` shows the memory of process `pid`: its own, or, where its first thread has ended
 /// (`pthread_exit` in `main`) and others go on, that of the first that does. Nothing where all have ended.
 pub fn shown_by(pid: i32) -> Option<i32> {
-    let goes_on = |stat: procfs::process::Stat| !matches!(stat.state, 'Z' | 'X');
     let process = Process::new(pid).ok()?;
-    if goes_on(process.stat().ok()?) {
-        return Some(pid);
+    let stat = process.stat().ok()?;
+    Some(as_shown(process, &stat).ok()??.pid())
+}
+
+/// The same of a process that is open and whose state was read.
+fn as_shown(process: Process, stat: &Stat) -> ProcResult<Option<Process>> {
+    let goes_on = |stat: &Stat| !matches!(stat.state, 'Z' | 'X');
+    if goes_on(stat) {
+        return Ok(Some(process));
     }
-    let mut threads = process.tasks().ok()?.flatten();
-    let other = threads.find(|thread| thread.stat().is_ok_and(goes_on))?;
-    Some(other.tid)
+    let mut threads = process.tasks()?.flatten();
+    let other = threads.find(|thread| thread.stat().is_ok_and(|stat| goes_on(&stat)));
+    other.map(|thread| Process::new(thread.tid)).transpose()
 }
 
 /// What tells one program in one process from the next: when the process started (clock ticks since
@@ -129,7 +135,7 @@ pub fn shown_by(pid: i32) -> Option<i32> {
 pub fn identity(pid: i32) -> Option<(u64, PathBuf)> {
     let process = Process::new(pid).ok()?;
     let stat = process.stat().ok()?;
-    let program = match Process::new(shown_by(pid)?).and_then(|process| process.exe()) {
+    let program = match as_shown(process, &stat).ok()??.exe() {
         Ok(program) => program,
         Err(ProcError::PermissionDenied(_)) => PathBuf::from(format!("[{}]", stat.comm)),
         Err(_) => return None,
@@ -174,9 +180,9 @@ fn read(pid: i32) -> ProcResult<Share> {
     // Waited-for descendants are in the parent's c-times, so each of them counts exactly once.
     let user = stat.utime as f64 + stat.cutime as f64;
     let system = stat.stime as f64 + stat.cstime as f64;
-    let shown = shown_by(pid);
-    let (rss, pss, anon) = match shown {
-        Some(shown) => memory(&Process::new(shown)?)?,
+    let shown = as_shown(process, &stat)?;
+    let (rss, pss, anon) = match &shown {
+        Some(shown) => memory(shown)?,
         None => (Some(0), Some(0), Some(0)),
     };
     Ok(Share {
