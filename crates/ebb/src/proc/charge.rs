@@ -2,7 +2,7 @@
 //! defines it. That is the order in which symbols are looked up, so it tells a library that is in
 //! charge from one that is merely mapped.
 //!
-//! Used by `ebb run --verify` and by trials, which discard a run whose preload was not active. The
+//! Used by `ebb run --verify`, `ebb check`, and by trials, which discard a run whose preload was not active. The
 //! order is read from the loader's own list (`r_debug`) in the memory of the process; where that is
 //! not allowed or in swap, from the mapped files, if these leave no doubt.
 
@@ -11,6 +11,8 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use procfs::ProcError;
 use procfs::process::{MMapPath, Process};
@@ -77,6 +79,20 @@ pub fn maps_contain(pid: i32, library: &Path) -> Result<bool, Unreadable> {
     Ok(mapped_files(pid)?
         .iter()
         .any(|path| same_file(path, library)))
+}
+
+/// Between two looks at a process that is being started.
+const STEP: Duration = Duration::from_millis(5);
+
+/// As [`malloc_source`], of a process that may be being started: it gets so long to load its libraries.
+pub fn started_malloc_source(pid: i32, patience: Duration) -> Result<MallocSource, Unreadable> {
+    let until = Instant::now() + patience;
+    loop {
+        match malloc_source(pid) {
+            Err(Unreadable::Starting) if Instant::now() < until => sleep(STEP),
+            found => return found,
+        }
+    }
 }
 
 /// Where the process takes its `malloc` from.

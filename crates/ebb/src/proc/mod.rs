@@ -46,7 +46,7 @@ pub mod runtime;
 pub mod target;
 pub mod tree;
 
-pub use charge::{MallocSource, Unreadable, malloc_source, maps_contain};
+pub use charge::{MallocSource, Unreadable, malloc_source, maps_contain, started_malloc_source};
 pub use counters::Counters;
 pub use elf::{Elf, Libc, libc_of};
 pub use not_read::NotRead;

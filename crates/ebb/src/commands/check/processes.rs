@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use procfs::process::Process as Entry;
 
@@ -20,7 +19,7 @@ use crate::proc::elf::{Elf, Libc};
 use crate::proc::environ;
 use crate::proc::inside::inside;
 use crate::proc::root::Root;
-use crate::proc::{self, Counters, MallocSource, identity, malloc_source};
+use crate::proc::{Counters, MallocSource, identity, started_malloc_source};
 
 use super::entry::Loader;
 
@@ -28,8 +27,6 @@ use super::entry::Loader;
 const MOST_ANCESTORS: usize = 64;
 /// Loaders take milliseconds, on a busy machine.
 const STARTS_WITHIN: Duration = Duration::from_secs(1);
-/// Between two looks at a process that is being started.
-const STEP: Duration = Duration::from_millis(5);
 /// Folders in which images keep their entrypoints.
 const ENTRYPOINT_FOLDERS: [&str; 5] = ["/", "/usr/local/bin", "/usr/bin", "/app", "/docker"];
 /// A script is no longer.
@@ -123,7 +120,8 @@ fn read(pid: i32) -> Option<Process> {
         asked.extend(loader.system_preload());
         asked
     });
-    let malloc = started_source(pid).map(|source| malloc(&source, &executable, &root));
+    let malloc =
+        started_malloc_source(pid, STARTS_WITHIN).map(|source| malloc(&source, &executable, &root));
     Some(Process {
         pid,
         parent,
@@ -138,17 +136,6 @@ fn read(pid: i32) -> Option<Process> {
         in_force: settings_in_force(pid),
         entrypoints: entrypoints(&root),
     })
-}
-
-/// Where a process takes its malloc from. One that is being started gets a moment to load its libraries.
-fn started_source(pid: i32) -> Result<MallocSource, proc::Unreadable> {
-    let until = Instant::now() + STARTS_WITHIN;
-    loop {
-        match malloc_source(pid) {
-            Err(proc::Unreadable::Starting) if Instant::now() < until => sleep(STEP),
-            found => return found,
-        }
-    }
 }
 
 fn malloc(source: &MallocSource, executable: &Path, root: &Root) -> Malloc {

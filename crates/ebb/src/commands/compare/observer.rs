@@ -148,22 +148,16 @@ impl Processes {
 
 fn takes_malloc_from(pid: i32, variant: &Prepared) -> Result<(), String> {
     let library = variant.library.as_deref();
-    let deadline = Instant::now() + STARTING_LIMIT;
-    let source = loop {
-        match proc::malloc_source(pid) {
-            // What ended in the meantime held no memory at the end.
-            Err(Unreadable::Gone) => return Ok(()),
-            Err(Unreadable::Starting) if Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(20))
-            }
-            Err(error) => {
-                return Err(format!(
-                    "it cannot be told which allocator {} uses: {error}",
-                    name(pid)
-                ));
-            }
-            Ok(source) => break source,
+    let source = match proc::started_malloc_source(pid, STARTING_LIMIT) {
+        // What ended in the meantime held no memory at the end.
+        Err(Unreadable::Gone) => return Ok(()),
+        Err(error) => {
+            return Err(format!(
+                "it cannot be told which allocator {} uses: {error}",
+                name(pid)
+            ));
         }
+        Ok(source) => source,
     };
     let expected = match library {
         Some(library) => source.is(library),
