@@ -13,21 +13,11 @@ python=$folder/bin/python3.13t
 lacks() { echo "free-threaded.sh: $1" >&2; exit 3; }
 
 if [[ ! -x $python ]]; then
-    command -v apt-get >/dev/null && command -v cc >/dev/null && command -v make >/dev/null ||
-        lacks "needs apt-get, cc and make"
+    command -v cc >/dev/null && command -v make >/dev/null || lacks "needs cc and make"
     sources=$folder.sources
     rm -rf "${sources:?}" "${folder:?}"
-    mkdir -p "$sources"/{state/lists/partial,cache/archives/partial,build}
-    # From where this machine has its own packages.
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 'Label: Debian' | head -1)
-    [[ $mirror ]] || lacks "no archive of Debian is among apt's sources"
-    echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror trixie main" \
-        >"$sources/sources.list"
-    options=(-qq -o "Dir::State=$sources/state" -o "Dir::Cache=$sources/cache" -o Dir::State::status=/dev/null
-        -o "Dir::Etc::sourcelist=$sources/sources.list" -o Dir::Etc::sourceparts=/dev/null
-        -o Acquire::Languages=none -o APT::Sandbox::User=root -o APT::Update::Error-Mode=any)
-    (cd "$sources" && apt-get "${options[@]}" update &&
-        apt-get "${options[@]}" source --download-only --tar-only python3.13) || lacks "no sources of 3.13; is there a network?"
+    ci/sources.sh trixie "$sources" python3.13
+    mkdir "$sources/build"
     tar -xf "$sources"/python3.13_*.orig.tar.xz -C "$sources/build" --strip-components=1
     (cd "$sources/build" && ./configure -q --disable-gil --without-ensurepip --disable-test-modules --prefix="$folder" &&
         make -s -j2 && make -s altinstall) >"$folder.log" 2>&1 || lacks "3.13 could not be built: $folder.log"

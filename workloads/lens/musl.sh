@@ -16,7 +16,7 @@ python=$prefix/bin/python3.11
 if [[ -e $prefix/complete ]]; then
     exit
 fi
-for tool in apt-get dpkg-deb musl-gcc make perl python3.11; do
+for tool in musl-gcc make perl python3.11; do
     command -v "$tool" >/dev/null || lacks "$tool is missing; on Debian: apt-get install musl-tools make perl python3.11"
 done
 rm -rf "${prefix:?}"
@@ -24,22 +24,9 @@ mkdir -p "$prefix"/{lib,build/kernel}
 build=$prefix/build
 cd "$build"
 
-# What a release of Debian has, whichever one this machine is of.
-mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 'Label: Debian' | head -1)
-[[ $mirror ]] || lacks "no archive of Debian is among apt's sources"
-from_debian() {
-    local kind=$1 release=$2 state=$build/apt-$2
-    shift 2
-    mkdir -p "$state"/{state/lists/partial,cache/archives/partial}
-    echo "$kind [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $release main" >"$state/sources.list"
-    local options=(-qq -o "Dir::State=$state/state" -o "Dir::Cache=$state/cache" -o Dir::State::status=/dev/null
-        -o "Dir::Etc::sourcelist=$state/sources.list" -o Dir::Etc::sourceparts=/dev/null
-        -o Acquire::Languages=none -o APT::Sandbox::User=root -o APT::Update::Error-Mode=any)
-    apt-get "${options[@]}" update && apt-get "${options[@]}" "$@" || lacks "$* of $release: is there a network?"
-}
-from_debian deb-src bookworm source --download-only --tar-only python3.11 zlib libffi openssl
-from_debian deb trixie download musl
-dpkg-deb -x musl_*.deb musl
+ci=$(cd ../../../../ci && pwd)
+"$ci/sources.sh" bookworm "$build" python3.11 zlib libffi openssl
+"$ci/unpack.sh" trixie "$build/musl" musl
 cp "$(find musl -name libc.so | head -1)" "$prefix/lib/ld-musl-x86_64.so.1"
 
 # musl-gcc that finds the kernel's headers, tells whose libraries it links, and has programs loaded by the newer musl.
