@@ -117,7 +117,7 @@ fn node<'a, N, O: Os>(os: &O, metadata: &Metadata, place: &'a AtomicPtr<N>) -> O
         Err(theirs) => {
             // SAFETY: nobody else has seen ours; theirs is a node that stays.
             unsafe {
-                metadata.free(os, piece, size_of::<N>());
+                metadata.free(os, piece, size_of::<N>(), false);
                 theirs.as_ref()
             }
         }

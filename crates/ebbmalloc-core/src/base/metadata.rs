@@ -2,7 +2,7 @@
 //!
 //! Pieces are powers of two from 16 bytes to 64 KiB. Blocks of 64 KiB hold pieces of one size each; a
 //! block of which no piece is in use goes back to the kernel when it was idle for two passes, like
-//! the heap's own memory. Blocks are cut from chunks of address space, whose first block describes
+//! the heap's own memory; a piece that nobody used since the last pass may be idle when it comes back. Blocks are cut from chunks of address space, whose first block describes
 //! the others. A free piece has the link to the next in its first word: metadata is the allocator's
 //! own, nobody else can write there.
 
@@ -20,8 +20,8 @@ const STEP: usize = 2;
 const SMALLEST_LOG2: u32 = 4;
 const LARGEST_LOG2: u32 = 16;
 const LISTS: usize = (LARGEST_LOG2 - SMALLEST_LOG2 + 1) as usize;
-/// Passes that an empty block survives.
-const IDLE_PASSES: u8 = 2;
+/// Passes after its last use at which an empty block goes.
+const IDLE_PASSES: u32 = 2;
 /// Blocks returned with one drop of the lock.
 const BATCH: usize = 32;
 
@@ -41,6 +41,8 @@ struct Pool {
     chunk: *mut Chunk,
     used_bytes: usize,
     resident_bytes: usize,
+    /// Purges so far. Wraps.
+    passes: u32,
 }
 
 /// The first block of a chunk.
@@ -61,8 +63,8 @@ struct Block {
     used: usize,
     /// Its place in `Pool::partial`.
     list: usize,
-    /// Passes since it became empty.
-    passes: u8,
+    /// `Pool::passes` when a piece of it was last taken, or came back from use.
+    used_at: u32,
     prev: *mut Block,
     next: *mut Block,
 }
@@ -104,6 +106,7 @@ impl Metadata {
             chunk: null_mut(),
             used_bytes: 0,
             resident_bytes: 0,
+            passes: 0,
         }
     }
 
@@ -152,6 +155,7 @@ impl Metadata {
                 piece as usize
             };
             (*block).used += 1;
+            (*block).used_at = pool.passes;
             if (*block).free.is_null() && (*block).fresh == BLOCK {
                 pool.partial[list].remove(block);
             }
@@ -161,11 +165,11 @@ impl Metadata {
         NonNull::new(piece as *mut u8)
     }
 
-    /// Takes a piece back.
+    /// Takes a piece back. `idle` says that nobody used it since the last pass.
     ///
     /// # Safety
     /// `piece` came from [`Metadata::allocate`] with the same `bytes` and is not used any more.
-    pub unsafe fn free<O: Os>(&self, os: &O, piece: NonNull<u8>, bytes: usize) {
+    pub unsafe fn free<O: Os>(&self, os: &O, piece: NonNull<u8>, bytes: usize, idle: bool) {
         let (list, rounded) = list_of(bytes);
         let address = piece.as_ptr() as usize;
         let chunk = (address & !(CHUNK - 1)) as *mut Chunk;
@@ -180,12 +184,14 @@ impl Metadata {
             });
             (*block).free = link;
             (*block).used -= 1;
+            if !idle {
+                (*block).used_at = pool.passes;
+            }
             if was_full {
                 pool.partial[list].push(block);
             }
             if (*block).used == 0 {
                 pool.partial[list].remove(block);
-                (*block).passes = 0;
                 pool.idle.push(block);
             }
         }
@@ -222,7 +228,7 @@ impl Metadata {
                 // SAFETY: as above, and the lock is held.
                 unsafe {
                     if refused {
-                        (*block).passes = 0;
+                        (*block).used_at = pool.passes;
                         pool.idle.push(block);
                     } else {
                         pool.returned.push(block);
@@ -299,7 +305,7 @@ impl Pool {
         }
     }
 
-    /// Takes up to a batch of idle blocks out of their list; with `first`, counts a pass for each.
+    /// Takes up to a batch of idle blocks out of their list; with `first`, counts a pass.
     fn take_idle(
         &mut self,
         leaving: &mut [*mut Block; BATCH],
@@ -307,13 +313,14 @@ impl Pool {
         first: bool,
     ) -> (usize, bool) {
         let (mut count, mut more) = (0, false);
+        self.passes = self.passes.wrapping_add(u32::from(first));
         let mut at = self.idle.first;
         while !at.is_null() {
             // SAFETY: the list holds empty blocks, and the lock is held.
             unsafe {
                 let next = (*at).next;
-                (*at).passes += u8::from(first && (*at).passes < IDLE_PASSES);
-                if count < BATCH && (force || (*at).passes >= IDLE_PASSES) {
+                let is_idle = self.passes.wrapping_sub((*at).used_at) >= IDLE_PASSES;
+                if count < BATCH && (force || is_idle) {
                     self.idle.remove(at);
                     leaving[count] = at;
                     count += 1;

@@ -99,6 +99,7 @@ impl Cache {
                     if count < cold {
                         return false;
                     }
+                    let mut idle = !drain.all;
                     if drain.count > 0 {
                         demand.was_cold();
                         // A burst is over. What is left of it lies here and there, a page each; a refill
@@ -108,11 +109,13 @@ impl Cache {
                             bins.put(supply, class, stack.oldest(rest), false, true);
                             stack.drop_oldest(rest);
                             drain.put_back_bytes += rest * size;
+                            idle = false;
                             *budget = budget.saturating_sub(rest);
                         }
                     }
                     if stack.is_empty() && !stack.is_closed() {
-                        stack.shrink(supply.os, supply.metadata, self.first_stacks(), class);
+                        let memory = self.first_stacks();
+                        stack.shrink(supply.os, supply.metadata, memory, class, idle);
                     }
                     stack.low = stack.top;
                     demand.marked();

@@ -213,7 +213,7 @@ impl ExplicitArena {
         unsafe {
             let unmake = |head: *mut Granule| {
                 let shape = Shape::new((*head).class as usize, supply.page_shift);
-                Slab(head).destroy(supply.os, supply.metadata, shape);
+                Slab(head).destroy(supply.os, supply.metadata, shape, false);
                 match (*head).resident {
                     0 => Fill::Clean,
                     _ => Fill::Dirty,

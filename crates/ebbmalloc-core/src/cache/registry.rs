@@ -167,7 +167,9 @@ impl Registry {
                 caches.cursor = next;
             }
             drop(caches);
-            supply.metadata.free(supply.os, cache.cast(), Cache::BYTES);
+            supply
+                .metadata
+                .free(supply.os, cache.cast(), Cache::BYTES, false);
         }
     }
 

@@ -283,13 +283,13 @@ impl Stack {
             core::ptr::copy_nonoverlapping(self.base, larger.base, self.len());
             larger.top = larger.base.wrapping_add(self.len());
             larger.low = larger.base.wrapping_add(self.cold());
-            self.give_back(os, metadata, memory, class);
+            self.give_back(os, metadata, memory, class, false);
             *self = larger;
         }
         (self.capacity() - before) * CLASS[class].size as usize
     }
 
-    /// Makes an empty stack as small as it was at first.
+    /// Makes an empty stack as small as it was at first. `idle` says that it was not used since the last tick.
     ///
     /// # Safety
     /// As for [`Stack::grow`]; the stack is empty.
@@ -299,10 +299,11 @@ impl Stack {
         metadata: &Metadata,
         memory: *mut Entry,
         class: usize,
+        idle: bool,
     ) {
         // SAFETY: the caller's promise.
         unsafe {
-            self.give_back(os, metadata, memory, class);
+            self.give_back(os, metadata, memory, class, idle);
             *self = Self::first(memory, class);
         }
     }
@@ -314,14 +315,16 @@ impl Stack {
         metadata: &Metadata,
         memory: *mut Entry,
         class: usize,
+        idle: bool,
     ) {
         let piece = self.base.wrapping_sub(1);
         if piece != memory.wrapping_add(FIRST_AT[class] as usize)
             && let Some(piece) = NonNull::new(piece.cast::<u8>())
         {
+            let bytes = (self.capacity() + 1) * size_of::<Entry>();
             // SAFETY: a stack that is not in the first memory is in a piece that `grow` allocated, of
             // a word more than its capacity.
-            unsafe { metadata.free(os, piece, (self.capacity() + 1) * size_of::<Entry>()) };
+            unsafe { metadata.free(os, piece, bytes, idle) };
         }
     }
 }

@@ -143,7 +143,13 @@ impl Cache {
                     let count = stack.len();
                     bins.put(supply, class, stack.oldest(count), false, true);
                     stack.drop_oldest(count);
-                    stack.shrink(supply.os, supply.metadata, self.first_stacks(), class);
+                    stack.shrink(
+                        supply.os,
+                        supply.metadata,
+                        self.first_stacks(),
+                        class,
+                        false,
+                    );
                     *stack = Stack::closed(self.first_stacks(), class);
                 });
             }

@@ -308,7 +308,7 @@ impl<O: Os> Heap<O> {
     /// It came from [`Heap::allocate_metadata`] with as many bytes, and is not used any more.
     pub unsafe fn free_metadata(&self, piece: NonNull<u8>, bytes: usize) {
         // SAFETY: the caller's promise.
-        unsafe { self.metadata.free(&self.os, piece, bytes) }
+        unsafe { self.metadata.free(&self.os, piece, bytes, false) }
     }
 
     /// Bytes freed since the last tick.

@@ -108,7 +108,7 @@ pub(super) fn place<O: Os, T>(os: &O, metadata: &Metadata, value: T) -> Option<*
 pub(super) unsafe fn give_back<O: Os, T>(os: &O, metadata: &Metadata, piece: *mut T) {
     if let Some(piece) = NonNull::new(piece.cast()) {
         // SAFETY: the caller's promise.
-        unsafe { metadata.free(os, piece, size_of::<T>()) };
+        unsafe { metadata.free(os, piece, size_of::<T>(), false) };
     }
 }
 

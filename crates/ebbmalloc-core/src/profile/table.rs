@@ -101,7 +101,7 @@ impl Table {
         // SAFETY: `set_name` made the piece, one byte longer than the name.
         unsafe {
             if let Some(name) = NonNull::new((*thread).name) {
-                metadata.free(os, name, (*thread).name_bytes + 1);
+                metadata.free(os, name, (*thread).name_bytes + 1, false);
             }
             (*thread).name = null_mut();
         }
@@ -350,7 +350,7 @@ impl Table {
             }
             *link = (*stack).next;
             if let Some(piece) = NonNull::new(stack.cast()) {
-                metadata.free(os, piece, Stack::bytes((*stack).depth));
+                metadata.free(os, piece, Stack::bytes((*stack).depth), false);
             }
         }
     }

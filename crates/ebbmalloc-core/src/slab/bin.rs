@@ -368,13 +368,15 @@ impl Slabs {
             let resident = (*slab.0).resident.count_ones() as usize;
             self.slabs -= 1;
             self.resident_pages -= resident;
-            slab.destroy(supply.os, supply.metadata, shape);
+            let all_seen = (*slab.0).resident & !(*slab.0).seen == 0;
+            // What the sweep has emptied was idle, too.
+            let was_idle = resident == 0 || idle && all_seen;
+            slab.destroy(supply.os, supply.metadata, shape, was_idle);
             let fill = if resident == 0 {
                 Fill::Clean
             } else {
                 Fill::Dirty
             };
-            let all_seen = (*slab.0).resident & !(*slab.0).seen == 0;
             let stamp = if idle && all_seen {
                 supply.tick.wrapping_sub(IDLE_TICKS)
             } else {

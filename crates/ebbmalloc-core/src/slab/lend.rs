@@ -184,16 +184,22 @@ impl Slab {
         true
     }
 
-    /// Gives the bitmap of tails back, with the slab.
+    /// Gives the bitmap of tails back, with the slab. `idle` as for [`Slab::destroy`].
     ///
     /// # Safety
     /// The slab is whole, its bin's lock is held, and it is not used afterwards.
-    pub(super) unsafe fn forget_tails<O: Os>(self, os: &O, metadata: &Metadata, shape: Shape) {
+    pub(super) unsafe fn forget_tails<O: Os>(
+        self,
+        os: &O,
+        metadata: &Metadata,
+        shape: Shape,
+        idle: bool,
+    ) {
         // SAFETY: the memory came from `prepare_to_lend`.
         unsafe {
             let tails = (*self.0).tails.swap(0, Ordering::Relaxed);
             if let Some(tails) = NonNull::new(tails as *mut u8) {
-                metadata.free(os, tails, shape.words() * size_of::<u64>());
+                metadata.free(os, tails, shape.words() * size_of::<u64>(), idle);
             }
         }
     }

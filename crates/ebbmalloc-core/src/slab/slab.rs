@@ -63,18 +63,19 @@ impl Slab {
         true
     }
 
-    /// Gives the bitmap back, when the slab's granules go back to the arena.
+    /// Gives the bitmap back, when the slab's granules go back to the arena; `idle` says that nobody used the slab
+    /// since the last tick.
     ///
     /// # Safety
     /// The slab is whole (all slots free) and not used afterwards.
-    pub unsafe fn destroy<O: Os>(self, os: &O, metadata: &Metadata, shape: Shape) {
+    pub unsafe fn destroy<O: Os>(self, os: &O, metadata: &Metadata, shape: Shape, idle: bool) {
         // SAFETY: the caller's promise.
-        unsafe { self.forget_tails(os, metadata, shape) };
+        unsafe { self.forget_tails(os, metadata, shape, idle) };
         if shape.class.slots > 64 {
             // SAFETY: the bitmap came from `create`, and the slab is not used any more.
             unsafe {
                 if let Some(bitmap) = NonNull::new((*self.0).bits as *mut u8) {
-                    metadata.free(os, bitmap, shape.words() * 8);
+                    metadata.free(os, bitmap, shape.words() * 8, idle);
                 }
             }
         }

@@ -55,7 +55,14 @@ fn pieces_stay_apart_and_keep_their_contents_whatever_is_returned() {
             let piece = live.remove(&start).unwrap();
             expect_filled(start, &piece);
             // SAFETY: the piece is not used any more.
-            unsafe { metadata.free(&os, NonNull::new(start as *mut u8).unwrap(), piece.bytes) };
+            unsafe {
+                metadata.free(
+                    &os,
+                    NonNull::new(start as *mut u8).unwrap(),
+                    piece.bytes,
+                    false,
+                )
+            };
         }
         if step % 100 == 0 {
             metadata.purge(&os, random(4) == 0);
@@ -65,7 +72,14 @@ fn pieces_stay_apart_and_keep_their_contents_whatever_is_returned() {
     }
     for (start, piece) in live {
         // SAFETY: as above.
-        unsafe { metadata.free(&os, NonNull::new(start as *mut u8).unwrap(), piece.bytes) };
+        unsafe {
+            metadata.free(
+                &os,
+                NonNull::new(start as *mut u8).unwrap(),
+                piece.bytes,
+                false,
+            )
+        };
     }
     metadata.purge(&os, true);
     let (used, resident) = metadata.bytes(&os);
@@ -83,7 +97,7 @@ fn an_empty_block_goes_at_the_second_pass_and_serves_again() {
     let piece = metadata.allocate(&os, 100, true).unwrap();
     assert_eq!(metadata.purge(&os, false), Purged::default());
     // SAFETY: the piece is not used any more.
-    unsafe { metadata.free(&os, piece, 100) };
+    unsafe { metadata.free(&os, piece, 100, false) };
     let first = metadata.purge(&os, false);
     assert_eq!((first.returned_bytes, first.more), (0, true));
     let second = metadata.purge(&os, false);
@@ -97,12 +111,34 @@ fn an_empty_block_goes_at_the_second_pass_and_serves_again() {
 }
 
 #[test]
+fn a_block_whose_pieces_were_idle_when_they_came_back_has_waited_already() {
+    let os = Fake::new(PAGE);
+    let metadata = Metadata::new();
+    let pieces = [(); 2].map(|()| metadata.allocate(&os, 100, true).unwrap());
+    metadata.purge(&os, false);
+    let free = |piece, idle| {
+        // SAFETY: the piece is not used any more.
+        unsafe { metadata.free(&os, piece, 100, idle) }
+    };
+    // One in use until now keeps the block for a pass, whichever comes last.
+    free(pieces[0], false);
+    free(pieces[1], true);
+    assert_eq!(metadata.purge(&os, false).returned_bytes, 0);
+    assert_eq!(metadata.purge(&os, false).returned_bytes, BLOCK);
+
+    let piece = metadata.allocate(&os, 100, true).unwrap();
+    metadata.purge(&os, false);
+    free(piece, true);
+    assert_eq!(metadata.purge(&os, false).returned_bytes, BLOCK);
+}
+
+#[test]
 fn refused_blocks_are_tried_again() {
     let os = Fake::new(PAGE);
     let metadata = Metadata::new();
     let piece = metadata.allocate(&os, 100, true).unwrap();
     // SAFETY: the piece is not used any more.
-    unsafe { metadata.free(&os, piece, 100) };
+    unsafe { metadata.free(&os, piece, 100, false) };
     os.fail(Call::Discard, 0, 1, OsError::Refused);
     let refused = metadata.purge(&os, true);
     assert_eq!((refused.returned_bytes, refused.refused_bytes), (0, BLOCK));

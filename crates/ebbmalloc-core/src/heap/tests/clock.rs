@@ -414,3 +414,21 @@ fn what_caches_have_got_room_for_counts_as_freed() {
     assert_eq!(heap.statistics(None, true).cached, 0);
     validate(&heap);
 }
+
+#[test]
+fn what_a_thread_needed_to_keep_its_slots_goes_with_them() {
+    let heap = heap();
+    // A stack for these slots needs a block of metadata memory of its own.
+    let size = 16;
+    let blocks: Vec<_> = (0..20_000).map(|_| allocate(&heap, None, size)).collect();
+    let thread = heap.attach();
+    let (_, before) = heap.metadata.bytes(&heap.os);
+    free_all(&heap, thread, &blocks);
+    let (_, grown) = heap.metadata.bytes(&heap.os);
+    assert!(grown > before, "the stack has not grown: {grown}");
+    tick(&heap);
+    assert_ne!(tick(&heap), []);
+    assert_eq!(tick(&heap), [], "nothing is left for the third");
+    let (_, after) = heap.metadata.bytes(&heap.os);
+    assert!(after <= before, "{after} of {before}");
+}

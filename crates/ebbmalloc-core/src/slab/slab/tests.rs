@@ -60,6 +60,6 @@ fn slots_on_leaving_pages_are_taken_out_and_put_back_by_words() {
             }
         }
         // SAFETY: whole, and not used any more.
-        unsafe { slab.destroy(&os, &metadata, shape) };
+        unsafe { slab.destroy(&os, &metadata, shape, false) };
     }
 }
