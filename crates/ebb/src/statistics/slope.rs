@@ -1,8 +1,13 @@
-//! Robust slopes: of the floors of a series, by Theil and Sen, with Sen's interval.
+//! Robust slopes: of the floors of a series, by Theil and Sen, with Sen's interval, made wider where floors that
+//! follow each other are alike.
 //!
 //! A service's memory goes up and down with its load; what stays is the floor of each cycle. The time
 //! is cut into equal windows, each gives its lowest value, and the slope is the median of the slopes
 //! between all pairs of them: one burst or one collection of garbage more does not move it.
+//!
+//! A page that a few objects keep stays for several cycles, so floors are not independent. Of series of 80 that only
+//! wander (half of each deviation stays to the next) 22 % had a trend as if they were, and 11 % have one with
+//! [`dependence`]; of independent ones 4 %.
 
 use crate::facts::growth::Slope;
 
@@ -48,19 +53,67 @@ pub fn slope(points: &[(f64, f64)]) -> Option<Slope> {
         return None;
     }
     slopes.sort_by(f64::total_cmp);
+    let middle = slopes.len() / 2;
+    let bytes_per_s = match slopes.len() % 2 {
+        1 => slopes[middle],
+        _ => f64::midpoint(slopes[middle - 1], slopes[middle]),
+    };
     // Sen (1968): the ranks between which the median lies, from the variance of Kendall's statistic.
     let (n, pairs) = (n as f64, slopes.len() as f64);
-    let spread = Z * (n * (n - 1.0) * (2.0 * n + 5.0) / 18.0).sqrt();
+    let variance = n * (n - 1.0) * (2.0 * n + 5.0) / 18.0 * dependence(points, bytes_per_s);
+    let spread = Z * variance.sqrt();
     let at = |rank: f64| slopes[(rank.max(0.0) as usize).min(slopes.len() - 1)];
-    let middle = slopes.len() / 2;
     Some(Slope {
-        bytes_per_s: match slopes.len() % 2 {
-            1 => slopes[middle],
-            _ => f64::midpoint(slopes[middle - 1], slopes[middle]),
-        },
+        bytes_per_s,
         low: at(((pairs - spread) / 2.0).floor()),
         high: at(((pairs + spread) / 2.0).ceil()),
     })
+}
+
+/// By how much the variance of Kendall's statistic grows where what is left of the points without their trend goes
+/// together from one to the next; 1 where it does not. Hamed and Rao (1998), from the correlations of ranks, of
+/// the lags up to the first that is not significant.
+fn dependence(points: &[(f64, f64)], trend: f64) -> f64 {
+    let rest: Vec<f64> = points
+        .iter()
+        .map(|(at, value)| value - trend * at)
+        .collect();
+    let ranks = ranks(&rest);
+    let count = ranks.len() as f64;
+    let mean = (count - 1.0) / 2.0;
+    let product = |lag: usize| -> f64 {
+        let pairs = ranks.iter().zip(&ranks[lag..]);
+        pairs
+            .map(|(left, right)| (left - mean) * (right - mean))
+            .sum()
+    };
+    let all = product(0);
+    if all == 0.0 {
+        return 1.0;
+    }
+    let significant = Z / count.sqrt();
+    let sum: f64 = (1..ranks.len())
+        .map(|lag| (lag as f64, product(lag) / all))
+        .take_while(|(_, correlation)| *correlation > significant)
+        .map(|(lag, correlation)| {
+            (count - lag) * (count - lag - 1.0) * (count - lag - 2.0) * correlation
+        })
+        .sum();
+    1.0 + 2.0 * sum / (count * (count - 1.0) * (count - 2.0))
+}
+
+/// The rank of each value, from 0; equal ones share the mean of theirs.
+fn ranks(values: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&left, &right| values[left].total_cmp(&values[right]));
+    let mut ranks = vec![0.0; values.len()];
+    let mut next = 0;
+    for same in order.chunk_by(|&left, &right| values[left] == values[right]) {
+        let rank = next as f64 + (same.len() - 1) as f64 / 2.0;
+        same.iter().for_each(|&index| ranks[index] = rank);
+        next += same.len();
+    }
+    ranks
 }
 
 #[cfg(test)]
@@ -96,6 +149,44 @@ mod tests {
             })
             .count();
         assert!((10..90).contains(&wrong), "{wrong} of 1000, 50 expected");
+    }
+
+    #[test]
+    fn floors_that_wander_are_no_trend() {
+        let mut random = fastrand::Rng::with_seed(4);
+        let mut wrong = |keeps: f64| {
+            (0..500)
+                .filter(|_| {
+                    let mut last = 0.0;
+                    let wandering = line(80, |_| 0.0);
+                    let wandering: Vec<_> = wandering
+                        .iter()
+                        .map(|(at, _)| {
+                            last = keeps * last + random.f64() - 0.5;
+                            (*at, last)
+                        })
+                        .collect();
+                    let slope = slope(&wandering).unwrap();
+                    slope.low > 0.0 || slope.high < 0.0
+                })
+                .count()
+        };
+        // 25 of 500 are promised; as if all were independent the second would be 110.
+        let (independent, dependent) = (wrong(0.0), wrong(0.5));
+        assert!((10..45).contains(&independent), "{independent} of 500");
+        assert!((10..60).contains(&dependent), "{dependent} of 500");
+    }
+
+    #[test]
+    fn growth_by_steps_is_a_trend() {
+        let slope = slope(&line(24, |at| (at / 4) as f64)).unwrap();
+        assert!(slope.low > 0.0, "{slope:?}");
+    }
+
+    #[test]
+    fn equal_values_share_a_rank() {
+        assert_eq!(ranks(&[3.0, 1.0, 3.0, 2.0]), [2.5, 0.0, 2.5, 1.0]);
+        assert_eq!(dependence(&line(9, |_| 1.0), 0.0), 1.0);
     }
 
     #[test]
