@@ -11,6 +11,7 @@ use super::granule::{FROM_DIRTY, Fill, Granule, Kind, List, STALE_INSIDE, mark_e
 use super::large_counts::LargeCounts;
 use super::region::Region;
 use super::tree::Tree;
+use super::walk::Walk;
 use crate::os::Os;
 use crate::size::GRANULE;
 
@@ -32,11 +33,11 @@ pub struct Extents {
     pub(super) dirty: Tree,
     pub(super) clean: Tree,
     /// Dirty extents, in no order.
-    pub(super) aging: List,
+    pub(super) aging: Walk,
     /// Clean extents whose inner descriptors fill whole pages and may be resident.
-    pub(super) stale: List,
+    pub(super) stale: Walk,
     /// Large blocks with resident tails.
-    pub(super) tails: List,
+    pub(super) tails: Walk,
     /// Clean extents that were given up; see `scarcity`.
     pub(super) given: List,
     pub(super) given_runs: usize,
@@ -78,9 +79,9 @@ impl Extents {
             count: 0,
             dirty: Tree::new(),
             clean: Tree::new(),
-            aging: List::new(),
-            stale: List::new(),
-            tails: List::new(),
+            aging: Walk::new(),
+            stale: Walk::new(),
+            tails: Walk::new(),
             given: List::new(),
             given_runs: 0,
             given_granules: 0,
@@ -321,29 +322,40 @@ impl Extents {
     unsafe fn link(&mut self, head: *mut Granule, len: u32, fill: Fill, oldest: u32, stale: u8) {
         // SAFETY: called only with granules that belong to nobody else, under the lock.
         unsafe {
+            if fill == Fill::Dirty {
+                return self.link_dirty(head, len, oldest, Walk::push);
+            }
             mark_ends(head, len, Kind::Free);
             (*head).fill = fill;
             (*head).oldest = oldest;
             (*head).flags = 0;
-            if fill == Fill::Dirty {
-                self.dirty.insert(head);
-                self.aging.push_back(head);
-                self.dirty_granules += len as usize;
-            } else {
-                self.clean.insert(head);
-                self.clean_granules += len as usize;
-                if stale != 0 && len >= STALE_GRANULES {
-                    (*head).flags = STALE_INSIDE;
-                    self.stale.push_back(head);
-                }
+            self.clean.insert(head);
+            self.clean_granules += len as usize;
+            if stale != 0 && len >= STALE_GRANULES {
+                (*head).flags = STALE_INSIDE;
+                self.stale.push(head);
             }
         }
     }
 
-    /// Puts a piece of a dirty extent back, as it was.
-    pub(super) unsafe fn relink(&mut self, head: *mut Granule, len: u32, oldest: u32) {
-        // SAFETY: called only by the purge, with pieces of an extent that it took out.
-        unsafe { self.link(head, len, Fill::Dirty, oldest, 0) }
+    /// The same for a dirty extent; `push` says when a purge under way looks at it.
+    pub(super) unsafe fn link_dirty(
+        &mut self,
+        head: *mut Granule,
+        len: u32,
+        oldest: u32,
+        push: unsafe fn(&mut Walk, *mut Granule),
+    ) {
+        // SAFETY: as for `link`; the extent is on no list.
+        unsafe {
+            mark_ends(head, len, Kind::Free);
+            (*head).fill = Fill::Dirty;
+            (*head).oldest = oldest;
+            (*head).flags = 0;
+            self.dirty.insert(head);
+            push(&mut self.aging, head);
+            self.dirty_granules += len as usize;
+        }
     }
 
     /// Puts a clean extent back whose inner descriptors were returned.

@@ -234,7 +234,7 @@ impl Extents {
             if (*head).flags & FROM_DIRTY != 0 && tail >= page_bytes {
                 (*head).stamp = tick;
                 (*head).flags |= TAIL_LISTED;
-                self.tails.push_back(head);
+                self.tails.push(head);
             }
         }
     }

@@ -18,6 +18,7 @@ pub mod region;
 pub mod reset;
 pub mod scarcity;
 pub mod tree;
+pub mod walk;
 pub mod watch;
 
 use crate::base::lock::{Guard, Lock, Rank};

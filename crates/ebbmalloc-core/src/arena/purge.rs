@@ -8,16 +8,17 @@
 use super::Arena;
 use super::extents::Extents;
 use super::granule::{FREE_PENDING, Fill, Granule, Kind, TAIL_LEAVING, TAIL_LISTED, mark_ends};
+use super::walk::Walk;
 use crate::base::purged::Purged;
 use crate::os::{Os, PageRun};
 use crate::size::GRANULE;
 use core::ptr::null_mut;
 
 /// Runs returned with one drop of the lock: enough to share a system call, few enough that taking
-/// them out stays within microseconds.
-const BATCH: usize = 32;
-/// Granules of dirty extents looked at with the lock held once, if something goes: some 30 microseconds.
-const LOOK: u32 = 1024;
+/// them out and putting them back stays below 50 microseconds.
+const BATCH: usize = 16;
+/// Descriptors looked at with the lock held once.
+const LOOK: u32 = 256;
 /// An extent goes when its memory was free at this many ticks running (second chance).
 pub const IDLE_TICKS: u32 = 2;
 
@@ -47,6 +48,51 @@ impl Leaving {
     };
 }
 
+/// A batch of what leaves.
+struct Batch {
+    leaving: [Leaving; BATCH],
+    count: usize,
+}
+
+impl Batch {
+    const EMPTY: Self = Self {
+        leaving: [Leaving::NONE; BATCH],
+        count: 0,
+    };
+
+    fn push(&mut self, item: Leaving) {
+        self.leaving[self.count] = item;
+        self.count += 1;
+    }
+}
+
+/// How a pass looks for what is idle.
+struct Look {
+    now: u32,
+    /// Everything is idle.
+    force: bool,
+    /// Descriptors that may be looked at before the lock is dropped.
+    left: u32,
+    /// Something free was not idle yet.
+    more: bool,
+}
+
+impl Look {
+    fn is_idle(&self, stamp: u32) -> bool {
+        self.force || is_idle(stamp, self.now)
+    }
+
+    fn goes_on(&self, batch: &Batch) -> bool {
+        self.left > 0 && batch.count < BATCH
+    }
+
+    /// Notes that what was looked at is not idle.
+    fn at_young(&mut self) {
+        self.left -= 1;
+        self.more = true;
+    }
+}
+
 /// Whether memory that became free at tick `stamp` is idle long enough at tick `now`. Ticks wrap.
 pub const fn is_idle(stamp: u32, now: u32) -> bool {
     now.wrapping_sub(stamp) >= IDLE_TICKS
@@ -56,119 +102,139 @@ impl Arena {
     /// Whether [`Arena::purge`] would find pages to return.
     pub fn has_dirty<O: Os>(&self, os: &O) -> bool {
         let extents = self.lock(os);
-        !extents.aging.first.is_null() || !extents.tails.first.is_null()
+        !extents.aging.is_empty() || !extents.tails.is_empty()
     }
 
     /// Returns all extents that are idle at tick `now`, or with `force` all that are free.
     pub fn purge<O: Os>(&self, os: &O, now: u32, force: bool) -> Purged {
         let mut total = Purged::default();
+        let mut look = Look {
+            now,
+            force,
+            left: 0,
+            more: false,
+        };
+        self.lock(os).start_pages();
+        let pages_gone = self.return_all(os, &mut look, &mut total, Extents::take_pages);
+        // Only now: what became clean above has descriptors that may go.
+        self.lock(os).stale.start();
+        if pages_gone {
+            self.return_all(os, &mut look, &mut total, Extents::take_descriptors);
+        }
+        total.more = look.more;
+        total
+    }
+
+    /// Returns batch by batch what `take` takes out. False if the kernel refused: trying locked pages again at once
+    /// would never end.
+    fn return_all<O: Os>(
+        &self,
+        os: &O,
+        look: &mut Look,
+        total: &mut Purged,
+        take: fn(&mut Extents, &mut Look, &mut Batch) -> bool,
+    ) -> bool {
         loop {
-            let mut leaving = [Leaving::NONE; BATCH];
-            let mut runs = [PageRun { start: 0, bytes: 0 }; BATCH];
-            let (count, more) = self.lock(os).take_idle(now, force, &mut leaving);
-            if count == 0 {
-                total.more |= more;
-                return total;
+            let mut batch = Batch::EMPTY;
+            look.left = LOOK;
+            let is_over = take(&mut self.lock(os), look, &mut batch);
+            let leaving = &batch.leaving[..batch.count];
+            if !leaving.is_empty() {
+                let mut runs = [PageRun { start: 0, bytes: 0 }; BATCH];
+                // SAFETY: marked as leaving under the lock, so only we read these descriptors' ends.
+                let run_count = unsafe { runs_of(leaving, os.page_bytes(), &mut runs) };
+                // SAFETY: the runs were taken out of every list under the lock: nobody else uses them.
+                let discarded = unsafe { os.discard(&runs[..run_count]) };
+                total.returned_bytes += discarded.returned_bytes;
+                total.refused_bytes += discarded.refused_bytes;
+                total.calls += 1;
+                let refused = discarded.refused_bytes > 0;
+                let mut extents = self.lock(os);
+                for item in leaving {
+                    // SAFETY: marked as leaving by `take`, so nobody else touched it.
+                    unsafe { extents.returned(item, refused, look.now) };
+                }
+                if refused {
+                    return false;
+                }
             }
-            // SAFETY: marked as leaving under the lock, so only we read these descriptors' ends.
-            let run_count = unsafe { runs_of(&leaving[..count], os.page_bytes(), &mut runs) };
-            // SAFETY: the runs were taken out of every list under the lock: nobody else uses them.
-            let discarded = unsafe { os.discard(&runs[..run_count]) };
-            total.returned_bytes += discarded.returned_bytes;
-            total.refused_bytes += discarded.refused_bytes;
-            total.calls += 1;
-            let mut extents = self.lock(os);
-            for item in &leaving[..count] {
-                // SAFETY: marked as leaving by `take_idle`, so nobody else touched it.
-                unsafe { extents.returned(item, discarded.refused_bytes > 0, now) };
-            }
-            if discarded.refused_bytes > 0 {
-                // Locked pages: trying them again at once would never end.
-                return total;
+            if is_over {
+                return true;
             }
         }
     }
 }
 
 impl Extents {
-    /// Takes up to a batch of idle runs out of the trees.
-    fn take_idle(
-        &mut self,
-        now: u32,
-        force: bool,
-        leaving: &mut [Leaving; BATCH],
-    ) -> (usize, bool) {
-        let mut count = 0;
-        let mut more = false;
-        let mut looked_at = 0;
-        let mut extent = self.aging.first;
-        while !extent.is_null() && count < BATCH && (count == 0 || looked_at < LOOK) {
-            // SAFETY: the list holds heads of dirty extents, and we hold the lock.
-            unsafe {
-                let next = (*extent).next;
-                if force || is_idle((*extent).oldest, now) {
-                    looked_at += LOOK.min((*extent).len);
-                    count = self.take_runs(extent, now, force, leaving, count);
-                } else {
-                    more = true;
-                }
-                extent = next;
-            }
-        }
-        let mut block = self.tails.first;
-        while !block.is_null() && count < BATCH {
-            // SAFETY: the list holds heads of large blocks, and we hold the lock.
-            unsafe {
-                let next = (*block).next;
-                if force || is_idle((*block).stamp, now) {
-                    self.tails.remove(block);
-                    (*block).flags &= !TAIL_LISTED;
-                    if !cfg!(ebb_mutation = "leaving_tail") {
-                        (*block).flags |= TAIL_LEAVING;
-                    }
-                    leaving[count] = Leaving {
-                        head: block,
-                        len: (*block).len,
-                        part: Part::Tail,
-                    };
-                    count += 1;
-                } else {
-                    more = true;
-                }
-                block = next;
-            }
-        }
-        let mut extent = self.stale.first;
-        while !extent.is_null() && count < BATCH {
-            // SAFETY: the list holds heads of clean extents, and we hold the lock.
-            unsafe {
-                let next = (*extent).next;
-                if force || is_idle((*extent).oldest, now) {
-                    self.unlink(extent);
-                    leaving[count] = self.leave(extent, (*extent).len, Part::Descriptors);
-                    count += 1;
-                } else {
-                    more = true;
-                }
-                extent = next;
-            }
-        }
-        (count, more)
+    /// Begins a look at all that may have idle pages.
+    fn start_pages(&mut self) {
+        self.aging.start();
+        self.tails.start();
     }
 
-    /// Cuts one dirty extent into runs that are idle, which leave, and the rest, which stays; behind a long run that
-    /// leaves it may be idle too, for the next batch to see.
+    /// Takes idle pages out: dirty extents, and tails of large blocks. True at the end of both lists.
+    fn take_pages(&mut self, look: &mut Look, batch: &mut Batch) -> bool {
+        while look.goes_on(batch)
+            && let Some(extent) = self.aging.look()
+        {
+            // SAFETY: the list holds heads of dirty extents, and we hold the lock.
+            unsafe {
+                if look.is_idle((*extent).oldest) {
+                    self.take_runs(extent, look, batch);
+                } else {
+                    look.at_young();
+                }
+            }
+        }
+        while look.goes_on(batch)
+            && let Some(block) = self.tails.look()
+        {
+            // SAFETY: the list holds heads of large blocks, and we hold the lock.
+            unsafe {
+                if !look.is_idle((*block).stamp) {
+                    look.at_young();
+                    continue;
+                }
+                self.tails.remove(block);
+                (*block).flags &= !TAIL_LISTED;
+                if !cfg!(ebb_mutation = "leaving_tail") {
+                    (*block).flags |= TAIL_LEAVING;
+                }
+                batch.push(Leaving {
+                    head: block,
+                    len: (*block).len,
+                    part: Part::Tail,
+                });
+            }
+        }
+        self.aging.is_over() && self.tails.is_over()
+    }
+
+    /// Takes clean extents out whose inner descriptors may be resident. True at the end of their list.
+    fn take_descriptors(&mut self, look: &mut Look, batch: &mut Batch) -> bool {
+        while look.goes_on(batch)
+            && let Some(extent) = self.stale.look()
+        {
+            // SAFETY: the list holds heads of clean extents, and we hold the lock.
+            unsafe {
+                if look.is_idle((*extent).oldest) {
+                    self.unlink(extent);
+                    batch.push(self.leave(extent, (*extent).len, Part::Descriptors));
+                } else {
+                    look.at_young();
+                }
+            }
+        }
+        self.stale.is_over()
+    }
+
+    /// Cuts one dirty extent into runs that are idle, which leave, and the rest, which stays. Where the batch is full or
+    /// enough was looked at, the rest is looked at again with the next batch; one that begins with more young granules
+    /// than one look can see waits for the next tick.
     ///
     /// # Safety
-    /// `extent` is the head of a dirty extent.
-    unsafe fn take_runs(
-        &mut self,
-        extent: *mut Granule,
-        now: u32,
-        force: bool,
-        leaving: &mut [Leaving; BATCH],
-        mut count: usize,
-    ) -> usize {
+    /// `extent` is the head of a dirty extent, and the look goes on.
+    unsafe fn take_runs(&mut self, extent: *mut Granule, look: &mut Look, batch: &mut Batch) {
         // SAFETY: the caller's promise; all pieces lie inside the extent.
         unsafe {
             let (len, base, eldest) = ((*extent).len, (*extent).base, (*extent).oldest);
@@ -177,35 +243,45 @@ impl Extents {
             while start < len {
                 let head = extent.wrapping_add(start as usize);
                 (*head).base = base + start as usize * GRANULE;
-                let room = count < BATCH;
-                let idle = |granule: u32| {
-                    room && (force || is_idle((*extent.wrapping_add(granule as usize)).stamp, now))
-                };
-                let run_idle = idle(start);
+                if !look.goes_on(batch) {
+                    return self.link_dirty(head, len - start, eldest, Walk::push_for_now);
+                }
+                let stamp = |granule: u32| (*extent.wrapping_add(granule as usize)).stamp;
+                let run_idle = look.is_idle(stamp(start));
+                let most = len.min(start + look.left);
                 let mut end = start + 1;
-                let mut oldest = (*head).stamp;
-                let most = if run_idle { len.min(start + LOOK) } else { len };
-                while end < most && idle(end) == run_idle {
-                    oldest = oldest.min((*extent.wrapping_add(end as usize)).stamp);
+                let mut oldest = stamp(start);
+                while end < most && look.is_idle(stamp(end)) == run_idle {
+                    oldest = oldest.min(stamp(end));
                     end += 1;
                 }
-                self.borders.split_unit(head, end - start, len - start);
+                look.left -= end - start;
                 if run_idle {
-                    leaving[count] = self.leave(head, end - start, Part::Extent);
-                    count += 1;
-                    if end == start + LOOK && end < len {
-                        let rest = extent.wrapping_add(end as usize);
-                        (*rest).base = base + end as usize * GRANULE;
-                        self.relink(rest, len - end, eldest);
-                        break;
-                    }
-                } else {
-                    self.relink(head, end - start, oldest);
+                    self.borders.split_unit(head, end - start, len - start);
+                    batch.push(self.leave(head, end - start, Part::Extent));
+                    start = end;
+                    continue;
                 }
+                look.more = true;
+                if end == len {
+                    return self.link_dirty(head, len - start, oldest, Walk::push);
+                }
+                // Something idle follows, or what was not looked at. Free extents side by side would have to be one, so
+                // the young run stays with it unless it leaves now.
+                if !look.goes_on(batch) {
+                    let is_long = start == 0 && end == LOOK;
+                    let push = if is_long {
+                        Walk::push_for_later
+                    } else {
+                        Walk::push_for_now
+                    };
+                    return self.link_dirty(head, len - start, eldest, push);
+                }
+                self.borders.split_unit(head, end - start, len - start);
+                self.link_dirty(head, end - start, oldest, Walk::push);
                 start = end;
             }
         }
-        count
     }
 
     /// Marks an extent that was taken out of its tree as leaving.

@@ -42,16 +42,17 @@ fn tick(heap: &Heap<Fake>) -> Vec<PageRun> {
     let before = heap.statistics(None, true).returned;
     let tick = heap.tick(None);
     let runs = heap.os.take_discarded();
-    assert_eq!(
-        runs.iter().map(|run| run.bytes).sum::<usize>(),
-        tick.returned_bytes
-    );
+    assert_eq!(bytes_of(&runs), tick.returned_bytes);
     assert_eq!(
         heap.statistics(None, true).returned - before,
         tick.returned_bytes as u64
     );
     validate(heap);
     runs
+}
+
+fn bytes_of(runs: &[PageRun]) -> usize {
+    runs.iter().map(|run| run.bytes).sum()
 }
 
 fn run(start: *mut u8, bytes: usize) -> Vec<PageRun> {
@@ -431,4 +432,56 @@ fn what_a_thread_needed_to_keep_its_slots_goes_with_them() {
     assert_eq!(tick(&heap), [], "nothing is left for the third");
     let (_, after) = heap.metadata.bytes(&heap.os);
     assert!(after <= before, "{after} of {before}");
+}
+
+/// Two blocks side by side, of so many granules.
+fn neighbours(heap: &Heap<Fake>, granules: [usize; 2]) -> [*mut u8; 2] {
+    let blocks = granules.map(|count| allocate(heap, None, count * GRANULE));
+    assert_eq!(
+        blocks[1] as usize - blocks[0] as usize,
+        granules[0] * GRANULE
+    );
+    // What follows is in use, so that the two become one extent and no more.
+    allocate(heap, None, 2 * GRANULE);
+    blocks
+}
+
+#[test]
+fn all_of_many_extents_and_of_long_ones_goes_in_one_tick() {
+    let heap = heap();
+    let long = allocate(&heap, None, 1000 * GRANULE);
+    allocate(&heap, None, 2 * GRANULE);
+    let pairs: Vec<_> = (0..700)
+        .map(|_| neighbours(&heap, [2, 2])[0])
+        .chain([long])
+        .collect();
+    free_all(&heap, None, &pairs);
+    assert_eq!(tick(&heap), []);
+    assert_eq!(bytes_of(&tick(&heap)), (1000 + 700 * 2) * GRANULE);
+    assert_eq!(tick(&heap), []);
+}
+
+#[test]
+fn a_young_run_before_idle_granules_stays_alone_unless_it_is_long() {
+    // Granules that are young when the ones behind them are idle, and whether those go then.
+    for (young, at_once) in [
+        (2, true),
+        (200, true),
+        (255, true),
+        (256, false),
+        (600, false),
+    ] {
+        let heap = heap();
+        let [first, second] = neighbours(&heap, [young, 40]);
+        free_all(&heap, None, &[second]);
+        assert_eq!(tick(&heap), []);
+        free_all(&heap, None, &[first]);
+        let now = tick(&heap);
+        assert!(now.iter().all(|run| run.start >= second as usize));
+        let now_bytes = if at_once { 40 * GRANULE } else { 0 };
+        assert_eq!(bytes_of(&now), now_bytes, "{young}");
+        let rest = (young + 40) * GRANULE - now_bytes;
+        assert_eq!(bytes_of(&tick(&heap)), rest, "{young}");
+        assert_eq!(tick(&heap), []);
+    }
 }
