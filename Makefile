@@ -42,6 +42,7 @@ packages:
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy -p ebbmalloc-core --example holds --features holds -- -D warnings
 
 unit:
 	ci/python-env.sh workloads/sse workloads/leaky

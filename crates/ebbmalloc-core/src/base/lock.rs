@@ -4,6 +4,7 @@
 //! value can be reached only through a [`Guard`]. Locks are taken in the order of [`Rank`].
 
 use super::sync::{AtomicU32, Ordering, UnsafeCell, spin_hint};
+use crate::base::holds::Held;
 use crate::os::Os;
 use core::ops::{Deref, DerefMut};
 
@@ -74,7 +75,11 @@ impl<T> Lock<T> {
     pub fn lock<'a, O: Os>(&'a self, os: &'a O) -> Guard<'a, T, O> {
         order::taking(self.rank);
         self.take(os);
-        Guard { lock: self, os }
+        Guard {
+            lock: self,
+            os,
+            held: Held::begin(),
+        }
     }
 
     #[inline]
@@ -96,7 +101,11 @@ impl<T> Lock<T> {
             .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
         order::taking_unordered(self.rank);
-        Some(Guard { lock: self, os })
+        Some(Guard {
+            lock: self,
+            os,
+            held: Held::begin(),
+        })
     }
 
     /// Takes the lock, or with `wait` false only if it is free.
@@ -188,6 +197,7 @@ impl<T> Lock<T> {
 pub struct Guard<'a, T, O: Os> {
     lock: &'a Lock<T>,
     os: &'a O,
+    held: Held,
 }
 
 impl<T, O: Os> Deref for Guard<'_, T, O> {
@@ -207,6 +217,7 @@ impl<T, O: Os> DerefMut for Guard<'_, T, O> {
 
 impl<T, O: Os> Drop for Guard<'_, T, O> {
     fn drop(&mut self) {
+        self.held.end(self.lock.rank);
         order::giving(self.lock.rank);
         self.lock.unlock(self.os);
     }

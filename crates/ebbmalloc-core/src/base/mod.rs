@@ -2,6 +2,7 @@
 //! the corruption abort, what a purge came to.
 
 pub mod corrupt;
+pub mod holds;
 pub mod lock;
 pub mod metadata;
 pub mod purged;
