@@ -1,8 +1,8 @@
 //! Load tools that people have: what each prints at its end, read for throughput and latency.
 //!
 //! Used by `load` where the last line is no summary of ours. A summary is recognised by its text and not by
-//! the program's name, since tools run in shells and containers. One file a tool, each tried on what a real run
-//! of it printed (`tests/fixtures/tools`, the name has the version), oha's on what its source would print. Pure; what is not there is `None`.
+//! the program's name, since tools run in shells and containers. One file a tool, each tried on what real runs
+//! of it printed (`tests/fixtures/tools`, the name has the version). Pure; what is not there is `None`.
 
 mod ab;
 mod hey;

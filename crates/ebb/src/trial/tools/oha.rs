@@ -20,6 +20,10 @@ fn from_text(text: &str) -> Option<LoadResult> {
         let (_, rest) = text.split_once(label)?;
         let mut words = rest.lines().next()?.split_whitespace();
         let value: f64 = words.next()?.parse().ok()?;
+        // `NaN ns` where nothing was answered.
+        if !value.is_finite() {
+            return None;
+        }
         let unit: Vec<&str> = words.take(2).collect();
         // With a long run it counts in tens: `1.2000 10 sec`.
         let (tens, unit) = match unit[..] {
@@ -107,7 +111,8 @@ fn result<'a>(
 ) -> LoadResult {
     let (good, bad): (Vec<_>, Vec<_>) = statuses.partition(|(status, _)| *status < "400");
     let sum = |counts: &[(&str, u64)]| counts.iter().map(|(_, count)| count).sum::<u64>();
-    let unanswered = errors.filter(|(reason, _)| *reason != BROKEN_OFF);
+    // Of an output that was cut off there may be the beginning alone.
+    let unanswered = errors.filter(|(reason, _)| !BROKEN_OFF.starts_with(reason));
     LoadResult {
         requests: sum(&good),
         errors: sum(&bad) + unanswered.map(|(_, count)| count).sum::<u64>(),
