@@ -105,7 +105,8 @@ impl Arena {
         !extents.aging.is_empty() || !extents.tails.is_empty()
     }
 
-    /// Returns all extents that are idle at tick `now`, or with `force` all that are free.
+    /// Returns all extents that are idle at tick `now`, or with `force` all that are free. One pass at a time: the
+    /// caller sees to it.
     pub fn purge<O: Os>(&self, os: &O, now: u32, force: bool) -> Purged {
         let mut total = Purged::default();
         let mut look = Look {
