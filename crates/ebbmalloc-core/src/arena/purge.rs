@@ -16,7 +16,7 @@ use core::ptr::null_mut;
 
 /// Runs returned with one drop of the lock: enough to share a system call, few enough that taking
 /// them out and putting them back stays below 50 microseconds.
-const BATCH: usize = 16;
+const BATCH: usize = 8;
 /// Descriptors looked at with the lock held once.
 const LOOK: u32 = 256;
 /// An extent goes when its memory was free at this many ticks running (second chance).
