@@ -27,6 +27,8 @@ PROGRAMS = ["idle", "tiny", "mid", "threads", "large"]
 # In the order of `Rank` in crates/ebbmalloc-core/src/base/lock.rs.
 LOCKS = ["figures", "caches", "arenas", "bin", "arena", "profile", "metadata"]
 LIMIT_NS = 50_000
+# The first request of a process, which reserves address space, holds its bin's lock twice.
+FIRST_REQUEST = 2
 
 
 def holds_of(program, name, file):
@@ -54,20 +56,20 @@ def measure(program, name, repeat, file):
             "program": name,
             "lock": lock,
             "holds": len(least),
-            "first_us": least[0] / 1000,
-            "longest_us": max(least[1:], default=0) / 1000,
-            "longer_than_50_us": sum(held > LIMIT_NS for held in least),
+            "first_request_us": max(least[:FIRST_REQUEST]) / 1000,
+            "longest_other_us": max(least[FIRST_REQUEST:], default=0) / 1000,
+            "others_above_50_us": sum(held > LIMIT_NS for held in least[FIRST_REQUEST:]),
             "longest_in_one_run_us": max(map(max, of_runs)) / 1000,
         }
 
 
 def table(rows):
-    yield "| program | lock | holds | the first, us | the longest other, us | above 50 us | longest in any run, us |"
+    yield "| program | lock | holds | first request, us | longest other, us | others above 50 us | longest in any run, us |"
     yield "|---|---|---|---|---|---|---|"
     for row in rows:
         yield (
-            f"| {row['program']} | {row['lock']} | {row['holds']} | {row['first_us']:.1f} | {row['longest_us']:.1f} "
-            f"| {row['longer_than_50_us']} | {row['longest_in_one_run_us']:.0f} |"
+            f"| {row['program']} | {row['lock']} | {row['holds']} | {row['first_request_us']:.1f} "
+            f"| {row['longest_other_us']:.1f} | {row['others_above_50_us']} | {row['longest_in_one_run_us']:.0f} |"
         )
 
 
