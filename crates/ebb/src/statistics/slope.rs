@@ -15,6 +15,8 @@ use crate::facts::growth::Slope;
 pub const WINDOWS: usize = 12;
 /// Fewer floors give no interval worth the name.
 pub const LEAST_FLOORS: usize = 6;
+/// Fewer floors do not tell whether those that follow each other are alike, or whether they grow in steps.
+const LEAST_DEPENDENT: usize = 20;
 /// The 97.5 % point of the normal distribution.
 const Z: f64 = 1.959_964;
 
@@ -74,6 +76,9 @@ pub fn slope(points: &[(f64, f64)]) -> Option<Slope> {
 /// together from one to the next; 1 where it does not. Hamed and Rao (1998), from the correlations of ranks, of
 /// the lags up to the first that is not significant.
 fn dependence(points: &[(f64, f64)], trend: f64) -> f64 {
+    if points.len() < LEAST_DEPENDENT {
+        return 1.0;
+    }
     let rest: Vec<f64> = points
         .iter()
         .map(|(at, value)| value - trend * at)
@@ -186,7 +191,7 @@ mod tests {
     #[test]
     fn equal_values_share_a_rank() {
         assert_eq!(ranks(&[3.0, 1.0, 3.0, 2.0]), [2.5, 0.0, 2.5, 1.0]);
-        assert_eq!(dependence(&line(9, |_| 1.0), 0.0), 1.0);
+        assert_eq!(dependence(&line(30, |_| 1.0), 0.0), 1.0);
     }
 
     #[test]
