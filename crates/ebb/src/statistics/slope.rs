@@ -7,7 +7,7 @@
 //!
 //! A page that a few objects keep stays for several cycles, so floors are not independent. Of series of 80 that only
 //! wander (half of each deviation stays to the next) 22 % had a trend as if they were, and 11 % have one with
-//! [`dependence`]; of independent ones 4 %.
+//! `dependence`; of independent ones 4 %.
 
 use crate::facts::growth::Slope;
 

@@ -3,8 +3,8 @@
 //! Three states as in Drepper, "Futexes Are Tricky" (2011): free, held, held with sleepers. The
 //! value can be reached only through a [`Guard`]. Locks are taken in the order of [`Rank`].
 
+use super::holds::Held;
 use super::sync::{AtomicU32, Ordering, UnsafeCell, spin_hint};
-use crate::base::holds::Held;
 use crate::os::Os;
 use core::ops::{Deref, DerefMut};
 

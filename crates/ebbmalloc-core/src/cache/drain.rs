@@ -99,7 +99,8 @@ impl Cache {
                     if count < cold {
                         return false;
                     }
-                    let mut idle = !drain.all;
+                    // Of a stack that was empty already nobody knows when it was used.
+                    let mut idle = !drain.all && drain.count > 0;
                     if drain.count > 0 {
                         demand.was_cold();
                         // A burst is over. What is left of it lies here and there, a page each; a refill
