@@ -325,10 +325,7 @@ impl Extents {
             if fill == Fill::Dirty {
                 return self.link_dirty(head, len, oldest, Walk::push);
             }
-            mark_ends(head, len, Kind::Free);
-            (*head).fill = fill;
-            (*head).oldest = oldest;
-            (*head).flags = 0;
+            mark_free(head, len, fill, oldest);
             self.clean.insert(head);
             self.clean_granules += len as usize;
             if stale != 0 && len >= STALE_GRANULES {
@@ -348,10 +345,7 @@ impl Extents {
     ) {
         // SAFETY: as for `link`; the extent is on no list.
         unsafe {
-            mark_ends(head, len, Kind::Free);
-            (*head).fill = Fill::Dirty;
-            (*head).oldest = oldest;
-            (*head).flags = 0;
+            mark_free(head, len, Fill::Dirty, oldest);
             self.dirty.insert(head);
             push(&mut self.aging, head);
             self.dirty_granules += len as usize;
@@ -405,6 +399,20 @@ impl Extents {
                 0
             };
         }
+    }
+}
+
+/// Marks the `len` granules at `head` as a free extent.
+///
+/// # Safety
+/// They belong to nobody else, and the caller holds the arena's lock.
+unsafe fn mark_free(head: *mut Granule, len: u32, fill: Fill, oldest: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        mark_ends(head, len, Kind::Free);
+        (*head).fill = fill;
+        (*head).oldest = oldest;
+        (*head).flags = 0;
     }
 }
 

@@ -25,7 +25,7 @@ mod on {
     use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
     /// Ranks of locks that there are.
-    pub const RANKS: usize = 7;
+    pub const RANKS: usize = Rank::Metadata as usize + 1;
     /// Holds of a rank that are kept.
     pub const MOST: usize = 2_000_000;
 

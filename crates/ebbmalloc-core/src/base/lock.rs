@@ -75,11 +75,7 @@ impl<T> Lock<T> {
     pub fn lock<'a, O: Os>(&'a self, os: &'a O) -> Guard<'a, T, O> {
         order::taking(self.rank);
         self.take(os);
-        Guard {
-            lock: self,
-            os,
-            held: Held::begin(),
-        }
+        Guard::new(self, os)
     }
 
     #[inline]
@@ -101,11 +97,7 @@ impl<T> Lock<T> {
             .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
         order::taking_unordered(self.rank);
-        Some(Guard {
-            lock: self,
-            os,
-            held: Held::begin(),
-        })
+        Some(Guard::new(self, os))
     }
 
     /// Takes the lock, or with `wait` false only if it is free.
@@ -198,6 +190,18 @@ pub struct Guard<'a, T, O: Os> {
     lock: &'a Lock<T>,
     os: &'a O,
     held: Held,
+}
+
+impl<'a, T, O: Os> Guard<'a, T, O> {
+    /// Of a lock that was taken just now.
+    #[inline(always)]
+    fn new(lock: &'a Lock<T>, os: &'a O) -> Self {
+        Self {
+            lock,
+            os,
+            held: Held::begin(),
+        }
+    }
 }
 
 impl<T, O: Os> Deref for Guard<'_, T, O> {

@@ -2,9 +2,10 @@
 //!
 //! Pieces are powers of two from 16 bytes to 64 KiB. Blocks of 64 KiB hold pieces of one size each; a
 //! block of which no piece is in use goes back to the kernel when it was idle for two passes, like
-//! the heap's own memory; a piece that nobody used since the last pass may be idle when it comes back. Blocks are cut from chunks of address space, whose first block describes
-//! the others. A free piece has the link to the next in its first word: metadata is the allocator's
-//! own, nobody else can write there.
+//! the heap's own memory; a piece that nobody used since the last pass may be idle when it comes back.
+//! Blocks are cut from chunks of address space, whose first block describes the others. A free piece
+//! has the link to the next in its first word: metadata is the allocator's own, nobody else can write
+//! there.
 
 use super::lock::{Lock, Rank};
 use super::purged::Purged;
