@@ -154,12 +154,13 @@ fn eight_rounds_give_a_slope_with_its_interval() {
         ("rest_s = 0.6", "rest_s = 0.2"),
         ("bursts = 2", "bursts = 8"),
     ]);
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().to_str().unwrap();
     let finished = run(
         workload.path(),
-        &["--variants", "glibc", "-n", "1", "--json"],
+        &["--variants", "glibc", "-n", "1", "-o", output],
     );
-    finished.expect(0, &[], &[]);
-    let trial = json(&finished.stdout);
+    let trial = bench::results(folder.path());
     let slope = &trial["variants"][0]["runs"][0]["slope"];
     let [low, middle, high] =
         ["low", "bytes_per_s", "high"].map(|key| slope[key].as_f64().unwrap());
@@ -169,4 +170,9 @@ fn eight_rounds_give_a_slope_with_its_interval() {
         (column.as_f64().unwrap() - middle * 3600.0).abs() < 1.0,
         "{column} {slope}"
     );
+    let hourly = |bytes_per_s: f64| {
+        ebb::report::figures::signed(bytes_per_s * 3600.0, ebb::facts::trial::Unit::BytesPerHour)
+    };
+    let interval = format!("{} … {}", hourly(low), hourly(high));
+    finished.expect(0, &[&interval], &[]);
 }

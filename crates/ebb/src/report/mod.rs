@@ -1,12 +1,13 @@
 //! A trial as people read it: one model of tables and notes, rendered for the terminal, as Markdown
 //! and as a page.
 //!
-//! [`figures`] writes numbers, [`tables`] decides what stands where, [`notes`] what has to be said
+//! [`figures`] writes numbers, [`tables`] decides what stands where ([`changes`]: against an earlier trial), [`notes`] what has to be said
 //! beside it; [`text`], [`markdown`] and [`html`] render. [`timeline`] makes one time axis of many runs,
 //! [`chart`] draws it; [`latency`] is the distribution of latencies. Everything is a pure function of [`crate::facts::trial::Trial`]; nothing here
 //! reads a process or writes a file. [`diagnosis`], [`growth`] and [`metrics`] show what `ebb why` found, likewise, [`trim`] what
 //! `ebb trim` did.
 
+pub mod changes;
 pub mod chart;
 pub mod diagnosis;
 pub mod figures;
@@ -16,6 +17,7 @@ pub mod latency;
 pub mod markdown;
 pub mod metrics;
 pub mod notes;
+pub mod table;
 pub mod tables;
 pub mod text;
 pub mod timeline;

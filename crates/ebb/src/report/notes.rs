@@ -18,6 +18,15 @@ pub struct Note {
     pub lines: Vec<String>,
 }
 
+/// Said beside times that other programs may have lengthened.
+pub(super) fn disturbed(trial: &Trial) -> &'static str {
+    let mut runs = trial.variants.iter().flat_map(Variant::complete);
+    match runs.any(|run| run.disturbance.of_times()) {
+        true => "; disturbed, see below",
+        false => "",
+    }
+}
+
 /// All notes of a trial, in the order of the variants.
 pub fn of(trial: &Trial) -> Vec<Note> {
     let mut notes = Vec::new();

@@ -3,45 +3,10 @@
 //! Memory, cost, and the differences to the first variant. Used by all three renderings, so that the
 //! terminal, the Markdown and the page never say different things.
 
-use super::{figures, latency, notes};
-use crate::facts::against::{Against, Change};
+use super::table::{Cell, Row, Table, no_figure};
+use super::{changes, figures, latency, notes};
 use crate::facts::sureness::Reading;
 use crate::facts::trial::{Column, Difference, Figure, Trial, Unit, Variant};
-
-/// A table.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Table {
-    /// Its heading.
-    pub title: String,
-    /// What the figures are.
-    pub caption: String,
-    /// The headings of the columns after the variant's name.
-    pub columns: Vec<String>,
-    /// A row a variant.
-    pub rows: Vec<Row>,
-}
-
-/// A row.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Row {
-    /// The variant.
-    pub name: String,
-    /// Recommended by the verdict.
-    pub recommended: bool,
-    /// One a column.
-    pub cells: Vec<Cell>,
-}
-
-/// A cell: a figure and what belongs to it.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Cell {
-    /// The figure, or why there is none.
-    pub main: String,
-    /// Spread or interval, where there is one.
-    pub detail: Option<String>,
-    /// Whether `main` is a figure.
-    pub is_figure: bool,
-}
 
 const MEMORY: [Column; 10] = [
     Column::Baseline,
@@ -96,7 +61,7 @@ pub fn of(trial: &Trial) -> Vec<Table> {
                 "{}; {}{}",
                 cpu_caption(trial),
                 spread(trial),
-                disturbed(trial)
+                notes::disturbed(trial)
             ),
             &COST,
             absolute,
@@ -107,7 +72,7 @@ pub fn of(trial: &Trial) -> Vec<Table> {
         let mut difference = table(
             trial,
             &title,
-            &format!("{}{}", interval_caption(trial), disturbed(trial)),
+            &format!("{}{}", interval_caption(trial), notes::disturbed(trial)),
             &DIFFERENCE,
             versus,
         );
@@ -128,7 +93,7 @@ pub fn of(trial: &Trial) -> Vec<Table> {
         trial
             .against
             .as_ref()
-            .map(|against| against_table(trial, against)),
+            .map(|against| changes::table(trial, against, &DIFFERENCE)),
     );
     tables
 }
@@ -156,66 +121,11 @@ fn latencies(trial: &Trial) -> Option<Table> {
         title: "Latency".to_owned(),
         caption: format!(
             "milliseconds, all requests of all complete runs together, from the loads' histograms{}",
-            disturbed(trial)
+            notes::disturbed(trial)
         ),
         columns: latency::QUANTILES.iter().map(|(name, _)| (*name).to_owned()).collect(),
         rows,
     })
-}
-
-/// What changed since an earlier trial.
-fn against_table(trial: &Trial, against: &Against) -> Table {
-    let has = |column: &Column| {
-        against
-            .variants
-            .iter()
-            .any(|changes| changes.columns.contains_key(column))
-    };
-    let columns: Vec<Column> = DIFFERENCE.into_iter().filter(has).collect();
-    let rows = against.variants.iter().map(|changes| Row {
-        name: changes.name.clone(),
-        recommended: trial.verdict.variant.as_deref() == Some(changes.name.as_str()),
-        cells: columns
-            .iter()
-            .map(|column| match changes.columns.get(column) {
-                Some(change) => change_cell(change, column.unit()),
-                None => no_figure("not measured"),
-            })
-            .collect(),
-    });
-    Table {
-        title: format!("Against {}", against.started),
-        caption: format!(
-            "then → now, below it the 95 % interval of the difference; better or worse from {} % on{}",
-            (against.threshold_share * 1000.0).round() / 10.0,
-            disturbed(trial)
-        ),
-        rows: rows.collect(),
-        columns: columns
-            .iter()
-            .map(|column| column.label().to_owned())
-            .collect(),
-    }
-}
-
-fn change_cell(change: &Change, unit: Unit) -> Cell {
-    let interval = match change.difference.interval {
-        Some((low, high)) => format!(
-            "{} … {}",
-            figures::signed(low, unit),
-            figures::signed(high, unit)
-        ),
-        None => "one run".to_owned(),
-    };
-    Cell {
-        main: format!(
-            "{} → {}",
-            figures::plain(change.before, unit),
-            figures::plain(change.now, unit)
-        ),
-        detail: Some(format!("{interval}, {}", change.judgement.label())),
-        is_figure: true,
-    }
 }
 
 fn most_runs(trial: &Trial) -> u32 {
@@ -226,15 +136,6 @@ fn most_runs(trial: &Trial) -> u32 {
         .map(|summary| summary.runs)
         .max()
         .unwrap_or(0)
-}
-
-/// Said beside times that other programs may have lengthened.
-fn disturbed(trial: &Trial) -> &'static str {
-    let mut runs = trial.variants.iter().flat_map(Variant::complete);
-    match runs.any(|run| run.disturbance.of_times()) {
-        true => "; disturbed, see below",
-        false => "",
-    }
 }
 
 fn cpu_caption(trial: &Trial) -> String {
@@ -299,7 +200,13 @@ fn table(
         cells: columns
             .iter()
             .map(|column| match figure(variant, *column) {
-                Some(figure) => cell(figure, column.unit()),
+                Some(figure) => {
+                    let cell = cell(figure, column.unit());
+                    match column {
+                        Column::Slope => with_own_interval(cell, variant),
+                        _ => cell,
+                    }
+                }
                 None => missing(variant, *column),
             })
             .collect(),
@@ -331,6 +238,22 @@ fn absolute(figure: &Figure, unit: Unit) -> Cell {
         main: figures::plain(figure.median, unit),
         detail: (figure.n > 1).then(spread),
         is_figure: true,
+    }
+}
+
+/// A slope has an interval of its own, which is told where one run is all there is.
+fn with_own_interval(cell: Cell, variant: &Variant) -> Cell {
+    let mut runs = variant.complete();
+    let (Some(run), None) = (runs.next(), runs.next()) else {
+        return cell;
+    };
+    let hourly = |bytes_per_s: f64| figures::signed(bytes_per_s * 3600.0, Unit::BytesPerHour);
+    let interval = run
+        .slope
+        .map(|slope| format!("{} … {}", hourly(slope.low), hourly(slope.high)));
+    Cell {
+        detail: interval,
+        ..cell
     }
 }
 
@@ -378,12 +301,4 @@ fn missing(variant: &Variant, column: Column) -> Cell {
         (Some(_), _) => "not measured",
     };
     no_figure(text)
-}
-
-fn no_figure(text: &str) -> Cell {
-    Cell {
-        main: text.to_owned(),
-        detail: None,
-        is_figure: false,
-    }
 }

@@ -1,6 +1,6 @@
 //! The report in a terminal: tables, notes, and the verdict last, where the eye ends.
 
-use super::tables::{Cell, Table};
+use super::table::{Cell, Table};
 use super::{notes, tables};
 use crate::facts::trial::Trial;
 use comfy_table::{CellAlignment, ContentArrangement, presets};

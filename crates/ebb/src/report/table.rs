@@ -1,0 +1,45 @@
+//! A table of a report: headings, rows and cells, independent of how it is drawn.
+
+/// A table.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Table {
+    /// Its heading.
+    pub title: String,
+    /// What the figures are.
+    pub caption: String,
+    /// The headings of the columns after the variant's name.
+    pub columns: Vec<String>,
+    /// A row a variant.
+    pub rows: Vec<Row>,
+}
+
+/// A row.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Row {
+    /// The variant.
+    pub name: String,
+    /// Recommended by the verdict.
+    pub recommended: bool,
+    /// One a column.
+    pub cells: Vec<Cell>,
+}
+
+/// A cell: a figure and what belongs to it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Cell {
+    /// The figure, or why there is none.
+    pub main: String,
+    /// Spread or interval, where there is one.
+    pub detail: Option<String>,
+    /// Whether `main` is a figure.
+    pub is_figure: bool,
+}
+
+/// A cell without a figure, and why.
+pub(super) fn no_figure(text: &str) -> Cell {
+    Cell {
+        main: text.to_owned(),
+        detail: None,
+        is_figure: false,
+    }
+}
