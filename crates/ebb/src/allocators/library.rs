@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::known::{self, Allocator};
 use crate::exit::{Exit, Failure};
 use crate::proc::elf::{Elf, Libc, Machine, libc_of};
+use crate::proc::inside::is_ebbmalloc;
 
 /// A shared object that fits the program it was resolved for.
 #[derive(Clone, Debug)]
@@ -202,7 +203,10 @@ pub fn recognise(path: &Path, elf: &Elf) -> Option<&'static Allocator> {
     if let Some((_, name)) = defined.iter().find(|(is, _)| *is) {
         return known::by_name(name);
     }
-    // ebbmalloc answers jemalloc's mallctl too, so here the name goes first.
+    // ebbmalloc answers jemalloc's mallctl too, and is installed under jemalloc's name for programs that are linked to it.
+    if is_ebbmalloc(path, elf) {
+        return known::by_name("ebbmalloc");
+    }
     let name = path.file_name()?.to_str()?;
     known::by_file_name(elf.soname.as_deref().unwrap_or(name))
         .or_else(|| known::by_file_name(name))

@@ -5,19 +5,24 @@
 //! program's where the allocator is linked in; where it is is looked up once a process, because neither moves.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ebb_stats::{HEADER_BYTES, NAMES, Snapshot, layout};
-use procfs::process::{MMPermissions, MMapPath, Process};
+use procfs::process::{MMPermissions, MMapPath, MemoryMaps, Process};
 
+use super::charge::{self, MallocSource};
+use super::elf::Elf;
+use super::inside::is_ebbmalloc;
 use super::memory::Memory;
 
 /// Header and counters.
 const PAGE_BYTES: usize = HEADER_BYTES + NAMES.len() * size_of::<u64>();
 /// More data than the library has: a bigger mapping is somebody else's file of that name.
 const MOST_DATA_BYTES: u64 = 4 << 20;
-/// What every file of the library has in its name.
+/// What a file of the library has in its name, if it was not renamed.
 const LIBRARY: &str = "libebbmalloc";
 
 /// Reads the counters of processes, and remembers where they lie.
@@ -107,7 +112,30 @@ fn find(pid: i32, memory: &Memory) -> Option<Place> {
     let process = Process::new(pid).ok()?;
     let program = process.exe().ok();
     let maps = process.maps().ok()?;
-    maps.into_iter()
+    let is_program = |path: &Path| program.as_deref() == Some(path);
+    let is_named = |path: &Path| {
+        let name = path.file_name().map(OsStr::to_string_lossy);
+        name.is_some_and(|name| name.contains(LIBRARY))
+    };
+    let place = find_in(&maps, memory, |path| is_program(path) || is_named(path));
+    let place = place.map(|(path, place)| Place {
+        in_program: is_program(path),
+        ..place
+    });
+    place.or_else(|| {
+        let library = renamed(pid)?;
+        let is_library = |path: &Path| charge::seen_by_us(pid, path) == library;
+        Some(find_in(&maps, memory, is_library)?.1)
+    })
+}
+
+/// In the data of files that `may_have` it: which has it, and where.
+fn find_in<'a>(
+    maps: &'a MemoryMaps,
+    memory: &Memory,
+    may_have: impl Fn(&Path) -> bool,
+) -> Option<(&'a Path, Place)> {
+    maps.iter()
         .filter(|map| {
             map.perms
                 .contains(MMPermissions::READ | MMPermissions::WRITE)
@@ -116,20 +144,29 @@ fn find(pid: i32, memory: &Memory) -> Option<Place> {
             let MMapPath::Path(path) = &map.pathname else {
                 return None;
             };
-            let in_program = program.as_ref() == Some(path);
-            if !in_program && !path.file_name()?.to_string_lossy().contains(LIBRARY) {
+            if !may_have(path) {
                 return None;
             }
             let (from, to) = map.address;
             let mut bytes = vec![0; usize::try_from((to - from).min(MOST_DATA_BYTES)).ok()?];
             memory.read_all_but_swapped(&mut bytes, from).ok()?;
             let address = from + ebb_stats::find(&bytes)? as u64;
-            Some(Place {
+            let place = Place {
                 address,
                 layout: layout::find(&bytes),
-                in_program,
-            })
+                in_program: false,
+            };
+            Some((path.as_path(), place))
         })
+}
+
+/// The library under another name, as it lies for programs that are linked to jemalloc, if it is in charge.
+fn renamed(pid: i32) -> Option<PathBuf> {
+    let MallocSource::File(path) = charge::malloc_source(pid).ok()? else {
+        return None;
+    };
+    let elf = Elf::read(&path).ok()?;
+    is_ebbmalloc(&path, &elf).then_some(path)
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ use std::path::Path;
 
 use object::{Object, ObjectSymbol, ReadCache, SymbolKind};
 
+use super::elf::Elf;
+
 /// An allocator that a program brings in its own code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -77,6 +79,12 @@ pub fn inside(path: &Path) -> Option<Inside> {
             .find_map(|symbol| by_symbol(symbol.name().ok()?));
     }
     by_texts(path)
+}
+
+/// Whether the library at `path`, whose facts are `elf`, is ebbmalloc, whatever its file is called.
+pub fn is_ebbmalloc(path: &Path, elf: &Elf) -> bool {
+    // It has jemalloc's interface, so that no other library needs to be read.
+    elf.defines.jemalloc && inside(path) == Some(Inside::Ebbmalloc)
 }
 
 fn by_symbol(name: &str) -> Option<Inside> {

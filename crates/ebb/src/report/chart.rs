@@ -4,80 +4,9 @@
 //! read. Lines differ by colour, by dashes, and by a label at their end. Colours are CSS variables of
 //! the page, so the drawing follows its light and dark mode. Pure.
 
+use super::drawing::{COLOURS, DASHES, Size, escape, nice_step};
 use super::timeline::{Line, Shade, Timeline};
 use std::fmt::Write;
-
-/// Patterns of the lines, in the order of the variants; the first is solid.
-pub const DASHES: [&str; 5] = ["", "7 3", "10 3 2 3", "4 2", "14 4"];
-
-/// Number of colours that the page defines as `--line-0` and so on.
-pub const COLOURS: usize = 9;
-
-/// A size of the drawing, in its own units, which are CSS pixels where it is not scaled.
-#[derive(Debug, Clone, Copy)]
-pub struct Size {
-    width: f64,
-    height: f64,
-    left: f64,
-    right: f64,
-    top: f64,
-    bottom: f64,
-    /// The class that the page shows or hides it by.
-    class: &'static str,
-}
-
-/// For a desktop: labels at the ends of the lines.
-pub const WIDE: Size = Size {
-    width: 1040.0,
-    height: 440.0,
-    left: 56.0,
-    right: 178.0,
-    top: 34.0,
-    bottom: 44.0,
-    class: "wide",
-};
-/// For a phone: short labels at the ends, the legend has the names.
-pub const NARROW: Size = Size {
-    width: 358.0,
-    height: 330.0,
-    left: 40.0,
-    right: 22.0,
-    top: 26.0,
-    bottom: 40.0,
-    class: "narrow",
-};
-
-impl Size {
-    /// Of the whole drawing.
-    pub(super) fn width(self) -> f64 {
-        self.width
-    }
-
-    /// Of the whole drawing.
-    pub(super) fn height(self) -> f64 {
-        self.height
-    }
-
-    /// Where the plot begins.
-    pub(super) fn left(self) -> f64 {
-        self.left
-    }
-
-    /// Where the plot begins.
-    pub(super) fn top(self) -> f64 {
-        self.top
-    }
-
-    /// Where the plot ends.
-    pub(super) fn bottom_edge(self) -> f64 {
-        self.height - self.bottom
-    }
-
-    /// The class that the page shows or hides it by.
-    pub(super) fn class(self) -> &'static str {
-        self.class
-    }
-}
 
 struct Axes {
     size: Size,
@@ -119,7 +48,7 @@ impl Axes {
     }
 
     fn bottom(&self) -> f64 {
-        self.size.height - self.size.bottom
+        self.size.bottom_edge()
     }
 }
 
@@ -171,16 +100,6 @@ pub fn draw(timeline: &Timeline, size: Size) -> String {
         axes.bottom()
     );
     svg
-}
-
-/// 1, 2 or 5 times a power of ten, not below `rough`.
-pub(super) fn nice_step(rough: f64) -> f64 {
-    let power = 10_f64.powf(rough.max(1e-3).log10().floor());
-    [1.0, 2.0, 5.0, 10.0]
-        .into_iter()
-        .map(|factor| factor * power)
-        .find(|step| *step >= rough)
-        .unwrap_or(power * 10.0)
 }
 
 fn draw_shades(svg: &mut String, axes: &Axes, shades: &[Shade]) {
@@ -409,25 +328,11 @@ fn short(name: &str) -> String {
         .collect()
 }
 
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::drawing::{NARROW, WIDE};
     use super::*;
     use crate::facts::example;
-
-    #[test]
-    fn steps_are_round_numbers() {
-        assert_eq!(
-            (nice_step(103.0), nice_step(0.7), nice_step(20.0)),
-            (200.0, 1.0, 20.0)
-        );
-    }
 
     #[test]
     fn each_variant_has_a_line_a_band_a_live_heap_and_a_label() {

@@ -3,7 +3,8 @@
 //! The template, its style and its script lie beside this file and are built in. The page works
 //! without the script; the script adds the values under the pointer.
 
-use super::chart::{self, COLOURS, DASHES, TimeScale};
+use super::chart::{self, TimeScale};
+use super::drawing::{COLOURS, DASHES, NARROW, WIDE};
 use super::figures;
 use super::latency;
 use super::notes::{self, Note};
@@ -36,10 +37,10 @@ pub fn render(trial: &Trial) -> Result<String, String> {
         verdict: &trial.verdict,
         more: notes::conclusions(trial)[1..].to_vec(),
         bars: bars(trial),
-        wide: chart::draw(&timeline, chart::WIDE),
-        narrow: chart::draw(&timeline, chart::NARROW),
-        latency_wide: latency::draw(&distributions, chart::WIDE),
-        latency_narrow: latency::draw(&distributions, chart::NARROW),
+        wide: chart::draw(&timeline, WIDE),
+        narrow: chart::draw(&timeline, NARROW),
+        latency_wide: latency::draw(&distributions, WIDE),
+        latency_narrow: latency::draw(&distributions, NARROW),
         legend: legend(&timeline),
         lines: data(&timeline)?,
         has_band: timeline.lines.iter().any(|line| !line.band.is_empty()),

@@ -4,7 +4,7 @@
 //! Used by the tables and the page. A variant one of whose loads gave no histogram has no distribution: a
 //! part would be taken for the whole. Pure.
 
-use super::chart::{COLOURS, DASHES, Size, escape};
+use super::drawing::{COLOURS, DASHES, Size, escape};
 use crate::facts::trial::{LoadResult, Trial, Variant};
 use crate::statistics;
 use std::fmt::Write;
@@ -90,15 +90,13 @@ pub fn draw(distributions: &[Distribution], size: Size) -> String {
     };
     // One more decade where all lie in one point.
     let (low, high) = (low / 1.5, high.max(low * 1.5));
-    let (left, right) = (size.left(), size.width() - size.left() / 2.0);
+    let (left, right) = (size.left, size.width - size.left / 2.0);
     let x = |ms: f64| left + (ms.max(low) / low).ln() / (high / low).ln() * (right - left);
-    let y = |share: f64| size.top() + (1.0 - share) * (size.bottom_edge() - size.top());
+    let y = |share: f64| size.top + (1.0 - share) * (size.bottom_edge() - size.top);
     let mut svg = format!(
         "<svg class=\"latency {0}\" viewBox=\"0 0 {1} {2}\" role=\"img\" aria-labelledby=\"latency-title-{0}\">\
          <title id=\"latency-title-{0}\">Share of requests by latency, one line a variant; the table of latencies has the figures</title>",
-        size.class(),
-        size.width(),
-        size.height()
+        size.class, size.width, size.height
     );
     for share in [0.0, 0.25, 0.5, 0.75, 0.9, 0.99] {
         let at = y(share);
@@ -143,8 +141,8 @@ pub fn draw(distributions: &[Distribution], size: Size) -> String {
     let _ = write!(
         svg,
         "<text class=\"unit\" x=\"4\" y=\"{}\">%</text><text class=\"unit end\" x=\"{right}\" y=\"{}\">milliseconds</text></svg>",
-        size.top() - 9.0,
-        size.height() - 8.0
+        size.top - 9.0,
+        size.height - 8.0
     );
     svg
 }
@@ -171,7 +169,7 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::chart::{NARROW, WIDE};
+    use super::super::drawing::{NARROW, WIDE};
     use super::*;
     use crate::facts::example;
 

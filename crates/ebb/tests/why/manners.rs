@@ -276,6 +276,22 @@ fn what_cpython_says_of_its_objects_is_in_the_report() {
 }
 
 #[test]
+fn ebbmalloc_under_the_name_of_jemalloc_is_read_as_what_it_is() {
+    let folder = harness::folder();
+    let renamed = folder.path().join("libjemalloc.so.2");
+    std::fs::copy(subjects::preload("ebbmalloc"), &renamed).expect("a copy");
+    let mut command = subjects::command("c:live-peak");
+    let subject = Subject::start(command.env("LD_PRELOAD", &renamed));
+    let why = output(harness::ebb().args(["why", "--json", &subject.pid()]));
+    let value: serde_json::Value = serde_json::from_slice(&why.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", stderr(&why)));
+    let process = &value[0]["snapshot"]["processes"][0];
+    assert_eq!(process["allocator"]["name"], "ebbmalloc", "{process}");
+    let reader = process["heap"]["reader"].as_str().unwrap_or_default();
+    assert!(reader.starts_with("ebbmalloc"), "{process}");
+}
+
+#[test]
 fn a_snapshot_holds_no_contents_of_memory() {
     let secret = "PASSWORD-in-the-environment-and-the-arguments";
     let subject = Subject::start(

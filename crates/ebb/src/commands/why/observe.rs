@@ -282,14 +282,18 @@ fn name_of(pid: i32, path: &Path, program: Option<&str>) -> String {
             .trim_end_matches(" (deleted)")
             .to_owned()
     });
-    if let Some(known) = allocators::by_file_name(&file) {
-        return known.name.to_owned();
-    }
     // In a container the path is another one for us.
     let seen = Path::new("/proc").join(pid.to_string()).join("root");
     let seen = seen.join(path.strip_prefix("/").unwrap_or(path));
-    let defines = Elf::read(&seen).map(|elf| elf.defines).unwrap_or_default();
+    let elf = Elf::read(&seen);
     let is_program = program.is_some_and(|program| Path::new(program) == path);
+    // A program brings its allocator inside, by whatever names.
+    let recognised = elf.as_ref().ok().filter(|_| !is_program);
+    let recognised = recognised.and_then(|elf| allocators::recognise(&seen, elf));
+    if let Some(known) = recognised.or_else(|| allocators::by_file_name(&file)) {
+        return known.name.to_owned();
+    }
+    let defines = elf.map(|elf| elf.defines).unwrap_or_default();
     match () {
         () if defines.jemalloc => "jemalloc".to_owned(),
         () if defines.mimalloc => "mimalloc".to_owned(),
