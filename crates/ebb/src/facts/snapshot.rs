@@ -91,6 +91,9 @@ pub struct Process {
     pub allocator: Allocator,
     /// The language runtime that has a heap of its own beside `malloc`.
     pub runtime: Option<Runtime>,
+    /// A library that has a pool of its own beside `malloc`, unless it was told not to.
+    #[serde(default)]
+    pub pool: Option<Pool>,
     /// What the allocator holds.
     pub heap: Option<Heap>,
     /// What CPython's object arenas hold, where there are such and they were read.
@@ -172,6 +175,14 @@ pub struct Allocator {
     pub name: Option<String>,
     /// The file that it comes from.
     pub file: Option<String>,
+}
+
+/// Libraries that take their memory from a pool of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pool {
+    /// Apache Arrow, as in pyarrow: mimalloc or jemalloc, built in.
+    Arrow,
 }
 
 /// Language runtimes with a heap of their own.

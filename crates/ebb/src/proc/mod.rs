@@ -39,6 +39,7 @@ pub mod machine;
 pub mod mappings;
 mod memory;
 pub mod not_read;
+pub mod pool;
 pub mod program;
 pub mod python;
 pub mod root;

@@ -3,7 +3,7 @@
 use super::bridge::owns_cgroup;
 use super::{ledger, settings};
 use crate::facts::diagnosis::{Cause, Finding, Ledger, Weight};
-use crate::facts::snapshot::{Runtime, Snapshot};
+use crate::facts::snapshot::{Pool, Runtime, Snapshot};
 
 /// Below this nothing is worth a service's trouble.
 pub const LEAST_BYTES: u64 = 16_000_000;
@@ -208,6 +208,10 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
         Cause::UnreadHeap => {
             "the allocator's own statistics tell live from free; a trial tells without them"
         }
+        Cause::Anonymous if pool(snapshot) == Some(Pool::Arrow) => {
+            "Arrow has a pool of its own, which no other malloc replaces: with ARROW_DEFAULT_MEMORY_POOL=system its buffers are \
+             malloc's, and an allocator that returns idle pages gives them back"
+        }
         Cause::Anonymous => match snapshot
             .processes
             .iter()
@@ -251,6 +255,11 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
     Some(text.to_owned())
 }
 
+/// A library's own pool in one of the processes.
+fn pool(snapshot: &Snapshot) -> Option<Pool> {
+    snapshot.processes.iter().find_map(|process| process.pool)
+}
+
 /// Bytes in MB with about three digits.
 pub fn megabytes(bytes: u64) -> String {
     let mb = bytes as f64 / 1e6;
@@ -279,18 +288,9 @@ pub fn noun(cause: Cause, snapshot: &Snapshot) -> String {
             "free memory in CPython's arenas, held by objects that live beside it"
         }
         Cause::UnreadHeap => "an allocator's memory that cannot be told apart",
-        Cause::Anonymous => match snapshot
-            .processes
-            .iter()
-            .find_map(|process| process.runtime)
-        {
-            Some(owner) => {
-                return format!(
-                    "{} own heap, or mapped by the program itself",
-                    ledger::runtime(owner)
-                );
-            }
-            None => "mapped by the program itself, not by malloc",
+        Cause::Anonymous => match ledger::owners(snapshot).as_slice() {
+            [] => "mapped by the program itself, not by malloc",
+            owners => return format!("{}, or mapped by the program itself", owners.join(", ")),
         },
         Cause::Stacks => "stacks of threads",
         Cause::Data => "data of programs and libraries",

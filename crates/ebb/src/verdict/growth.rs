@@ -1,7 +1,7 @@
 //! The verdict over several looks: what grows, and with what.
 
 use super::findings::megabytes;
-use super::ledger::runtime;
+use super::ledger::owners;
 use crate::facts::diagnosis::{Cause, Diagnosis, Verdict, VerdictKind};
 use crate::facts::growth::{Company, Growth, Point, Series, Slope, Trend};
 use crate::facts::snapshot::Runtime;
@@ -188,6 +188,7 @@ fn verdict(
         .processes
         .iter()
         .find_map(|process| process.runtime);
+    let owners = owners(&last.snapshot);
     let (kind, what) = match (trend.series, runtime_of) {
         (Series::Live, _) => (VerdictKind::LiveHeapGrows, "The live heap".to_owned()),
         (Series::Held, _) => (
@@ -196,18 +197,18 @@ fn verdict(
         ),
         (Series::Shared, _) => (VerdictKind::NotHeap, "Shared memory".to_owned()),
         // A new arena is mapped only when the objects alive need more than there are.
-        (_, Some(Runtime::Cpython)) => (
+        (_, Some(Runtime::Cpython)) if owners.len() == 1 => (
             VerdictKind::LiveHeapGrows,
             "The memory of CPython's objects".to_owned(),
         ),
-        (_, Some(other)) => (
+        _ if !owners.is_empty() => (
             VerdictKind::NotEnoughEvidence,
             format!(
-                "{} own heap, whose live part is not known from here,",
-                capital(&runtime(other))
+                "{}, whose live part is not known from here,",
+                capital(&owners.join(" or "))
             ),
         ),
-        (_, None) => (
+        _ => (
             VerdictKind::NotEnoughEvidence,
             "Anonymous memory, whose live part is not known,".to_owned(),
         ),

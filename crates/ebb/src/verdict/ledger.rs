@@ -4,10 +4,10 @@
 //! whole; its figures are scaled by the share that PSS gives the process of them. What is left over
 //! is told as it is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::diagnosis::{Cause, Ledger, Line};
-use crate::facts::snapshot::{Heap, Kind, Objects, Process, Runtime, Snapshot};
+use crate::facts::snapshot::{Heap, Kind, Objects, Pool, Process, Runtime, Snapshot};
 
 /// The order of the lines.
 const ORDER: &[Cause] = &[
@@ -205,13 +205,9 @@ fn note(cause: Cause, snapshot: &Snapshot) -> Option<String> {
             })
         }
         Cause::Anonymous => {
-            let runtimes = names(
-                processes
-                    .iter()
-                    .filter_map(|process| process.runtime.map(runtime)),
-            );
-            (!runtimes.is_empty())
-                .then(|| format!("{runtimes} heap and what the program maps itself"))
+            let owners = owners(snapshot);
+            (!owners.is_empty())
+                .then(|| format!("{} and what the program maps itself", owners.join(", ")))
         }
         Cause::UnreadHeap => {
             let unread = names(
@@ -242,16 +238,31 @@ fn note(cause: Cause, snapshot: &Snapshot) -> Option<String> {
     }
 }
 
-/// What a runtime's memory is called, in the genitive.
-pub(super) fn runtime(runtime: Runtime) -> String {
+/// Who may have memory beside `malloc`: pools of libraries and runtimes' own heaps, each once.
+pub(super) fn owners(snapshot: &Snapshot) -> Vec<String> {
+    let pools = snapshot
+        .processes
+        .iter()
+        .filter_map(|process| process.pool)
+        .map(|Pool::Arrow| "Arrow's own pool");
+    let runtimes = snapshot
+        .processes
+        .iter()
+        .filter_map(|process| process.runtime)
+        .map(own_heap);
+    let owners: BTreeSet<&str> = pools.chain(runtimes).collect();
+    owners.into_iter().map(str::to_owned).collect()
+}
+
+/// What a runtime's memory is called.
+fn own_heap(runtime: Runtime) -> &'static str {
     match runtime {
-        Runtime::Cpython => "CPython's",
-        Runtime::V8 => "V8's",
-        Runtime::Jvm => "the JVM's",
-        Runtime::Go => "Go's",
-        Runtime::Ruby => "Ruby's",
+        Runtime::Cpython => "CPython's own heap",
+        Runtime::V8 => "V8's own heap",
+        Runtime::Jvm => "the JVM's own heap",
+        Runtime::Go => "Go's own heap",
+        Runtime::Ruby => "Ruby's own heap",
     }
-    .to_owned()
 }
 
 /// Each name once, in order.

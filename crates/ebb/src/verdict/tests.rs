@@ -188,6 +188,34 @@ fn a_runtimes_own_heap_is_told_apart() {
 }
 
 #[test]
+fn a_librarys_own_pool_is_named_with_what_opens_it() {
+    let process = Process {
+        runtime: Some(Runtime::Cpython),
+        pool: Some(Pool::Arrow),
+        ..process(
+            &[(Kind::Brk, 10), (Kind::Anonymous, 300)],
+            Some(heap(10, 0, 0, 0)),
+        )
+    };
+    let diagnosis = of(snapshot(vec![process]));
+    let finding = diagnosis
+        .findings
+        .iter()
+        .find(|finding| finding.cause == Cause::Anonymous)
+        .unwrap();
+    let remedy = finding.remedy.as_deref().unwrap_or_default();
+    assert!(
+        remedy.contains("ARROW_DEFAULT_MEMORY_POOL=system"),
+        "{remedy}"
+    );
+    let noun = findings::noun(Cause::Anonymous, &diagnosis.snapshot);
+    assert_eq!(
+        noun,
+        "Arrow's own pool, CPython's own heap, or mapped by the program itself"
+    );
+}
+
+#[test]
 fn closed_mappings_leave_the_kernels_sums() {
     let closed = Process {
         memory: None,

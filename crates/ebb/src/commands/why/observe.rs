@@ -15,7 +15,7 @@ use crate::proc::inside::{Inside, inside};
 use crate::proc::mappings::{self, Hints};
 use crate::proc::target::{self, Resolved};
 use crate::proc::{
-    Counters, Elf, MallocSource, NotRead, Unreadable, heap, malloc_source, python, runtime,
+    Counters, Elf, MallocSource, NotRead, Unreadable, heap, malloc_source, pool, python, runtime,
 };
 
 /// Less anonymous memory beside the heap is not worth reading the program for.
@@ -88,8 +88,10 @@ impl Observer {
                 remedy,
             });
         };
+        let mut pool = None;
         let (memory, mapped_runtime) = match mappings::read(&process) {
             Ok(maps) => {
+                pool = pool::of_mappings(pid, &maps);
                 let runtime = runtime::of_mappings(&maps).or_else(|| go(pid));
                 let mut hints = Hints::of(&process);
                 if runtime == Some(Runtime::Go) {
@@ -219,6 +221,7 @@ impl Observer {
             },
             memory,
             allocator,
+            pool,
             heap,
             objects,
             python,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::facts::example;
-use crate::facts::snapshot::{Process, Snapshot};
+use crate::facts::snapshot::{Pool, Process, Snapshot};
 use crate::verdict;
 
 const MB: u64 = 1_000_000;
@@ -144,6 +144,18 @@ fn a_runtimes_heap_that_grows_may_be_garbage_but_cpythons_arenas_are_needed() {
     let python = of(course(), last(Some(Runtime::Cpython)));
     assert_eq!(python.verdict.kind, VerdictKind::LiveHeapGrows);
     assert_eq!(python.verdict.next.as_deref(), Some("memray attach 7"));
+    let mut arrow = last(Some(Runtime::Cpython));
+    arrow.snapshot.processes[0].pool = Some(Pool::Arrow);
+    let arrow = of(course(), arrow);
+    assert_eq!(arrow.verdict.kind, VerdictKind::NotEnoughEvidence);
+    assert!(
+        arrow
+            .verdict
+            .sentence
+            .starts_with("Arrow's own pool or CPython's own heap, whose live part is not known"),
+        "{}",
+        arrow.verdict.sentence
+    );
 }
 
 #[test]
