@@ -423,6 +423,16 @@ impl Snapshot {
     pub fn total(&self, figure: impl Fn(&Process) -> Option<u64>) -> Option<u64> {
         self.processes.iter().map(figure).sum()
     }
+
+    /// The language runtime of the first process that has one.
+    pub fn runtime(&self) -> Option<Runtime> {
+        self.processes.iter().find_map(|process| process.runtime)
+    }
+
+    /// The pool of the first process that has one.
+    pub fn pool(&self) -> Option<Pool> {
+        self.processes.iter().find_map(|process| process.pool)
+    }
 }
 
 impl Process {

@@ -142,11 +142,6 @@ fn open(pid: i32) -> Result<(Process, Elf, PathBuf), Unreadable> {
     Ok((process, own, program))
 }
 
-/// Where a file that `pid` has mapped lies for us.
-pub(super) fn seen_by_us(pid: i32, path: &Path) -> PathBuf {
-    here(&Root::of(pid), path)
-}
-
 /// Where a file that a process names lies for us, links followed: one file, one name.
 fn here(root: &Root, path: &Path) -> PathBuf {
     root.resolve(path).unwrap_or_else(|_| path.to_owned())

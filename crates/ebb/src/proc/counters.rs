@@ -17,6 +17,7 @@ use super::charge::{self, MallocSource};
 use super::elf::Elf;
 use super::inside::is_ebbmalloc;
 use super::memory::Memory;
+use super::root::Root;
 
 /// Header and counters.
 const PAGE_BYTES: usize = HEADER_BYTES + NAMES.len() * size_of::<u64>();
@@ -112,29 +113,25 @@ fn find(pid: i32, memory: &Memory) -> Option<Place> {
     let process = Process::new(pid).ok()?;
     let program = process.exe().ok();
     let maps = process.maps().ok()?;
-    let is_program = |path: &Path| program.as_deref() == Some(path);
+    let find =
+        |may_have: &dyn Fn(&Path) -> bool| find_in(&maps, memory, program.as_deref(), may_have);
     let is_named = |path: &Path| {
         let name = path.file_name().map(OsStr::to_string_lossy);
         name.is_some_and(|name| name.contains(LIBRARY))
     };
-    let place = find_in(&maps, memory, |path| is_program(path) || is_named(path));
-    let place = place.map(|(path, place)| Place {
-        in_program: is_program(path),
-        ..place
-    });
-    place.or_else(|| {
-        let library = renamed(pid)?;
-        let is_library = |path: &Path| charge::seen_by_us(pid, path) == library;
-        Some(find_in(&maps, memory, is_library)?.1)
+    find(&|path| program.as_deref() == Some(path) || is_named(path)).or_else(|| {
+        let (library, root) = (renamed(pid)?, Root::of(pid));
+        find(&|path| root.resolve(path).is_ok_and(|path| path == library))
     })
 }
 
-/// In the data of files that `may_have` it: which has it, and where.
-fn find_in<'a>(
-    maps: &'a MemoryMaps,
+/// In the data of files that `may_have` it.
+fn find_in(
+    maps: &MemoryMaps,
     memory: &Memory,
-    may_have: impl Fn(&Path) -> bool,
-) -> Option<(&'a Path, Place)> {
+    program: Option<&Path>,
+    may_have: &dyn Fn(&Path) -> bool,
+) -> Option<Place> {
     maps.iter()
         .filter(|map| {
             map.perms
@@ -151,12 +148,11 @@ fn find_in<'a>(
             let mut bytes = vec![0; usize::try_from((to - from).min(MOST_DATA_BYTES)).ok()?];
             memory.read_all_but_swapped(&mut bytes, from).ok()?;
             let address = from + ebb_stats::find(&bytes)? as u64;
-            let place = Place {
+            Some(Place {
                 address,
                 layout: layout::find(&bytes),
-                in_program: false,
-            };
-            Some((path.as_path(), place))
+                in_program: program == Some(path),
+            })
         })
 }
 

@@ -51,7 +51,7 @@ pub fn of(before: &Snapshot, after: &Snapshot) -> Difference {
         seconds: (after.at_s > before.at_s).then_some(after.at_s - before.at_s),
         cautions: cautions(before, after),
         next: (live_grew >= LEAST_BYTES).then(|| {
-            let runtime = after.processes.iter().find_map(|process| process.runtime);
+            let runtime = after.runtime();
             find_the_stack(&super::of(after.clone()), runtime)
         }),
         changes,

@@ -208,15 +208,11 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
         Cause::UnreadHeap => {
             "the allocator's own statistics tell live from free; a trial tells without them"
         }
-        Cause::Anonymous if pool(snapshot) == Some(Pool::Arrow) => {
+        Cause::Anonymous if snapshot.pool() == Some(Pool::Arrow) => {
             "Arrow has a pool of its own, which no other malloc replaces: with ARROW_DEFAULT_MEMORY_POOL=system its buffers are \
              malloc's, and an allocator that returns idle pages gives them back"
         }
-        Cause::Anonymous => match snapshot
-            .processes
-            .iter()
-            .find_map(|process| process.runtime)
-        {
+        Cause::Anonymous => match snapshot.runtime() {
             Some(Runtime::V8) => {
                 "node --max-old-space-size bounds it; a heap snapshot (node --inspect) shows what is live"
             }
@@ -253,11 +249,6 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
         Cause::Metadata | Cause::Special => return None,
     };
     Some(text.to_owned())
-}
-
-/// A library's own pool in one of the processes.
-fn pool(snapshot: &Snapshot) -> Option<Pool> {
-    snapshot.processes.iter().find_map(|process| process.pool)
 }
 
 /// Bytes in MB with about three digits.

@@ -183,11 +183,7 @@ fn verdict(
         }
         return flat(slope_of_total, seconds, last);
     };
-    let runtime_of = last
-        .snapshot
-        .processes
-        .iter()
-        .find_map(|process| process.runtime);
+    let runtime_of = last.snapshot.runtime();
     let owners = owners(&last.snapshot);
     let (kind, what) = match (trend.series, runtime_of) {
         (Series::Live, _) => (VerdictKind::LiveHeapGrows, "The live heap".to_owned()),

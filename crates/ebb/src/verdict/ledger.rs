@@ -239,7 +239,7 @@ fn note(cause: Cause, snapshot: &Snapshot) -> Option<String> {
 }
 
 /// Who may have memory beside `malloc`: pools of libraries and runtimes' own heaps, each once.
-pub(super) fn owners(snapshot: &Snapshot) -> Vec<String> {
+pub(super) fn owners(snapshot: &Snapshot) -> Vec<&'static str> {
     let pools = snapshot
         .processes
         .iter()
@@ -251,7 +251,7 @@ pub(super) fn owners(snapshot: &Snapshot) -> Vec<String> {
         .filter_map(|process| process.runtime)
         .map(own_heap);
     let owners: BTreeSet<&str> = pools.chain(runtimes).collect();
-    owners.into_iter().map(str::to_owned).collect()
+    owners.into_iter().collect()
 }
 
 /// What a runtime's memory is called.

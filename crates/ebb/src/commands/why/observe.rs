@@ -88,23 +88,22 @@ impl Observer {
                 remedy,
             });
         };
-        let mut pool = None;
-        let (memory, mapped_runtime) = match mappings::read(&process) {
+        let (memory, mapped_runtime, pool) = match mappings::read(&process) {
             Ok(maps) => {
-                pool = pool::of_mappings(pid, &maps);
                 let runtime = runtime::of_mappings(&maps).or_else(|| go(pid));
                 let mut hints = Hints::of(&process);
                 if runtime == Some(Runtime::Go) {
                     // The stacks of goroutines lie in Go's heap.
                     hints.stack_pointers.clear();
                 }
-                (Some(mappings::by_kind(&maps, &hints)), runtime)
+                let pool = pool::of_mappings(pid, &maps);
+                (Some(mappings::by_kind(&maps, &hints)), runtime, pool)
             }
             Err(Unreadable::Gone) => return None,
             Err(error) => {
                 let refused = NotRead::refused(pid, error);
                 closed("mappings", refused.why, refused.remedy);
-                (None, None)
+                (None, None, None)
             }
         };
         let allocator = match memory {
