@@ -10,7 +10,7 @@ use super::borders::Borders;
 use super::granule::{FROM_DIRTY, Fill, Granule, Kind, List, STALE_INSIDE, mark_ends};
 use super::large_counts::LargeCounts;
 use super::region::Region;
-use super::tree::Tree;
+use super::tree::{ByLength, Tree};
 use super::walk::Walk;
 use crate::os::Os;
 use crate::size::GRANULE;
@@ -30,8 +30,8 @@ const STALE_GRANULES: u32 = 2 * (4096 / size_of::<Granule>()) as u32;
 pub struct Extents {
     pub(super) regions: [Region; REGIONS],
     pub(super) count: usize,
-    pub(super) dirty: Tree,
-    pub(super) clean: Tree,
+    pub(super) dirty: Tree<ByLength>,
+    pub(super) clean: Tree<ByLength>,
     /// Dirty extents, in no order.
     pub(super) aging: Walk,
     /// Clean extents whose inner descriptors fill whole pages and may be resident.

@@ -74,8 +74,8 @@ pub struct Granule {
     pub class: u8,
     /// Slab: shard that it belongs to.
     pub shard: u8,
-    /// Slab: list by fullness that it is on, or [`NO_BUCKET`].
-    pub bucket: u8,
+    /// Slab: see [`Room`].
+    pub room: Room,
     /// Slab: on its bin's list of slabs to visit.
     pub listed: bool,
     /// Slab: some of its pages were refused by the kernel (locked): not to be tried again.
@@ -90,14 +90,14 @@ pub struct Granule {
     /// Dirty extent: the smallest stamp among its granules. Clean extent: the tick at which it last
     /// merged. Slab: the generation of processes that made it.
     pub oldest: u32,
-    /// Slab: list by fullness. Dirty extent: list by age. Clean extent: list of those
+    /// Slab: list to visit. Dirty extent: list by age. Clean extent: list of those
     /// with stale insides. Large block: list of tails.
     pub prev: *mut Granule,
     /// Like `prev`.
     pub next: *mut Granule,
-    /// Slab: list to visit. Free extent: left child in the tree.
+    /// Slab with room, free extent: left child in the tree.
     pub left: *mut Granule,
-    /// Free extent: right child in the tree.
+    /// Like `left`: right child.
     pub right: *mut Granule,
     /// Slab: pages that are resident, or were when last seen.
     pub resident: u64,
@@ -118,8 +118,17 @@ pub struct Granule {
     pub tails: AtomicUsize,
 }
 
-/// A full slab is on no list.
-pub const NO_BUCKET: u8 = u8::MAX;
+/// How many of a slab's slots are free, and so which of its bin's trees it is in.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// At least one, and at most half of them.
+    Some = 0,
+    /// More than half of them.
+    Much = 1,
+    /// None: it is in no tree.
+    None = 2,
+}
 
 impl Granule {
     /// The descriptor of an unused granule at `base`.
@@ -132,7 +141,7 @@ impl Granule {
             flags: 0,
             class: 0,
             shard: 0,
-            bucket: NO_BUCKET,
+            room: Room::None,
             listed: false,
             locked: false,
             free: 0,

@@ -1,17 +1,57 @@
-//! A tree of free extents ordered by length, then address: best fit, and among equals the lowest
-//! address, which keeps the heap together.
+//! A tree of units in an order: of free extents by length, then address, for best fit; of slabs by address.
+//! Among equals the lowest address comes first, which keeps the heap together.
 //!
 //! A treap (Aragon and Seidel, "Randomized Search Trees", 1989): the priority is a hash of the
 //! address, so nothing has to be stored for balance and the shape does not depend on the order of
-//! insertion. The nodes are the descriptors of the extents' first granules.
+//! insertion. The nodes are the descriptors of the units' first granules.
 
 use super::granule::Granule;
+use core::marker::PhantomData;
 use core::ptr::null_mut;
 
-/// See the module. All descriptors in it belong to the holder of the arena's lock.
+/// An order of units.
+pub trait Order {
+    /// What they are compared by; no two units have the same.
+    type Key: Ord + Copy;
+
+    /// That of a unit.
+    ///
+    /// # Safety
+    /// `node` is a valid descriptor.
+    unsafe fn key(node: *mut Granule) -> Self::Key;
+}
+
+/// By length, then address.
 #[derive(Debug)]
-pub struct Tree {
+pub struct ByLength;
+
+impl Order for ByLength {
+    type Key = (u32, usize);
+
+    unsafe fn key(node: *mut Granule) -> (u32, usize) {
+        // SAFETY: the caller's promise.
+        unsafe { ((*node).len, (*node).base) }
+    }
+}
+
+/// By address.
+#[derive(Debug)]
+pub struct ByAddress;
+
+impl Order for ByAddress {
+    type Key = usize;
+
+    unsafe fn key(node: *mut Granule) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { (*node).base }
+    }
+}
+
+/// See the module. All descriptors in it belong to the holder of one lock, that of the arena or of a bin.
+#[derive(Debug)]
+pub struct Tree<O> {
     root: *mut Granule,
+    order: PhantomData<O>,
 }
 
 fn priority(base: usize) -> u64 {
@@ -20,38 +60,39 @@ fn priority(base: usize) -> u64 {
     (hash ^ (hash >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9)
 }
 
-/// # Safety
-/// `node` is a valid descriptor.
-unsafe fn key(node: *mut Granule) -> (u32, usize) {
-    // SAFETY: the caller's promise.
-    unsafe { ((*node).len, (*node).base) }
-}
-
-impl Default for Tree {
+impl<O: Order> Default for Tree<O> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Tree {
+impl<O: Order> Tree<O> {
     /// An empty tree.
     pub const fn new() -> Self {
-        Self { root: null_mut() }
+        Self {
+            root: null_mut(),
+            order: PhantomData,
+        }
     }
 
-    /// Adds an extent.
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.root.is_null()
+    }
+
+    /// Adds a unit.
     ///
     /// # Safety
-    /// `node` is the head of a free extent that is in no tree, its `len` and `base` are set, and the
-    /// caller holds the arena's lock.
+    /// `node` is the head of a unit that is in no tree, what it is ordered by is set, and the
+    /// caller holds the lock.
     pub unsafe fn insert(&mut self, node: *mut Granule) {
         // SAFETY: every node of the tree is a valid descriptor under the caller's lock; `link`
         // points at `root` or at a child field of such a node.
         unsafe {
-            let (node_key, node_priority) = (key(node), priority((*node).base));
+            let (node_key, node_priority) = (O::key(node), priority((*node).base));
             let mut link: *mut *mut Granule = &raw mut self.root;
             while !(*link).is_null() && priority((**link).base) >= node_priority {
-                link = if node_key < key(*link) {
+                link = if node_key < O::key(*link) {
                     &raw mut (**link).left
                 } else {
                     &raw mut (**link).right
@@ -63,7 +104,7 @@ impl Tree {
             let mut less: *mut *mut Granule = &raw mut (*node).left;
             let mut more: *mut *mut Granule = &raw mut (*node).right;
             while !rest.is_null() {
-                if key(rest) < node_key {
+                if O::key(rest) < node_key {
                     *less = rest;
                     less = &raw mut (*rest).right;
                     rest = *less;
@@ -78,18 +119,18 @@ impl Tree {
         }
     }
 
-    /// Takes an extent out.
+    /// Takes a unit out.
     ///
     /// # Safety
-    /// `node` is in this tree with unchanged `len` and `base`, and the caller holds the arena's lock.
+    /// `node` is in this tree with an unchanged key, and the caller holds the lock.
     pub unsafe fn remove(&mut self, node: *mut Granule) {
         // SAFETY: as in `insert`; the search ends because `node` is in the tree.
         unsafe {
-            let node_key = key(node);
+            let node_key = O::key(node);
             let mut link: *mut *mut Granule = &raw mut self.root;
             while *link != node {
                 debug_assert!(!(*link).is_null());
-                link = if node_key < key(*link) {
+                link = if node_key < O::key(*link) {
                     &raw mut (**link).left
                 } else {
                     &raw mut (**link).right
@@ -114,11 +155,58 @@ impl Tree {
         }
     }
 
+    /// The first; null if there is none.
+    ///
+    /// # Safety
+    /// The caller holds the lock.
+    pub unsafe fn first(&self) -> *mut Granule {
+        let mut at = self.root;
+        // SAFETY: every node is a valid descriptor under the caller's lock.
+        unsafe {
+            while !at.is_null() && !(*at).left.is_null() {
+                at = (*at).left;
+            }
+        }
+        at
+    }
+
+    /// Whether another unit than `node` is in it.
+    ///
+    /// # Safety
+    /// The caller holds the lock.
+    pub unsafe fn has_other(&self, node: *mut Granule) -> bool {
+        let root = self.root;
+        // SAFETY: every node is a valid descriptor under the caller's lock.
+        unsafe {
+            !root.is_null() && (root != node || !(*root).left.is_null() || !(*root).right.is_null())
+        }
+    }
+
+    /// Takes all units of `other`, which is empty afterwards: at once if nothing was here, else one by one.
+    ///
+    /// # Safety
+    /// The caller holds the locks of both.
+    pub unsafe fn append(&mut self, other: &mut Self) {
+        if self.is_empty() {
+            core::mem::swap(self, other);
+        }
+        // SAFETY: the caller's promise; each is taken out before it is added.
+        unsafe {
+            while !other.is_empty() {
+                let node = other.root;
+                other.remove(node);
+                self.insert(node);
+            }
+        }
+    }
+}
+
+impl Tree<ByLength> {
     /// The smallest extent of at least `len` granules, at the lowest address among equals; null if
     /// there is none.
     ///
     /// # Safety
-    /// The caller holds the arena's lock.
+    /// The caller holds the lock.
     pub unsafe fn best_fit(&self, len: u32) -> *mut Granule {
         let mut best = null_mut();
         let mut at = self.root;
@@ -139,7 +227,7 @@ impl Tree {
     /// The longest extent; null if there is none.
     ///
     /// # Safety
-    /// The caller holds the arena's lock.
+    /// The caller holds the lock.
     pub unsafe fn longest(&self) -> *mut Granule {
         let mut at = self.root;
         // SAFETY: every node is a valid descriptor under the caller's lock.
@@ -150,17 +238,42 @@ impl Tree {
         }
         at
     }
+}
 
-    /// Checks order and priorities; calls `visit` for each extent. Returns how many there are.
+impl Tree<ByAddress> {
+    /// The first behind `address`; null if there is none.
     ///
     /// # Safety
-    /// The caller holds the arena's lock.
-    #[cfg(test)]
+    /// The caller holds the lock.
+    pub unsafe fn behind(&self, address: usize) -> *mut Granule {
+        let mut next = null_mut();
+        let mut at = self.root;
+        while !at.is_null() {
+            // SAFETY: every node is a valid descriptor under the caller's lock.
+            unsafe {
+                if (*at).base > address {
+                    next = at;
+                    at = (*at).left;
+                } else {
+                    at = (*at).right;
+                }
+            }
+        }
+        next
+    }
+}
+
+#[cfg(any(test, loom))]
+impl<O: Order> Tree<O> {
+    /// Checks order and priorities; calls `visit` for each unit. Returns how many there are.
+    ///
+    /// # Safety
+    /// The caller holds the lock.
     pub unsafe fn validate(&self, visit: &mut dyn FnMut(*mut Granule)) -> usize {
-        unsafe fn walk(
+        unsafe fn walk<O: Order>(
             at: *mut Granule,
             visit: &mut dyn FnMut(*mut Granule),
-            previous: &mut (u32, usize),
+            previous: &mut Option<O::Key>,
         ) -> usize {
             if at.is_null() {
                 return 0;
@@ -170,15 +283,16 @@ impl Tree {
                 for child in [(*at).left, (*at).right] {
                     assert!(child.is_null() || priority((*child).base) <= priority((*at).base));
                 }
-                let left = walk((*at).left, visit, previous);
-                assert!(*previous < key(at));
-                *previous = key(at);
+                let left = walk::<O>((*at).left, visit, previous);
+                let key = O::key(at);
+                assert!(previous.is_none_or(|previous| previous < key));
+                *previous = Some(key);
                 visit(at);
-                left + 1 + walk((*at).right, visit, previous)
+                left + 1 + walk::<O>((*at).right, visit, previous)
             }
         }
         // SAFETY: the caller holds the lock.
-        unsafe { walk(self.root, visit, &mut (0, 0)) }
+        unsafe { walk::<O>(self.root, visit, &mut None) }
     }
 }
 
@@ -186,17 +300,23 @@ impl Tree {
 mod tests {
     use super::*;
 
+    /// The next of a sequence of numbers, of which the upper bits are good.
+    fn next(seed: &mut u64) -> usize {
+        *seed = seed
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (*seed >> 33) as usize
+    }
+
     #[test]
     fn best_fit_agrees_with_a_sorted_set_at_every_step() {
         let mut nodes: Vec<Box<Granule>> =
             (1..200).map(|i| Box::new(Granule::new(i << 16))).collect();
-        let mut tree = Tree::new();
+        let mut tree = Tree::<ByLength>::new();
         let mut model = std::collections::BTreeSet::new();
         let mut seed = 1u64;
         for _ in 0..5000 {
-            seed = seed
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            next(&mut seed);
             let node: *mut Granule = &mut *nodes[(seed >> 33) as usize % 199];
             // SAFETY: the nodes are boxed and live; the test is alone.
             unsafe {
@@ -213,6 +333,45 @@ mod tests {
                 let found = tree.best_fit(want);
                 let expected = model.range((want, 0)..).next();
                 assert_eq!(expected.map(|e| e.1), found.as_ref().map(|f| f.base));
+            }
+        }
+    }
+
+    #[test]
+    fn by_address_agrees_with_a_sorted_set_at_every_step() {
+        let mut nodes: Vec<Box<Granule>> =
+            (1..100).map(|i| Box::new(Granule::new(i << 16))).collect();
+        let mut trees = [Tree::<ByAddress>::new(), Tree::new()];
+        let mut models = [(); 2].map(|()| std::collections::BTreeSet::new());
+        let mut seed = 7;
+        for step in 0..5000 {
+            let node: *mut Granule = &mut *nodes[next(&mut seed) % 99];
+            let into = next(&mut seed) % 2;
+            // SAFETY: the nodes are boxed and live; the test is alone.
+            unsafe {
+                let at = (*node).base;
+                match models.iter_mut().position(|model| model.remove(&at)) {
+                    Some(from) => trees[from].remove(node),
+                    None => {
+                        trees[into].insert(node);
+                        models[into].insert(at);
+                    }
+                }
+                if step % 500 == 499 {
+                    let (first, second) = trees.split_at_mut(1);
+                    first[0].append(&mut second[0]);
+                    let moved = core::mem::take(&mut models[1]);
+                    models[0].extend(moved);
+                }
+                for (tree, model) in trees.iter().zip(&models) {
+                    assert_eq!(tree.validate(&mut |_| ()), model.len());
+                    assert_eq!(tree.is_empty(), model.is_empty());
+                    let base = |node: *mut Granule| node.as_ref().map(|node| node.base);
+                    assert_eq!(base(tree.first()), model.first().copied());
+                    assert_eq!(base(tree.behind(at)), model.range(at + 1..).next().copied());
+                    let others = model.iter().any(|&other| other != at);
+                    assert_eq!(tree.has_other(node), others);
+                }
             }
         }
     }

@@ -1,6 +1,9 @@
 //! The stack of free slots that a cache keeps of one class. It starts small, in the cache's own memory,
 //! and grows by pieces of metadata memory while the thread shows that it needs more; a drain that
 //! empties it makes it small again. So a thread that does little, or nothing any more, costs little.
+//!
+//! Where a mass is freed at once the stack becomes small as well: what it would keep lies on the pages that the mass
+//! leaves, and the next blocks, which may stay, would pin those.
 
 use super::ration::RATIONED;
 use crate::base::metadata::Metadata;
@@ -17,6 +20,8 @@ const MODEST_SLOTS: usize = 127;
 const MODEST_BYTES: usize = 32 * 1024;
 /// Bytes of slots that a stack holds before it grows, about.
 const FIRST_BYTES: usize = 8 * 1024;
+/// A stack that was flushed so often since it ran dry holds what is left of a mass that is freed.
+const FLUSHES_OF_MASS: u8 = 2;
 /// The largest refill.
 const BATCH_MAX: u8 = 128;
 
@@ -95,6 +100,11 @@ const fn first_words(class: usize) -> usize {
     }
 }
 
+/// Slots that a stack of `class` gets room for whatever its thread does.
+fn modest_slots(class: usize) -> usize {
+    MODEST_SLOTS.min(MODEST_BYTES / CLASS[class].size as usize)
+}
+
 /// Where in the first memory each class's stack begins, in words; in the last place where that ends.
 const FIRST_AT: [u16; CLASSES + 2] = {
     let mut at = [0; CLASSES + 2];
@@ -116,6 +126,8 @@ pub struct Demand {
     pub ran_dry: bool,
     /// Pops since the last tick that found the stack down at its mark.
     lowered: u8,
+    /// Flushes since the stack ran dry.
+    flushes: u8,
 }
 
 /// Entries by which the first pop at the mark lowers it.
@@ -129,12 +141,24 @@ impl Demand {
         batch: 3,
         ran_dry: false,
         lowered: 0,
+        flushes: 0,
     };
 
     /// After a refill.
     pub fn refilled(&mut self) {
         self.batch = self.batch.saturating_mul(2).min(BATCH_MAX);
         self.ran_dry = true;
+        self.flushes = 0;
+    }
+
+    /// After a flush.
+    pub fn flushed(&mut self) {
+        self.flushes = self.flushes.saturating_add(1);
+    }
+
+    /// Whether the thread frees so much more than it takes that nothing is gained by keeping it.
+    pub fn frees_a_mass(&self) -> bool {
+        self.flushes >= FLUSHES_OF_MASS
     }
 
     /// A pop found the stack down at its mark: entries by which to lower that. Twice as many each time, so that
@@ -252,8 +276,14 @@ impl Stack {
     pub fn should_grow(&self, class: usize, demand: Demand) -> bool {
         let capacity = self.capacity();
         capacity < CLASS[class].cache_slots as usize
-            && (demand.ran_dry
-                || capacity < MODEST_SLOTS.min(MODEST_BYTES / CLASS[class].size as usize))
+            && (demand.ran_dry || capacity < modest_slots(class))
+    }
+
+    /// Words of a stack with room for what a thread may have in any case.
+    pub fn modest_words(class: usize) -> usize {
+        (modest_slots(class) + 1)
+            .next_power_of_two()
+            .clamp(first_words(class), CLASS[class].cache_slots as usize + 1)
     }
 
     /// Makes room for four times as many entries, as far as the class may have them; returns for how
@@ -274,19 +304,36 @@ impl Stack {
         if words <= before + 1 {
             return 0;
         }
+        // SAFETY: the caller's promise; there are more words than the stack has entries.
+        unsafe { self.move_to(os, metadata, memory, class, words) };
+        (self.capacity() - before) * CLASS[class].size as usize
+    }
+
+    /// Moves the entries into a piece of `words` words. Without memory for it the stack stays as it is.
+    ///
+    /// # Safety
+    /// As for [`Stack::grow`]; there are more words than entries.
+    #[cold]
+    pub unsafe fn move_to<O: Os>(
+        &mut self,
+        os: &O,
+        metadata: &Metadata,
+        memory: *mut Entry,
+        class: usize,
+        words: usize,
+    ) {
         let Some(piece) = metadata.allocate(os, words * size_of::<Entry>(), true) else {
-            return 0;
+            return;
         };
         // SAFETY: the piece has `words` words, more than the stack has entries.
         unsafe {
-            let mut larger = Self::within(piece.as_ptr().cast(), words);
-            core::ptr::copy_nonoverlapping(self.base, larger.base, self.len());
-            larger.top = larger.base.wrapping_add(self.len());
-            larger.low = larger.base.wrapping_add(self.cold());
+            let mut moved = Self::within(piece.as_ptr().cast(), words);
+            core::ptr::copy_nonoverlapping(self.base, moved.base, self.len());
+            moved.top = moved.base.wrapping_add(self.len());
+            moved.low = moved.base.wrapping_add(self.cold());
             self.give_back(os, metadata, memory, class, false);
-            *self = larger;
+            *self = moved;
         }
-        (self.capacity() - before) * CLASS[class].size as usize
     }
 
     /// Makes an empty stack as small as it was at first. `idle` says that it was not used since the last tick.

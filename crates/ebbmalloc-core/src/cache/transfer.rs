@@ -86,7 +86,7 @@ impl Cache {
         }
     }
 
-    /// Keeps a slot of `class`, flushing the older half of the stack if it is full.
+    /// Keeps a slot of `class`, flushing the older half of the stack if it is full, and more where a mass is freed.
     ///
     /// # Safety
     /// The caller has entered the cache, and the byte map says `class` for `slot`.
@@ -112,10 +112,20 @@ impl Cache {
                     demand.ran_dry = false;
                 }
                 if stack.top == stack.full {
-                    let half = stack.len().div_ceil(2);
-                    bins.put(supply, class, stack.oldest(half), false, true);
-                    stack.drop_oldest(half);
+                    let modest = Stack::modest_words(class);
+                    let cut = demand.frees_a_mass() && stack.capacity() >= modest;
+                    // Of what there will be room for, so that the stack is not full again.
+                    let room = if cut { modest - 1 } else { stack.len() };
+                    let count = stack.len() - room / 2;
+                    bins.put(supply, class, stack.oldest(count), false, true);
+                    stack.drop_oldest(count);
+                    demand.flushed();
+                    if cut {
+                        let memory = self.first_stacks();
+                        stack.move_to(supply.os, supply.metadata, memory, class, modest);
+                    }
                 }
+                debug_assert!(stack.top < stack.full);
                 *stack.top = slot;
                 stack.top = stack.top.wrapping_add(1);
             });

@@ -9,6 +9,7 @@ mod growth;
 mod lend;
 mod model;
 mod nested;
+mod placement;
 mod pressure;
 mod rations;
 

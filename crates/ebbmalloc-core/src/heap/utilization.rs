@@ -24,7 +24,7 @@ pub struct Utilization {
 
 impl Utilization {
     /// Whether the slab is worth emptying: it has room, and is at most an eighth fuller than the slabs
-    /// of its bin are on average. What moves out goes to the fullest slabs, so that the sparse ones end.
+    /// of its bin are on average. What moves out goes to the slabs with the lowest addresses, so that the others end.
     pub fn is_sparse(&self) -> bool {
         let (used, bin_used) = (self.slots - self.free, self.bin_slots - self.bin_free);
         // used / slots <= bin_used / bin_slots * 9 / 8, in numbers that cannot overflow.

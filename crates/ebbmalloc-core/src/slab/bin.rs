@@ -1,20 +1,21 @@
 //! A bin: the slabs of one class in one shard, behind one lock. Refilled caches take slots from it,
 //! flushed ones put them back.
 //!
-//! Slabs with free slots are on lists by fullness, the fullest first in line, so that sparse slabs
+//! Slots are taken from the slab with the lowest address that has any, so that those with high addresses
 //! empty themselves; slabs to which slots came back are also on the list that the sweep visits.
 //!
 //! In the child of a fork the slabs that the parent made are set apart: their pages are shared until
 //! one of the two writes, so slots on them are not handed out. The child makes slabs of its own, and a
 //! page of those holds many new objects where a copied page would hold one.
 
+use super::index::lowest_of;
 use super::lend::lends;
-use super::lists::fullest_of;
 use super::shape::Shape;
 use super::slab::Slab;
 use crate::arena::Arena;
-use crate::arena::granule::{Fill, Granule, Kind, List, NO_BUCKET};
+use crate::arena::granule::{Fill, Granule, Kind, Room};
 use crate::arena::purge::IDLE_TICKS;
+use crate::arena::tree::{ByAddress, Tree};
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::lock::{Guard, Lock, Rank};
 use crate::base::metadata::Metadata;
@@ -23,8 +24,8 @@ use crate::os::Os;
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicBool;
 
-/// Lists by fullness: eighths of a slab's slots.
-pub(super) const BUCKETS: usize = 8;
+/// Trees of slabs with free slots, by [`Room`].
+pub(super) const ROOMS: usize = 2;
 
 /// What a bin is given to work with; it finds nothing by itself.
 pub struct Supply<'a, O> {
@@ -49,18 +50,20 @@ pub struct Bin {
 
 /// What the lock of a bin guards.
 pub struct Slabs {
-    /// By fullness: the last has the slabs with the fewest free slots.
-    pub(super) buckets: [List; BUCKETS],
+    /// The slabs with free slots.
+    pub(super) rooms: [Tree<ByAddress>; ROOMS],
     /// The same of slabs that this process was forked with.
-    pub(super) inherited: [List; BUCKETS],
+    pub(super) inherited: [Tree<ByAddress>; ROOMS],
     /// Forks between the first process and this one. A slab made in another is inherited.
     pub(super) generation: u32,
-    /// Slabs to which slots came back since they were last visited, linked by `left`.
+    /// Slabs to which slots came back since they were last visited, linked by `next`.
     pub(super) visit: *mut Granule,
     /// What is left of that list during a sweep.
     pub(super) sweeping: *mut Granule,
     /// The slab of either list that a count comes to next; see `free_pages`.
     pub(super) counting: *mut Granule,
+    /// Address of the slab that lent last.
+    pub(super) lender: usize,
     /// Slabs in this bin.
     pub slabs: usize,
     /// Slots in use or in caches.
@@ -94,8 +97,9 @@ impl Default for Bin {
 
 impl Bin {
     const EMPTY: Slabs = Slabs {
-        buckets: [const { List::new() }; BUCKETS],
-        inherited: [const { List::new() }; BUCKETS],
+        rooms: [const { Tree::new() }; ROOMS],
+        inherited: [const { Tree::new() }; ROOMS],
+        lender: 0,
         generation: 0,
         visit: null_mut(),
         sweeping: null_mut(),
@@ -179,7 +183,7 @@ impl Bin {
         };
         let mut taken = 0;
         while taken < out.len() {
-            let slab = match slabs.fullest() {
+            let slab = match slabs.lowest() {
                 Some(slab) => {
                     slabs.slabs_reused += 1;
                     slab
@@ -188,7 +192,8 @@ impl Bin {
                 None => match slabs.add_slab(supply, shape, class, shard, wait) {
                     Some(slab) => slab,
                     // Better a copied page than none.
-                    None => match fullest_of(&slabs.inherited) {
+                    // SAFETY: the lock is held.
+                    None => match unsafe { lowest_of(&slabs.inherited) } {
                         Some(slab) => slab,
                         None => break,
                     },
@@ -207,7 +212,7 @@ impl Bin {
                         .arena
                         .note_fresh((refaulted as usize) << supply.page_shift);
                 }
-                slabs.rebucket(slab, shape);
+                slabs.settle_room(slab, shape);
             }
         }
         slabs.refills += u64::from(taken > 0);
@@ -300,7 +305,7 @@ impl Slabs {
         unsafe {
             (*head).class = class as u8;
             (*head).shard = shard;
-            (*head).bucket = NO_BUCKET;
+            (*head).room = Room::None;
             (*head).oldest = self.generation;
             let dirty = (*head).fill == Fill::Dirty;
             if !slab.create(supply.os, supply.metadata, shape, dirty, wait) {
@@ -317,7 +322,7 @@ impl Slabs {
                 // Pages that nobody touches here would stay resident for nothing.
                 self.list_for_visit(slab);
             }
-            self.rebucket(slab, shape);
+            self.settle_room(slab, shape);
         }
         Some(slab)
     }
@@ -345,7 +350,7 @@ impl Slabs {
                 self.remove_slab(supply, slab, shape, idle);
             } else {
                 self.list_for_visit(slab);
-                self.rebucket(slab, shape);
+                self.settle_room(slab, shape);
             }
         }
     }
@@ -361,7 +366,7 @@ impl Slabs {
     ) {
         // SAFETY: all slots are free, and the bin's lock is held.
         unsafe {
-            self.unbucket(slab);
+            self.leave_room(slab);
             if (*slab.0).listed {
                 self.unlist(slab);
             }

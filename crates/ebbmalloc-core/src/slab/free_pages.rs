@@ -42,7 +42,7 @@ impl Bin {
                 // SAFETY: the lock is held, and the cursor is on a slab of this bin's list.
                 unsafe {
                     let slab = Slab(slabs.counting);
-                    slabs.counting = (*slab.0).left;
+                    slabs.counting = (*slab.0).next;
                     // Leaving pages are resident until the kernel has them.
                     let leaving = (*slab.0).leaving;
                     let free = slab.free_pages(shape, (*slab.0).resident & !leaving) | leaving;

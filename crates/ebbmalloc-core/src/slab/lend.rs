@@ -11,10 +11,10 @@
 //! the bins of all classes. Always holds: a tail's slot is not free, and
 //! neither is the slot before it.
 
-use super::bin::{BUCKETS, Bin, Slabs, Supply};
+use super::bin::{Bin, Slabs, Supply};
 use super::shape::{Shape, mask};
 use super::slab::Slab;
-use crate::arena::granule::{Granule, Kind};
+use crate::arena::granule::{Granule, Kind, Room};
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::metadata::Metadata;
 use crate::os::Os;
@@ -24,11 +24,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Slabs that a bin has before it lends: a bin of few has little to give.
 const LENDER_SLABS: usize = if cfg!(test) { 1 } else { 16 };
-/// Lists by fullness whose slabs lend: those with more than half of their slots free. Runs
-/// are short in others, and their own class will want the slots.
-const LENDER_BUCKETS: usize = BUCKETS / 2;
-/// Slabs of a list that are looked at before the next list is.
-const LOOK_AT: usize = 4;
+/// Slabs that are looked at for a refill, each time the next ones.
+const LOOK_AT: usize = 16;
 /// Most slots of a block: a run lies in one word of the bitmap, and longer ones are rare.
 const SLOTS_MAX: usize = 32;
 
@@ -76,24 +73,24 @@ impl Bin {
         let shape = Shape::new(class, supply.page_shift);
         let mut slabs = self.slabs.lock(supply.os);
         let mut lent = 0;
-        for bucket in 0..LENDER_BUCKETS {
-            for _ in 0..LOOK_AT {
-                let head = slabs.buckets[bucket].first;
-                if head.is_null() || lent == out.len() {
-                    break;
+        for _ in 0..LOOK_AT {
+            if lent == out.len() {
+                break;
+            }
+            let Some(slab) = slabs.next_lender() else {
+                break;
+            };
+            // SAFETY: the lock is held, and the slab is one of this bin's.
+            unsafe {
+                if !slab.prepare_to_lend(supply, shape) {
+                    return lent;
                 }
-                // SAFETY: the lock is held, and the list holds slabs of this bin.
-                unsafe {
-                    if !Slab(head).prepare_to_lend(supply, shape) {
-                        return lent;
-                    }
-                    let now = Slab(head).lend(shape, run, supply.tick, &mut out[lent..]);
-                    Slab(head).show_class(supply, shape);
-                    slabs.slots_out += now * run.slots as usize;
-                    slabs.slots_taken += (now * run.slots as usize) as u64;
-                    lent += now;
-                    slabs.rebucket_last(Slab(head), shape);
-                }
+                let now = slab.lend(shape, run, supply.tick, &mut out[lent..]);
+                slab.show_class(supply, shape);
+                slabs.slots_out += now * run.slots as usize;
+                slabs.slots_taken += (now * run.slots as usize) as u64;
+                lent += now;
+                slabs.settle_room(slab, shape);
             }
         }
         if lent == 0 {
@@ -143,21 +140,24 @@ impl Bin {
 impl Slabs {
     /// Whether there may be something to lend.
     pub(super) fn may_lend(&self) -> bool {
-        self.slabs >= LENDER_SLABS
-            && self.buckets[..LENDER_BUCKETS]
-                .iter()
-                .any(|list| !list.first.is_null())
+        self.slabs >= LENDER_SLABS && !self.rooms[Room::Much as usize].is_empty()
     }
 
-    /// [`Slabs::rebucket`], and behind the others of its list: the next look is at another slab.
-    unsafe fn rebucket_last(&mut self, slab: Slab, shape: Shape) {
-        // SAFETY: the caller holds the lock, and the slab is one of this bin's own.
+    /// The next slab that lends, round and round by address: those with more than half of their slots free. Runs are
+    /// short in others, and their own class will want the slots.
+    fn next_lender(&mut self) -> Option<Slab> {
+        let lenders = &self.rooms[Room::Much as usize];
+        // SAFETY: the lock is held, as `&mut self` says, and the tree holds slabs of this bin.
         unsafe {
-            self.rebucket(slab, shape);
-            if let Some(list) = self.buckets.get_mut((*slab.0).bucket as usize) {
-                list.remove(slab.0);
-                list.push_back(slab.0);
+            let mut head = lenders.behind(self.lender);
+            if head.is_null() {
+                head = lenders.first();
             }
+            if head.is_null() {
+                return None;
+            }
+            self.lender = (*head).base;
+            Some(Slab(head))
         }
     }
 }

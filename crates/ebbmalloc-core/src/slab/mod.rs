@@ -3,8 +3,8 @@
 
 pub mod bin;
 mod free_pages;
+mod index;
 pub mod lend;
-mod lists;
 pub mod shape;
 pub mod slab;
 pub mod sweep;

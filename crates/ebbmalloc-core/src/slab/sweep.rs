@@ -209,7 +209,7 @@ impl Slabs {
                     slab.set_slots_on_pages(shape, going, false);
                 }
                 (*slab.0).leaving = going;
-                self.rebucket(slab, shape);
+                self.settle_room(slab, shape);
             }
             let rest = free & !going != 0;
             if rest {
@@ -243,7 +243,7 @@ impl Slabs {
             if (*slab.0).free == shape.class.slots && (*slab.0).resident == 0 {
                 self.remove_slab(supply, slab, shape, false);
             } else {
-                self.rebucket(slab, shape);
+                self.settle_room(slab, shape);
             }
         }
     }

@@ -79,7 +79,7 @@ static UTILIZATION: &[Node] = &[
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Verbose {
-    /// The slab that requests are served from: here that is any, the fullest first.
+    /// The slab that requests are served from: here that is any, the lowest address first.
     current_slab: *mut c_void,
     free: usize,
     slots: usize,

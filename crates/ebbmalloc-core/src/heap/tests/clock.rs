@@ -403,7 +403,7 @@ fn what_caches_have_got_room_for_counts_as_freed() {
     let heap = heap();
     let threads: Vec<_> = (0..32).map(|_| heap.attach()).collect();
     for &thread in &threads {
-        let blocks: Vec<_> = (0..400).map(|_| allocate(&heap, thread, 1024)).collect();
+        let blocks: Vec<_> = (0..120).map(|_| allocate(&heap, thread, 1024)).collect();
         free_all(&heap, thread, &blocks);
     }
     // Hardly any of it was flushed, and yet the purger is to be woken for it.
