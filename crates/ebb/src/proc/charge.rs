@@ -161,7 +161,7 @@ fn first_definer(objects: &[PathBuf], program: &Elf) -> Result<MallocSource, Unr
 /// preloaded; between two others only the order would tell.
 fn only_definer(pid: i32, own: &Elf, program: &Path) -> Result<MallocSource, Unreadable> {
     if own.defines.malloc {
-        return Ok(MallocSource::File(program.to_owned()));
+        return Ok(MallocSource::File(here(&Root::of(pid), program)));
     }
     let (libc, others): (Vec<PathBuf>, Vec<PathBuf>) = mapped_files(pid)?
         .into_iter()

@@ -294,15 +294,7 @@ fn a_process_in_a_root_of_its_own() {
     let folder = folder();
     let root = folder.path();
     let program = compile(&folder, "cc", "allocating", ALLOCATING, &[]);
-    let listed = stdout(&output(Command::new("ldd").arg(&program)));
-    for file in listed
-        .split_whitespace()
-        .filter(|word| word.starts_with('/'))
-    {
-        let to = root.join(file.trim_start_matches('/'));
-        fs::create_dir_all(to.parent().unwrap()).unwrap();
-        fs::copy(file, to).unwrap();
-    }
+    copy_libraries(&program, root);
     fs::create_dir_all(root.join("opt")).unwrap();
     fs::copy(ebbmalloc(), root.join("opt/libebbmalloc.so")).unwrap();
     let start = |preload: Option<&str>| {

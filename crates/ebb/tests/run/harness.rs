@@ -168,6 +168,20 @@ pub fn compile(
     program
 }
 
+/// Copies the libraries of a program to where they are found if `root` is the root.
+#[allow(dead_code, reason = "for the tests of ebb check and ebb why")]
+pub fn copy_libraries(program: &Path, root: &Path) {
+    let listed = output(Command::new("ldd").arg(program));
+    for file in stdout(&listed)
+        .split_whitespace()
+        .filter(|word| word.starts_with('/'))
+    {
+        let to = root.join(file.trim_start_matches('/'));
+        fs::create_dir_all(to.parent().expect("a folder")).expect("the folder");
+        fs::copy(file, to).expect("a copy");
+    }
+}
+
 /// A program that allocates, says so, and sleeps for as many milliseconds as it is told.
 pub const ALLOCATING: &str = r#"
 #include <stdio.h>

@@ -291,6 +291,31 @@ fn ebbmalloc_under_the_name_of_jemalloc_is_read_as_what_it_is() {
     assert!(reader.starts_with("ebbmalloc"), "{process}");
 }
 
+/// As in a container: the library's file is found below the process's root, and called as there.
+#[test]
+fn a_renamed_ebbmalloc_in_a_root_of_its_own_is_known() {
+    if !nix::unistd::Uid::effective().is_root() {
+        eprintln!("skipped: only root can change the root");
+        return;
+    }
+    let folder = harness::folder();
+    let root = folder.path();
+    let program = subjects::c_program();
+    harness::copy_libraries(&program, root);
+    std::fs::copy(program, root.join("cases")).expect("a copy");
+    let library = subjects::preload("ebbmalloc");
+    std::fs::copy(library, root.join("libjemalloc.so.2")).expect("a copy");
+    let mut command = std::process::Command::new("chroot");
+    command.arg(root).args(["/cases", "live-peak"]);
+    let subject = Subject::start(command.env("LD_PRELOAD", "/libjemalloc.so.2"));
+    let why = output(harness::ebb().args(["why", "--json", &subject.pid()]));
+    let value: serde_json::Value = serde_json::from_slice(&why.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", stderr(&why)));
+    let allocator = &value[0]["snapshot"]["processes"][0]["allocator"];
+    assert_eq!(allocator["name"], "ebbmalloc", "{allocator}");
+    assert_eq!(allocator["file"], "/libjemalloc.so.2", "{allocator}");
+}
+
 #[test]
 fn a_snapshot_holds_no_contents_of_memory() {
     let secret = "PASSWORD-in-the-environment-and-the-arguments";

@@ -13,6 +13,7 @@ use crate::facts::snapshot::{
 use crate::proc::cgroup::Place;
 use crate::proc::inside::{Inside, inside};
 use crate::proc::mappings::{self, Hints};
+use crate::proc::root::Root;
 use crate::proc::target::{self, Resolved};
 use crate::proc::{
     Counters, Elf, MallocSource, NotRead, Unreadable, heap, malloc_source, pool, python, runtime,
@@ -265,10 +266,17 @@ fn beside((memory, heap): (&BTreeMap<Kind, Usage>, &Heap)) -> u64 {
 
 /// What is in charge of a process's `malloc`, by name.
 fn allocator(pid: i32, program: Option<&str>) -> Result<Allocator, Unreadable> {
-    Ok(match malloc_source(pid)? {
+    let source = malloc_source(pid)?;
+    // What runs, also where it was replaced on disk.
+    let running = Path::new("/proc").join(pid.to_string()).join("exe");
+    let is_program = source.is(&running);
+    Ok(match source {
         MallocSource::File(path) => Allocator {
-            name: Some(name_of(pid, &path, program)),
-            file: Some(path.display().to_string()),
+            name: Some(match is_program {
+                true => name_of(&running, &path, true),
+                false => name_of(&path, &path, false),
+            }),
+            file: Some(Root::of(pid).inside(&path).display().to_string()),
         },
         MallocSource::Static => Allocator {
             name: None,
@@ -278,20 +286,17 @@ fn allocator(pid: i32, program: Option<&str>) -> Result<Allocator, Unreadable> {
     })
 }
 
-fn name_of(pid: i32, path: &Path, program: Option<&str>) -> String {
+/// The name of the allocator in the file that is read at `seen` and called `path`.
+fn name_of(seen: &Path, path: &Path, is_program: bool) -> String {
     let file = path.file_name().map_or_else(String::new, |name| {
         name.to_string_lossy()
             .trim_end_matches(" (deleted)")
             .to_owned()
     });
-    // In a container the path is another one for us.
-    let seen = Path::new("/proc").join(pid.to_string()).join("root");
-    let seen = seen.join(path.strip_prefix("/").unwrap_or(path));
-    let elf = Elf::read(&seen);
-    let is_program = program.is_some_and(|program| Path::new(program) == path);
+    let elf = Elf::read(seen);
     // A program brings its allocator inside, by whatever names.
     let recognised = elf.as_ref().ok().filter(|_| !is_program);
-    let recognised = recognised.and_then(|elf| allocators::recognise(&seen, elf));
+    let recognised = recognised.and_then(|elf| allocators::recognise(seen, elf));
     if let Some(known) = recognised.or_else(|| allocators::by_file_name(&file)) {
         return known.name.to_owned();
     }
@@ -300,7 +305,7 @@ fn name_of(pid: i32, path: &Path, program: Option<&str>) -> String {
         () if defines.jemalloc => "jemalloc".to_owned(),
         () if defines.mimalloc => "mimalloc".to_owned(),
         () if defines.tcmalloc => "tcmalloc".to_owned(),
-        () if is_program => match inside(&seen).and_then(Inside::allocator) {
+        () if is_program => match inside(seen).and_then(Inside::allocator) {
             Some(allocator) => allocator.to_owned(),
             None => file,
         },
