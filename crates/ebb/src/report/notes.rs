@@ -308,10 +308,14 @@ fn price_of_faults(trial: &Trial) -> Option<String> {
         Some(format!("{} {price} s", variant.name))
     });
     let prices: Vec<String> = prices.collect();
+    let micros = |cost_s: f64| format!("{:.2} µs", cost_s * 1e6);
+    let returned = trial.machine.page_return_s.map_or(String::new(), |cost_s| {
+        format!(", and returning a page {}", micros(cost_s))
+    });
     (!prices.is_empty()).then(|| {
         format!(
-            "A page fault took {:.2} µs when the trial was over; at that, page faults come to: {}.",
-            cost_s * 1e6,
+            "A page fault took {} when the trial was over{returned}; page faults come to: {}.",
+            micros(cost_s),
             prices.join(", ")
         )
     })

@@ -6,6 +6,7 @@ use procfs::Current;
 /// Reads it.
 pub fn read() -> Machine {
     let cpu = procfs::CpuInfo::current().ok();
+    let (page_fault_s, page_return_s) = page_costs_s();
     Machine {
         cpu: cpu
             .as_ref()
@@ -19,19 +20,23 @@ pub fn read() -> Machine {
         system: std::fs::read_to_string("/etc/os-release")
             .ok()
             .and_then(|text| pretty_name(&text)),
-        page_fault_s: page_fault_s(),
+        page_fault_s,
+        page_return_s,
     }
 }
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
-fn page_fault_s() -> Option<f64> {
-    let cost = ebb_inject::Cost::of_page_fault().ok()?;
-    Some(cost.as_secs_f64())
+/// Of a page that is touched, and of one that is returned.
+fn page_costs_s() -> (Option<f64>, Option<f64>) {
+    let touched = ebb_inject::Cost::of_page_fault().ok();
+    let returned = ebb_inject::Cost::measure().ok().map(|cost| cost.page);
+    let seconds = |cost: std::time::Duration| cost.as_secs_f64();
+    (touched.map(seconds), returned.map(seconds))
 }
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
-fn page_fault_s() -> Option<f64> {
-    None
+fn page_costs_s() -> (Option<f64>, Option<f64>) {
+    (None, None)
 }
 
 fn line(path: &str) -> Option<String> {
