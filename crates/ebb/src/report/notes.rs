@@ -339,8 +339,9 @@ fn conducted(trial: &Trial) -> Vec<String> {
             trial.workload.name, trial.workload.description
         ),
         format!(
-            "{} runs in {}, variants interleaved, {} repetition{} asked for; the process tree was sampled every {} ms from readiness to the end.",
+            "{} run{} in {}, variants interleaved, {} repetition{} asked for; the process tree was sampled every {} ms from readiness to the end.",
             runs.len(),
+            if runs.len() == 1 { "" } else { "s" },
             figures::duration(trial.seconds),
             trial.repetitions,
             if trial.repetitions == 1 { "" } else { "s" },
