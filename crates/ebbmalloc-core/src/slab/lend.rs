@@ -73,6 +73,7 @@ impl Bin {
         let shape = Shape::new(class, supply.page_shift);
         let mut slabs = self.slabs.lock(supply.os);
         let mut lent = 0;
+        let mut first = None;
         for _ in 0..LOOK_AT {
             if lent == out.len() {
                 break;
@@ -80,6 +81,11 @@ impl Bin {
             let Some(slab) = slabs.next_lender() else {
                 break;
             };
+            if first == Some(slab) {
+                // All of them were looked at.
+                break;
+            }
+            first.get_or_insert(slab);
             // SAFETY: the lock is held, and the slab is one of this bin's.
             unsafe {
                 if !slab.prepare_to_lend(supply, shape) {
