@@ -215,27 +215,6 @@ impl List {
         self.first = item;
     }
 
-    /// Puts all of `other` last, which is empty afterwards.
-    ///
-    /// # Safety
-    /// The caller holds the locks of both lists.
-    pub unsafe fn append(&mut self, other: &mut Self) {
-        if other.first.is_null() {
-            return;
-        }
-        if self.first.is_null() {
-            self.first = other.first;
-        } else {
-            // SAFETY: all elements are valid descriptors under the caller's locks.
-            unsafe {
-                (*self.last).next = other.first;
-                (*other.first).prev = self.last;
-            }
-        }
-        self.last = other.last;
-        *other = Self::new();
-    }
-
     /// Puts `item` last.
     ///
     /// # Safety

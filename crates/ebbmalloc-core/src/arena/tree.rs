@@ -160,14 +160,30 @@ impl<O: Order> Tree<O> {
     /// # Safety
     /// The caller holds the lock.
     pub unsafe fn first(&self) -> *mut Granule {
+        // SAFETY: the caller's promise.
+        unsafe { self.first_where(|_| true) }
+    }
+
+    /// The first of which `holds` is true, as it is then of all behind it; null if there is none.
+    ///
+    /// # Safety
+    /// The caller holds the lock.
+    #[inline]
+    unsafe fn first_where(&self, holds: impl Fn(&Granule) -> bool) -> *mut Granule {
+        let mut found = null_mut();
         let mut at = self.root;
-        // SAFETY: every node is a valid descriptor under the caller's lock.
-        unsafe {
-            while !at.is_null() && !(*at).left.is_null() {
-                at = (*at).left;
+        while !at.is_null() {
+            // SAFETY: every node is a valid descriptor under the caller's lock.
+            unsafe {
+                if holds(&*at) {
+                    found = at;
+                    at = (*at).left;
+                } else {
+                    at = (*at).right;
+                }
             }
         }
-        at
+        found
     }
 
     /// Whether another unit than `node` is in it.
@@ -208,20 +224,8 @@ impl Tree<ByLength> {
     /// # Safety
     /// The caller holds the lock.
     pub unsafe fn best_fit(&self, len: u32) -> *mut Granule {
-        let mut best = null_mut();
-        let mut at = self.root;
-        while !at.is_null() {
-            // SAFETY: every node is a valid descriptor under the caller's lock.
-            unsafe {
-                if (*at).len >= len {
-                    best = at;
-                    at = (*at).left;
-                } else {
-                    at = (*at).right;
-                }
-            }
-        }
-        best
+        // SAFETY: the caller's promise.
+        unsafe { self.first_where(|node| node.len >= len) }
     }
 
     /// The longest extent; null if there is none.
@@ -246,20 +250,8 @@ impl Tree<ByAddress> {
     /// # Safety
     /// The caller holds the lock.
     pub unsafe fn behind(&self, address: usize) -> *mut Granule {
-        let mut next = null_mut();
-        let mut at = self.root;
-        while !at.is_null() {
-            // SAFETY: every node is a valid descriptor under the caller's lock.
-            unsafe {
-                if (*at).base > address {
-                    next = at;
-                    at = (*at).left;
-                } else {
-                    at = (*at).right;
-                }
-            }
-        }
-        next
+        // SAFETY: the caller's promise.
+        unsafe { self.first_where(|node| node.base > address) }
     }
 }
 

@@ -63,6 +63,13 @@ unsafe fn free(heap: &Heap<Fake>, thread: Thread, block: *mut u8) {
     with_access(thread, |access| unsafe { heap.free(access, block) });
 }
 
+fn free_all(heap: &Heap<Fake>, thread: Thread, blocks: &[*mut u8]) {
+    // SAFETY: the tests free each block once.
+    blocks
+        .iter()
+        .for_each(|&block| unsafe { free(heap, thread, block) });
+}
+
 /// Runs every validator of the layers below; returns the slabs and large blocks that there are.
 fn validate(heap: &Heap<Fake>) -> usize {
     let page_shift = heap.os.page_bytes().trailing_zeros();

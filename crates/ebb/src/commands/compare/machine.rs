@@ -25,8 +25,8 @@ pub fn read() -> Machine {
     }
 }
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 /// Of a page that is touched, and of one that is returned.
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 fn page_costs_s() -> (Option<f64>, Option<f64>) {
     let touched = ebb_inject::Cost::of_page_fault().ok();
     let returned = ebb_inject::Cost::measure().ok().map(|cost| cost.page);

@@ -1,7 +1,7 @@
 //! One look at a target: from `proc` and `allocators` to the facts.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use procfs::process::Process as Proc;
 
@@ -268,16 +268,16 @@ fn beside((memory, heap): (&BTreeMap<Kind, Usage>, &Heap)) -> u64 {
 fn allocator(pid: i32, program: Option<&str>) -> Result<Allocator, Unreadable> {
     let source = malloc_source(pid)?;
     // What runs, also where it was replaced on disk.
-    let running = Path::new("/proc").join(pid.to_string()).join("exe");
+    let running = PathBuf::from(format!("/proc/{pid}/exe"));
     let is_program = source.is(&running);
     Ok(match source {
-        MallocSource::File(path) => Allocator {
-            name: Some(match is_program {
-                true => name_of(&running, &path, true),
-                false => name_of(&path, &path, false),
-            }),
-            file: Some(Root::of(pid).inside(&path).display().to_string()),
-        },
+        MallocSource::File(path) => {
+            let seen = if is_program { &running } else { &path };
+            Allocator {
+                name: Some(name_of(seen, &path, is_program)),
+                file: Some(Root::of(pid).inside(&path).display().to_string()),
+            }
+        }
         MallocSource::Static => Allocator {
             name: None,
             file: program.map(str::to_owned),

@@ -30,13 +30,6 @@ fn slab_of(heap: &Heap<Fake>, thread: Thread, size: usize) -> Vec<*mut u8> {
     blocks
 }
 
-fn free_all(heap: &Heap<Fake>, thread: Thread, blocks: &[*mut u8]) {
-    // SAFETY: the tests free each block once.
-    blocks
-        .iter()
-        .for_each(|&block| unsafe { free(heap, thread, block) });
-}
-
 /// One tick, and the runs that went.
 fn tick(heap: &Heap<Fake>) -> Vec<PageRun> {
     let before = heap.statistics(None, true).returned;

@@ -1,16 +1,9 @@
 //! Where small blocks go, and what a cache keeps: so that those that stay lie together.
 
-use super::{Thread, allocate, free, validate};
+use super::{allocate, free_all, validate};
 use crate::heap::Heap;
 use crate::os::fake::Fake;
 use crate::size::{CLASS, GRANULE};
-
-fn free_all(heap: &Heap<Fake>, thread: Thread, blocks: &[*mut u8]) {
-    for &block in blocks {
-        // SAFETY: live, and not used again.
-        unsafe { free(heap, thread, block) };
-    }
-}
 
 #[test]
 fn slots_come_from_the_slab_with_the_lowest_address() {
