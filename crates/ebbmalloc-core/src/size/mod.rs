@@ -2,7 +2,8 @@
 //!
 //! Classes are numbered from 1; number 0 means "no class" (large or unknown), so that a zeroed byte
 //! map says so. Up to 128 bytes they are 16 apart, above there are eight to a doubling, which wastes
-//! at most 1/9 of a slot: within the 12.5 % that we promise, at half the classes of a finer grid.
+//! at most 1/9 of a slot: within the 12.5 % that we promise, at half the classes of a finer grid. From
+//! 512 bytes to 1024 there are sixteen: `docs/decisions/0033-classes-from-512.md` tells why.
 #![forbid(unsafe_code)]
 
 pub mod large;
@@ -12,7 +13,7 @@ pub const QUANTUM: usize = 16;
 /// Largest request that is served from a slab; larger ones are large blocks.
 pub const SMALL_MAX: usize = 64 * 1024;
 /// Number of size classes; they are numbered `1..=CLASSES`.
-pub const CLASSES: usize = 80;
+pub const CLASSES: usize = 88;
 /// Largest request whose class is looked up in a table; the class of larger ones is computed.
 pub const QUICK_MAX: usize = 1024;
 /// The unit in which address space is cut: a slab or a large block is a whole number of granules.
@@ -20,8 +21,22 @@ pub const GRANULE: usize = 64 * 1024;
 /// Largest request at all: larger ones cannot be told from a negative difference of pointers.
 pub const REQUEST_MAX: usize = isize::MAX as usize;
 
-const GROUPS_FROM: u32 = 7;
 const LINEAR_CLASSES: usize = 8;
+/// log2 of where the first doubling begins.
+const DOUBLINGS_FROM: u32 = 7;
+/// log2 of where the doubling begins whose classes are half as far apart as those of the others.
+const FINE_DOUBLING: u32 = 9;
+
+/// log2 of the number of classes in the doubling that begins at 2^`log2`.
+const fn steps_log2(log2: u32) -> u32 {
+    if log2 == FINE_DOUBLING { 4 } else { 3 }
+}
+
+/// The last class before those of the doubling that begins at 2^`log2`.
+const fn class_before(log2: u32) -> usize {
+    let finer = if log2 > FINE_DOUBLING { 8 } else { 0 };
+    LINEAR_CLASSES + (log2 - DOUBLINGS_FROM) as usize * 8 + finer
+}
 
 /// Class of a request of `size` bytes.
 ///
@@ -34,18 +49,21 @@ pub const fn class_of(size: usize) -> usize {
     }
     let last = size - 1;
     let log2 = usize::BITS - 1 - last.leading_zeros();
-    let eighth = last >> (log2 - 3);
-    LINEAR_CLASSES + ((log2 - GROUPS_FROM) as usize) * 8 + (eighth - 8) + 1
+    let steps = steps_log2(log2);
+    let step = (last >> (log2 - steps)) - (1 << steps);
+    class_before(log2) + step + 1
 }
 
 const fn size_of_class(class: usize) -> usize {
     if class <= LINEAR_CLASSES {
         return class * QUANTUM;
     }
-    let index = class - LINEAR_CLASSES - 1;
-    let log2 = GROUPS_FROM + (index / 8) as u32;
-    let eighth = 8 + index % 8;
-    (eighth + 1) << (log2 - 3)
+    let mut log2 = DOUBLINGS_FROM;
+    while class > class_before(log2 + 1) {
+        log2 += 1;
+    }
+    let steps = steps_log2(log2);
+    ((1 << steps) + class - class_before(log2)) << (log2 - steps)
 }
 
 /// What is known of a class; the table [`CLASS`] has one for each number.
