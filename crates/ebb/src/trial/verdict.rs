@@ -45,8 +45,14 @@ pub fn judge(variants: &[Variant], metric: Metric) -> Verdict {
         .filter(|variant| !limit::is_killed(variant));
     let others: Vec<Candidate> = alive.filter_map(Candidate::of).collect();
     if others.is_empty() {
+        let was_tried = variants[1..].iter().any(|other| other.beside.is_none());
+        let missing = if was_tried {
+            "but no other variant gave a complete run"
+        } else {
+            "and no variant was tried that could take its place"
+        };
         return not_enough(format!(
-            "{} holds {} after the rest, but no other variant gave a complete run",
+            "{} holds {} after the rest, {missing}",
             first.name,
             mb(held)
         ));

@@ -244,9 +244,12 @@ fn silent_without_a_first_or_without_others() {
     let verdict = judge_cases(vec![absent, case("ebbmalloc", 61.0, 20.0)]);
     assert_eq!(verdict.kind, VerdictKind::NotEnough);
     assert!(verdict.sentence.contains("glibc gave no complete run"));
-    assert_eq!(
-        judge_cases(vec![case("glibc", 400.0, 20.0)]).kind,
-        VerdictKind::NotEnough
-    );
+    let alone = judge_cases(vec![case("glibc", 400.0, 20.0)]);
+    assert_eq!(alone.kind, VerdictKind::NotEnough);
+    assert!(alone.sentence.contains("no variant was tried"));
+    let mut died = case("ebbmalloc", 61.0, 20.0);
+    died.runs = 0;
+    let alive = judge_cases(vec![case("glibc", 400.0, 20.0), died]);
+    assert!(alive.sentence.contains("no other variant gave a complete"));
     assert_eq!(judge(&[], Metric::Rss).kind, VerdictKind::NotEnough);
 }
