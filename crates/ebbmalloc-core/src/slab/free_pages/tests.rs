@@ -1,5 +1,7 @@
 //! The count against a look at every slab there is, in any state of the lists.
 
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
 use super::*;
 use crate::arena::Arena;
 use crate::arena::granule::Granule;
@@ -145,21 +147,21 @@ fn a_count_ends_whatever_goes_on_beside_it() {
     let class = class_of(1000);
     let mut ground = Ground::new(class, 9);
     let (bin, os) = (ground.bin, ground.os);
-    let stop = core::sync::atomic::AtomicBool::new(false);
+    let (stop, counts) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        let counts = scope.spawn(|| {
-            let mut counts = 0;
-            while !stop.load(core::sync::atomic::Ordering::Relaxed) {
+        let counter = scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
                 bin.free_pages(os, class);
-                counts += 1;
+                counts.fetch_add(1, Ordering::Relaxed);
             }
-            counts
         });
-        for _ in 0..1500 {
+        let mut steps = 0;
+        // The other thread may start late.
+        while steps < 1500 || (counts.load(Ordering::Relaxed) == 0 && !counter.is_finished()) {
             ground.step();
+            steps += 1;
         }
-        stop.store(true, core::sync::atomic::Ordering::Relaxed);
-        assert!(counts.join().unwrap() > 0);
+        stop.store(true, Ordering::Relaxed);
     });
     assert_eq!(bin.free_pages(os, class), ground.truth());
 }
