@@ -45,6 +45,12 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
+/// So many of what `noun` calls, which takes an s: "1 run", "5 runs".
+pub fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
 /// Bytes with their unit, for a sentence.
 pub fn megabytes(bytes: f64) -> String {
     format!("{} MB", plain(bytes, Unit::Bytes))
@@ -79,5 +85,11 @@ mod tests {
         assert_eq!(duration(59.6), "1 min 00 s");
         assert_eq!(duration(3_725.0), "1 h 02 min");
         assert_eq!(duration(7.2), "7 s");
+    }
+
+    #[test]
+    fn one_takes_no_s() {
+        assert_eq!(counted(0, "run"), "0 runs");
+        assert_eq!(counted(1, "run"), "1 run");
     }
 }

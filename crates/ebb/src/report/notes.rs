@@ -339,12 +339,10 @@ fn conducted(trial: &Trial) -> Vec<String> {
             trial.workload.name, trial.workload.description
         ),
         format!(
-            "{} run{} in {}, variants interleaved, {} repetition{} asked for; the process tree was sampled every {} ms from readiness to the end.",
-            runs.len(),
-            if runs.len() == 1 { "" } else { "s" },
+            "{} in {}, variants interleaved, {} asked for; the process tree was sampled every {} ms from readiness to the end.",
+            figures::counted(runs.len(), "run"),
             figures::duration(trial.seconds),
-            trial.repetitions,
-            if trial.repetitions == 1 { "" } else { "s" },
+            figures::counted(trial.repetitions as usize, "repetition"),
             trial.interval_ms
         ),
     ];
