@@ -105,7 +105,7 @@ counters! {
     resident_bytes,
     /// Bytes of address space that are committed (readable and writable).
     mapped_bytes,
-    /// Resident bytes of the allocator's own bookkeeping.
+    /// Bytes of the allocator's own bookkeeping that may be resident.
     metadata_bytes,
     /// Bytes given back to the kernel since the start.
     returned_bytes,

@@ -7,7 +7,9 @@
 //! neighbour does not make old memory young.
 
 use super::borders::Borders;
-use super::granule::{FROM_DIRTY, Fill, Granule, Kind, List, STALE_INSIDE, mark_ends};
+use super::granule::{
+    FROM_DIRTY, Fill, Granule, Kind, List, STALE_INSIDE, inner_descriptors, mark_ends,
+};
 use super::large_counts::LargeCounts;
 use super::region::Region;
 use super::tree::{ByLength, Tree};
@@ -49,6 +51,10 @@ pub struct Extents {
     pub clean_granules: usize,
     /// Granules that are leaving.
     pub leaving_granules: usize,
+    /// Bytes of descriptors inside clean extents whose pages were returned.
+    pub(super) hollow_bytes: usize,
+    /// The kernel's, as soon as there is a region.
+    pub(super) page_bytes: usize,
     /// Bytes in use in large blocks.
     pub large_bytes: usize,
     /// Large blocks.
@@ -88,6 +94,8 @@ impl Extents {
             dirty_granules: 0,
             clean_granules: 0,
             leaving_granules: 0,
+            hollow_bytes: 0,
+            page_bytes: 0,
             large_bytes: 0,
             large_blocks: 0,
             large_counts: LargeCounts::NONE,
@@ -328,9 +336,13 @@ impl Extents {
             mark_free(head, len, fill, oldest);
             self.clean.insert(head);
             self.clean_granules += len as usize;
-            if stale != 0 && len >= STALE_GRANULES {
-                (*head).flags = STALE_INSIDE;
-                self.stale.push(head);
+            if len >= STALE_GRANULES {
+                if stale == 0 {
+                    self.hollow_bytes += inner_descriptors(head, len, self.page_bytes).len();
+                } else {
+                    (*head).flags = STALE_INSIDE;
+                    self.stale.push(head);
+                }
             }
         }
     }
@@ -365,17 +377,19 @@ impl Extents {
     pub(super) unsafe fn unlink(&mut self, head: *mut Granule) {
         // SAFETY: called only with heads of free extents, under the lock.
         unsafe {
-            let len = (*head).len as usize;
+            let len = (*head).len;
             if (*head).fill == Fill::Dirty {
                 self.dirty.remove(head);
                 self.aging.remove(head);
-                self.dirty_granules -= len;
+                self.dirty_granules -= len as usize;
             } else {
                 self.clean.remove(head);
                 if (*head).flags & STALE_INSIDE != 0 {
                     self.stale.remove(head);
+                } else if len >= STALE_GRANULES {
+                    self.hollow_bytes -= inner_descriptors(head, len, self.page_bytes).len();
                 }
-                self.clean_granules -= len;
+                self.clean_granules -= len as usize;
             }
         }
     }

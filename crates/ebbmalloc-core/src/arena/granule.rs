@@ -8,6 +8,7 @@
 //! whoever holds a pointer into a live block; the fields of a slab belong to its bin's lock, the
 //! fields of an extent or a large block to the arena's lock.
 
+use core::ops::Range;
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicUsize;
 
@@ -178,6 +179,14 @@ pub unsafe fn mark_ends(head: *mut Granule, len: u32, kind: Kind) {
         (*head).head = head;
         (*head).len = len;
     }
+}
+
+/// The whole pages of `page_bytes` between the first descriptor and the last of the `len` granules at
+/// `head`: what an extent needs no more once it is clean. Empty, or reversed, if there is none.
+pub fn inner_descriptors(head: *mut Granule, len: u32, page_bytes: usize) -> Range<usize> {
+    let inner = head.wrapping_add(1) as usize;
+    let last = head.wrapping_add(len as usize - 1) as usize;
+    inner.next_multiple_of(page_bytes)..last - last % page_bytes
 }
 
 /// A list of granules linked by `prev` and `next`; appending and removing are constant.

@@ -7,7 +7,9 @@
 
 use super::Arena;
 use super::extents::Extents;
-use super::granule::{FREE_PENDING, Fill, Granule, Kind, TAIL_LEAVING, TAIL_LISTED, mark_ends};
+use super::granule::{
+    FREE_PENDING, Fill, Granule, Kind, TAIL_LEAVING, TAIL_LISTED, inner_descriptors, mark_ends,
+};
 use super::walk::Walk;
 use crate::base::purged::Purged;
 use crate::os::{Os, PageRun};
@@ -345,9 +347,8 @@ unsafe fn runs_of(leaving: &[Leaving], page_bytes: usize, runs: &mut [PageRun; B
             Part::Extent => (base, end),
             Part::Tail => (base + bits, end),
             Part::Descriptors => {
-                let inner = item.head.wrapping_add(1) as usize;
-                let last = item.head.wrapping_add(item.len as usize - 1) as usize;
-                (inner.next_multiple_of(page_bytes), last - last % page_bytes)
+                let inner = inner_descriptors(item.head, item.len, page_bytes);
+                (inner.start, inner.end)
             }
         };
         if start < end {

@@ -61,6 +61,7 @@ impl Extents {
         if self.count == REGIONS {
             return Err(OsError::OutOfMemory);
         }
+        self.page_bytes = os.page_bytes();
         let limit = os.address_space_limit();
         let mut granules = match limit {
             Some(bytes) => bytes / 8 / GRANULE,
@@ -112,11 +113,12 @@ impl Extents {
             - self.given_granules * GRANULE
     }
 
-    /// Bytes committed for byte maps and descriptors.
+    /// Bytes committed for byte maps and descriptors, without those whose pages were returned.
     pub fn metadata_bytes(&self) -> usize {
         self.regions[..self.count]
             .iter()
             .map(Region::metadata_bytes)
-            .sum()
+            .sum::<usize>()
+            - self.hollow_bytes
     }
 }

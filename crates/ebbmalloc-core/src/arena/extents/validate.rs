@@ -1,8 +1,8 @@
 //! The validator of the extents: what always holds of them, checked unit by unit after every step of
 //! the tests.
 
-use super::Extents;
-use crate::arena::granule::{Fill, Kind};
+use super::{Extents, STALE_GRANULES};
+use crate::arena::granule::{Fill, Kind, STALE_INSIDE, inner_descriptors};
 use crate::size::GRANULE;
 
 impl Extents {
@@ -19,7 +19,7 @@ impl Extents {
                 });
             }
         }
-        let (mut dirty, mut clean, mut used) = (0, 0, 0);
+        let (mut dirty, mut clean, mut hollow, mut used) = (0, 0, 0, 0);
         for region in &self.regions[..self.count] {
             let mut index = 0;
             let mut previous = None;
@@ -46,6 +46,9 @@ impl Extents {
                             }
                         } else {
                             clean += len as usize;
+                            if len >= STALE_GRANULES && (*head).flags & STALE_INSIDE == 0 {
+                                hollow += inner_descriptors(head, len, self.page_bytes).len();
+                            }
                         }
                     } else {
                         previous = None;
@@ -63,6 +66,7 @@ impl Extents {
         }
         assert!(listed.is_empty());
         assert_eq!((dirty, clean), (self.dirty_granules, self.clean_granules));
+        assert_eq!(hollow, self.hollow_bytes);
         used
     }
 }

@@ -374,6 +374,7 @@ fn descriptors_inside_a_long_clean_extent_go_however_it_came_together() {
         );
     }
     assert_eq!(tick(&heap), []);
+    let metadata = heap.statistics(None, true).metadata;
     let descriptors = tick(&heap);
     let first = heap.arena.granule_of(blocks[0] as usize).unwrap() as usize;
     let last = heap.arena.granule_of(blocks[199] as usize).unwrap() as usize;
@@ -384,8 +385,13 @@ fn descriptors_inside_a_long_clean_extent_go_however_it_came_together() {
         "all but the first"
     );
     assert!(descriptors[0].start + descriptors[0].bytes + PAGE > last);
+    assert_eq!(
+        heap.statistics(None, true).metadata,
+        metadata - descriptors[0].bytes
+    );
     assert_eq!(tick(&heap), []);
     let again = allocate(&heap, None, 100 * GRANULE);
+    validate(&heap);
     // SAFETY: just allocated.
     unsafe { free(&heap, None, again) };
     validate(&heap);
