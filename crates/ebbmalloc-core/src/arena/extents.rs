@@ -336,15 +336,25 @@ impl Extents {
             mark_free(head, len, fill, oldest);
             self.clean.insert(head);
             self.clean_granules += len as usize;
-            if len >= STALE_GRANULES {
-                if stale == 0 {
-                    self.hollow_bytes += inner_descriptors(head, len, self.page_bytes).len();
-                } else {
-                    (*head).flags = STALE_INSIDE;
-                    self.stale.push(head);
-                }
+            if stale != 0 && len >= STALE_GRANULES {
+                (*head).flags = STALE_INSIDE;
+                self.stale.push(head);
             }
+            self.hollow_bytes += self.hollow_inside(head);
         }
+    }
+
+    /// Bytes of descriptors inside a clean extent whose pages were returned.
+    ///
+    /// # Safety
+    /// `head` is the head of a clean extent, and its flags are true.
+    unsafe fn hollow_inside(&self, head: *mut Granule) -> usize {
+        // SAFETY: the caller's promise.
+        let (len, flags) = unsafe { ((*head).len, (*head).flags) };
+        if len < STALE_GRANULES || flags & STALE_INSIDE != 0 {
+            return 0;
+        }
+        inner_descriptors(head, len, self.page_bytes).len()
     }
 
     /// The same for a dirty extent; `push` says when a purge under way looks at it.
@@ -377,19 +387,18 @@ impl Extents {
     pub(super) unsafe fn unlink(&mut self, head: *mut Granule) {
         // SAFETY: called only with heads of free extents, under the lock.
         unsafe {
-            let len = (*head).len;
+            let len = (*head).len as usize;
             if (*head).fill == Fill::Dirty {
                 self.dirty.remove(head);
                 self.aging.remove(head);
-                self.dirty_granules -= len as usize;
+                self.dirty_granules -= len;
             } else {
                 self.clean.remove(head);
                 if (*head).flags & STALE_INSIDE != 0 {
                     self.stale.remove(head);
-                } else if len >= STALE_GRANULES {
-                    self.hollow_bytes -= inner_descriptors(head, len, self.page_bytes).len();
                 }
-                self.clean_granules -= len as usize;
+                self.hollow_bytes -= self.hollow_inside(head);
+                self.clean_granules -= len;
             }
         }
     }

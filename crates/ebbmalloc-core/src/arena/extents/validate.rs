@@ -1,8 +1,8 @@
 //! The validator of the extents: what always holds of them, checked unit by unit after every step of
 //! the tests.
 
-use super::{Extents, STALE_GRANULES};
-use crate::arena::granule::{Fill, Kind, STALE_INSIDE, inner_descriptors};
+use super::Extents;
+use crate::arena::granule::{Fill, Kind};
 use crate::size::GRANULE;
 
 impl Extents {
@@ -46,9 +46,7 @@ impl Extents {
                             }
                         } else {
                             clean += len as usize;
-                            if len >= STALE_GRANULES && (*head).flags & STALE_INSIDE == 0 {
-                                hollow += inner_descriptors(head, len, self.page_bytes).len();
-                            }
+                            hollow += self.hollow_inside(head);
                         }
                     } else {
                         previous = None;

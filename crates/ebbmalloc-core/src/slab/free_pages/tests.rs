@@ -162,6 +162,8 @@ fn a_count_ends_whatever_goes_on_beside_it() {
             steps += 1;
         }
         stop.store(true, Ordering::Relaxed);
+        counter.join().unwrap();
+        assert!(counts.load(Ordering::Relaxed) > 0);
     });
     assert_eq!(bin.free_pages(os, class), ground.truth());
 }
