@@ -4,9 +4,11 @@
 //! malloc_trim makes a call of madvise for each free chunk that has a whole page. So its time follows from
 //! the number of such chunks and of the pages in them.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::time::{ClockId, clock_gettime};
 
 /// Pages that are touched and returned: so many that a call's own cost is seen, and done in a millisecond.
 const PAGES: usize = 1024;
@@ -38,24 +40,74 @@ impl Cost {
         })
     }
 
-    /// Measures what a page costs that is touched for the first time, or again after it was returned: the fault, and a
-    /// page of zeros.
-    pub fn of_page_fault() -> Result<Duration, Errno> {
-        let memory = Memory::map()?;
-        let mut all = Duration::MAX;
-        for _ in 0..ROUNDS {
-            all = all.min(memory.time_touch());
-            memory.advise(0, PAGES, libc::MADV_DONTNEED)?;
-        }
-        Ok(all / PAGES as u32)
-    }
-
     /// Of returning `pages` in `calls`.
     pub fn of(&self, calls: u64, pages: u64) -> Duration {
         let seconds =
             self.call.as_secs_f64() * calls as f64 + self.page.as_secs_f64() * pages as f64;
         Duration::from_secs_f64(seconds)
     }
+}
+
+/// What a page costs that an allocator returns and its program wants again, in CPU time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Refault {
+    /// Of touching it again, as of touching it for the first time: the fault, and a page of zeros.
+    pub touched: Duration,
+    /// Of returning it before.
+    pub returned: Duration,
+}
+
+impl Refault {
+    /// Pages that are returned by one call: 64 KiB of them. Allocators find what they return in pieces.
+    const RUN: usize = 16;
+    /// The median of so many rounds counts.
+    const ROUNDS: usize = 5;
+
+    /// Measures, as it is in a program whose other threads run meanwhile: then returning pages interrupts the
+    /// processors that these run on, which costs more than the rest of it.
+    pub fn measure() -> Result<Self, Errno> {
+        let memory = Memory::map()?;
+        let (runs, done) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                runs.store(true, Ordering::Relaxed);
+                while !done.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            while !runs.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            let measured = Self::beside_a_thread(&memory);
+            done.store(true, Ordering::Relaxed);
+            measured
+        })
+    }
+
+    fn beside_a_thread(memory: &Memory) -> Result<Self, Errno> {
+        let (mut touched, mut returned) = (Vec::new(), Vec::new());
+        for _ in 0..Self::ROUNDS {
+            let begin = own_time()?;
+            memory.touch();
+            let between = own_time()?;
+            memory.give_back(Self::RUN)?;
+            touched.push(between.saturating_sub(begin));
+            returned.push(own_time()?.saturating_sub(between));
+        }
+        let a_page = |mut all: Vec<Duration>| {
+            all.sort_unstable();
+            all[Self::ROUNDS / 2] / PAGES as u32
+        };
+        Ok(Self {
+            touched: a_page(touched),
+            returned: a_page(returned),
+        })
+    }
+}
+
+/// CPU time of this thread: what waits for a processor does not count.
+fn own_time() -> Result<Duration, Errno> {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from)
 }
 
 /// Memory of our own.
@@ -89,17 +141,22 @@ impl Memory {
 
     /// How long it takes to return all pages, so many in a call.
     fn time_return(&self, pages_a_call: usize) -> Result<Duration, Errno> {
-        self.time_touch();
+        self.touch();
         let begin = Instant::now();
-        for page in (0..PAGES).step_by(pages_a_call) {
-            self.advise(page, pages_a_call, libc::MADV_DONTNEED)?;
-        }
+        self.give_back(pages_a_call)?;
         Ok(begin.elapsed())
     }
 
-    /// How long it takes to write to all pages.
-    fn time_touch(&self) -> Duration {
-        let begin = Instant::now();
+    /// Returns all pages, so many in a call.
+    fn give_back(&self, pages_a_call: usize) -> Result<(), Errno> {
+        for page in (0..PAGES).step_by(pages_a_call) {
+            self.advise(page, pages_a_call, libc::MADV_DONTNEED)?;
+        }
+        Ok(())
+    }
+
+    /// Writes to all pages.
+    fn touch(&self) {
         for page in 0..PAGES {
             // SAFETY: within the mapping, which is ours alone.
             unsafe {
@@ -109,7 +166,6 @@ impl Memory {
                     .write_volatile(1)
             };
         }
-        begin.elapsed()
     }
 
     fn advise(&self, page: usize, pages: usize, advice: i32) -> Result<(), Errno> {
@@ -140,7 +196,16 @@ mod tests {
         assert!(cost.page > Duration::ZERO && cost.page < Duration::from_millis(1));
         assert!(cost.of(10, 1000) > cost.of(10, 10));
         assert_eq!(cost.of(0, 0), Duration::ZERO);
-        let fault = Cost::of_page_fault().unwrap();
-        assert!(fault > Duration::ZERO && fault < Duration::from_millis(1));
+    }
+
+    #[test]
+    fn a_page_that_goes_and_comes_costs_both_ways() {
+        let refault = Refault::measure().unwrap();
+        for cost in [refault.touched, refault.returned] {
+            assert!(
+                cost > Duration::ZERO && cost < Duration::from_millis(1),
+                "{refault:?}"
+            );
+        }
     }
 }

@@ -35,6 +35,6 @@ mod waits;
 mod xstate;
 
 pub use call::{Called, NotCalled, call};
-pub use cost::Cost;
+pub use cost::{Cost, Refault};
 pub use function::Function;
 pub use gate::Unfit;

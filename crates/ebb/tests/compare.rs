@@ -186,6 +186,12 @@ fn ebbmallocs_published_counters_give_the_live_heap() {
             "{}",
             variant["name"]
         );
+        let (all, system) = (median("cpu"), median("cpu_system"));
+        assert!(
+            0.0 < system && system < all,
+            "{}: {system} of {all}",
+            variant["name"]
+        );
     }
     for cost in ["page_fault_s", "page_return_s"] {
         let cost_s = trial["machine"][cost].as_f64().unwrap();

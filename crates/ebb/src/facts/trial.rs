@@ -118,7 +118,7 @@ pub struct Machine {
     /// What a page costs that is touched for the first time, as it was measured when the trial was over.
     #[serde(default)]
     pub page_fault_s: Option<f64>,
-    /// What it costs to return a page to the kernel, measured with it.
+    /// What it costs to return a page to the kernel, measured with it, while another thread of the program runs.
     #[serde(default)]
     pub page_return_s: Option<f64>,
 }

@@ -2,9 +2,9 @@
 //!
 //! Used by all three renderings. Nothing that was asked for is ever missing without a note.
 
-use super::figures;
+use super::{faults, figures};
 use crate::facts::sureness::{StopReason, Stopping, Trap};
-use crate::facts::trial::{Column, Outcome, Run, Trial, Unit, Variant};
+use crate::facts::trial::{Outcome, Run, Trial, Unit, Variant};
 use std::collections::BTreeSet;
 
 /// One thing to say.
@@ -292,33 +292,11 @@ pub fn method(trial: &Trial) -> Vec<String> {
     };
     let machine = format!("Machine: {}.", place.join(", "));
     let began = format!("Started {} with ebb {}.", trial.started, trial.ebb_version);
-    let faults = price_of_faults(trial);
+    let faults = faults::price(trial);
     what.into_iter()
         .chain(faults)
         .chain([machine, began])
         .collect()
-}
-
-/// What the page faults of each variant come to, at the cost of one.
-fn price_of_faults(trial: &Trial) -> Option<String> {
-    let cost_s = trial.machine.page_fault_s?;
-    let prices = trial.variants.iter().filter_map(|variant| {
-        let faults = variant.summary.as_ref()?.median(Column::PageFaults)?;
-        let price = figures::plain(faults * cost_s, Unit::Seconds);
-        Some(format!("{} {price} s", variant.name))
-    });
-    let prices: Vec<String> = prices.collect();
-    let micros = |cost_s: f64| format!("{:.2} µs", cost_s * 1e6);
-    let returned = trial.machine.page_return_s.map_or(String::new(), |cost_s| {
-        format!(", and returning a page {}", micros(cost_s))
-    });
-    (!prices.is_empty()).then(|| {
-        format!(
-            "A page fault took {} when the trial was over{returned}; page faults come to: {}.",
-            micros(cost_s),
-            prices.join(", ")
-        )
-    })
 }
 
 /// How a trial went that started its services.

@@ -20,8 +20,9 @@ const MEMORY: [Column; 10] = [
     Column::Cgroup,
     Column::Slope,
 ];
-const COST: [Column; 7] = [
+const COST: [Column; 8] = [
     Column::Cpu,
+    Column::CpuSystem,
     Column::PageFaults,
     Column::Throughput,
     Column::P50,
@@ -29,12 +30,13 @@ const COST: [Column; 7] = [
     Column::HealthMax,
     Column::Throttled,
 ];
-const DIFFERENCE: [Column; 8] = [
+const DIFFERENCE: [Column; 9] = [
     Column::Peak,
     Column::AfterRest,
     Column::Typical,
     Column::Floor,
     Column::Cpu,
+    Column::CpuSystem,
     Column::PageFaults,
     Column::Throughput,
     Column::P99,

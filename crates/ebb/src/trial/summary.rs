@@ -90,6 +90,7 @@ pub fn measure(run: &Run, metric: Metric) -> Measures {
             .map(|trim| trim.before_bytes as f64 - trim.after_bytes as f64),
         live_bytes: rest.and_then(|rest| live_at(run, rest)),
         cpu_s: in_phases(run, |sample| sample.cpu_s),
+        cpu_system_s: in_phases(run, |sample| sample.cpu_system_s),
         page_faults: in_phases(run, |sample| sample.faults.map(|faults| faults as f64)),
         throughput_per_s: load::throughput(&loads),
         p50_ms: latency.map(|quantiles| quantiles.p50),

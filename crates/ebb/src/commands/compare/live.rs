@@ -189,6 +189,8 @@ impl Side {
         self.run.samples.push(Sample {
             at_s,
             cpu_s: sample.cpu_s.map(|_| self.cpu_s),
+            // Not carried over restarts.
+            cpu_system_s: None,
             cgroup_bytes: cgroup
                 .and_then(|cgroup| Some(cgroup.usage?.saturating_sub(cgroup.parts.inactive_file?))),
             ..sample

@@ -25,13 +25,14 @@ pub fn read() -> Machine {
     }
 }
 
-/// Of a page that is touched, and of one that is returned.
+/// Of a page that is touched, and of returning it before.
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 fn page_costs_s() -> (Option<f64>, Option<f64>) {
-    let touched = ebb_inject::Cost::of_page_fault().ok();
-    let returned = ebb_inject::Cost::measure().ok().map(|cost| cost.page);
-    let seconds = |cost: std::time::Duration| cost.as_secs_f64();
-    (touched.map(seconds), returned.map(seconds))
+    let cost = ebb_inject::Refault::measure().ok();
+    (
+        cost.map(|cost| cost.touched.as_secs_f64()),
+        cost.map(|cost| cost.returned.as_secs_f64()),
+    )
 }
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]

@@ -62,6 +62,7 @@ impl Processes {
             anon_bytes: seen.anon,
             live_bytes: self.live_bytes(tree),
             cpu_s: Option::zip(seen.cpu_user, seen.cpu_sys).map(|(user, system)| user + system),
+            cpu_system_s: seen.cpu_sys,
             faults: seen.faults,
             processes: u32::try_from(seen.processes).unwrap_or(u32::MAX),
             cgroup_bytes: None,

@@ -21,6 +21,9 @@ pub struct Measures {
     pub live_bytes: Option<f64>,
     /// CPU time from readiness to the end of the last phase.
     pub cpu_s: Option<f64>,
+    /// The kernel's part of it.
+    #[serde(default)]
+    pub cpu_system_s: Option<f64>,
     /// Page faults that needed no disk, in the same time.
     #[serde(default)]
     pub page_faults: Option<f64>,
@@ -86,6 +89,8 @@ pub enum Column {
     Live,
     /// [`Measures::cpu_s`].
     Cpu,
+    /// [`Measures::cpu_system_s`].
+    CpuSystem,
     /// [`Measures::page_faults`].
     PageFaults,
     /// [`Measures::throughput_per_s`].
@@ -127,7 +132,7 @@ pub enum Unit {
 
 impl Column {
     /// All columns in the order of the table.
-    pub const ALL: [Column; 17] = [
+    pub const ALL: [Column; 18] = [
         Column::Baseline,
         Column::Peak,
         Column::AfterRest,
@@ -135,6 +140,7 @@ impl Column {
         Column::Reclaimable,
         Column::Live,
         Column::Cpu,
+        Column::CpuSystem,
         Column::PageFaults,
         Column::Throughput,
         Column::P50,
@@ -157,6 +163,7 @@ impl Column {
             Column::Reclaimable => "reclaimable",
             Column::Live => "live heap",
             Column::Cpu => "CPU s",
+            Column::CpuSystem => "of it system s",
             Column::PageFaults => "page faults",
             Column::Throughput => "requests/s",
             Column::P50 => "p50 ms",
@@ -173,7 +180,7 @@ impl Column {
     /// Its unit.
     pub fn unit(self) -> Unit {
         match self {
-            Column::Cpu | Column::Throttled => Unit::Seconds,
+            Column::Cpu | Column::CpuSystem | Column::Throttled => Unit::Seconds,
             Column::PageFaults => Unit::Count,
             Column::Throughput => Unit::PerSecond,
             Column::Slope => Unit::BytesPerHour,
@@ -192,6 +199,7 @@ impl Column {
             Column::Reclaimable => measures.reclaimable_bytes,
             Column::Live => measures.live_bytes,
             Column::Cpu => measures.cpu_s,
+            Column::CpuSystem => measures.cpu_system_s,
             Column::PageFaults => measures.page_faults,
             Column::Throughput => measures.throughput_per_s,
             Column::P50 => measures.p50_ms,

@@ -185,6 +185,9 @@ pub struct Sample {
     pub live_bytes: Option<u64>,
     /// CPU time so far, user and system, ended children that were waited for included.
     pub cpu_s: Option<f64>,
+    /// Of it the kernel's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_system_s: Option<f64>,
     /// Page faults so far that needed no disk, those of ended children that were waited for included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faults: Option<u64>,

@@ -8,6 +8,7 @@ fn sample(at_s: f64, megabytes: u64) -> Sample {
         at_s,
         rss_bytes: Some(megabytes * 1_000_000),
         cpu_s: Some(10.0 + at_s / 2.0),
+        cpu_system_s: Some(3.0 + at_s / 10.0),
         faults: Some(500 + (at_s * 100.0).round() as u64),
         processes: 1,
         ..Sample::default()
@@ -84,6 +85,8 @@ fn the_columns_are_what_the_manual_says() {
         (cpu_s - 3.95).abs() < 1e-9,
         "to the end of the last phase: {cpu_s}"
     );
+    let system_s = measures.cpu_system_s.unwrap();
+    assert!((system_s - 0.79).abs() < 1e-9, "a part of that: {system_s}");
     assert_eq!(measures.page_faults, Some(790.0));
     assert_eq!(measures.reclaimable_bytes, None, "not measured is not 0");
     assert_eq!(measures.p50_ms, None);
