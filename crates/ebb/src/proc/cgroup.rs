@@ -1,13 +1,15 @@
 //! A memory cgroup: what is charged to it, its limits, and the signs of a lack.
 //!
-//! Used by `ebb why` and its kin, for version 2 and version 1. A hierarchy is found by the mounts of
-//! this process; a file that is not there is a figure that is absent, never 0.
+//! Used by `ebb why` and its kin, for version 2 and version 1; `place` finds it. A file that is not there is a figure that
+//! is absent, never 0.
 
-use std::collections::{BTreeMap, HashMap};
+mod place;
+
+pub use place::Place;
+
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-use procfs::process::Process;
 
 use crate::facts::snapshot::{Cgroup, CgroupParts, Stress};
 
@@ -16,144 +18,7 @@ const NO_LIMIT: u64 = 1 << 62;
 /// More levels than any hierarchy has; a link that leads in circles ends there.
 const MOST_LEVELS: usize = 64;
 
-/// A cgroup in the file system.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// 1 or 2.
-    pub version: u8,
-    /// Where its hierarchy is mounted: the root that we see.
-    pub mount: PathBuf,
-    /// Its folder.
-    pub folder: PathBuf,
-    /// Its folder in the hierarchy of the `cpu` controller, where that is another one (version 1).
-    pub cpu: Option<PathBuf>,
-}
-
-/// A mounted hierarchy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Hierarchy {
-    version: u8,
-    /// The part of the hierarchy that is mounted.
-    root: String,
-    mount: PathBuf,
-}
-
 impl Place {
-    /// The memory cgroup of a process.
-    pub fn of(pid: i32) -> Option<Self> {
-        let groups: Vec<(Vec<String>, String)> = Process::new(pid)
-            .and_then(|process| process.cgroups())
-            .ok()?
-            .into_iter()
-            .map(|group| (group.controllers, group.pathname))
-            .collect();
-        let path_for = |controller: &str| {
-            groups
-                .iter()
-                .find(|(names, _)| names.iter().any(|name| name == controller))
-                .map(|(_, path)| path.as_str())
-        };
-        let unified = groups
-            .iter()
-            .find(|(names, _)| names.iter().all(String::is_empty))
-            .map(|(_, path)| path.as_str());
-        let (hierarchy, path) = match (hierarchy("memory"), path_for("memory")) {
-            (Some(hierarchy), Some(path)) => (hierarchy, path),
-            _ => (unified_hierarchy()?, unified?),
-        };
-        let cpu = (hierarchy.version == 1)
-            .then(|| Some(self::hierarchy("cpu")?.folder(path_for("cpu")?)))
-            .flatten();
-        Some(Self {
-            version: hierarchy.version,
-            folder: hierarchy.folder(path),
-            mount: hierarchy.mount,
-            cpu,
-        })
-    }
-
-    /// The memory cgroup that a user named: by its folder, by its path below the mount, or by the name
-    /// of a folder anywhere below (a unit, or a container's number, whole or its start).
-    pub fn find(asked: &str) -> Vec<Self> {
-        let Some(hierarchy) = hierarchy("memory").or_else(unified_hierarchy) else {
-            return Vec::new();
-        };
-        let place = |folder: PathBuf| Self {
-            version: hierarchy.version,
-            mount: hierarchy.mount.clone(),
-            cpu: (hierarchy.version == 1)
-                .then(|| {
-                    let below = folder.strip_prefix(&hierarchy.mount).ok()?;
-                    let cpu = self::hierarchy("cpu")?.mount.join(below);
-                    cpu.is_dir().then_some(cpu)
-                })
-                .flatten(),
-            folder,
-        };
-        for folder in [
-            PathBuf::from(asked),
-            hierarchy.mount.join(asked.trim_start_matches('/')),
-        ] {
-            // A folder of the memory hierarchy, not just any.
-            if asked.contains('/') && folder.join("cgroup.procs").exists() {
-                let folder = fs::canonicalize(&folder).unwrap_or(folder);
-                if folder.starts_with(&hierarchy.mount) {
-                    return vec![place(folder)];
-                }
-            }
-        }
-        if asked.is_empty() || asked.contains('/') {
-            return Vec::new();
-        }
-        let mut found = Vec::new();
-        let mut folders = vec![hierarchy.mount.clone()];
-        while let Some(folder) = folders.pop() {
-            for below in folders_in(&folder) {
-                let name = below.file_name().map(|name| name.to_string_lossy());
-                if name.is_some_and(|name| answers_to(&name, asked)) {
-                    found.push(place(below));
-                } else {
-                    folders.push(below);
-                }
-            }
-        }
-        found.sort_by(|left: &Self, right| left.folder.cmp(&right.folder));
-        found
-    }
-
-    /// Its processes and those of the cgroups below.
-    pub fn pids(&self) -> Vec<i32> {
-        let mut pids = Vec::new();
-        let mut folders = vec![self.folder.clone()];
-        while let Some(folder) = folders.pop() {
-            let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-            // 0 is a process outside our namespace of pids.
-            pids.extend(
-                text.lines()
-                    .filter_map(|line| line.parse::<i32>().ok())
-                    .filter(|&pid| pid != 0),
-            );
-            folders.extend(folders_in(&folder));
-        }
-        pids.sort_unstable();
-        pids.dedup();
-        pids
-    }
-
-    /// Whether this is the root that we see, which holds the whole machine (or container).
-    pub fn is_root(&self) -> bool {
-        self.folder == self.mount
-    }
-
-    /// Its path below the mount.
-    pub fn path(&self) -> String {
-        let below = self
-            .folder
-            .strip_prefix(&self.mount)
-            .unwrap_or(&self.folder);
-        format!("/{}", below.display())
-    }
-
     /// Its figures. `others_anon` is left to the caller, who knows which processes are whose.
     pub fn read(&self) -> Cgroup {
         let mut cgroup = match self.version {
@@ -299,79 +164,6 @@ impl Place {
             })
             .min_by_key(|(limit, _)| *limit)
     }
-}
-
-impl Hierarchy {
-    /// The folder of the cgroup with this path, as `/proc/PID/cgroup` tells it. A path that leads out of
-    /// what is mounted here is that of a process outside this container: the mount's root stands for it.
-    fn folder(&self, path: &str) -> PathBuf {
-        let below = match path.strip_prefix(self.root.trim_end_matches('/')) {
-            Some(below) if !path.contains("..") => below.trim_start_matches('/'),
-            _ => path.trim_start_matches('/'),
-        };
-        let folder = self.mount.join(below);
-        if below.contains("..") || !folder.is_dir() {
-            self.mount.clone()
-        } else {
-            folder
-        }
-    }
-}
-
-/// The mounted hierarchy of a version 1 controller.
-fn hierarchy(controller: &str) -> Option<Hierarchy> {
-    mounted(
-        |kind, options| kind == "cgroup" && options.contains_key(controller),
-        1,
-    )
-}
-
-/// The mounted hierarchy of version 2, if it has the memory controller.
-fn unified_hierarchy() -> Option<Hierarchy> {
-    let found = mounted(|kind, _| kind == "cgroup2", 2)?;
-    let controllers = fs::read_to_string(found.mount.join("cgroup.controllers")).ok()?;
-    controllers
-        .split_whitespace()
-        .any(|name| name == "memory")
-        .then_some(found)
-}
-
-fn mounted(
-    is_it: impl Fn(&str, &HashMap<String, Option<String>>) -> bool,
-    version: u8,
-) -> Option<Hierarchy> {
-    let mounts = Process::myself().ok()?.mountinfo().ok()?;
-    mounts
-        .into_iter()
-        .find(|mount| is_it(&mount.fs_type, &mount.super_options))
-        .map(|mount| Hierarchy {
-            version,
-            root: mount.root,
-            mount: mount.mount_point,
-        })
-}
-
-/// Whether a folder's name is that of the unit or container that was asked for: `nginx` and
-/// `nginx.service`, `0123456789ab` and `docker-0123456789ab....scope`.
-fn answers_to(folder: &str, asked: &str) -> bool {
-    if folder == asked || folder.strip_suffix(".service") == Some(asked) {
-        return true;
-    }
-    let is_id = asked.len() >= 12 && asked.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let id = folder.strip_suffix(".scope").unwrap_or(folder);
-    let id = id.rsplit('-').next().unwrap_or(id);
-    is_id && id.starts_with(asked)
-}
-
-fn folders_in(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else {
-        return Vec::new();
-    };
-    entries
-        .flatten()
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .map(|entry| entry.path())
-        .collect()
 }
 
 /// Of both versions; "no quota" is -1 and `max`, which are no such numbers.

@@ -148,35 +148,6 @@ fn version_1_is_read_with_its_descendants() {
 }
 
 #[test]
-fn units_and_containers_are_known_by_their_folders_names() {
-    let id = "0123456789abcdef0123";
-    assert!(answers_to("nginx.service", "nginx"));
-    assert!(answers_to("nginx.service", "nginx.service"));
-    assert!(answers_to(&format!("docker-{id}.scope"), &id[..12]));
-    assert!(answers_to(&format!("cri-containerd-{id}.scope"), id));
-    assert!(answers_to(id, &id[..12]));
-    assert!(
-        !answers_to(id, "0123"),
-        "too short to be a container's number"
-    );
-    assert!(!answers_to("nginx-old.service", "nginx"));
-}
-
-#[test]
-fn a_path_outside_of_what_is_mounted_is_the_root_that_we_see() {
-    let mount = folder(&[("x/cgroup.procs", "")]);
-    let hierarchy = Hierarchy {
-        version: 2,
-        root: "/docker/7".into(),
-        mount: mount.path().to_owned(),
-    };
-    assert_eq!(hierarchy.folder("/docker/7/x"), mount.path().join("x"));
-    assert_eq!(hierarchy.folder("/docker/7"), mount.path());
-    assert_eq!(hierarchy.folder("/../.."), mount.path());
-    assert_eq!(hierarchy.folder("/elsewhere"), mount.path());
-}
-
-#[test]
 fn this_process_is_in_its_own_cgroup() {
     let own = std::process::id() as i32;
     let Some(place) = Place::of(own) else {
