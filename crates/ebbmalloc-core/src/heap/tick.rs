@@ -113,14 +113,26 @@ impl<O: Os> Heap<O> {
     }
 
     fn wait_for_pass(&self, own: Option<&Cache>) -> Option<Tick> {
-        // The other pass is the purger's, at most milliseconds long.
-        for _ in 0..10_000 {
+        // The other pass is the purger's: milliseconds of work, and longer where it has to wait for a processor.
+        const YIELDS: usize = 10_000;
+        const NAPS: usize = 1000;
+        for turn in 0..YIELDS + NAPS {
             if let Some(tick) = self.pass(Reason::Trim, own) {
                 return Some(tick);
             }
-            self.os.yield_now();
+            if turn < YIELDS {
+                self.os.yield_now();
+            } else {
+                self.nap();
+            }
         }
         None
+    }
+
+    /// Sleeps for a millisecond.
+    fn nap(&self) {
+        let nobody = core::sync::atomic::AtomicU32::new(0);
+        self.os.wait(&nobody, 0, Some(1));
     }
 
     /// Sleeps while another thread looks at the limit, or makes a pass near it; a second at most. The
@@ -133,8 +145,7 @@ impl<O: Os> Heap<O> {
             if !passing && !self.is_looking() {
                 return;
             }
-            let nobody = core::sync::atomic::AtomicU32::new(0);
-            self.os.wait(&nobody, 0, Some(1));
+            self.nap();
         }
     }
 
