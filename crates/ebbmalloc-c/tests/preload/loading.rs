@@ -11,6 +11,14 @@ fn plug_ins_that_allocate_come_and_go() {
 }
 
 #[test]
+fn plug_ins_lie_beside_what_was_loaded_before() {
+    Run::preloaded(program("plugin_near", Flavour::Plain))
+        .arg(shared_object("plugin", &[]))
+        .run()
+        .passed();
+}
+
+#[test]
 fn allocator_is_loaded_late() {
     Run::bare(program("late_dlopen", Flavour::Plain))
         .arg(library())

@@ -66,26 +66,42 @@ fn map_reserved(bytes: usize) -> Result<usize, Errno> {
     unsafe { call(nr::MMAP, [0, bytes, PROT_NONE, flags, usize::MAX, 0]) }
 }
 
+/// A reservation longer than this leaves [`ROOM_ABOVE`]. What is shorter does no harm where it lies: a
+/// hole of 8 GiB between libraries costs nothing (docs/decisions/0034-room-above.md).
+const FAR: usize = 1 << 30;
+/// Address space left free above a long reservation. The kernel maps downwards, so that libraries
+/// loaded later come to lie here, beside those loaded before, and not behind the reservation:
+/// processors predict a branch worse whose target is a terabyte away.
+const ROOM_ABOVE: usize = 64 << 30;
+
 /// [`Os::reserve`]; with `name` the range gets one.
 pub fn reserve(bytes: usize, align: usize, name: bool) -> Result<NonNull<u8>, OsError> {
     debug_assert!(align.is_power_of_two() && bytes > 0);
-    // The plain size first: since 6.7 the kernel aligns what spans huge pages by itself, and under a
-    // limit on address space the surplus below might be refused.
-    let mut start = map_reserved(bytes)?;
-    if start & (align - 1) != 0 {
-        // SAFETY: this is the mapping made just now, which nobody knows of.
-        unsafe { release(start, bytes) };
-        start = reserve_with_surplus(bytes, align)?;
-    }
+    // Room is good to have, no need: a limit on address space may have none left for it.
+    let start = match bytes > FAR {
+        true => reserve_below(bytes, align, ROOM_ABOVE).or_else(|_| reserve_below(bytes, align, 0)),
+        false => reserve_below(bytes, align, 0),
+    }?;
     if name {
         set_name(start, bytes);
     }
     NonNull::new(start as *mut u8).ok_or(OsError::OutOfMemory)
 }
 
-/// Reserves `align` more than asked for and gives back what lies before and after.
-fn reserve_with_surplus(bytes: usize, align: usize) -> Result<usize, OsError> {
-    let mapped_bytes = bytes.checked_add(align).ok_or(OsError::OutOfMemory)?;
+/// Reserves address space with `room` bytes free above it.
+fn reserve_below(bytes: usize, align: usize, room: usize) -> Result<usize, OsError> {
+    let wanted = bytes.checked_add(room).ok_or(OsError::OutOfMemory)?;
+    // The plain size first: since 6.7 the kernel aligns what spans huge pages by itself, and under a
+    // limit on address space the surplus below might be refused.
+    let start = map_reserved(wanted)?;
+    if start & (align - 1) == 0 {
+        // SAFETY: the end of the mapping made just now, which nobody knows of.
+        unsafe { release(start + bytes, room) };
+        return Ok(start);
+    }
+    // SAFETY: this is the mapping made just now, which nobody knows of.
+    unsafe { release(start, wanted) };
+    let mapped_bytes = wanted.checked_add(align).ok_or(OsError::OutOfMemory)?;
     let mapped = map_reserved(mapped_bytes)?;
     let start = mapped.next_multiple_of(align);
     let (before, after) = (start - mapped, mapped + mapped_bytes - (start + bytes));
