@@ -1,5 +1,5 @@
-/* What is loaded after the heap's address space was reserved lies beside what was loaded before: a branch
- * across a terabyte is predicted worse. Argument: the plug-in. */
+/* What is loaded after the heap's address space was reserved lies beside what was loaded before: a loop of
+ * calls across a terabyte is slower. Argument: the plug-in. */
 #include "check.h"
 
 #include <stdbool.h>
