@@ -3,7 +3,6 @@
 #include "check.h"
 
 #include <stdbool.h>
-#include <sys/mman.h>
 
 static bool is_near(void *late) {
     uintptr_t early = (uintptr_t)dlsym(RTLD_DEFAULT, "getpid");
