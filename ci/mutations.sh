@@ -38,6 +38,7 @@ expect_red versioned_again a_record_is_read_whole ci/loom.sh
 expect_red fork_wait fork_against_claim ci/loom.sh
 expect_red fork_pass fork_against_pass ci/loom.sh
 expect_red fork_rank fork_against_allocation ci/loom.sh
+expect_red fork_torn a_copy_that_was_torn ci/stress.sh
 expect_red lent_tails the_quick_way_is_open_again ci/stress.sh
 expect_red reset_drain explicit ci/stress.sh
 expect_red home_slots explicit ci/stress.sh

@@ -37,6 +37,30 @@ fn child_of_fork_without_handlers_allocates() {
     new_processes("_Fork", "40");
 }
 
+/// The purger ticks so often that about every tenth child is copied while it is at work.
+fn torn(flavour: Flavour, threads: &str) {
+    Run::preloaded(program("fork_torn", flavour))
+        .args([if long() { "1000" } else { "60" }, threads])
+        .env("EBB_CONF", "dirty_decay_ms:20")
+        .run()
+        .passed();
+}
+
+#[test]
+fn child_copied_while_the_purger_is_at_work_allocates() {
+    torn(Flavour::Plain, "0");
+}
+
+#[test]
+fn child_copied_while_threads_allocate_allocates() {
+    torn(Flavour::Plain, "2");
+}
+
+#[test]
+fn musl_child_copied_while_the_purger_is_at_work_allocates() {
+    torn(Flavour::Musl, "0");
+}
+
 #[test]
 fn vfork_and_exec() {
     new_processes("vfork", "100");

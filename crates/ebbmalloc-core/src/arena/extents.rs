@@ -321,7 +321,10 @@ impl Extents {
             .find(|region| base.wrapping_sub(region.base) < region.granules * GRANULE);
         region.map_or((false, false), |region| {
             let index = (base - region.base) / GRANULE;
-            (index > 0, index + (len as usize) < region.top)
+            (
+                index > region.abandoned,
+                index + (len as usize) < region.top,
+            )
         })
     }
 

@@ -198,6 +198,13 @@ pub struct List {
 }
 
 impl List {
+    /// Not empty, and not to be walked.
+    #[cfg(test)]
+    pub fn torn() -> Self {
+        let first = crate::base::corrupt::torn();
+        Self { first, last: first }
+    }
+
     /// Nothing.
     pub const fn new() -> Self {
         Self {

@@ -4,7 +4,7 @@
 use super::Arena;
 use super::extents::Extents;
 use super::granule::{FREE_PENDING, FROM_DIRTY, Fill, Granule, TAIL_LEAVING, TAIL_LISTED};
-use super::large::LargeBlock;
+use super::large::{LargeBlock, forget_abandoned};
 use crate::base::sync::Ordering;
 use crate::os::Os;
 use crate::size::{GRANULE, REQUEST_MAX};
@@ -60,7 +60,10 @@ impl Arena {
             extents.large_bytes -= old_bytes;
             extents.large_blocks -= 1;
             extents.large_counts.freed(old_bytes);
-            if (*head).flags & TAIL_LEAVING != 0 {
+            if extents.is_abandoned(head) {
+                drop(extents);
+                forget_abandoned(os, head);
+            } else if (*head).flags & TAIL_LEAVING != 0 {
                 (*head).flags |= FREE_PENDING;
             } else {
                 let tail = (*head).flags & (TAIL_LISTED | FROM_DIRTY) != 0;

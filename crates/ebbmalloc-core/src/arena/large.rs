@@ -96,6 +96,11 @@ impl Arena {
             extents.large_bytes -= bytes;
             extents.large_blocks -= 1;
             extents.large_counts.freed(bytes);
+            if extents.is_abandoned(head) {
+                drop(extents);
+                forget_abandoned(os, head);
+                return true;
+            }
             self.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
             if (*head).flags & TAIL_LEAVING != 0 {
                 (*head).flags |= FREE_PENDING;
@@ -140,7 +145,7 @@ impl Arena {
             extents.large_bytes -= bytes;
             extents.large_blocks -= 1;
             extents.large_counts.freed(bytes);
-            if (*head).flags & TAIL_LEAVING != 0 {
+            if extents.is_abandoned(head) || (*head).flags & TAIL_LEAVING != 0 {
                 (*head).flags |= FREE_PENDING;
                 return Some(bytes);
             }
@@ -185,7 +190,7 @@ impl Arena {
         // SAFETY: the caller's promise, and the lock is held.
         unsafe {
             let (old_bytes, old_len) = ((*head).bits as usize, (*head).len);
-            if (*head).flags & TAIL_LEAVING != 0 {
+            if extents.is_abandoned(head) || (*head).flags & TAIL_LEAVING != 0 {
                 return false;
             }
             extents.unlist_tail(head);
@@ -251,6 +256,22 @@ impl Extents {
                 self.tails.remove(head);
             }
         }
+    }
+}
+
+/// The end of an abandoned block: its pages go to the kernel, and nothing else will ever lie there.
+///
+/// # Safety
+/// `head` is the descriptor of a large block whose owner has freed it.
+pub(super) unsafe fn forget_abandoned<O: Os>(os: &O, head: *mut Granule) {
+    // SAFETY: the caller's promise: the block's pages are nobody's, and its descriptor has no other reader.
+    unsafe {
+        (*head).flags |= FREE_PENDING;
+        // Where the kernel refuses they stay.
+        let _ = os.discard(&[PageRun {
+            start: (*head).base,
+            bytes: (*head).len as usize * GRANULE,
+        }]);
     }
 }
 

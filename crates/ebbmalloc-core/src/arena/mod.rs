@@ -114,6 +114,11 @@ impl Arena {
         self.extents.freeze(os);
     }
 
+    /// See [`Lock::is_held`].
+    pub fn is_held(&self) -> bool {
+        self.extents.is_held()
+    }
+
     /// See [`Lock::thaw`].
     ///
     /// # Safety

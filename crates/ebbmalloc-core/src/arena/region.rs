@@ -31,6 +31,8 @@ pub struct Region {
     descriptors_committed: usize,
     metadata_end: usize,
     gave_up: bool,
+    /// Granules below this index were abandoned; see [`Extents::abandon`](super::extents::Extents::abandon).
+    pub abandoned: usize,
 }
 
 /// Why a region has nothing to hand out.
@@ -56,6 +58,7 @@ impl Region {
         descriptors_committed: 0,
         metadata_end: 0,
         gave_up: false,
+        abandoned: 0,
     };
 
     /// Reserves a region of `granules` granules and room for its map and descriptors.

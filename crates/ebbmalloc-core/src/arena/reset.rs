@@ -26,7 +26,7 @@ impl Arena {
         let mut extents = self.lock(os);
         for number in 0..extents.count {
             let region = extents.regions[number];
-            let mut index = 0;
+            let mut index = region.abandoned;
             while index < region.top {
                 let head = region.descriptor(index);
                 // SAFETY: `head` is the first granule of a unit, whose length stays there whatever it
@@ -105,7 +105,7 @@ impl Extents {
                 }
             }
         };
-        let (mut from, mut at) = (0, 0);
+        let (mut from, mut at) = (region.abandoned, region.abandoned);
         while at < region.granules {
             let head = region.descriptor(at);
             let (mut next, mut given) = (region.granules, false);

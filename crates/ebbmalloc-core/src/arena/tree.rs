@@ -255,6 +255,17 @@ impl Tree<ByAddress> {
     }
 }
 
+#[cfg(test)]
+impl<O> Tree<O> {
+    /// Not empty, and not to be looked into.
+    pub fn torn() -> Self {
+        Self {
+            root: crate::base::corrupt::torn(),
+            order: PhantomData,
+        }
+    }
+}
+
 #[cfg(any(test, loom))]
 impl<O: Order> Tree<O> {
     /// Checks order and priorities; calls `visit` for each unit. Returns how many there are.

@@ -91,6 +91,17 @@ impl Walk {
     }
 }
 
+#[cfg(test)]
+impl Walk {
+    /// Not empty, and not to be walked.
+    pub fn torn() -> Self {
+        Self {
+            list: List::torn(),
+            next: crate::base::corrupt::torn(),
+        }
+    }
+}
+
 impl Default for Walk {
     fn default() -> Self {
         Self::new()

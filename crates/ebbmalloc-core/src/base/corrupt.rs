@@ -100,6 +100,12 @@ impl Line {
     }
 }
 
+/// What a structure that tests have torn leads to: whoever follows it ends the process.
+#[cfg(test)]
+pub fn torn<T>() -> *mut T {
+    core::ptr::without_provenance_mut(align_of::<T>())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

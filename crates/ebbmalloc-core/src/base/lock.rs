@@ -161,6 +161,12 @@ impl<T> Lock<T> {
         self.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 
+    /// Whether somebody holds the lock. In the child of a fork that ran no handlers: whether the value may be
+    /// half changed.
+    pub fn is_held(&self) -> bool {
+        self.state.load(Ordering::Relaxed) != FREE
+    }
+
     /// Makes the lock free whatever its state: in the child of a fork that ran no handlers, where
     /// the holder, if there was one, does not exist.
     ///

@@ -44,6 +44,8 @@ struct Pool {
     resident_bytes: usize,
     /// Purges so far. Wraps.
     passes: u32,
+    /// Times that everything was abandoned. A chunk of an earlier time is nobody's.
+    generation: u32,
 }
 
 /// The first block of a chunk.
@@ -54,6 +56,8 @@ struct Chunk {
     /// Blocks handed out, and blocks usable, of all.
     next: usize,
     committed: usize,
+    /// `Pool::generation` when it was made.
+    generation: u32,
 }
 
 struct Block {
@@ -108,6 +112,7 @@ impl Metadata {
             used_bytes: 0,
             resident_bytes: 0,
             passes: 0,
+            generation: 0,
         }
     }
 
@@ -177,6 +182,9 @@ impl Metadata {
         let mut pool = self.pool.lock(os);
         // SAFETY: the piece is ours again and at least 16 bytes long; its chunk describes its block.
         unsafe {
+            if (*chunk).generation != pool.generation {
+                return;
+            }
             let block = &raw mut (*chunk).blocks[address % CHUNK / BLOCK];
             let was_full = (*block).free.is_null() && (*block).fresh == BLOCK;
             let link = piece.as_ptr().cast::<Link>();
@@ -243,6 +251,33 @@ impl Metadata {
         }
     }
 
+    /// In the child of a fork that found the pool half changed: nothing of it is used again. Pieces in use stay
+    /// so for ever.
+    pub fn abandon<O: Os>(&self, os: &O) {
+        let mut pool = self.pool.lock(os);
+        *pool = Pool {
+            used_bytes: pool.used_bytes,
+            resident_bytes: pool.resident_bytes,
+            passes: pool.passes,
+            generation: pool.generation.wrapping_add(1),
+            ..Self::empty()
+        };
+    }
+
+    /// As a change might leave it that was never completed, or worse.
+    #[cfg(test)]
+    pub fn tear<O: Os>(&self, os: &O) {
+        let mut pool = self.pool.lock(os);
+        let torn = Blocks {
+            first: super::corrupt::torn(),
+        };
+        pool.partial = [torn; LISTS];
+        pool.idle = torn;
+        pool.returned = torn;
+        pool.chunk = super::corrupt::torn();
+        pool.used_bytes = 0;
+    }
+
     /// Bytes in use and bytes that may be resident.
     pub fn bytes<O: Os>(&self, os: &O) -> (usize, usize) {
         let pool = self.pool.lock(os);
@@ -252,6 +287,11 @@ impl Metadata {
     /// The lock, for the fork handlers.
     pub fn freeze<O: Os>(&self, os: &O) {
         self.pool.freeze(os);
+    }
+
+    /// See [`Lock::is_held`].
+    pub fn is_held(&self) -> bool {
+        self.pool.is_held()
     }
 
     /// See [`Lock::thaw`].
@@ -290,7 +330,7 @@ impl Pool {
         // SAFETY: `chunk` is null or a chunk that was made here; the lock is held.
         unsafe {
             if self.chunk.is_null() || (*self.chunk).next == BLOCKS {
-                self.chunk = new_chunk(os)?;
+                self.chunk = new_chunk(os, self.generation)?;
                 self.resident_bytes += os.page_bytes();
             }
             let chunk = self.chunk;
@@ -341,7 +381,7 @@ fn start_of(block: *mut Block) -> usize {
     chunk + (block as usize - chunk) / size_of::<Block>() * BLOCK
 }
 
-fn new_chunk<O: Os>(os: &O) -> Option<*mut Chunk> {
+fn new_chunk<O: Os>(os: &O, generation: u32) -> Option<*mut Chunk> {
     let start = os.reserve(CHUNK, CHUNK).ok()?.as_ptr() as usize;
     os.settle_huge_metadata(start, CHUNK);
     // SAFETY: reserved just above, and long enough.
@@ -356,6 +396,7 @@ fn new_chunk<O: Os>(os: &O) -> Option<*mut Chunk> {
     unsafe {
         (*chunk).next = 1;
         (*chunk).committed = STEP;
+        (*chunk).generation = generation;
     }
     Some(chunk)
 }

@@ -265,6 +265,24 @@ impl ExplicitArenas {
         }
     }
 
+    /// Whether nobody holds one of these locks.
+    pub fn is_at_rest(&self) -> bool {
+        let is_held = |arena: &ExplicitArena| {
+            arena.arena.is_held() || arena.bins().any(|(_, bin)| bin.raw().is_held())
+        };
+        !self.ends.is_held() && !self.all().any(is_held)
+    }
+
+    /// See [`Slabs::abandon`](crate::slab::bin::Slabs::abandon) and [`Extents::abandon`](crate::arena::extents::Extents::abandon).
+    pub fn abandon<O: Os>(&self, os: &O) {
+        for arena in self.all() {
+            for (_, bin) in arena.bins() {
+                bin.lock(os).abandon();
+            }
+            arena.arena.lock(os).abandon();
+        }
+    }
+
     /// See [`Lock::reset`].
     ///
     /// # Safety

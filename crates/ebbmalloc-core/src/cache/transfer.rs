@@ -178,6 +178,44 @@ impl Cache {
         (1..=CLASSES).rev().find(open).unwrap_or(0)
     }
 
+    /// Forgets every slot, and the memory of stacks that have grown.
+    ///
+    /// # Safety
+    /// The caller has the cache to itself. Nothing that the cache says of its slots needs to be true.
+    pub unsafe fn forget_slots(&self) {
+        for class in 1..=CLASSES {
+            // SAFETY: the caller's promise.
+            unsafe {
+                self.recall_ration(class);
+                self.with_stack(class, |stack, demand| {
+                    let memory = self.first_stacks();
+                    *stack = match stack.is_closed() {
+                        true => Stack::closed(memory, class),
+                        false => Stack::first(memory, class),
+                    };
+                    demand.marked();
+                });
+            }
+        }
+    }
+
+    /// As a drain might leave it that was never completed, or worse.
+    ///
+    /// # Safety
+    /// As for [`Cache::forget_slots`].
+    #[cfg(test)]
+    pub unsafe fn tear(&self) {
+        for class in 1..=CLASSES {
+            // SAFETY: the caller's promise.
+            unsafe {
+                self.with_stack(class, |stack, _| {
+                    stack.top = crate::base::corrupt::torn();
+                    stack.low = core::ptr::null_mut();
+                });
+            }
+        }
+    }
+
     /// Bytes in the cache.
     ///
     /// # Safety

@@ -386,11 +386,45 @@ impl<O: Os> Heap<O> {
         }
     }
 
-    /// In the child of a fork that ran no handlers: whoever held a lock does not exist here.
+    /// In the child of a fork that ran no handlers: whoever held a lock does not exist here. The heap goes on as it
+    /// is if nobody was at work on it, as his locks and words say: of another thread's stores a child has
+    /// all up to some moment and none after it, because the kernel takes the right to write from a thread's pages before it
+    /// looks at the next one's. Else nothing is used again that was free at the fork, and what is live stays where it is: half
+    /// of a change cannot be completed.
     ///
     /// # Safety
-    /// The process has no other thread.
-    pub unsafe fn reset_locks(&self) {
+    /// The process has no other thread, and this one, whose cache is `own`, is not inside an operation.
+    pub unsafe fn take_over(&self, own: Option<&Cache>) {
+        let whole = self.is_at_rest(own) || cfg!(ebb_mutation = "fork_torn");
+        // SAFETY: the caller's promise.
+        unsafe { self.reset_locks() };
+        if !whole {
+            // SAFETY: as above.
+            unsafe { self.caches.abandon(&self.os, own) };
+            for bin in self.used_bins() {
+                bin.lock(&self.os).abandon();
+            }
+            self.arena.lock(&self.os).abandon();
+            self.bins.explicit.abandon(&self.os);
+            self.metadata.abandon(&self.os);
+            self.recount_threads();
+        }
+    }
+
+    /// Whether no thread, the purger included, was in the middle of a change when this process was forked.
+    fn is_at_rest(&self, own: Option<&Cache>) -> bool {
+        // Relaxed: the child has one thread.
+        !self.purging.load(Ordering::Relaxed)
+            && !self.metadata.is_held()
+            && !self.arena.is_held()
+            && !self.used_bins().any(|bin| bin.raw().is_held())
+            && self.bins.explicit.is_at_rest()
+            && self.caches.is_at_rest(own)
+    }
+
+    /// # Safety
+    /// As for [`Heap::take_over`].
+    unsafe fn reset_locks(&self) {
         // SAFETY: the caller's promise.
         unsafe {
             self.metadata.reset();

@@ -55,7 +55,7 @@ impl<O: Os> Heap<O> {
             free: unsafe { (*head).free } as usize,
             slots,
             bytes: shape.granules as usize * GRANULE,
-            bin_free: slabs.slabs * slots - slabs.slots_out,
+            bin_free: (slabs.slabs * slots).saturating_sub(slabs.slots_out),
             bin_slots: slabs.slabs * slots,
         }
     }

@@ -2,7 +2,7 @@
 //! is frozen across it, so that the child finds every structure whole.
 
 use super::instance::HEAP;
-use super::thread::{begin_fork, end_fork, is_inside, is_own};
+use super::thread::{begin_fork, end_fork, is_inside, is_own, own_cache};
 use super::{figures, instance::hooks, profile, publish, purger};
 use crate::cache::cache::Cache;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -78,8 +78,7 @@ fn after(in_child: bool) {
 }
 
 /// A child of a fork that ran no handlers, at its first slow operation: the purger and every other
-/// thread are gone. A lock that one of them held at that moment is free again; the structure that it
-/// guards was being changed by the purger or by a thread that no longer exists.
+/// thread are gone, in the middle of what they did.
 #[cold]
 pub(super) fn adopt() {
     HEAP.os.mark_alive();
@@ -87,7 +86,7 @@ pub(super) fn adopt() {
     if !is_inside() {
         // SAFETY: a child of fork has one thread, and it is not inside an operation.
         unsafe {
-            HEAP.reset_locks();
+            HEAP.take_over(own_cache());
             figures::reset();
             profile::adopt();
         }

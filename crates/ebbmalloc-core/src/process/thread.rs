@@ -240,9 +240,17 @@ unsafe extern "C" fn thread_ends(value: *mut u8) {
     nudge();
 }
 
-/// The calling thread's cache, observed or not, or the state that it is in.
+/// The calling thread's cache, observed or not, or the state that it is in. Takes no lock.
 fn cache_behind_word() -> &'static Cache {
-    observer().map_or_else(current, Observer::cache)
+    let word = current();
+    let observer = core::ptr::eq(word, &OBSERVED).then(any_observer);
+    observer.flatten().map_or(word, Observer::cache)
+}
+
+/// The calling thread's cache, if it has one.
+pub(super) fn own_cache() -> Option<&'static Cache> {
+    let cache = cache_behind_word();
+    is_own(cache).then_some(cache)
 }
 
 /// Fork: marks the thread as busy and returns the cache that it had.

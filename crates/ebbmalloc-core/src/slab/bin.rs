@@ -56,6 +56,8 @@ pub struct Slabs {
     pub(super) inherited: [Tree<ByAddress>; ROOMS],
     /// Forks between the first process and this one. A slab made in another is inherited.
     pub(super) generation: u32,
+    /// The generation since which nothing was abandoned: a slab made in an earlier one is no longer known.
+    pub(super) abandoned_before: u32,
     /// Slabs to which slots came back since they were last visited, linked by `next`.
     pub(super) visit: *mut Granule,
     /// What is left of that list during a sweep.
@@ -101,6 +103,7 @@ impl Bin {
         inherited: [const { Tree::new() }; ROOMS],
         lender: 0,
         generation: 0,
+        abandoned_before: 0,
         visit: null_mut(),
         sweeping: null_mut(),
         counting: null_mut(),
@@ -249,6 +252,9 @@ impl Bin {
                 if (*head).kind != Kind::Slab || (*head).class as usize != class {
                     corruption(supply.os, Corruption::DoubleFree, first as usize);
                 }
+                if slabs.is_abandoned(slab) {
+                    continue;
+                }
                 if let Err((what, address)) = slab.put(shape, slots) {
                     corruption(supply.os, what, address);
                 }
@@ -258,7 +264,7 @@ impl Bin {
                 slabs.settle(supply, shape, slab, idle, wait);
             }
         }
-        slabs.slots_out -= pointers.len();
+        slabs.count_back(pointers.len());
         if lends(class) {
             self.may_lend.store(slabs.may_lend(), Ordering::Relaxed);
         }
@@ -274,8 +280,28 @@ impl Slabs {
     /// # Safety
     /// No slot of theirs is used any more, and the caller takes the slabs' granules from the arena.
     pub unsafe fn forget_slabs(&mut self) {
+        *self = self.without_slabs();
+    }
+
+    /// In the child of a fork that found the bin half changed: no slab is known any more. Those there are stay as they are
+    /// for ever; slots of theirs that come back change nothing.
+    pub fn abandon(&mut self) {
+        let generation = self.generation.wrapping_add(1);
         *self = Self {
+            generation,
+            abandoned_before: generation,
+            slabs: self.slabs,
+            slots_out: self.slots_out,
+            resident_pages: self.resident_pages,
+            ..self.without_slabs()
+        };
+    }
+
+    /// As if there had never been another slab than those that are gone.
+    fn without_slabs(&self) -> Self {
+        Self {
             generation: self.generation,
+            abandoned_before: self.abandoned_before,
             refills: self.refills,
             flushes: self.flushes,
             refaulted_pages: self.refaulted_pages,
@@ -283,7 +309,22 @@ impl Slabs {
             slabs_made: self.slabs_made,
             slabs_reused: self.slabs_reused,
             ..Bin::EMPTY
-        };
+        }
+    }
+
+    /// Whether a slab was abandoned: nothing that its descriptor says of free slots and of lists is true.
+    ///
+    /// # Safety
+    /// The slab is or was one of this bin's.
+    pub(super) unsafe fn is_abandoned(&self, slab: Slab) -> bool {
+        // SAFETY: the caller's promise: the generation of a slab does not change.
+        let made = unsafe { (*slab.0).oldest };
+        (made.wrapping_sub(self.abandoned_before) as i32) < 0
+    }
+
+    /// Counts `slots` that came back. What was abandoned was not always counted right.
+    pub(super) fn count_back(&mut self, slots: usize) {
+        self.slots_out = self.slots_out.saturating_sub(slots);
     }
 
     #[cold]

@@ -130,6 +130,16 @@ impl Slabs {
         }
     }
 
+    /// As a change might leave them that was never completed, or worse.
+    #[cfg(test)]
+    pub fn tear(&mut self) {
+        self.rooms = core::array::from_fn(|_| Tree::torn());
+        self.inherited = core::array::from_fn(|_| Tree::torn());
+        self.visit = crate::base::corrupt::torn();
+        self.sweeping = crate::base::corrupt::torn();
+        self.slots_out = 1;
+    }
+
     /// Checks every slab with free slots, the trees and the lists.
     #[cfg(any(test, loom))]
     pub fn validate(&self, shape: Shape) {

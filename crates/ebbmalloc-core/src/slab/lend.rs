@@ -129,12 +129,16 @@ impl Bin {
             if (*head).kind != Kind::Slab {
                 corruption(supply.os, Corruption::DoubleFree, address);
             }
+            if slabs.is_abandoned(slab) {
+                slabs.count_back(slab.slots_at(shape, address).unwrap_or(0));
+                return true;
+            }
             let slots = match slab.take_back(shape, address) {
                 Ok(slots) => slots,
                 Err(what) => corruption(supply.os, what, address),
             };
             slab.show_class(supply, shape);
-            slabs.slots_out -= slots;
+            slabs.count_back(slots);
             let bytes = slots * shape.class.size as usize;
             supply.arena.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
             slabs.settle(supply, shape, slab, false, wait);

@@ -2,8 +2,10 @@
 //! for a region where the others are full, and gives up what was never used when address space gets a limit.
 
 use super::{Extents, REGIONS};
-use crate::arena::granule::{Fill, Granule};
+use crate::arena::granule::{Fill, Granule, List};
 use crate::arena::region::{NoGrowth, Region};
+use crate::arena::tree::Tree;
+use crate::arena::walk::Walk;
 use crate::os::{Os, OsError};
 use crate::size::GRANULE;
 
@@ -102,6 +104,40 @@ impl Extents {
                 region.give_up_unused(os);
             }
         }
+    }
+
+    /// In the child of a fork that found the extents half changed: what was handed out so far is left as it is for
+    /// ever, free or not, and what is handed out from now on lies behind it.
+    pub fn abandon(&mut self) {
+        for region in &mut self.regions[..self.count] {
+            region.abandoned = region.top;
+        }
+        self.dirty = Tree::new();
+        self.clean = Tree::new();
+        self.aging = Walk::new();
+        self.stale = Walk::new();
+        self.tails = Walk::new();
+        self.given = List::new();
+        self.given_runs = 0;
+        self.given_granules = 0;
+        self.dirty_granules = 0;
+        self.clean_granules = 0;
+        self.leaving_granules = 0;
+        self.fresh_granules = 0;
+        self.hollow_bytes = 0;
+        self.borders.silent = false;
+    }
+
+    /// Whether a block was abandoned: of what its descriptor says only kind, base and length, and what its owner wrote, is true.
+    ///
+    /// # Safety
+    /// `head` is the descriptor of a large block.
+    pub(in crate::arena) unsafe fn is_abandoned(&self, head: *mut Granule) -> bool {
+        // SAFETY: the caller's promise.
+        let base = unsafe { (*head).base };
+        self.regions[..self.count]
+            .iter()
+            .any(|region| base.wrapping_sub(region.base) < region.abandoned * GRANULE)
     }
 
     /// Address space made usable so far.

@@ -3,9 +3,22 @@
 
 use super::Extents;
 use crate::arena::granule::{Fill, Kind};
+use crate::arena::tree::Tree;
+use crate::arena::walk::Walk;
 use crate::size::GRANULE;
 
 impl Extents {
+    /// As a change might leave them that was never completed, or worse.
+    pub fn tear(&mut self) {
+        self.dirty = Tree::torn();
+        self.clean = Tree::torn();
+        self.aging = Walk::torn();
+        self.stale = Walk::torn();
+        self.tails = Walk::torn();
+        self.dirty_granules = 1 << 40;
+        self.leaving_granules = 7;
+    }
+
     /// Walks all regions unit by unit and checks every invariant of this file; returns how many units
     /// are not free.
     pub fn validate(&self) -> usize {
@@ -21,7 +34,7 @@ impl Extents {
         }
         let (mut dirty, mut clean, mut hollow, mut used) = (0, 0, 0, 0);
         for region in &self.regions[..self.count] {
-            let mut index = 0;
+            let mut index = region.abandoned;
             let mut previous = None;
             while index < region.top {
                 let head = region.descriptor(index);

@@ -102,6 +102,54 @@ impl Registry {
         }
     }
 
+    /// Whether nobody is at work on the list, or inside a cache but for the one whose owner asks. In the child of a
+    /// fork that ran no handlers.
+    pub fn is_at_rest(&self, own: Option<&Cache>) -> bool {
+        if self.list.is_held() {
+            return false;
+        }
+        let mut rest = true;
+        // SAFETY: the child has one thread, and the list's lock is free.
+        unsafe {
+            self.list.frozen_value(|caches| {
+                caches.for_each(|cache| {
+                    let is_own = own.is_some_and(|own| core::ptr::eq(own, cache));
+                    rest &= is_own || cache.seize();
+                });
+            });
+        }
+        rest
+    }
+
+    /// In the child of a fork that found the heap half changed: no cache keeps anything, and those of the threads that
+    /// this process does not have are forgotten.
+    ///
+    /// # Safety
+    /// The process has no other thread, and its thread is inside no cache.
+    pub unsafe fn abandon<O: Os>(&self, os: &O, own: Option<&Cache>) {
+        let mut caches = self.list.lock(os);
+        let mut at = caches.first;
+        caches.first = null_mut();
+        caches.cursor = null_mut();
+        caches.count = 0;
+        caches.frozen = false;
+        while let Some(cache) = NonNull::new(at) {
+            // SAFETY: links change in one store each, so the list is one; what is in it lives. The caller is alone.
+            unsafe {
+                let cache = cache.as_ref();
+                at = cache.next.with(|next| *next);
+                let is_own = own.is_some_and(|own| core::ptr::eq(own, cache));
+                if is_own || cache.explicit {
+                    cache.unclaim();
+                    cache.forget_slots();
+                    cache.next.with_mut(|next| *next = caches.first);
+                    caches.first = core::ptr::from_ref(cache).cast_mut();
+                    caches.count += usize::from(is_own);
+                }
+            }
+        }
+    }
+
     /// See [`Lock::reset`](crate::base::lock::Lock::reset).
     ///
     /// # Safety
