@@ -40,6 +40,9 @@ fn a_trial_shows_what_glibc_keeps_and_recommends_what_does_not() {
             "glibc,jemalloc-now,missing",
             "-n",
             "2",
+            // The bursts are short.
+            "--interval",
+            "20",
             "-o",
             folder,
         ],
@@ -87,6 +90,16 @@ fn a_trial_shows_what_glibc_keeps_and_recommends_what_does_not() {
             .unwrap()
             < 0.0
     );
+    let counted = |variant: &serde_json::Value, column: &str| {
+        let figure = &variant["summary"]["figures"][column]["median"];
+        figure.as_f64().unwrap()
+    };
+    let (kept, returned) = (counted(&glibc, "refaults"), counted(&jemalloc, "refaults"));
+    assert!(
+        returned > 2000.0 && returned > 2.0 * kept,
+        "a burst's pages come again where they went: {returned} {kept}"
+    );
+    assert!(returned <= counted(&jemalloc, "page_faults"));
     let samples = glibc["runs"][0]["samples"].as_array().unwrap();
     assert!(samples.len() > 8, "{} samples", samples.len());
     assert!(
@@ -109,6 +122,10 @@ fn a_trial_shows_what_glibc_keeps_and_recommends_what_does_not() {
     assert!(markdown.contains("**jemalloc-now holds"), "{markdown}");
     assert!(
         markdown.contains("page faults come to: glibc "),
+        "{markdown}"
+    );
+    assert!(
+        markdown.contains("refaults come to, at least: ") && markdown.contains("| refaults |"),
         "{markdown}"
     );
     assert!(output.path().join("logs/glibc-2/service.log").exists());

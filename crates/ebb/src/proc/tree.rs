@@ -20,7 +20,7 @@ pub struct Tree {
 
 /// What a tree uses at one moment. Memory is in bytes, CPU time in seconds since the processes
 /// started, with an error of one clock tick (10 ms) a process.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
     /// Resident memory: the sum over the processes, so shared pages count once for each.
     pub rss: Option<u64>,
@@ -37,6 +37,22 @@ pub struct Sample {
     pub faults: Option<u64>,
     /// Processes that were alive, zombies not counted.
     pub processes: usize,
+    /// The anonymous memory of each.
+    pub held: Vec<Held>,
+}
+
+/// The anonymous memory of one process, with what tells it from another that has its number, and from the program
+/// that it was before an `exec`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Its number.
+    pub pid: i32,
+    /// When it started, in clock ticks since boot.
+    pub started_ticks: u64,
+    /// Where its first stack begins, chosen anew by `exec`; 0 where we may not know.
+    pub stack: u64,
+    /// Resident anonymous memory.
+    pub anon: Option<u64>,
 }
 
 /// What one process shows.
@@ -44,7 +60,7 @@ pub struct Sample {
 struct Share {
     rss: Option<u64>,
     pss: Option<u64>,
-    anon: Option<u64>,
+    held: Held,
     cpu_user: f64,
     cpu_sys: f64,
     faults: u64,
@@ -188,7 +204,12 @@ fn read(pid: i32) -> ProcResult<Share> {
     Ok(Share {
         rss,
         pss,
-        anon,
+        held: Held {
+            pid,
+            started_ticks: stat.starttime,
+            stack: stat.startstack,
+            anon,
+        },
         cpu_user: user / ticks,
         cpu_sys: system / ticks,
         faults: stat.minflt + stat.cminflt,
@@ -233,11 +254,16 @@ fn sum(shares: impl Iterator<Item = Share>) -> Sample {
     Sample {
         rss: total(|share| share.rss),
         pss: total(|share| share.pss),
-        anon: total(|share| share.anon),
+        anon: total(|share| share.held.anon),
         cpu_user: Some(shares.iter().map(|share| share.cpu_user).sum()),
         cpu_sys: Some(shares.iter().map(|share| share.cpu_sys).sum()),
         faults: Some(shares.iter().map(|share| share.faults).sum()),
         processes: shares.iter().filter(|share| !share.zombie).count(),
+        held: shares
+            .iter()
+            .filter(|share| !share.zombie)
+            .map(|share| share.held)
+            .collect(),
     }
 }
 
@@ -249,7 +275,12 @@ mod tests {
         Share {
             rss,
             pss,
-            anon: rss,
+            held: Held {
+                pid: 7,
+                started_ticks: 100,
+                stack: 0x7ffc_0000,
+                anon: rss,
+            },
             cpu_user: 0.25,
             cpu_sys: 0.5,
             faults: 7,
@@ -282,6 +313,7 @@ mod tests {
         };
         let tree = sum([share(Some(8), Some(8)), zombie].into_iter());
         assert_eq!((tree.rss, tree.processes), (Some(8), 1));
+        assert_eq!(tree.held, [share(Some(8), None).held]);
         assert_eq!(tree.cpu_user, Some(0.5));
     }
 }

@@ -20,17 +20,18 @@ const MEMORY: [Column; 10] = [
     Column::Cgroup,
     Column::Slope,
 ];
-const COST: [Column; 8] = [
+const COST: [Column; 9] = [
     Column::Cpu,
     Column::CpuSystem,
     Column::PageFaults,
+    Column::Refaults,
     Column::Throughput,
     Column::P50,
     Column::P99,
     Column::HealthMax,
     Column::Throttled,
 ];
-const DIFFERENCE: [Column; 9] = [
+const DIFFERENCE: [Column; 10] = [
     Column::Peak,
     Column::AfterRest,
     Column::Typical,
@@ -38,6 +39,7 @@ const DIFFERENCE: [Column; 9] = [
     Column::Cpu,
     Column::CpuSystem,
     Column::PageFaults,
+    Column::Refaults,
     Column::Throughput,
     Column::P99,
 ];

@@ -2,8 +2,8 @@
 //!
 //! From the file to the verdict: [`workload`] and [`variant`] say what is to be done, [`schedule`] in
 //! which order, a [`sketch`] makes the file from the words of a command line; [`engine`] does all runs, [`run`]
-//! one of them with [`launch`] (start and stop), [`ask`] (ready, trim, live), [`sampler`], [`health`] and what is
-//! in [`enclosure`]; [`load`] (with the load [`tools`]) and [`summary`] make figures of it with [`crate::statistics`],
+//! one of them with [`launch`] (start and stop), [`ask`] (ready, trim, live), [`sampler`] (with [`refaults`]), [`health`] and
+//! what is in [`enclosure`]; [`load`] (with the load [`tools`]) and [`summary`] make figures of it with [`crate::statistics`],
 //! [`verdict`] a sentence. Results are [`crate::facts::trial`]; how a process is read comes from outside
 //! as a [`sampler::Observer`].
 
@@ -18,6 +18,7 @@ pub mod health;
 pub mod interrupt;
 pub mod launch;
 pub mod load;
+pub mod refaults;
 pub mod rounds;
 pub mod run;
 pub mod sampler;

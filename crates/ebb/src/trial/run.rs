@@ -269,7 +269,7 @@ impl Scene<'_> {
             stage
                 .observer
                 .sample(pid)
-                .and_then(|sample| stage.metric.of(&sample))
+                .and_then(|seen| stage.metric.of(&seen.sample))
         };
         let before = memory();
         let asked = ask::ask(self, trim, "POST");

@@ -4,6 +4,7 @@
 
 use super::disturbance::Machine;
 use super::enclosure::Surroundings;
+use super::refaults::{Held, Refaults};
 use super::run::Prepared;
 use crate::facts::sureness::Instrument;
 use crate::facts::trial::Sample;
@@ -12,10 +13,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// What an observer sees of a process tree at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    /// Of the whole tree. Its time and its refaults are filled in by the sampler.
+    pub sample: Sample,
+    /// Anonymous memory of each process; `None` where one of them does not show it.
+    pub held: Option<Vec<Held>>,
+}
+
 /// Looks at a process tree from outside.
 pub trait Observer: Send + Sync {
-    /// Memory and CPU time of the tree; `None` when it is gone. The time is filled in by the sampler.
-    fn sample(&self, pid: u32) -> Option<Sample>;
+    /// Memory and CPU time of the tree; `None` when it is gone.
+    fn sample(&self, pid: u32) -> Option<Seen>;
 
     /// Whether the variant's allocator is in charge in every process of the tree, and what is
     /// preloaded beside it is there; the message names the process where that is not so.
@@ -64,13 +74,18 @@ impl Sampler {
         let stop = Arc::new(AtomicBool::new(false));
         let (taken, ends) = (record.clone(), stop.clone());
         let thread = std::thread::spawn(move || {
-            let mut next = zero;
+            let (mut next, mut refaults) = (zero, Refaults::default());
             let oom_kills = || surroundings.as_ref().and_then(|place| place.oom_kills());
             let kills_before = oom_kills();
             while !ends.load(Ordering::Relaxed) {
                 let at_s = zero.elapsed().as_secs_f64();
-                if let Some(sample) = observer.sample(pid) {
-                    lock(&taken).samples.push(Sample { at_s, ..sample });
+                if let Some(seen) = observer.sample(pid) {
+                    let refaults = seen.held.map(|held| refaults.count(&held));
+                    lock(&taken).samples.push(Sample {
+                        at_s,
+                        refaults,
+                        ..seen.sample
+                    });
                 }
                 if Option::zip(kills_before, oom_kills()).is_some_and(|(before, now)| now > before)
                 {
@@ -123,15 +138,29 @@ fn lock(record: &Mutex<Record>) -> std::sync::MutexGuard<'_, Record> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::refaults::AddressSpace;
     use super::*;
+    use std::sync::atomic::AtomicU64;
 
-    struct Slow;
+    /// Of one process, which has 10 pages at one look and 2 at the next.
+    #[derive(Default)]
+    struct Slow(AtomicU64);
     impl Observer for Slow {
-        fn sample(&self, _pid: u32) -> Option<Sample> {
+        fn sample(&self, _pid: u32) -> Option<Seen> {
             std::thread::sleep(Duration::from_millis(15));
-            Some(Sample {
-                rss_bytes: Some(1),
-                ..Sample::default()
+            let looks = self.0.fetch_add(1, Ordering::Relaxed);
+            let held = Held {
+                space: AddressSpace {
+                    pid: 1,
+                    started_ticks: 0,
+                    stack: 0,
+                },
+                anon_pages: [10, 2][(looks % 2) as usize],
+            };
+            Some(Seen {
+                // The third look does not get at the memory of a process.
+                held: (looks != 2).then(|| vec![held]),
+                ..Seen::default()
             })
         }
         fn surroundings(&self, _pid: u32) -> Option<Arc<dyn Surroundings>> {
@@ -145,11 +174,23 @@ mod tests {
     #[test]
     fn samples_lie_on_a_grid_and_stop_at_the_end() {
         let (now, interval) = (Instant::now(), Duration::from_millis(10));
-        let sampler = Sampler::start(Arc::new(Slow), 1, now, interval, None);
+        let sampler = Sampler::start(Arc::new(Slow::default()), 1, now, interval, None);
         std::thread::sleep(Duration::from_millis(200));
         let samples = sampler.finish().samples;
         // Each sample takes more than one interval: every second point of the grid is met, at most.
         assert!((4..=11).contains(&samples.len()), "{}", samples.len());
         assert!(samples.is_sorted_by(|left, right| left.at_s < right.at_s));
+    }
+
+    #[test]
+    fn refaults_are_counted_on_from_sample_to_sample() {
+        let (now, interval) = (Instant::now(), Duration::from_millis(1));
+        let sampler = Sampler::start(Arc::new(Slow::default()), 1, now, interval, None);
+        while sampler.so_far().len() < 5 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let samples = sampler.finish().samples;
+        let refaults: Vec<_> = samples[..5].iter().map(|sample| sample.refaults).collect();
+        assert_eq!(refaults, [Some(0), Some(0), None, Some(0), Some(8)]);
     }
 }

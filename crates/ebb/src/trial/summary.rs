@@ -92,6 +92,7 @@ pub fn measure(run: &Run, metric: Metric) -> Measures {
         cpu_s: in_phases(run, |sample| sample.cpu_s),
         cpu_system_s: in_phases(run, |sample| sample.cpu_system_s),
         page_faults: in_phases(run, |sample| sample.faults.map(|faults| faults as f64)),
+        refaults: in_phases(run, |sample| sample.refaults.map(|pages| pages as f64)),
         throughput_per_s: load::throughput(&loads),
         p50_ms: latency.map(|quantiles| quantiles.p50),
         p99_ms: latency.and_then(|quantiles| quantiles.p99),

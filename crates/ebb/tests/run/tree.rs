@@ -90,6 +90,41 @@ os.read(0, 1)
 }
 
 #[test]
+fn memory_is_told_apart_by_process_and_program() {
+    let mut python = Python::start(
+        "
+import os
+if os.fork() == 0:
+    os.read(0, 1)
+    os._exit(0)
+print('ready', flush=True)
+os.wait()
+again = \"import os; print('ready', flush=True); os.read(0, 1)\"
+os.execvp('python3', ['python3', '-c', again])
+",
+    );
+    python.wait_for_line();
+    let tree = python.tree();
+    let sample = tree.sample();
+    let [parent, child] = sample.held[..] else {
+        panic!("two processes: {:?}", sample.held);
+    };
+    assert_eq!([parent.pid, child.pid], tree.pids());
+    assert_ne!(parent.stack, 0, "we may know it of our own child");
+    assert!(child.started_ticks >= parent.started_ticks, "{sample:?}");
+    let together = Option::zip(parent.anon, child.anon).map(|(one, other)| one + other);
+    assert_eq!(together, sample.anon);
+    python.go_on();
+    python.wait_for_line();
+    let again = python.tree().sample().held[0];
+    assert_eq!(
+        (again.pid, again.started_ticks),
+        (parent.pid, parent.started_ticks)
+    );
+    assert_ne!(again.stack, parent.stack, "a program's own stack");
+}
+
+#[test]
 fn the_time_of_a_child_that_ended_still_counts() {
     let mut python = Python::start(
         "

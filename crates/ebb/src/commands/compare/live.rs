@@ -156,7 +156,7 @@ impl Side {
 
     fn look(&mut self, eyes: &observer::Processes, at_s: f64) {
         let look = self.followed.look();
-        let Some(sample) = eyes.sample_of(&look.tree) else {
+        let Some(sample) = eyes.sample_of(&look.tree).map(|seen| seen.sample) else {
             if self.gone_at.is_none() {
                 cli::warn(&format!(
                     "{} is gone; looking for it again",

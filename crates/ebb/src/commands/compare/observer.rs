@@ -11,8 +11,9 @@ use crate::proc::inside::{Inside, inside};
 use crate::proc::{self, Counters, MallocSource, Program, Tree, Unreadable};
 use crate::trial::disturbance::Machine;
 use crate::trial::enclosure::Surroundings;
+use crate::trial::refaults;
 use crate::trial::run::Prepared;
-use crate::trial::sampler::Observer;
+use crate::trial::sampler::{Observer, Seen};
 use crate::trial::template::{self, Values};
 use crate::trial::variant::VariantSpec;
 use crate::trial::workload::Workload;
@@ -52,10 +53,10 @@ impl Processes {
 
 impl Processes {
     /// What a tree uses now; `None` when it is gone.
-    pub fn sample_of(&self, tree: &Tree) -> Option<Sample> {
+    pub fn sample_of(&self, tree: &Tree) -> Option<Seen> {
         let seen = tree.sample();
         // All of them ended while they were read: that is no tree that uses nothing.
-        (seen.processes > 0).then(|| Sample {
+        let sample = (seen.processes > 0).then(|| Sample {
             at_s: 0.0,
             rss_bytes: seen.rss,
             pss_bytes: seen.pss,
@@ -64,14 +65,17 @@ impl Processes {
             cpu_s: Option::zip(seen.cpu_user, seen.cpu_sys).map(|(user, system)| user + system),
             cpu_system_s: seen.cpu_sys,
             faults: seen.faults,
+            refaults: None,
             processes: u32::try_from(seen.processes).unwrap_or(u32::MAX),
             cgroup_bytes: None,
-        })
+        })?;
+        let held = seen.held.iter().map(held).collect();
+        Some(Seen { sample, held })
     }
 }
 
 impl Observer for Processes {
-    fn sample(&self, pid: u32) -> Option<Sample> {
+    fn sample(&self, pid: u32) -> Option<Seen> {
         self.sample_of(&Tree::of(i32::try_from(pid).ok()?).ok()?)
     }
 
@@ -111,6 +115,18 @@ impl Observer for Processes {
                 false => takes_malloc_from(*pid, variant),
             })
     }
+}
+
+/// What one process holds, in pages; `None` where it does not show it.
+fn held(of: &proc::tree::Held) -> Option<refaults::Held> {
+    Some(refaults::Held {
+        space: refaults::AddressSpace {
+            pid: of.pid,
+            started_ticks: of.started_ticks,
+            stack: of.stack,
+        },
+        anon_pages: of.anon? / procfs::page_size(),
+    })
 }
 
 /// The cgroup of a service, for the trial, which knows of none.

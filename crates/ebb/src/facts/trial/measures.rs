@@ -27,6 +27,9 @@ pub struct Measures {
     /// Page faults that needed no disk, in the same time.
     #[serde(default)]
     pub page_faults: Option<f64>,
+    /// Pages that went back to the kernel and were touched again, in the same time.
+    #[serde(default)]
+    pub refaults: Option<f64>,
     /// Requests a second over the loaded phases.
     pub throughput_per_s: Option<f64>,
     /// Median latency.
@@ -93,6 +96,8 @@ pub enum Column {
     CpuSystem,
     /// [`Measures::page_faults`].
     PageFaults,
+    /// [`Measures::refaults`].
+    Refaults,
     /// [`Measures::throughput_per_s`].
     Throughput,
     /// [`Measures::p50_ms`].
@@ -132,7 +137,7 @@ pub enum Unit {
 
 impl Column {
     /// All columns in the order of the table.
-    pub const ALL: [Column; 18] = [
+    pub const ALL: [Column; 19] = [
         Column::Baseline,
         Column::Peak,
         Column::AfterRest,
@@ -142,6 +147,7 @@ impl Column {
         Column::Cpu,
         Column::CpuSystem,
         Column::PageFaults,
+        Column::Refaults,
         Column::Throughput,
         Column::P50,
         Column::P99,
@@ -165,6 +171,7 @@ impl Column {
             Column::Cpu => "CPU s",
             Column::CpuSystem => "of it system s",
             Column::PageFaults => "page faults",
+            Column::Refaults => "refaults",
             Column::Throughput => "requests/s",
             Column::P50 => "p50 ms",
             Column::P99 => "p99 ms",
@@ -181,7 +188,7 @@ impl Column {
     pub fn unit(self) -> Unit {
         match self {
             Column::Cpu | Column::CpuSystem | Column::Throttled => Unit::Seconds,
-            Column::PageFaults => Unit::Count,
+            Column::PageFaults | Column::Refaults => Unit::Count,
             Column::Throughput => Unit::PerSecond,
             Column::Slope => Unit::BytesPerHour,
             Column::P50 | Column::P99 | Column::HealthMax => Unit::Milliseconds,
@@ -201,6 +208,7 @@ impl Column {
             Column::Cpu => measures.cpu_s,
             Column::CpuSystem => measures.cpu_system_s,
             Column::PageFaults => measures.page_faults,
+            Column::Refaults => measures.refaults,
             Column::Throughput => measures.throughput_per_s,
             Column::P50 => measures.p50_ms,
             Column::P99 => measures.p99_ms,

@@ -191,6 +191,9 @@ pub struct Sample {
     /// Page faults so far that needed no disk, those of ended children that were waited for included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faults: Option<u64>,
+    /// Pages so far that a process of the tree had given back and touched again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refaults: Option<u64>,
     /// Processes in the tree.
     pub processes: u32,
     /// What an autoscaler sees of its cgroup (usage minus inactive file), of a cgroup that is watched.

@@ -10,6 +10,7 @@ fn sample(at_s: f64, megabytes: u64) -> Sample {
         cpu_s: Some(10.0 + at_s / 2.0),
         cpu_system_s: Some(3.0 + at_s / 10.0),
         faults: Some(500 + (at_s * 100.0).round() as u64),
+        refaults: Some(20 + (at_s * 10.0).round() as u64),
         processes: 1,
         ..Sample::default()
     }
@@ -88,6 +89,7 @@ fn the_columns_are_what_the_manual_says() {
     let system_s = measures.cpu_system_s.unwrap();
     assert!((system_s - 0.79).abs() < 1e-9, "a part of that: {system_s}");
     assert_eq!(measures.page_faults, Some(790.0));
+    assert_eq!(measures.refaults, Some(79.0));
     assert_eq!(measures.reclaimable_bytes, None, "not measured is not 0");
     assert_eq!(measures.p50_ms, None);
     assert_eq!(measures.live_bytes, None);
@@ -135,6 +137,29 @@ fn trim_and_live_are_taken_where_they_are() {
     run.live.clear();
     run.samples[7].live_bytes = Some(44);
     assert_eq!(measure(&run, Metric::Rss).live_bytes, Some(44.0));
+}
+
+#[test]
+fn refaults_that_nobody_counted_are_not_0() {
+    let mut run = run(120);
+    run.samples
+        .iter_mut()
+        .for_each(|sample| sample.refaults = None);
+    assert_eq!(measure(&run, Metric::Rss).refaults, None);
+    // As they come from an earlier version, which had no such field.
+    let mut written = serde_json::to_value(run.measures).unwrap();
+    assert!(
+        written
+            .as_object_mut()
+            .unwrap()
+            .remove("refaults")
+            .is_some()
+    );
+    let measures: Measures = serde_json::from_value(written).unwrap();
+    assert_eq!(
+        (measures.refaults, measures.page_faults),
+        (None, Some(790.0))
+    );
 }
 
 #[test]
