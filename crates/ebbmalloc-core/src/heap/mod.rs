@@ -386,11 +386,12 @@ impl<O: Os> Heap<O> {
         }
     }
 
-    /// In the child of a fork that ran no handlers: whoever held a lock does not exist here. The heap goes on as it
-    /// is if nobody was at work on it, as his locks and words say: of another thread's stores a child has
-    /// all up to some moment and none after it, because the kernel takes the right to write from a thread's pages before it
-    /// looks at the next one's. Else nothing is used again that was free at the fork, and what is live stays where it is: half
-    /// of a change cannot be completed.
+    /// In the child of a fork that ran no handlers: whoever held a lock does not exist here.
+    ///
+    /// The heap goes on as it is if nobody was at work on it. Its locks and words tell: of another thread's stores the child
+    /// has all up to some moment and none after it, since Linux copies the page tables under the lock of the
+    /// mappings, and a thread that may no longer write to a page waits for that lock. If somebody was, nothing is used again that was
+    /// free at the fork, and what is live stays where it is: half of a change cannot be completed.
     ///
     /// # Safety
     /// The process has no other thread, and this one, whose cache is `own`, is not inside an operation.
