@@ -38,13 +38,15 @@ fn cgroups_of(variant: &str) -> usize {
 fn who_is_killed_for_want_of_memory_is_a_result() {
     let output = tempfile::tempdir().unwrap();
     let folder = output.path().to_str().unwrap();
+    // A name of its own, since the cgroups left behind are looked for on the whole machine.
+    let small = format!("small{}", std::process::id());
     let finished = run(
         &fixture(),
         &[
             "--memory-max",
             "40M",
             "--variants",
-            "glibc,small=glibc+BUFFERS=500",
+            &format!("glibc,{small}=glibc+BUFFERS=500"),
             "-n",
             "2",
             "-o",
@@ -61,7 +63,7 @@ fn who_is_killed_for_want_of_memory_is_a_result() {
             "2 of 2 runs",
             "! glibc: run 1 failed: the service was OOM-killed",
             "during burst (limit 40 MB)",
-            "Verdict: small stays within the limit with a peak of",
+            &format!("Verdict: {small} stays within the limit with a peak of"),
             "in 2 of 2 runs, under a limit of 40 MB",
         ],
         &["run 3/4: glibc, repetition 2"],
@@ -84,7 +86,7 @@ fn who_is_killed_for_want_of_memory_is_a_result() {
     );
     let page = std::fs::read_to_string(output.path().join("report.html")).unwrap();
     assert!(page.contains("OOM-killed after"), "the page's bars say it");
-    assert_eq!(cgroups_of("-small-"), 0);
+    assert_eq!(cgroups_of(&format!("-{small}-")), 0);
 }
 
 #[test]
