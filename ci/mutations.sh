@@ -24,6 +24,7 @@ expect_red() {
 
 expect_red lock_release lock_hands_over_the_value ci/loom.sh
 expect_red leaving_slots refill_against_return ci/loom.sh
+expect_red leaving_count refill_against_return ci/loom.sh
 expect_red leaving_count remote_free_against_release ci/loom.sh
 expect_red leaving_waste a_slab_that_is_whole_while_its_waste_leaves_stays ci/stress.sh
 expect_red leaving_extent extent_against_its_neighbours ci/loom.sh

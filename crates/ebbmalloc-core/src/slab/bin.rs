@@ -382,7 +382,12 @@ impl Slabs {
     ) {
         // SAFETY: the slab is ours, and the lock is held.
         unsafe {
-            let is_settled = (*slab.0).leaving == 0 || cfg!(ebb_mutation = "leaving_waste");
+            // The count alone keeps a slab whose leaving pages hold slots; its mutation takes both guards away.
+            let is_settled = (*slab.0).leaving == 0
+                || cfg!(any(
+                    ebb_mutation = "leaving_waste",
+                    ebb_mutation = "leaving_count"
+                ));
             if wait
                 && is_settled
                 && (*slab.0).free == shape.class.slots
