@@ -15,6 +15,8 @@ use crate::line::Line;
 
 const IS_MMAPPED: u64 = 2;
 const FLAGS: u64 = 7;
+/// What chunks of huge pages are multiples of, on x86-64.
+const LEAST_HUGE_PAGE_BYTES: u64 = 2 << 20;
 /// Present pages without a chunk that are looked at in a process: 512 MiB of others' memory. 1 GiB took 0.32 s of CPU on
 /// an EPYC.
 const MOST_TRIES: u64 = 1 << 17;
@@ -190,8 +192,9 @@ fn chunk_on(layout: &Layout, page: &[u8], at: u64, (floor, end): (u64, u64)) -> 
             Some(u64::from_ne_bytes(bytes.try_into().ok()?))
         };
         let (lead, size) = (word(place)?, word(place + 8)?);
-        // The last bit says "huge page" since 2.43.
-        let (lead, header) = (lead & !1, at + place);
+        // The last bit says "huge page" since 2.43. Without it, or elsewhere, `1` is no lead but somebody's number.
+        let is_huge = layout.mmapped_without_header && lead & 1 == 1;
+        let (lead, header) = (lead & !u64::from(is_huge), at + place);
         let is_whole_pages = lead % page_bytes == place;
         let is_placed = lead == place || (place == page_bytes - HEADER_BYTES && is_whole_pages);
         if !is_placed || lead > header - floor || size & FLAGS != IS_MMAPPED {
@@ -203,7 +206,11 @@ fn chunk_on(layout: &Layout, page: &[u8], at: u64, (floor, end): (u64, u64)) -> 
         };
         let len = lead.checked_add(size & !FLAGS)?.checked_add(behind)?;
         let start = header - lead;
-        if len > lead && len.is_multiple_of(page_bytes) && len <= end - start {
+        let unit = match is_huge {
+            true => LEAST_HUGE_PAGE_BYTES,
+            false => page_bytes,
+        };
+        if len > lead && len.is_multiple_of(unit) && len <= end - start {
             return Some(Chunk {
                 start,
                 header,
@@ -212,4 +219,46 @@ fn chunk_on(layout: &Layout, page: &[u8], at: u64, (floor, end): (u64, u64)) -> 
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::glibc::version::Version;
+
+    const AT: u64 = 0x7f00_0000_0000;
+    const PAGE_BYTES: usize = 4096;
+
+    /// What `chunk_on` makes of a page that begins with two words, in a mapping of 8 MiB.
+    fn on_page(minor: u32, first: u64, second: u64) -> Option<u64> {
+        let layout = Layout::of(Version { major: 2, minor }).unwrap();
+        let mut page = vec![0; PAGE_BYTES];
+        page[..8].copy_from_slice(&first.to_ne_bytes());
+        page[8..16].copy_from_slice(&second.to_ne_bytes());
+        chunk_on(&layout, &page, AT, (AT, AT + (8 << 20))).map(|it| it.end - it.start)
+    }
+
+    #[test]
+    fn a_header_is_told_by_its_size_and_flag() {
+        assert_eq!(on_page(36, 0, 0x5000 | IS_MMAPPED), Some(0x5000));
+        assert_eq!(on_page(36, 0, 0x5010 | IS_MMAPPED), None);
+        assert_eq!(on_page(36, 0, 0x5000), None);
+        assert_eq!(on_page(36, 0, 0x10_0000_0000 | IS_MMAPPED), None);
+        assert_eq!(on_page(43, 0, 0x4ff0 | IS_MMAPPED), Some(0x5000));
+    }
+
+    /// An int of CPython is its length, 1, and its value. Where one lies across the beginning of a page it must not
+    /// pass for a chunk.
+    #[test]
+    fn a_number_is_no_header() {
+        assert_eq!(on_page(36, 1, 8194), None);
+        assert_eq!(on_page(43, 1, 8194 - 16), None);
+    }
+
+    #[test]
+    fn chunks_of_huge_pages_are_marked_since_2_43() {
+        let two_mib = (2 << 20) - HEADER_BYTES;
+        assert_eq!(on_page(43, 1, two_mib | IS_MMAPPED), Some(2 << 20));
+        assert_eq!(on_page(36, 1, (2 << 20) | IS_MMAPPED), None);
+    }
 }
