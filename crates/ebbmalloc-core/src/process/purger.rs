@@ -12,7 +12,7 @@ use crate::cache::cache::Cache;
 use crate::heap::tick::Tick;
 use crate::os::Os;
 use crate::os::linux::Spawned;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Freed memory that is worth a thread.
 pub(super) const START_BYTES: usize = 2 << 20;
@@ -212,8 +212,15 @@ fn nudge_slow() {
     {
         return;
     }
-    WANTED.fetch_and(!START, Ordering::Relaxed);
     STOP.store(SLEEPS, Ordering::Release);
+    // Partner: the fence in `hold`. Whoever holds sees that a start is under way and waits for its end, or is seen here;
+    // an END of its own is then never overwritten by the line above, which would leave it waiting for a thread that sleeps on.
+    fence(Ordering::SeqCst);
+    if HELD.load(Ordering::Relaxed) != 0 {
+        STATE.store(NONE, Ordering::Release);
+        return;
+    }
+    WANTED.fetch_and(!START, Ordering::Relaxed);
     IDS.store(HEAP.os.effective_ids(), Ordering::Relaxed);
     // SAFETY: `purger_main` calls no libc and reads no thread-local of it.
     let spawned = unsafe { HEAP.os.spawn(purger_main, core::ptr::null_mut()) };
@@ -352,6 +359,8 @@ fn sleep(wait_ms: u64, rhythm: &mut Rhythm) -> bool {
 /// up again then, at the next slow operation.
 pub(super) fn hold() {
     HELD.fetch_add(1, Ordering::Relaxed);
+    // Partner: the fence in `nudge_slow`. A start that has not seen HELD stored SLEEPS before our END.
+    fence(Ordering::SeqCst);
     // A start under way ends with a thread that sees STOP, or without one.
     loop {
         STOP.store(END, Ordering::Release);
