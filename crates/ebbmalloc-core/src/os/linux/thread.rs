@@ -90,11 +90,21 @@ impl Linux {
     /// Sleeps until the started thread, if any, has ended: nothing of it runs any more, and the
     /// process does not count it any more.
     pub fn join_purger(&self) {
+        let mut slept = false;
         loop {
             match self.purger_tid.load(Ordering::Acquire) {
-                0 => return self.see_purger_off(),
+                0 => {
+                    if slept {
+                        // The kernel has woken one sleeper. The others are for us to wake.
+                        wait::wake_for_kernel(&self.purger_tid);
+                    }
+                    return self.see_purger_off();
+                }
                 STARTING => self.yield_now(),
-                tid => wait::wait_for_kernel(&self.purger_tid, tid),
+                tid => {
+                    wait::wait_for_kernel(&self.purger_tid, tid);
+                    slept = true;
+                }
             }
         }
     }

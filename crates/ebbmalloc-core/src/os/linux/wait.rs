@@ -48,3 +48,14 @@ pub fn wait_for_kernel(word: &AtomicU32, expected: u32) {
         )
     };
 }
+
+/// Wakes all that sleep in [`wait_for_kernel`]: at a thread's end the kernel wakes one of them.
+pub fn wake_for_kernel(word: &AtomicU32) {
+    // SAFETY: the kernel uses the address as a name only.
+    let _ = unsafe {
+        call(
+            nr::FUTEX,
+            [word.as_ptr() as usize, FUTEX_WAKE, i32::MAX as usize],
+        )
+    };
+}
