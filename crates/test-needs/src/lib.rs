@@ -105,7 +105,7 @@ fn is_there(by: &str) -> bool {
 /// One line for each skip: kind, package or reason, test.
 fn record(kind: &str, what: &str) {
     let test = thread::current();
-    let test = test.name().unwrap_or("?");
+    let test = test.name().unwrap_or("one case of several");
     eprintln!("skipped: {test}: {kind} {what}");
     let line = format!("{kind}\t{what}\t{}{test}\n", program());
     // One write, so that lines of programs that run at once do not mix.
