@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs Debian packages that are missing, after a question.
 #
-#   ci/install.sh [--list|--optional] [must|some|PACKAGE]...
+#   ci/install.sh [--list|--optional] [must|some|long|PACKAGE]...
 #
-# `must` and `some` are the packages that ci/packages.txt marks so. A package counts as installed if what it is
+# `must`, `some` and `long` are the packages that ci/packages.txt marks so. A package counts as installed if what it is
 # recognised by is there, from whatever source; one that the table does not have, if dpkg has it.
 #
 # --list      prints what is missing, one a line, and installs nothing.
@@ -38,7 +38,7 @@ case ${1:-} in --list | --optional) mode=$1 && shift ;; esac
 missing=()
 for wanted; do
     names=("$wanted")
-    case $wanted in must | some) mapfile -t names < <(awk -v who="$wanted" '!/^#/ && $3 == who { print $1 }' "$table") ;; esac
+    case $wanted in must | some | long) mapfile -t names < <(awk -v who="$wanted" '!/^#/ && $3 == who { print $1 }' "$table") ;; esac
     for package in "${names[@]}"; do
         is_there "$package" || missing+=("$package")
     done

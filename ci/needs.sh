@@ -4,8 +4,8 @@
 #
 #   ci/needs.sh TARGET FREE_MB PACKAGES...
 #
-# PACKAGES as for ci/install.sh, which installs them with INSTALL=1 or after a question. `some` may stay missing: their
-# tests are skipped, unless EBB_REQUIRE_ALL=1.
+# PACKAGES as for ci/install.sh, which installs them with INSTALL=1 or after a question. `some` and `long` may stay missing:
+# their tests are skipped, unless EBB_REQUIRE_ALL=1.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 target=${1:?usage: ci/needs.sh TARGET FREE_MB PACKAGES...} free_mb=$2
@@ -82,7 +82,7 @@ check_disk
 (($# == 0)) || check_python
 must=() some=()
 for package; do
-    if [[ $package == some ]]; then some=(some); else must+=("$package"); fi
+    case $package in some | long) some+=("$package") ;; *) must+=("$package") ;; esac
 done
 if ((${#problems[@]} > 0)); then
     missing=$("$here/ci/install.sh" --list "${must[@]}" | paste -sd' ')
@@ -98,7 +98,7 @@ if [[ ${EBB_REQUIRE_ALL:-} == 1 ]]; then
 fi
 "$here/ci/install.sh" "${must[@]}"
 if ((${#some[@]} > 0)); then
-    "$here/ci/install.sh" --optional some
-    [[ -z $("$here/ci/install.sh" --list some) ]] ||
+    "$here/ci/install.sh" --optional "${some[@]}"
+    [[ -z $("$here/ci/install.sh" --list "${some[@]}") ]] ||
         echo "Tests that need one of these are skipped; the list is at the end." >&2
 fi
