@@ -392,6 +392,7 @@ impl<M: Memory> Space<'_, M> {
         };
         ledger.system += line;
         ledger.unread += line;
+        ledger.missing += missing;
         Ok(())
     }
 
@@ -445,6 +446,8 @@ impl<M: Memory> Space<'_, M> {
         ledger.mmapped_complete = mmapped::is_all(&self.layout, &found, wanted);
         if ledger.mmapped_complete {
             ledger.mmapped.bytes = found.bytes;
+        } else {
+            ledger.missing += wanted.1.saturating_sub(found.bytes);
         }
         Ok(())
     }
