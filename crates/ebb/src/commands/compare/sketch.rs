@@ -52,7 +52,7 @@ pub struct Args {
     warm_up: Option<String>,
 
     /// Rest after each load. Default: 15s.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "service", conflicts_with = "workload")]
+    #[arg(long, value_name = "TIME", value_parser = cli::time, requires = "service", conflicts_with = "workload")]
     rest: Option<Duration>,
 
     /// How often load and rest come. Default: 2.
