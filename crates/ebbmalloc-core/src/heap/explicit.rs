@@ -74,7 +74,7 @@ impl<O: Os> Heap<O> {
     pub(super) fn home(&self, access: Access) -> Option<&ExplicitArena> {
         match access {
             Access::Cached(cache) | Access::Around(cache) => self.bins.explicit.get(cache.home()),
-            Access::Direct | Access::Nested => None,
+            Access::Direct | Access::Nested | Access::Outside => None,
         }
     }
 
@@ -126,7 +126,7 @@ impl<O: Os> Heap<O> {
         align: usize,
     ) -> (*mut u8, bool) {
         let around = match access {
-            Access::Nested => Access::Nested,
+            Access::Nested | Access::Outside => access,
             _ => Access::Direct,
         };
         let Some(class) = class_aligned(size, align) else {

@@ -156,7 +156,7 @@ impl<O: Os> Heap<O> {
             Access::Cached(cache) => (cache, true),
             // The thread goes around its cache, or the purger has it.
             Access::Around(cache) => (cache, false),
-            Access::Direct | Access::Nested => return Moved::NoCache,
+            Access::Direct | Access::Nested | Access::Outside => return Moved::NoCache,
         };
         let arena = self.explicit_arena(index);
         if arena.is_none() && index >= self.shards() {
@@ -180,7 +180,7 @@ impl<O: Os> Heap<O> {
         match (self.home(access), access) {
             (Some(arena), _) => self.index_of(arena),
             (None, Access::Cached(cache) | Access::Around(cache)) => cache.shard() as usize,
-            (None, Access::Direct | Access::Nested) => 0,
+            (None, Access::Direct | Access::Nested | Access::Outside) => 0,
         }
     }
 

@@ -233,7 +233,7 @@ fn allocate_in(
     align: usize,
 ) -> (*mut u8, bool) {
     let made = HEAP.allocate_in(arena, access, size, align);
-    if made.0.is_null() && matches!(access, Access::Nested) {
+    if made.0.is_null() && matches!(access, Access::Nested | Access::Outside) {
         return HEAP.allocate_chosen(access, size, align);
     }
     made

@@ -225,6 +225,13 @@ impl Table {
         });
     }
 
+    /// In the child of a fork that found the table half changed: its stacks are nobody's, and samples of before are in no
+    /// sum. Threads stay, since links to them change in one store each.
+    pub fn abandon(&mut self) {
+        self.epoch += 1;
+        self.buckets = null_mut();
+    }
+
     /// The stack with these addresses, made if there is none.
     fn stack<O: Os>(
         &mut self,

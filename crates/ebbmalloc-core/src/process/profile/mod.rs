@@ -9,7 +9,7 @@ mod dumps;
 mod hooks;
 mod sampling;
 
-pub(super) use backtrace::{adopt, freeze, thaw};
+pub(super) use backtrace::adopt;
 pub(super) use dumps::{after_growth, at_exit};
 pub use dumps::{dump, set_prefix};
 pub use hooks::{
