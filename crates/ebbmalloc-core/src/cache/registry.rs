@@ -6,6 +6,7 @@ mod fork;
 use super::bins::{Bins, SHARDS};
 use super::cache::Cache;
 use super::drain::Drain;
+use crate::base::exact::u8_of;
 use crate::base::lock::{Lock, Rank};
 use crate::os::Os;
 use crate::slab::bin::Supply;
@@ -118,7 +119,7 @@ impl Registry {
         }
         // SAFETY: the piece is ours, long enough, and aligned to a page.
         unsafe {
-            Cache::make(cache, shard as u8, explicit);
+            Cache::make(cache, u8_of(shard), explicit);
             cache.as_ref().set_shut(caches.shut);
             cache.as_ref().next.with_mut(|next| *next = caches.first);
         }
