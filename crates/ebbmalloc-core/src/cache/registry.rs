@@ -6,6 +6,7 @@ mod fork;
 use super::bins::{Bins, SHARDS};
 use super::cache::Cache;
 use super::drain::Drain;
+use crate::base::exact::u8_of;
 use crate::base::lock::{Lock, Rank};
 use crate::base::sync::AtomicBool;
 use crate::os::Os;
@@ -123,7 +124,7 @@ impl Registry {
         }
         // SAFETY: the piece is ours, long enough, and aligned to a page.
         unsafe {
-            Cache::make(cache, shard as u8, explicit);
+            Cache::make(cache, u8_of(shard), explicit);
             cache.as_ref().set_shut(caches.shut);
             if caches.frozen {
                 cache.as_ref().announce();

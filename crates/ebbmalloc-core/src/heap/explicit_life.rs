@@ -3,6 +3,7 @@
 
 use super::explicit::own_of;
 use super::{Access, Heap};
+use crate::base::exact::u8_of;
 use crate::base::purged::Purged;
 use crate::cache::cache::Entered;
 use crate::cache::explicit::ExplicitArena;
@@ -167,7 +168,7 @@ impl<O: Os> Heap<O> {
         }
         match arena {
             Some(_) => self.settle(cache, cache.shard(), arena),
-            None => self.settle(cache, index as u8, None),
+            None => self.settle(cache, u8_of(index), None),
         }
         if !entered {
             cache.leave();

@@ -1,6 +1,7 @@
 //! Requests: blocks of a size, zeroed or aligned or not.
 
 use super::{Access, Heap};
+use crate::base::exact::u8_of;
 use crate::os::Os;
 use crate::size::{CLASSES, SMALL_MAX, class_aligned, class_of, is_possible};
 use core::ptr::null_mut;
@@ -93,7 +94,7 @@ impl<O: Os> Heap<O> {
                 if self
                     .bins
                     .get(shard, class)
-                    .take(&supply, class, shard as u8, &mut slot, false)
+                    .take(&supply, class, u8_of(shard), &mut slot, false)
                     == 1
                 {
                     return slot[0];

@@ -53,8 +53,8 @@ impl Choice {
         const LOG2_ALIGN: i32 = 0x3f;
         const ZERO: i32 = 0x40;
         const TWELVE_BITS: u32 = 0xfff;
-        let cache = flags as u32 >> 8 & TWELVE_BITS;
-        let arena = flags as u32 >> 20 & TWELVE_BITS;
+        let cache = flags.cast_unsigned() >> 8 & TWELVE_BITS;
+        let arena = flags.cast_unsigned() >> 20 & TWELVE_BITS;
         Self {
             align: 1 << (flags & LOG2_ALIGN),
             zero: flags & ZERO != 0,

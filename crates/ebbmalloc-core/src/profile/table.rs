@@ -4,6 +4,7 @@
 
 use super::interval::Weight;
 use super::records::{Printed, Sample, Stack, Sums, Tally, Thread, give_back, hash_of, place};
+use crate::base::exact::usize_of;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
 use core::ptr::{NonNull, null_mut};
@@ -271,7 +272,7 @@ impl Table {
     /// There are buckets.
     unsafe fn bucket(&self, hash: u64) -> *mut *mut Stack {
         // SAFETY: the caller's promise.
-        unsafe { &raw mut (*self.buckets)[hash as usize % BUCKETS] }
+        unsafe { &raw mut (*self.buckets)[usize_of(hash) % BUCKETS] }
     }
 
     /// # Safety
