@@ -194,8 +194,8 @@ impl<M: Memory> Space<'_, M> {
         let caches = self.move_cached(&mut all, &heaps)?;
         let parameters = found.parameters;
         self.add_mmapped(parameters.as_ref(), &heaps, &mut all)?;
-        all.trim.pinned =
-            (all.ledger.free_resident() - all.trim.returns).saturating_sub(all.trim.secondary_tops);
+        let whole_pages = all.trim.returns + all.trim.secondary_tops + all.trim.locked;
+        all.trim.pinned = all.ledger.free_resident().saturating_sub(whole_pages);
         Ok(Heap {
             version: version.to_string(),
             arenas: found.arenas.len() as u64,
@@ -365,10 +365,12 @@ impl<M: Memory> Space<'_, M> {
     fn trimmer(&self, found: &Static) -> Trimmer {
         let page_bytes = self.memory.page_bytes();
         let unit = found.parameters.as_ref().map_or(0, |of| of.thp_page_bytes);
+        let locked = self.mappings.iter().filter(|mapping| mapping.locked);
         Trimmer {
             page_bytes,
             top_unit_bytes: unit.max(page_bytes),
             brk: self.brk_area().map(|area| area.1),
+            locked: locked.map(|mapping| (mapping.start, mapping.end)).collect(),
         }
     }
 

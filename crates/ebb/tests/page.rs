@@ -118,7 +118,7 @@ fn browser() -> Option<PathBuf> {
 /// Shows the page at a width and gives what was seen; `None` without a browser.
 fn look_at(page: &str, width: u32) -> Option<Seen> {
     let Some(browser) = browser() else {
-        eprintln!("skipped: no Chromium is installed (Debian package chromium)");
+        test_needs::installed(&["chromium"]);
         return None;
     };
     let dir = tempfile::tempdir().unwrap();

@@ -96,7 +96,9 @@ impl Census {
             self.trim.returns += self.trimmer.main_top(presence, merged, to);
         } else {
             self.ledger.secondary_tops.add(from, to, presence);
-            self.trim.secondary_tops += self.trimmer.secondary_top(presence, merged, to);
+            let (free, locked) = self.trimmer.secondary_top(presence, merged, to);
+            self.trim.secondary_tops += free;
+            self.trim.locked += locked;
         }
     }
 
@@ -135,7 +137,9 @@ impl Census {
 
     fn end_run(&mut self, presence: &Presence, to: u64) {
         if let Some(from) = self.run.take() {
-            self.trim.returns += self.trimmer.free_chunk(presence, from, to);
+            let (returns, locked) = self.trimmer.free_chunk(presence, from, to);
+            self.trim.returns += returns;
+            self.trim.locked += locked;
         }
     }
 }

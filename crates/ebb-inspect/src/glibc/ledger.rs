@@ -102,6 +102,9 @@ pub struct Trim {
     pub secondary_tops: u64,
     /// Resident free bytes on pages that also hold something else: no trim returns them.
     pub pinned: u64,
+    /// Resident whole free pages that no trim returns because they are locked in memory (mlock), or lie behind one
+    /// that is in the same free chunk.
+    pub locked: u64,
 }
 
 impl Trim {
@@ -109,6 +112,7 @@ impl Trim {
         self.returns += other.returns;
         self.secondary_tops += other.secondary_tops;
         self.pinned += other.pinned;
+        self.locked += other.locked;
     }
 }
 

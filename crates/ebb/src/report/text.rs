@@ -10,9 +10,13 @@ use std::fmt::Write;
 pub fn render(trial: &Trial, width: u16) -> String {
     let mut out = String::new();
     for table in tables::of(trial) {
+        let mark = match table.recommends() {
+            true => "* recommended\n",
+            false => "",
+        };
         let _ = writeln!(
             out,
-            "{} ({})\n{}\n",
+            "{} ({})\n{}\n{mark}",
             table.title,
             table.caption,
             draw(&table, width)

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use crate::harness::*;
 use crate::{Running, assert_error, assert_fine, check, for_another_machine, found, parsed};
+use test_needs::{needs, skip};
 
 const NOBODY: u32 = 65534;
 /// An allocator to be compiled into a program.
@@ -162,8 +163,7 @@ fn a_library_that_was_not_there_at_the_start() {
 #[test]
 fn a_library_that_is_closed_to_the_process() {
     if !Uid::effective().is_root() {
-        eprintln!("skipped: only root can start a process of another user");
-        return;
+        skip!("only root can start a process of another user");
     }
     let folder = folder();
     let library = folder.path().join("libjemalloc.so.2");
@@ -182,6 +182,7 @@ fn a_library_that_is_closed_to_the_process() {
 
 #[test]
 fn a_program_that_takes_no_library() {
+    needs!("musl-tools");
     let folder = folder();
     for compiler in ["musl-gcc", "cc"] {
         let program = compile(&folder, compiler, "static", ALLOCATING, &["-static"]);
@@ -212,6 +213,7 @@ fn a_program_that_brings_its_own() {
 
 #[test]
 fn a_go_program() {
+    needs!("golang-go");
     let folder = folder();
     let source = "package main\nimport (\"bufio\"; \"fmt\"; \"os\")\n\
                   func main() { fmt.Println(\"ready\"); bufio.NewReader(os.Stdin).ReadString('x') }\n";
@@ -232,8 +234,7 @@ fn a_go_program() {
 #[test]
 fn a_program_that_gains_rights() {
     if !Uid::effective().is_root() {
-        eprintln!("skipped: only root can make a set-uid program of somebody else");
-        return;
+        skip!("only root can make a set-uid program of somebody else");
     }
     let folder = folder();
     let program = compile(&folder, "cc", "allocating", ALLOCATING, &[]);
@@ -252,6 +253,7 @@ fn a_program_that_gains_rights() {
 
 #[test]
 fn another_allocator_stands_before() {
+    needs!("libmimalloc2.0");
     let mimalloc = peer("libmimalloc.so.2.0", "libmimalloc2.0");
     let preload = format!("{}:{}", mimalloc.display(), jemalloc().display());
     let (_folder, running) = asked(&preload);
@@ -288,8 +290,7 @@ fn a_library_that_cannot_be_loaded_late() {
 #[test]
 fn a_process_in_a_root_of_its_own() {
     if !Uid::effective().is_root() {
-        eprintln!("skipped: only root can change the root");
-        return;
+        skip!("only root can change the root");
     }
     let folder = folder();
     let root = folder.path();

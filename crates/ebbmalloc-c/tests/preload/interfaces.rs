@@ -2,6 +2,7 @@
 //! C++ operators.
 
 use crate::harness::{Flavour, Run, program};
+use test_needs::needs;
 
 fn passes(name: &str) {
     Run::preloaded(program(name, Flavour::Plain)).run().passed();
@@ -29,6 +30,7 @@ fn contents_of_calloc_and_realloc() {
 
 #[test]
 fn contents_of_calloc_and_realloc_on_musl() {
+    needs!("musl-tools");
     Run::preloaded(program("contents", Flavour::Musl))
         .run()
         .passed();

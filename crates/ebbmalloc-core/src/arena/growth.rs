@@ -7,7 +7,7 @@ use super::granule::{FREE_PENDING, FROM_DIRTY, Fill, Granule, TAIL_LEAVING, TAIL
 use super::large::{LargeBlock, forget_abandoned};
 use crate::base::sync::Ordering;
 use crate::os::Os;
-use crate::size::{GRANULE, REQUEST_MAX};
+use crate::size::{GRANULE, granules_for};
 
 /// From this size on a block is moved by its page tables instead of its bytes, where the new place
 /// has no pages: below, the copy is cheaper than the call and the faults.
@@ -17,7 +17,7 @@ const MOVE_PAGES_FROM: usize = 512 * 1024;
 const ROOM_TO: usize = 64 << 20;
 
 /// Room on each side of a block that was moved because it grows, in multiples of its length.
-const ROOM: usize = 2;
+const ROOM: u32 = 2;
 
 impl Arena {
     /// Moves a large block to a larger one of at least `size` bytes. Returns the new address, or `None`
@@ -95,12 +95,12 @@ impl Arena {
 
     /// A block with room around it.
     fn allocate_to_grow<O: Os>(&self, os: &O, size: usize, tick: u32) -> Option<LargeBlock> {
-        if size > ROOM_TO.min(REQUEST_MAX - GRANULE) {
+        if size > ROOM_TO {
             return None;
         }
         let bytes = size.next_multiple_of(os.page_bytes());
         let mut extents = self.lock(os);
-        let head = extents.allocate_with_room(os, bytes.div_ceil(GRANULE))?;
+        let head = extents.allocate_with_room(os, granules_for(bytes))?;
         // SAFETY: the granules are ours alone, and enough.
         Some(unsafe { self.make_large(os, &mut extents, head, bytes, tick) })
     }
@@ -109,38 +109,40 @@ impl Arena {
 impl Extents {
     /// Takes `len` granules for a block that grows: with room on both sides, so that it grows in
     /// place next time, and so does its neighbour. `None` if there is no such place; address space
-    /// that is limited is not spent on room.
-    fn allocate_with_room<O: Os>(&mut self, os: &O, len: usize) -> Option<*mut Granule> {
-        let room = len.checked_mul(ROOM)?;
-        let padded = u32::try_from(room.checked_mul(2)?.checked_add(len)?).ok()?;
+    /// that is limited is not spent on room. `len` is at most [`ROOM_TO`] bytes.
+    fn allocate_with_room<O: Os>(&mut self, os: &O, len: u32) -> Option<*mut Granule> {
+        let room = len * ROOM;
+        let padded = room + len + room;
         // SAFETY: we hold the lock (`&mut self`); the trees hold heads of free extents, long enough as
         // asked.
         unsafe {
             let dirty = self.dirty.longest();
-            if !dirty.is_null() && (*dirty).len >= len as u32 {
-                return Some(self.carve_at(dirty, 0, len as u32));
+            if !dirty.is_null() && (*dirty).len >= len {
+                return Some(self.carve_at(dirty, 0, len));
             }
             let clean = self.clean.best_fit(padded);
             if !clean.is_null() {
-                return Some(self.carve_at(clean, room as u32, len as u32));
+                return Some(self.carve_at(clean, room, len));
             }
         }
         if self.limited {
             return None;
         }
-        let fresh = self.grow(os, padded as usize, 1)?;
-        self.fresh_granules += len;
-        let head = fresh.wrapping_add(room);
-        // SAFETY: the granules are ours and were never used; `grow` wrote their descriptors.
+        let fresh = self.grow(os, padded, 1)?;
+        self.fresh_granules += len as usize;
+        let head = fresh.wrapping_add(room as usize);
+        let rest = head.wrapping_add(len as usize);
+        // SAFETY: the granules are ours and were never used.
         unsafe {
-            let fill = (*fresh).fill;
-            self.borders.split_unit(fresh, room as u32, padded);
-            self.borders
-                .split_unit(head, len as u32, padded - room as u32);
-            self.free(fresh, room as u32, fill, 0);
-            self.free(head.wrapping_add(len), room as u32, fill, 0);
-            (*head).len = len as u32;
+            let (fill, base) = ((*fresh).fill, (*fresh).base);
+            (*head).base = base + room as usize * GRANULE;
+            (*rest).base = (*head).base + len as usize * GRANULE;
+            (*head).len = len;
             (*head).fill = fill;
+            self.borders.split_unit(fresh, room, padded);
+            self.borders.split_unit(head, len, padded - room);
+            self.free(fresh, room, fill, 0);
+            self.free(rest, room, fill, 0);
         }
         Some(head)
     }

@@ -10,7 +10,7 @@ use super::granule::{FREE_PENDING, FROM_DIRTY, Fill, Granule, Kind, TAIL_LEAVING
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::sync::Ordering;
 use crate::os::{Os, PageRun};
-use crate::size::{GRANULE, REQUEST_MAX};
+use crate::size::{GRANULE, granules_for, is_possible};
 
 /// A large block that was just made.
 #[derive(Clone, Copy, Debug)]
@@ -32,13 +32,12 @@ impl Arena {
         tick: u32,
         wait: bool,
     ) -> Option<LargeBlock> {
-        if size > REQUEST_MAX - GRANULE || align > REQUEST_MAX / 4 {
+        if !is_possible(size, align) {
             return None;
         }
         let bytes = size.max(1).next_multiple_of(os.page_bytes());
-        let granules = bytes.div_ceil(GRANULE);
         let mut extents = self.lock_if(os, wait)?;
-        let head = extents.allocate(os, granules, align.div_ceil(GRANULE).max(1))?;
+        let head = extents.allocate(os, granules_for(bytes), granules_for(align))?;
         // SAFETY: the extent is ours alone.
         Some(unsafe { self.make_large(os, &mut extents, head, bytes, tick) })
     }
@@ -58,7 +57,7 @@ impl Arena {
         self.publish(extents);
         // SAFETY: the caller's promise.
         unsafe {
-            extents.mark_large(head, bytes.div_ceil(GRANULE) as u32);
+            extents.mark_large(head, granules_for(bytes));
             extents.set_used(head, bytes, os.page_bytes(), tick);
             extents.large_bytes += bytes;
             extents.large_blocks += 1;
@@ -167,8 +166,8 @@ impl Arena {
         }
     }
 
-    /// Makes a large block smaller or larger where it is. False if there is no room, a hook refuses, or it is
-    /// being worked on by the purger; nothing has happened then.
+    /// Makes a large block smaller or larger where it is. False if there is no room, no block can be so large, a hook
+    /// refuses, or the purger is at work on it; nothing has happened then.
     ///
     /// # Safety
     /// `head` is the descriptor of a live large block.
@@ -179,11 +178,11 @@ impl Arena {
         size: usize,
         tick: u32,
     ) -> bool {
-        if size > REQUEST_MAX - GRANULE {
+        if !is_possible(size, 1) {
             return false;
         }
         let bytes = size.next_multiple_of(os.page_bytes());
-        let granules = bytes.div_ceil(GRANULE) as u32;
+        let granules = granules_for(bytes);
         // SAFETY: the caller's promise.
         unsafe { self.end_huge_pages(os, head, granules as usize) };
         let mut extents = self.lock(os);
@@ -286,11 +285,7 @@ unsafe fn check_large<O: Os>(os: &O, head: *mut Granule, address: usize) {
         match (*head).kind {
             Kind::Large if (*head).base == address && !pending => {}
             Kind::Large if pending => corruption(os, Corruption::DoubleFree, address),
-            Kind::Large | Kind::LargeTail => corruption(os, Corruption::InteriorPointer, address),
-            Kind::Free | Kind::Leaving => corruption(os, Corruption::DoubleFree, address),
-            Kind::Unused | Kind::Slab | Kind::SlabTail => {
-                corruption(os, Corruption::ForeignPointer, address)
-            }
+            kind => corruption(os, kind.misuse(), address),
         }
     }
 }

@@ -2,7 +2,8 @@
 //! counts more than resident pages. Called at the end of every pass, after idle pages went.
 //!
 //! What is given up is in no tree and merges with nothing: its ends say that it is leaving, so that a
-//! free of an address in it is still a double free. It is taken back before a region grows.
+//! free of an address in it is still a double free. It is taken back before a region grows. Where addresses are given
+//! up, the kernel may put a block of a signal handler there (`heap/outside`): a look-up asks for that first.
 
 use super::Arena;
 use super::extents::Extents;
@@ -33,14 +34,6 @@ impl Arena {
                 break;
             };
             let bytes = len as usize * GRANULE;
-            if scarce == Scarce::Addresses {
-                // The kernel may put a block of a signal handler there, which a look-up must not take
-                // for what the descriptors inside remember.
-                for index in 1..len as usize {
-                    // SAFETY: taken out of the tree under the lock, so nobody uses it.
-                    unsafe { (*head.wrapping_add(index)).kind = Kind::Leaving };
-                }
-            }
             // SAFETY: taken out of the tree under the lock, so nobody uses it.
             let gone = unsafe { os.give_up(base, bytes, scarce) }.is_ok();
             // SAFETY: taken out above.

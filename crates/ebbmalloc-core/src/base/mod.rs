@@ -3,6 +3,7 @@
 
 pub mod corrupt;
 pub mod holds;
+pub mod life;
 pub mod lock;
 pub mod metadata;
 pub mod purged;

@@ -10,7 +10,7 @@ use crate::cache::bins::SHARDS;
 use crate::cache::cache::Cache;
 use crate::cache::explicit::{EXPLICIT, ExplicitArena};
 use crate::os::Os;
-use crate::size::{CLASS, GRANULE, REQUEST_MAX, SMALL_MAX, class_aligned, class_of};
+use crate::size::{CLASS, GRANULE, SMALL_MAX, class_aligned, class_of, is_possible};
 use crate::slab::bin::Supply;
 use core::ptr::null_mut;
 
@@ -56,7 +56,10 @@ impl<O: Os> Heap<O> {
             // SAFETY: every granule of a region has a descriptor; a slab's are true in each.
             return unsafe {
                 match (*granule).kind {
-                    Kind::Slab | Kind::SlabTail => Some((*(*granule).head).shard as usize),
+                    Kind::Slab | Kind::SlabTail => {
+                        let head = (*granule).head;
+                        ((*head).kind == Kind::Slab).then_some((*head).shard as usize)
+                    }
                     Kind::Large | Kind::LargeTail => Some(0),
                     _ => None,
                 }
@@ -183,7 +186,7 @@ impl<O: Os> Heap<O> {
         size: usize,
         align: usize,
     ) -> (*mut u8, bool) {
-        if size > REQUEST_MAX - GRANULE {
+        if !is_possible(size, align) {
             return (null_mut(), false);
         }
         let wait = access.may_wait();
@@ -328,11 +331,7 @@ impl<O: Os> Heap<O> {
         // SAFETY: every granule of a region has a descriptor.
         match unsafe { (*granule).kind } {
             Kind::Large if address.is_multiple_of(GRANULE) => PlaceIn::Large(granule),
-            Kind::Large | Kind::LargeTail => {
-                corruption(&self.os, Corruption::InteriorPointer, address)
-            }
-            Kind::Free | Kind::Leaving => corruption(&self.os, Corruption::DoubleFree, address),
-            _ => corruption(&self.os, Corruption::ForeignPointer, address),
+            kind => corruption(&self.os, kind.misuse(), address),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Access, Heap};
 use crate::os::Os;
-use crate::size::{CLASSES, GRANULE, REQUEST_MAX, SMALL_MAX, class_aligned, class_of};
+use crate::size::{CLASSES, SMALL_MAX, class_aligned, class_of, is_possible};
 use core::ptr::null_mut;
 
 impl<O: Os> Heap<O> {
@@ -109,7 +109,7 @@ impl<O: Os> Heap<O> {
             return self.large_in(arena, access, size, align);
         }
         // What no kernel can give is no reason to give everything back first.
-        if size > REQUEST_MAX - GRANULE {
+        if !is_possible(size, align) {
             return (null_mut(), false);
         }
         let mut made =

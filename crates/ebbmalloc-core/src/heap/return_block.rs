@@ -253,14 +253,10 @@ impl<O: Os> Heap<O> {
                 Kind::Slab => self.place_in_lender(granule, address),
                 Kind::Large if address.is_multiple_of(GRANULE) => Place::Large(granule),
                 // Where addresses were given up the kernel may have put a block from outside.
-                Kind::Free | Kind::Leaving => match self.outside.size(address) {
+                kind => match self.outside.size(address) {
                     Some(bytes) => Place::Outside(bytes),
-                    None => corruption(&self.os, Corruption::DoubleFree, address),
+                    None => corruption(&self.os, kind.misuse(), address),
                 },
-                Kind::Large | Kind::LargeTail => {
-                    corruption(&self.os, Corruption::InteriorPointer, address)
-                }
-                _ => corruption(&self.os, Corruption::ForeignPointer, address),
             },
             None => match self.bins.explicit.find(address) {
                 Some(arena) => Place::Explicit(arena),

@@ -67,7 +67,9 @@ impl<O: Os> Heap<O> {
         unsafe {
             let head = (*granule).head;
             let is_slab = matches!((*granule).kind, Kind::Slab | Kind::SlabTail);
-            (is_slab && !head.is_null()).then_some((head, arena))
+            // A granule inside other units may remember a slab that ended.
+            let is_slab = is_slab && !head.is_null() && (*head).kind == Kind::Slab;
+            is_slab.then_some((head, arena))
         }
     }
 

@@ -94,12 +94,17 @@ pub(super) fn adopt() {
 }
 
 /// Runs `call` while the process has no purger thread: for system calls that refuse a process with
-/// several threads (unshare, setns).
+/// several threads (unshare, setns). Threads that do so at once share that time.
 pub fn without_purger<R>(call: impl FnOnce() -> R) -> R {
-    if is_inside() {
+    // In a child of vfork the thread is its parent's, and no part of this process.
+    if HEAP.os.is_borrower() {
         return call();
     }
-    purger::hold();
+    if is_inside() {
+        purger::hold_for_moment();
+    } else {
+        purger::hold();
+    }
     let result = call();
     purger::let_go();
     result

@@ -4,8 +4,8 @@ use super::machine;
 use crate::exit::{Exit, Failure};
 use crate::facts::against::Against;
 use crate::facts::trial::{FORMAT, Metric, Trial, Variant, Workload as WorkloadFacts};
-use crate::trial::against;
 use crate::trial::variant::VariantSpec;
+use crate::trial::{against, cost, verdict};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -89,5 +89,10 @@ pub fn read(file: &Path) -> Result<Trial, Failure> {
             layout.format
         )));
     }
-    serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
+    let mut trial: Trial = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    // Results of an older ebb may have costs in the sentence of a disturbed trial.
+    if trial.canary.is_none() && cost::is_disturbed(&trial.variants) {
+        trial.verdict = verdict::judge(&trial.variants, trial.metric);
+    }
+    Ok(trial)
 }

@@ -20,8 +20,8 @@ impl Extents {
     pub(in crate::arena) fn grow<O: Os>(
         &mut self,
         os: &O,
-        len: usize,
-        align: usize,
+        len: u32,
+        align: u32,
     ) -> Option<*mut Granule> {
         for _ in 0..2 {
             for index in (0..self.count).rev() {
@@ -38,22 +38,25 @@ impl Extents {
                     Fill::Dirty
                 };
                 let (base, left) = (region.base, region.granules - skipped);
-                let fresh = first + len - skipped;
+                let gap = first - skipped;
+                let fresh = gap + len as usize;
                 self.borders.split(base + skipped * GRANULE, fresh, left);
-                self.borders
-                    .split(base + skipped * GRANULE, first - skipped, fresh);
-                // SAFETY: `grow` wrote these descriptors; nobody else knows them yet.
+                self.borders.split(base + skipped * GRANULE, gap, fresh);
+                // SAFETY: `grow` made these descriptors usable; nobody else knows them yet.
                 unsafe {
-                    (*head).len = len as u32;
+                    head.write(Granule::new(base + first * GRANULE));
+                    (*head).len = len;
                     (*head).fill = fill;
-                    if first > skipped {
+                    if gap > 0 {
+                        skip_head.write(Granule::new(base + skipped * GRANULE));
                         // Merges with what is free before it.
-                        self.free(skip_head, (first - skipped) as u32, fill, 0);
+                        self.free(skip_head, gap as u32, fill, 0);
                     }
                 }
                 return Some(head);
             }
-            self.add_region(os, len + align - 1).ok()?;
+            self.add_region(os, len as usize + (align as usize - 1))
+                .ok()?;
         }
         None
     }
@@ -66,7 +69,7 @@ impl Extents {
         self.page_bytes = os.page_bytes();
         let limit = os.address_space_limit();
         let mut granules = match limit {
-            Some(bytes) => bytes / 8 / GRANULE,
+            Some(bytes) => (bytes / 8 / GRANULE).min(UNLIMITED_GRANULES),
             None => UNLIMITED_GRANULES,
         };
         // Small regions are no more for room than limited ones.
