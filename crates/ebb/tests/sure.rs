@@ -144,7 +144,7 @@ fn a_trial_beside_other_load_claims_nothing_about_time() {
             "--variants",
             "glibc,jemalloc-now",
             "-n",
-            "2",
+            "1",
             "-o",
             output.to_str().unwrap(),
         ],
@@ -154,7 +154,7 @@ fn a_trial_beside_other_load_claims_nothing_about_time() {
         0,
         &[
             "; disturbed, see below",
-            "! disturbed: in 4 of 4 runs other programs took up to",
+            "! disturbed: in 2 of 2 runs other programs took up to",
             "; cost unknown: disturbed.",
         ],
         &[],

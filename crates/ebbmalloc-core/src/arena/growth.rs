@@ -12,6 +12,8 @@ use crate::size::{GRANULE, granules_for};
 /// From this size on a block is moved by its page tables instead of its bytes, where the new place
 /// has no pages: below, the copy is cheaper than the call and the faults.
 const MOVE_PAGES_FROM: usize = 512 * 1024;
+/// From this size on it is moved so in any case.
+const ALWAYS_MOVED_FROM: usize = 64 << 20;
 /// The largest block that gets room to grow. Growth is by a share of the size, so the larger a block
 /// is, the fewer moves are left to save, and the more address space they cost.
 const ROOM_TO: usize = 64 << 20;
@@ -37,9 +39,9 @@ impl Arena {
         let new = self
             .allocate_to_grow(os, size, tick)
             .or_else(|| self.allocate_large(os, size, 1, tick, true))?;
-        // Pages moved to where pages are would throw those away, to be faulted in again elsewhere.
-        let by_pages = new.zero
-            && old_bytes >= MOVE_PAGES_FROM
+        // Pages moved to where pages are would throw those away, to be faulted in again elsewhere; of a very long block
+        // it is not known whether there are any.
+        let by_pages = (new.zero && old_bytes >= MOVE_PAGES_FROM || old_bytes >= ALWAYS_MOVED_FROM)
             // SAFETY: both blocks are ours: the old one by the caller's promise, the new one just made.
             && unsafe { os.move_pages(old_start, new.start, old_bytes) }.is_ok();
         if !by_pages {

@@ -87,7 +87,8 @@ impl Life {
 
     /// Whether somebody keeps the thread away.
     pub fn is_held(&self) -> bool {
-        self.orders.load(Ordering::Relaxed) >= HOLDER
+        // Acquire pairs with the release in `let_go`: what a holder did is before the next thread's life.
+        self.orders.load(Ordering::Acquire) >= HOLDER
     }
 
     /// Starts the thread by `clone`, which lets the kernel write its id into the word and clear that at its end. The

@@ -312,7 +312,7 @@ impl<O: Os> Heap<O> {
         if !new.is_null() {
             // SAFETY: both blocks are live and at least this long, and they are not the same.
             unsafe {
-                core::ptr::copy_nonoverlapping(block, new, old.min(size));
+                self.hand_over(block, new, old.min(size));
                 self.free_in(arena, access, block);
             }
         }

@@ -2,6 +2,7 @@
 //!
 //! A heap knows no threads: each call says in which [`Access`] its thread is.
 
+pub mod contents;
 pub mod explicit;
 pub mod explicit_caches;
 pub mod explicit_life;

@@ -21,7 +21,7 @@ impl<O: Os> Heap<O> {
             let (block, zero) = self.allocate_large(access, size, 1);
             if !zero && !block.is_null() {
                 // SAFETY: the block is ours and at least `size` bytes long.
-                unsafe { block.write_bytes(0, size) };
+                unsafe { self.zero(block, size) };
             }
             return block;
         }

@@ -20,10 +20,7 @@ pub struct Earlier {
 impl Earlier {
     /// Reads `results.json`, or that of a folder.
     pub fn read(at: &Path) -> Result<Earlier, Failure> {
-        let file = match at.is_dir() {
-            true => at.join("results.json"),
-            false => at.to_owned(),
-        };
+        let file = file_of(at);
         Ok(Earlier {
             trial: read(&file)?,
             file,
@@ -70,8 +67,16 @@ impl Earlier {
     }
 }
 
-/// Reads the results of a trial, of this layout.
-pub fn read(file: &Path) -> Result<Trial, Failure> {
+fn file_of(at: &Path) -> PathBuf {
+    match at.is_dir() {
+        true => at.join("results.json"),
+        false => at.to_owned(),
+    }
+}
+
+/// Reads the results of a trial, of this layout: `results.json`, or that of a folder.
+pub fn read(at: &Path) -> Result<Trial, Failure> {
+    let file = &file_of(at);
     let wrong = |reason: String| {
         Failure::new(Exit::Usage, format!("{}: {reason}", file.display()))
             .remedy("give the results.json that ebb compare -o DIR wrote")

@@ -12,6 +12,7 @@ use ebb_inspect::{Holdings, Target, Unreadable, jemalloc, mimalloc, musl, tcmall
 use super::{NotRead, classes};
 use crate::facts::snapshot::Heap;
 use crate::proc::inside::Inside;
+use crate::proc::look;
 
 /// Reads what `allocator`, which lies in `file`, holds in process `pid`; `None` for one without a reader.
 pub fn read(pid: i32, allocator: &str, file: &Path) -> Option<Result<Heap, NotRead>> {
@@ -23,7 +24,7 @@ pub fn read(pid: i32, allocator: &str, file: &Path) -> Option<Result<Heap, NotRe
         _ => return None,
     };
     let read = || -> Result<Holdings, Unsupported> {
-        let target = Target::open(pid)?;
+        let target = look::open(pid)?;
         let mapped = mapped(&target, file)?;
         reader(&target, &mapped)
     };

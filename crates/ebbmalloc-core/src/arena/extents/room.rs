@@ -29,7 +29,10 @@ impl Extents {
                 let (first, skipped) = match region.grow(os, len, align) {
                     Ok(grown) => grown,
                     Err(NoGrowth::Full) => continue,
-                    Err(NoGrowth::Refused(_)) => return None,
+                    Err(NoGrowth::Refused(_)) => {
+                        self.drop_unused(os);
+                        return None;
+                    }
                 };
                 let (head, skip_head) = (region.descriptor(first), region.descriptor(skipped));
                 let fill = if region.clean {
@@ -59,6 +62,16 @@ impl Extents {
                 .ok()?;
         }
         None
+    }
+
+    /// Gives the last region back if nothing was ever handed out of it: look-ups end at the first such region, and
+    /// another may follow.
+    fn drop_unused<O: Os>(&mut self, os: &O) {
+        let last = self.count - 1;
+        if self.regions[last].top == 0 {
+            self.count = last;
+            core::mem::replace(&mut self.regions[last], Region::NONE).release(os);
+        }
     }
 
     /// Reserves one more region, of at least `least` granules.
