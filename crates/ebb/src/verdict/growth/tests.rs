@@ -103,8 +103,8 @@ fn held_memory_that_grows_is_retention_and_not_a_growing_live_heap() {
 
 #[test]
 fn growth_with_load_only_is_told_from_growth_in_idleness() {
-    // Work for 100 s, none for 100 s.
-    let work = |at: f64| (at / 200.0).floor() * 100.0 + (at % 200.0).min(100.0);
+    // Work for 90 s, none for 110 s.
+    let work = |at: f64| (at / 200.0).floor() * 90.0 + (at % 200.0).min(90.0);
     let stops = of(
         course(|at| heap(50.0 + work(at) * 0.2, 10.0, work(at))),
         last(None),
