@@ -307,6 +307,21 @@ fn a_drift_of_next_to_nothing_is_not_called_no_growth() {
     );
 }
 
+/// A few pages more, next to a cache that filled.
+#[test]
+fn a_few_pages_are_no_reason_to_watch_for_longer() {
+    let cache = |at: f64| 20.0 + 46.0 * (at / 57.0).min(1.0);
+    let points = (0..120).map(|look| {
+        let at_s = f64::from(look);
+        Point {
+            at_s,
+            ..heap(cache(at_s), 0.2 + at_s * 1e-4, at_s * 0.1)
+        }
+    });
+    let (_, sentence) = sentence_of(points.collect());
+    assert!(sentence.starts_with("Flat for the last 40 s"), "{sentence}");
+}
+
 #[test]
 fn held_memory_below_the_thresholds_is_no_verdict_and_has_no_stack() {
     let held =
