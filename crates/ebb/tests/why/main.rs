@@ -1,5 +1,5 @@
 //! `ebb why` and its kin on real processes. `collection` runs the labelled cases of
-//! `tests/fixtures/why/cases.toml`; `manners` is about what happens around a verdict.
+//! `tests/fixtures/why/cases.toml`; `manners` is about what happens around a verdict, `evidence` about what is not known.
 
 #[path = "../run/harness.rs"]
 #[allow(
@@ -9,6 +9,7 @@
 mod harness;
 
 mod collection;
+mod evidence;
 mod manners;
 mod own_mimalloc;
 mod returns;
