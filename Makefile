@@ -1,50 +1,61 @@
-# Thin: each target is a few commands that can be typed by hand.
-#
-#   make demo        the main job on a fresh machine: a service whose memory ebbs (a few minutes)
-#   make build       target/release/{ebb,libebbmalloc.so,libebbmalloc.a}
-#   make test        everything that must pass before a change lands
-#   make test-long   what takes longer, about half an hour; the last run is in ci/test-long.log
-#   make bench       the benchmarks, in short; benches/README.md has the long form
-#   make install-compat PREFIX=...   as the jemalloc of programs that are linked to it; docs/jemalloc.md
-#   make format      rewrites the sources' layout
+# Thin: each target is a few commands that can be typed by hand. `make help` lists the targets.
 
 CARGO ?= cargo
-DEMO_PACKAGES = build-essential python3 python3-pip redis-server libjemalloc2
+DEMO_PACKAGES = build-essential python3 python3-pip python3-venv redis-server libjemalloc2
 LONG_PACKAGES = qemu-system-x86 qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 BENCH_PACKAGES = build-essential cmake python3 python3-pip libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 valgrind \
 	redis-server redis-tools sqlite3 ruby nodejs ripgrep jq ghostscript rustc
 
-.PHONY: build demo test test-long bench format lint unit library loom preload docs packages install-compat
+# Megabytes of disk that a first run takes.
+DEMO_DISK = 1000
+TEST_DISK = 8000
 
-build: library
-	CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 $(CARGO) build --release -p ebb
+.PHONY: help build demo test test-long bench format lint unit library preloadable tool loom preload docs install-compat
 
-# Apart from the tool, which does without the allocator's link-time optimisation: it takes minutes.
-library:
-	$(CARGO) build --release -p ebbmalloc-c
+help: # this list
+	@sed -n 's/^\([a-z-]*\):[^#]*# \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
+	@echo
+	@echo "INSTALL=1 installs missing Debian packages without a question; no service is started."
+
+build: library tool # target/release/{ebb,libebbmalloc.so,libebbmalloc.a}
+
+library: preloadable
 	$(CARGO) rustc --release -p ebbmalloc-c --features archive --crate-type staticlib
 
-install-compat: build
+preloadable:
+	$(CARGO) build --release -p ebbmalloc-c
+
+# Apart from the library, since it does without that one's link-time optimisation, which takes minutes.
+tool:
+	CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 $(CARGO) build --release -p ebb
+
+install-compat: build # PREFIX=...: as the jemalloc of programs that are linked to it; docs/jemalloc.md
 	$(CARGO) build --release -p ebbmalloc-jemalloc
 	ci/install-compat.sh "$(PREFIX)"
 
-demo:
-	ci/install.sh $(DEMO_PACKAGES)
-	$(MAKE) build
+demo: # a service whose memory ebbs, on four allocators
+	@ci/needs.sh demo $(DEMO_DISK) $(DEMO_PACKAGES)
+	@echo "demo 1/4: compiling the library" >&2
+	@$(MAKE) preloadable
+	@echo "demo 2/4: compiling ebb" >&2
+	@$(MAKE) tool
+	@echo "demo 3/4: the service's Python packages" >&2
 	ci/python-env.sh workloads/sse
+	@echo "demo 4/4: the trial" >&2
 	target/release/ebb compare workloads/sse --profile demo -o results/demo
 
-test: packages lint library unit loom preload docs
+test: # all that must pass before a change lands; what could not run is listed at the end
+	@ci/needs.sh test $(TEST_DISK) must some
+	@ci/skipped.sh --clear
+	@$(MAKE) lint library unit loom preload docs; status=$$?; ci/skipped.sh; exit $$status
 
-packages:
-	ci/install.sh
-
-lint:
+lint: # format, clippy
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy -p ebbmalloc-core --example holds --features holds -- -D warnings
 
-unit:
+unit: # tests of the workloads, the benchmarks, the crates
+	python3 -m unittest discover -s ci/tests
 	ci/python-env.sh workloads/sse workloads/leaky
 	cd workloads/sse && .venv/bin/python -m unittest
 	cd workloads/leaky && .venv/bin/python -m unittest
@@ -53,26 +64,25 @@ unit:
 	benches/.venv/bin/python -m unittest discover -s benches/tests
 	$(CARGO) test --workspace --exclude ebbmalloc-c --features ebbmalloc/override-c
 
-loom:
+loom: # models of the allocator's races
 	ci/loom.sh
 
-preload:
+preload: # the preload suite
 	$(CARGO) test --release -p ebbmalloc-c
 
-docs:
+docs: # the crates' documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 
-test-long:
-	ci/install.sh
-	ci/install.sh $(LONG_PACKAGES)
+test-long: # what takes longer, about half an hour; the last run is in ci/test-long.log
+	@ci/needs.sh test-long $(TEST_DISK) must some long $(LONG_PACKAGES)
 	$(MAKE) build
 	ci/test-long.sh
 
-bench:
-	ci/install.sh $(BENCH_PACKAGES)
+bench: # the benchmarks, in short; benches/README.md has the long form
+	@ci/needs.sh bench $(DEMO_DISK) $(BENCH_PACKAGES)
 	$(MAKE) build
 	-$(MAKE) -C benches peers
 	python3 benches/run.py --quick
 
-format:
+format: # rewrites the sources' layout
 	$(CARGO) fmt --all

@@ -120,6 +120,14 @@ impl Target {
         })
     }
 
+    /// The same process, of whose memory nothing is read from `until` on.
+    pub fn until(self, until: std::time::Instant) -> Self {
+        Self {
+            memory: self.memory.until(until),
+            ..self
+        }
+    }
+
     /// The kernel's id of the process.
     pub fn pid(&self) -> i32 {
         self.process.pid()

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use ebb_inspect::{Target, jemalloc};
+use test_needs::needs;
 
 /// `programs/heap.c` with jemalloc inside, resting.
 struct Program(Child);
@@ -46,6 +47,7 @@ impl Drop for Program {
 
 #[test]
 fn settings_in_force_are_read_from_a_jemalloc_inside() {
+    needs!("libjemalloc-dev");
     let inside = ["-l:libjemalloc.a", "-lm", "-lstdc++"];
     let settings = "dirty_decay_ms:1234,muzzy_decay_ms:-1,narenas:3,background_thread:true";
     for (name, link) in [("pie", vec![]), ("fixed", vec!["-no-pie"])] {

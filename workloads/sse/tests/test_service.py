@@ -16,6 +16,7 @@ from load.payloads import events
 from load.subscribers import burst
 from redis.asyncio import Redis
 
+from answers.needs import needs
 from answers.tried import free_port
 
 CASE = Path(__file__).parent.parent
@@ -34,6 +35,7 @@ def start(stack: contextlib.AsyncExitStack, command: list[str], **env: str) -> N
     stack.callback(stop)
 
 
+@needs("redis-server")
 class ServiceTest(unittest.IsolatedAsyncioTestCase):
     """One Redis and one service a test."""
 

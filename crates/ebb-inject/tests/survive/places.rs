@@ -6,6 +6,7 @@ use std::time::Duration;
 use ebb_inject::{NotCalled, Unfit};
 
 use crate::program::{Program, trim};
+use test_needs::needs;
 
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -89,6 +90,7 @@ fn a_child_that_shares_its_parents_memory_is_left_alone() {
 
 #[test]
 fn a_stopped_process_and_one_with_a_debugger_are_left_alone() {
+    needs!("gdb");
     use nix::sys::signal::{Signal, kill};
     let program = Program::start("places", &["plain"]);
     let pid = nix::unistd::Pid::from_raw(program.pid());

@@ -3,6 +3,7 @@
 use ebb_inspect::{Heap, Ledger};
 
 use crate::harness::{Glibc, Info, Program, all, copy, own};
+use test_needs::skip;
 
 /// States in which a process may rest, and what a trim does in them.
 const CASES: &[&str] = &[
@@ -162,8 +163,7 @@ fn a_static_program_is_read_as_well() {
 #[test]
 fn a_libc_that_is_gone_from_the_disk_is_read_by_its_mapping() {
     if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: only root can open a mapped file that has no name");
-        return;
+        skip!("only root can open a mapped file that has no name");
     }
     let folder = tempfile::tempdir().unwrap();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();

@@ -5,6 +5,7 @@ use ebb_inspect::holdings::Unsupported;
 use ebb_inspect::{Holdings, jemalloc};
 
 use crate::harness::{Program, Symbols, Way, assert_sound, is_made, library, state, wait_until};
+use test_needs::needs;
 
 fn debians() -> Way {
     library("libjemalloc.so.2", "libjemalloc2")
@@ -48,6 +49,7 @@ impl Own {
 
 #[test]
 fn the_ledger_is_jemallocs_own_to_the_byte() {
+    needs!("libjemalloc-dev");
     let ways = [
         (debians(), "jemalloc 5.3.0"),
         (inside(), "jemalloc 5.3.0"),
@@ -95,6 +97,7 @@ fn the_ledger_is_jemallocs_own_to_the_byte() {
 
 #[test]
 fn what_was_never_touched_is_not_resident_and_what_was_purged_is_returned() {
+    needs!("libjemalloc-dev");
     let now = [("MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")];
     let program = Program::start(&debians(), "burst", &now);
     let ledger = read(&program).ledger;
@@ -105,6 +108,7 @@ fn what_was_never_touched_is_not_resident_and_what_was_purged_is_returned() {
 
 #[test]
 fn pages_that_are_given_back_lazily_are_a_line_of_their_own() {
+    needs!("libjemalloc-dev");
     let lazily = "background_thread:true,dirty_decay_ms:100,muzzy_decay_ms:-1";
     let mut program = Program::start(&debians(), "burst", &[("MALLOC_CONF", lazily)]);
     wait_until(|| read(&program).ledger.kept.bytes == 0);
@@ -119,6 +123,7 @@ fn jemalloc_thread_runs(program: &Program) -> bool {
 
 #[test]
 fn settings_are_those_in_force_with_symbols_and_without() {
+    needs!("libjemalloc-dev");
     let settings = "dirty_decay_ms:1234,muzzy_decay_ms:-1,background_thread:true";
     for way in [debians(), inside()] {
         let program = Program::start(&way, "small", &[("MALLOC_CONF", settings)]);
@@ -142,6 +147,7 @@ fn settings_are_those_in_force_with_symbols_and_without() {
 
 #[test]
 fn a_fork_loses_the_thread_that_purges() {
+    needs!("libjemalloc-dev");
     let settings = [("MALLOC_CONF", "background_thread:true")];
     let program = Program::start(&inside(), "fork", &settings);
     let holdings = read(&program);
@@ -156,6 +162,7 @@ fn a_fork_loses_the_thread_that_purges() {
 
 #[test]
 fn reading_adds_no_page_and_no_page_table() {
+    needs!("libjemalloc-dev");
     let program = Program::start(&debians(), "survivors", &[]);
     let target = program.target();
     let before = state(&target);

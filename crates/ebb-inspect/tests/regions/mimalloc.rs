@@ -4,6 +4,7 @@ use ebb_inspect::holdings::Unsupported;
 use ebb_inspect::{Holdings, mimalloc};
 
 use crate::harness::{Program, Symbols, Way, assert_sound, is_made, library, state};
+use test_needs::needs;
 
 fn debians() -> Way {
     library("libmimalloc.so.2.0", "libmimalloc2.0")
@@ -15,6 +16,7 @@ fn read(program: &Program) -> Holdings {
 
 #[test]
 fn live_blocks_are_exact_but_for_the_c_librarys() {
+    needs!("libmimalloc2.0");
     for case in ["live", "burst", "survivors", "threads"] {
         let ways = [
             (debians(), "mimalloc 2"),
@@ -50,6 +52,7 @@ fn live_blocks_are_exact_but_for_the_c_librarys() {
 
 #[test]
 fn blocks_that_other_threads_freed_are_not_live() {
+    needs!("libmimalloc2.0");
     let program = Program::start(&debians(), "freed_elsewhere", &[]);
     let ledger = read(&program).ledger;
     assert!(ledger.live.bytes < 4 << 20, "{ledger:?}");
@@ -57,6 +60,7 @@ fn blocks_that_other_threads_freed_are_not_live() {
 
 #[test]
 fn its_options_are_read_by_name() {
+    needs!("libmimalloc2.0");
     let asked = [
         ("MIMALLOC_DECOMMIT_DELAY", "1234"),
         ("MIMALLOC_EAGER_COMMIT_DELAY", "3"),
@@ -69,6 +73,7 @@ fn its_options_are_read_by_name() {
 
 #[test]
 fn reading_adds_no_page_and_no_page_table() {
+    needs!("libmimalloc2.0");
     let program = Program::start(&debians(), "survivors", &[]);
     let target = program.target();
     let before = state(&target);

@@ -4,6 +4,7 @@ use ebb_inspect::holdings::Unsupported;
 use ebb_inspect::{Holdings, musl};
 
 use crate::harness::{Program, Way, assert_sound, state};
+use test_needs::needs;
 
 /// Debian's musl, by the name that it is mapped with.
 const LIBRARY: &str = "/lib/ld-musl-x86_64.so.1";
@@ -31,6 +32,7 @@ fn read(program: &Program) -> Holdings {
 
 #[test]
 fn live_blocks_are_exact() {
+    needs!("musl-tools");
     for way in [shared(), inside()] {
         for case in ["live", "burst", "survivors", "threads"] {
             let mut program = started(&way, case);
@@ -55,6 +57,7 @@ fn live_blocks_are_exact() {
 
 #[test]
 fn what_survivors_pin_is_free_and_resident() {
+    needs!("musl-tools");
     let program = started(&shared(), "survivors");
     let ledger = read(&program).ledger;
     assert!(ledger.free.resident > 60 << 20, "{ledger:?}");
@@ -63,6 +66,7 @@ fn what_survivors_pin_is_free_and_resident() {
 
 #[test]
 fn its_version_is_that_of_the_file() {
+    needs!("musl-tools");
     let program = started(&shared(), "small");
     let version = read(&program).reader;
     let number = version.strip_prefix("musl 1.2.").expect(&version);
@@ -73,6 +77,7 @@ fn its_version_is_that_of_the_file() {
 
 #[test]
 fn before_the_first_request_there_is_nothing_to_read() {
+    needs!("musl-tools");
     let program = started(&inside(), "small");
     let error = musl::read(&program.target(), &program.file).unwrap_err();
     assert_eq!(error, Unsupported::NotThere("musl's mallocng"));
@@ -80,6 +85,7 @@ fn before_the_first_request_there_is_nothing_to_read() {
 
 #[test]
 fn reading_adds_no_page_and_no_page_table() {
+    needs!("musl-tools");
     let program = started(&shared(), "survivors");
     let target = program.target();
     let before = state(&target);

@@ -4,6 +4,7 @@ use ebb_inspect::holdings::Unsupported;
 use ebb_inspect::{Holdings, tcmalloc};
 
 use crate::harness::{Program, Way, assert_sound, library, state};
+use test_needs::needs;
 
 fn debians() -> Way {
     library("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4")
@@ -15,6 +16,7 @@ fn read(program: &Program) -> Holdings {
 
 #[test]
 fn the_ledger_is_its_own_to_the_byte() {
+    needs!("libtcmalloc-minimal4");
     for case in ["small", "live", "burst", "survivors", "threads"] {
         let mut program = Program::start(&debians(), case, &[]);
         let holdings = read(&program);
@@ -46,6 +48,7 @@ fn the_ledger_is_its_own_to_the_byte() {
 
 #[test]
 fn what_it_released_is_returned() {
+    needs!("libtcmalloc-minimal4");
     let released = [("TCMALLOC_AGGRESSIVE_DECOMMIT", "t")];
     let program = Program::start(&debians(), "burst", &released);
     let ledger = read(&program).ledger;
@@ -55,6 +58,7 @@ fn what_it_released_is_returned() {
 
 #[test]
 fn its_settings_are_read() {
+    needs!("libtcmalloc-minimal4");
     let asked = [
         ("TCMALLOC_RELEASE_RATE", "0.5"),
         ("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "1048576"),
@@ -70,6 +74,7 @@ fn its_settings_are_read() {
 
 #[test]
 fn reading_adds_no_page_and_no_page_table() {
+    needs!("libtcmalloc-minimal4");
     let program = Program::start(&debians(), "survivors", &[]);
     let target = program.target();
     let before = state(&target);

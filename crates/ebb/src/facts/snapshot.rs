@@ -376,6 +376,9 @@ pub struct Cgroup {
     pub limit: Option<u64>,
     /// The path of the cgroup that the limit is of.
     pub limit_of: Option<String>,
+    /// All that is charged to that cgroup: what the limit is compared with.
+    #[serde(default)]
+    pub limit_usage: Option<u64>,
     /// Above this the kernel reclaims and slows down (v2's `memory.high`).
     pub high: Option<u64>,
     /// The most that was ever charged.

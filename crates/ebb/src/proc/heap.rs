@@ -7,14 +7,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ebb_inspect::Holdings;
 use ebb_inspect::Unreadable;
 use ebb_inspect::glibc::SizeCount;
 use ebb_inspect::holdings::Unsupported;
-use ebb_inspect::{Holdings, Target};
 use ebb_stats::Snapshot;
 
 use super::counters::{self, Counters};
 use super::inside::{Inside, inside};
+use super::look;
 use super::not_read::NotRead;
 use crate::facts::snapshot::{Class, Heap};
 
@@ -72,7 +73,7 @@ pub fn read_mapped(pid: i32, allocator: &str, name: &Path) -> Option<Result<Opti
 fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
     let seen = counters.read(pid, Duration::MAX);
     let walked = counters.layout(pid).map(|place| {
-        Target::open(pid)
+        look::open(pid)
             .map_err(Unsupported::from)
             .and_then(|target| ebb_inspect::ebbmalloc::read(&target, &place))
     });
@@ -179,8 +180,8 @@ fn of_counters(seen: &Snapshot) -> Heap {
 }
 
 fn of_glibc(pid: i32) -> Result<Heap, NotRead> {
-    let target = Target::open(pid)
-        .map_err(|error| NotRead::of(pid, &error, error == Unreadable::Refused))?;
+    let target =
+        look::open(pid).map_err(|error| NotRead::of(pid, &error, error == Unreadable::Refused))?;
     let heap = ebb_inspect::Heap::read(&target).map_err(|error| {
         let refused = ebb_inspect::Unsupported::Unreadable(Unreadable::Refused);
         NotRead::of(pid, &error, error == refused)
@@ -218,6 +219,12 @@ fn from_glibc(heap: &ebb_inspect::Heap) -> Heap {
         notes.push(format!(
             "malloc counts {:.1} MB more as its own than was found",
             ledger.missing as f64 / 1e6
+        ));
+    }
+    if !heap.quality.counted {
+        notes.push(format!(
+            "not all of its blocks were counted, there are too many: {:.1} MB of it are not told apart",
+            ledger.unread.resident as f64 / 1e6
         ));
     }
     if locked > 0 {

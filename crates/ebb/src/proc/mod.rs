@@ -15,6 +15,7 @@
 //! - [`machine`]: what the whole machine does.
 //! - [`cgroup`]: the memory cgroup that it is in.
 //! - [`enclosure`]: cgroups with limits, made for a trial.
+//! - [`look`]: how long that may take.
 //! - [`runtime`]: the language runtime in it.
 //! - [`heap`]: what its allocator holds.
 //! - [`not_read`]: why something of it was not read, and what opens it.
@@ -37,6 +38,7 @@ pub mod hidden;
 pub mod inherited;
 pub mod inside;
 pub mod instruments;
+pub mod look;
 pub mod machine;
 pub mod mappings;
 mod memory;

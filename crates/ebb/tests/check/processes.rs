@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use crate::harness::*;
 use crate::{Running, assert_error, assert_fine, check, for_another_machine, found, parsed};
+use test_needs::{needs, skip};
 
 const NOBODY: u32 = 65534;
 /// An allocator to be compiled into a program.
@@ -31,6 +32,23 @@ fn asked(library: &str) -> (TempDir, Running) {
             .env("LD_PRELOAD", library),
     );
     (folder, running)
+}
+
+#[test]
+fn an_allocator_that_the_program_brings_needs_nobody_to_ask_for_it() {
+    let folder = folder();
+    let library = jemalloc();
+    let library = library.to_str().unwrap();
+    let running = Running::start(allocating(&folder, &[library]).arg("30000"));
+    let said = assert_fine(&[&running.pid()]);
+    assert_eq!(said["allocator"], "jemalloc");
+    assert_eq!(said["processes"][0]["allocator"], "jemalloc");
+    let text = output(ebb().args(["check", &running.pid()]));
+    assert!(
+        stdout(&text).contains("malloc is jemalloc; nothing asks for another"),
+        "{}",
+        stdout(&text)
+    );
 }
 
 #[test]
@@ -162,8 +180,7 @@ fn a_library_that_was_not_there_at_the_start() {
 #[test]
 fn a_library_that_is_closed_to_the_process() {
     if !Uid::effective().is_root() {
-        eprintln!("skipped: only root can start a process of another user");
-        return;
+        skip!("only root can start a process of another user");
     }
     let folder = folder();
     let library = folder.path().join("libjemalloc.so.2");
@@ -182,6 +199,7 @@ fn a_library_that_is_closed_to_the_process() {
 
 #[test]
 fn a_program_that_takes_no_library() {
+    needs!("musl-tools");
     let folder = folder();
     for compiler in ["musl-gcc", "cc"] {
         let program = compile(&folder, compiler, "static", ALLOCATING, &["-static"]);
@@ -212,6 +230,7 @@ fn a_program_that_brings_its_own() {
 
 #[test]
 fn a_go_program() {
+    needs!("golang-go");
     let folder = folder();
     let source = "package main\nimport (\"bufio\"; \"fmt\"; \"os\")\n\
                   func main() { fmt.Println(\"ready\"); bufio.NewReader(os.Stdin).ReadString('x') }\n";
@@ -232,8 +251,7 @@ fn a_go_program() {
 #[test]
 fn a_program_that_gains_rights() {
     if !Uid::effective().is_root() {
-        eprintln!("skipped: only root can make a set-uid program of somebody else");
-        return;
+        skip!("only root can make a set-uid program of somebody else");
     }
     let folder = folder();
     let program = compile(&folder, "cc", "allocating", ALLOCATING, &[]);
@@ -252,6 +270,7 @@ fn a_program_that_gains_rights() {
 
 #[test]
 fn another_allocator_stands_before() {
+    needs!("libmimalloc2.0");
     let mimalloc = peer("libmimalloc.so.2.0", "libmimalloc2.0");
     let preload = format!("{}:{}", mimalloc.display(), jemalloc().display());
     let (_folder, running) = asked(&preload);
@@ -288,8 +307,7 @@ fn a_library_that_cannot_be_loaded_late() {
 #[test]
 fn a_process_in_a_root_of_its_own() {
     if !Uid::effective().is_root() {
-        eprintln!("skipped: only root can change the root");
-        return;
+        skip!("only root can change the root");
     }
     let folder = folder();
     let root = folder.path();

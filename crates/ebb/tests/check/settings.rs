@@ -4,6 +4,7 @@ use std::process::Command;
 
 use crate::harness::*;
 use crate::{Running, assert_error, assert_fine, check, found};
+use test_needs::needs;
 
 fn on_jemalloc(name: &str, value: &str) -> (tempfile::TempDir, Running) {
     let folder = folder();
@@ -48,6 +49,7 @@ fn of_another_allocator() {
 /// its texts. It has those names and nothing else of jemalloc.
 #[test]
 fn a_jemalloc_under_prefixed_names() {
+    needs!("libmimalloc2.0");
     let folder = folder();
     let source = format!(
         "#include <stdlib.h>\nvoid *_rjem_malloc(size_t n) {{ return malloc(n); }}\n\

@@ -9,6 +9,7 @@ use ebb::exit::Exit;
 use nix::unistd::Uid;
 
 use crate::harness::*;
+use test_needs::{needs, skip};
 
 const UNSUPPORTED: i32 = Exit::Unsupported.code() as i32;
 const MISSING: i32 = Exit::Missing.code() as i32;
@@ -86,9 +87,9 @@ fn a_set_uid_program_of_somebody_else() {
 
 #[test]
 fn a_program_with_capabilities() {
+    needs!("libcap2-bin");
     if !Uid::effective().is_root() {
-        eprintln!("skipped: only root can give a file capabilities; the rule has its unit tests");
-        return;
+        skip!("only root can give a file capabilities; the rule has its unit tests");
     }
     let folder = folder();
     let copy = folder.path().join("cat");

@@ -4,6 +4,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 
 use crate::harness::*;
+use test_needs::needs;
 
 /// Prints the allocator that python3 has mapped.
 const MAPPED: &str = "print('mapped' if LIBRARY in open('/proc/self/maps').read() else 'missing')";
@@ -25,6 +26,7 @@ fn assert_mapped(allocator: &str, library: &Path) {
 
 #[test]
 fn peers_are_found_and_loaded() {
+    needs!("libmimalloc2.0", "libtcmalloc-minimal4");
     assert_mapped("jemalloc", &jemalloc());
     assert_mapped("mimalloc", &peer("libmimalloc.so.2", "libmimalloc2.0"));
     assert_mapped(

@@ -9,6 +9,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::harness::*;
+use test_needs::needs;
 
 /// Runs a command to its end under `--verify --json` and returns what was said.
 fn verify(allocator: &str, command: &[&str]) -> (Value, Output) {
@@ -101,6 +102,7 @@ fn a_program_that_brings_its_own_malloc() {
 /// Mapped is not in charge: another allocator stands before ours.
 #[test]
 fn a_wrapper_that_preloads_another_allocator_first() {
+    needs!("libmimalloc2.0");
     let mimalloc = peer("libmimalloc.so.2", "libmimalloc2.0");
     let preload = format!("LD_PRELOAD={}:{}", mimalloc.display(), jemalloc().display());
     let (said, _) = verify("jemalloc", &["env", &preload, "sleep", "0.3"]);

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::harness;
+use test_needs::needs;
 
 /// Ends with this value.
 struct Service(Child);
@@ -120,6 +121,7 @@ fn a_python_service_with_a_thread_for_each_request() {
 
 #[test]
 fn redis() {
+    needs!("redis-server");
     let folder = harness::folder();
     let socket = folder.path().join("redis.sock");
     let child = Command::new("redis-server")

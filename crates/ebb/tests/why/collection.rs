@@ -118,7 +118,10 @@ fn run(case: &Case) -> Option<serde_json::Value> {
         return None;
     }
     if case.root && !nix::unistd::Uid::effective().is_root() {
-        eprintln!("{}: only root can start it: left out", case.name);
+        test_needs::note(&format!("case {}: only root can start it", case.name));
+        return None;
+    }
+    if !test_needs::installed(&subjects::packages(&case.program, case.preload.as_deref())) {
         return None;
     }
     let cgroup = match case.cgroup {
@@ -271,7 +274,7 @@ impl Cgroup {
         match std::fs::create_dir(&folder) {
             Ok(()) if folder.join("cgroup.procs").exists() => Some(Self(folder)),
             _ => {
-                eprintln!("no right to make a cgroup in {}: left out", mount.display());
+                test_needs::note(&format!("no right to make a cgroup in {}", mount.display()));
                 None
             }
         }

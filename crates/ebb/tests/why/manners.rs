@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{self, output, stderr, stdout};
 use crate::subjects::{self, Subject};
+use test_needs::{needs, skip};
 
 const RETENTION: i32 = 10;
 const NOT_ENOUGH: i32 = 20;
@@ -107,8 +108,7 @@ fn a_process_of_another_user_namespace_is_named() {
         command
     };
     if !output(&mut nobody(&["--user", "true"])).status.success() {
-        eprintln!("no user namespaces are to be had here: left out");
-        return;
+        skip!("no user namespaces are to be had here");
     }
     let subject = Subject::start(&mut nobody(&[
         "--map-root-user",
@@ -130,9 +130,9 @@ fn a_process_of_another_user_namespace_is_named() {
 /// Workers that changed to a user are closed to that user as well.
 #[test]
 fn workers_of_another_user_are_read_by_root_alone() {
+    needs!("gunicorn");
     if !nix::unistd::Uid::effective().is_root() {
-        eprintln!("only root can start workers of another user: left out");
-        return;
+        skip!("only root can start workers of another user");
     }
     let folder = harness::folder();
     let subject = Subject::start(&mut subjects::gunicorn("live"));
@@ -295,8 +295,7 @@ fn ebbmalloc_under_the_name_of_jemalloc_is_read_as_what_it_is() {
 #[test]
 fn a_renamed_ebbmalloc_in_a_root_of_its_own_is_known() {
     if !nix::unistd::Uid::effective().is_root() {
-        eprintln!("skipped: only root can change the root");
-        return;
+        skip!("only root can change the root");
     }
     let folder = harness::folder();
     let root = folder.path();

@@ -121,6 +121,28 @@ pub fn gunicorn(case: &str) -> Command {
     command
 }
 
+/// The packages, beyond those that every test needs, of a `program` of the table and of what is preloaded.
+pub fn packages(program: &str, preload: Option<&str>) -> Vec<&'static str> {
+    let named = match program.split_once(':') {
+        Some(("jemalloc", _)) => Some("libjemalloc-dev"),
+        Some(("musl" | "musl-static", _)) => Some("musl-tools"),
+        Some(("gunicorn", _)) => Some("gunicorn"),
+        _ => match program.rsplit('.').next() {
+            Some("js") => Some("nodejs"),
+            Some("java") => Some("default-jdk-headless"),
+            Some("rb") => Some("ruby"),
+            Some("go") => Some("golang-go"),
+            _ => None,
+        },
+    };
+    let preloaded = match preload {
+        Some("mimalloc") => Some("libmimalloc2.0"),
+        Some("tcmalloc") => Some("libtcmalloc-minimal4"),
+        _ => None,
+    };
+    named.into_iter().chain(preloaded).collect()
+}
+
 /// The command for a `program` of the table.
 pub fn command(program: &str) -> Command {
     let built = |compiler: &str, arguments: &[&str]| {

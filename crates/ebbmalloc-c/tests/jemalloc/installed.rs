@@ -9,6 +9,7 @@ use std::process::Command;
 
 use crate::either::{Library, installation};
 use crate::harness::{Run, Scratch, require};
+use test_needs::needs;
 
 fn output(program: &str, package: &str, arguments: &[&str]) -> String {
     let output = Command::new(require(program, package))
@@ -78,6 +79,7 @@ fn debian_name() -> &'static str {
 /// What each program and its libraries leave undefined of jemalloc's names must be there.
 #[test]
 fn it_defines_what_programs_need() {
+    needs!("redis-server", "bind9", "knot-resolver", "varnish");
     let jemalloc = Library::Jemalloc.folder().join("libjemalloc.so.2");
     let of_jemalloc = names(&["-D", "--defined-only"], &jemalloc);
     let here = defined();
@@ -127,6 +129,7 @@ int main(void) {
 /// As a build script does it, with pkg-config, and as a static program.
 #[test]
 fn programs_are_built_against_it() {
+    needs!("pkg-config");
     let folder = Scratch::new();
     let source = folder.file("program.c", PROGRAM).display().to_string();
     let library = installation().join("lib");
@@ -164,6 +167,7 @@ fn programs_are_built_against_it() {
 /// The suite's programs mean the same with jemalloc's own header.
 #[test]
 fn the_programs_compile_with_either_header() {
+    needs!("libjemalloc-dev");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/jemalloc");
     let mut sources: Vec<_> = fs::read_dir(folder)
         .expect("the programs' folder")

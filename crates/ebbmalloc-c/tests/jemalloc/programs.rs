@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::either::Library;
 use crate::harness::{Run, Scratch, require};
+use test_needs::needs;
 
 /// A daemon's file: those live in folders that are not on everybody's path.
 pub fn daemon(program: &str, package: &str) -> PathBuf {
@@ -151,6 +152,7 @@ fn fill(redis: &mut Redis) {
 
 #[test]
 fn redis_serves_and_its_memory_commands_are_sane() {
+    needs!("redis-server");
     let folder = Scratch::new();
     let port = free_port();
     let server = on_ebbmalloc(&daemon("redis-server", "redis-server"))
@@ -242,6 +244,7 @@ fn resolves(port: u16, name: &str) -> bool {
 
 #[test]
 fn named_serves_a_zone() {
+    needs!("bind9");
     let folder = Scratch::new();
     let port = free_port();
     let place = folder.path().display();
@@ -277,6 +280,7 @@ fn named_serves_a_zone() {
 
 #[test]
 fn kresd_resolves() {
+    needs!("knot-resolver");
     let folder = Scratch::new();
     let port = free_port();
     let hints: String = (0..500)
@@ -355,6 +359,7 @@ fn get(port: u16, path: &str) -> Option<String> {
 
 #[test]
 fn varnish_caches() {
+    needs!("varnish");
     let folder = Scratch::new();
     let port = free_port();
     // Its temporary files go to the folder; no jail, which would change the user.

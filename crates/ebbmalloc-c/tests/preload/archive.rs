@@ -4,6 +4,7 @@
 use std::process::Command;
 
 use crate::harness::{Flavour, Run, archive, program};
+use test_needs::needs;
 
 /// The program's own malloc is the archive's.
 fn holds_the_archive(flavour: Flavour, name: &str) {
@@ -46,6 +47,7 @@ fn static_glibc_program_forks() {
 
 #[test]
 fn static_musl_program_forks() {
+    needs!("musl-tools");
     forks(Flavour::StaticMusl);
 }
 
@@ -56,6 +58,7 @@ fn static_glibc_program_has_threads() {
 
 #[test]
 fn static_musl_program_has_threads() {
+    needs!("musl-tools");
     threads_and_contents(Flavour::StaticMusl);
 }
 
@@ -66,5 +69,6 @@ fn static_glibc_program_gives_a_burst_back() {
 
 #[test]
 fn static_musl_program_gives_a_burst_back() {
+    needs!("musl-tools");
     burst_returns(Flavour::StaticMusl);
 }

@@ -50,7 +50,9 @@ impl Cgroup {
     /// A cgroup with this limit. `None`, with the reason printed, if it cannot be had.
     fn new(limit: Limit) -> Option<Self> {
         Self::make(limit)
-            .inspect_err(|reason| eprintln!("skipped: no {} cgroup: {reason}", limit.controller()))
+            .inspect_err(|reason| {
+                test_needs::note(&format!("no {} cgroup: {reason}", limit.controller()))
+            })
             .ok()
     }
 

@@ -2,6 +2,7 @@
 //! posix_spawn and exec; and the child's own return of memory.
 
 use crate::harness::{Flavour, Run, long, program};
+use test_needs::needs;
 
 fn storm(flavour: Flavour, forks: &str) {
     Run::preloaded(program("fork_storm", flavour))
@@ -17,6 +18,7 @@ fn threaded_process_forks_a_thousand_times() {
 
 #[test]
 fn threaded_musl_process_forks() {
+    needs!("musl-tools");
     storm(Flavour::Musl, if long() { "2000" } else { "200" });
 }
 
@@ -58,6 +60,7 @@ fn child_copied_while_threads_allocate_allocates() {
 
 #[test]
 fn musl_child_copied_while_the_purger_is_at_work_allocates() {
+    needs!("musl-tools");
     torn(Flavour::Musl, "0");
 }
 

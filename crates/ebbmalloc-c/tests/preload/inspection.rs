@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use crate::harness::{Flavour, Outcome, Run, Scratch, program, require};
+use test_needs::needs;
 
 const SIGABRT: i32 = 6;
 
@@ -28,6 +29,7 @@ fn shows(outcome: &Outcome, part: &str) {
 
 #[test]
 fn gdb_attaches_and_allocates_in_the_process() {
+    needs!("gdb");
     let mut running = Run::preloaded(program("inspected", Flavour::Plain))
         .arg("stay")
         .spawn();
@@ -74,6 +76,7 @@ fn core_in(folder: &Path) -> Option<PathBuf> {
 
 #[test]
 fn core_dump_holds_the_heap() {
+    needs!("gdb");
     let program = program("inspected", Flavour::Plain);
     let scratch = Scratch::new();
     let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
@@ -124,6 +127,7 @@ fn core_dump_holds_the_heap() {
 
 #[test]
 fn valgrind_runs_and_finds_nothing() {
+    needs!("valgrind");
     Run::preloaded(require("valgrind", "valgrind"))
         .args(["--error-exitcode=9", "--quiet"])
         .arg(program("plain", Flavour::Plain))

@@ -4,7 +4,7 @@
 //! Run by `cargo test -p ebbmalloc-c --test preload`. Every test starts processes of its own and
 //! proves that the allocator was in charge in them. `EBB_TEST_PRELOAD=FILE` puts another library
 //! in its place (tests of what only ebbmalloc does then fail), `EBB_LONG=1` takes the long counts.
-//! A program that is not installed fails its test with the Debian package that has it.
+//! A program that is not installed skips its test (`test_needs`).
 
 #![cfg(target_os = "linux")]
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::harness::{Flavour, Outcome, Run, Scratch, program, program_with, require};
+use test_needs::needs;
 
 /// A mean interval small enough for thousands of samples: an estimate of 20 MB from 4096 bytes a sample
 /// has a standard deviation of 1.4 %. Six of those are allowed.
@@ -98,6 +99,7 @@ fn near(found: f64, expected: f64) {
 
 #[test]
 fn c_functions_have_their_bytes() {
+    needs!("libjemalloc-dev", "golang-go");
     let scratch = Scratch::new();
     let program = program("profiled", Flavour::Plain);
     profiled(&program, &["live"], SAMPLING, &scratch).passed();
@@ -119,6 +121,7 @@ fn c_functions_have_their_bytes() {
 
 #[test]
 fn functions_without_frame_pointers_and_in_musl_have_them_too() {
+    needs!("libjemalloc-dev", "musl-tools");
     let scratch = Scratch::new();
     let program = program_with("profiled", Flavour::Musl, &["-fomit-frame-pointer", "-O2"]);
     profiled(&program, &["live"], SAMPLING, &scratch).passed();
@@ -130,6 +133,7 @@ fn functions_without_frame_pointers_and_in_musl_have_them_too() {
 
 #[test]
 fn a_thread_that_only_plays_ping_pong_is_counted_in_full() {
+    needs!("libjemalloc-dev");
     let scratch = Scratch::new();
     let program = program("profiled", Flavour::Plain);
     let settings = "prof:true,prof_final:true,lg_prof_sample:15,prof_accum:true,prof_prefix:ever";
@@ -148,6 +152,7 @@ fn a_thread_that_only_plays_ping_pong_is_counted_in_full() {
 /// Whatever serves a request: a ration, a stack, a refill, or none of them.
 #[test]
 fn every_kind_of_request_is_counted_in_full() {
+    needs!("libjemalloc-dev");
     let scratch = Scratch::new();
     let program = program("profiled", Flavour::Plain);
     let settings = "prof:true,prof_final:true,lg_prof_sample:15,prof_accum:true";
@@ -165,6 +170,7 @@ fn every_kind_of_request_is_counted_in_full() {
 
 #[test]
 fn threads_that_ended_are_in_the_sums() {
+    needs!("libjemalloc-dev");
     let scratch = Scratch::new();
     let program = program("profiled", Flavour::Plain);
     profiled(&program, &["threads"], SAMPLING, &scratch).passed();
@@ -184,6 +190,7 @@ fn threads_that_ended_are_in_the_sums() {
 
 #[test]
 fn cpp_functions_have_their_bytes() {
+    needs!("libjemalloc-dev");
     let scratch = Scratch::new();
     let program = program("profiled_new", Flavour::Plain);
     profiled(&program, &[], SAMPLING, &scratch).passed();
@@ -195,6 +202,7 @@ fn cpp_functions_have_their_bytes() {
 
 #[test]
 fn rust_functions_have_their_bytes() {
+    needs!("libjemalloc-dev");
     let scratch = Scratch::new();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/profiled_rust.rs");
     let program = scratch.path().join("profiled_rust");
@@ -213,6 +221,7 @@ fn rust_functions_have_their_bytes() {
 /// CPython's functions are C's; those of its program are not in a C stack.
 #[test]
 fn cpython_has_its_bytes() {
+    needs!("libjemalloc-dev");
     let scratch = Scratch::new();
     let python = Command::new(require("python3", "python3"))
         .args(["-c", "import sys; print(sys.executable)"])

@@ -1,6 +1,7 @@
 //! The promise, polled: 90 % of a burst are back within 30 s, with no call by the program.
 
 use crate::harness::{Flavour, Run, program};
+use test_needs::needs;
 
 fn returns(arguments: &[&str]) {
     Run::preloaded(program("burst", Flavour::Plain))
@@ -36,6 +37,7 @@ fn threads_gone_and_membarrier_refused() {
 
 #[test]
 fn musl_program() {
+    needs!("musl-tools");
     Run::preloaded(program("burst", Flavour::Musl))
         .arg("asleep")
         .run()

@@ -1,6 +1,7 @@
 //! Threads at their edges: destructors, freeing without allocating, coming and going.
 
 use crate::harness::{Flavour, Run, program};
+use test_needs::needs;
 
 #[test]
 fn thread_frees_after_its_destructors_ran() {
@@ -32,6 +33,7 @@ fn thousand_threads_come_and_go() {
 
 #[test]
 fn musl_threads_exit_and_come_and_go() {
+    needs!("musl-tools");
     for name in ["thread_exit", "thread_churn"] {
         Run::preloaded(program(name, Flavour::Musl)).run().passed();
     }

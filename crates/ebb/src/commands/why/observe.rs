@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use procfs::process::{MemoryMaps, ProcState, Process as Proc};
 
@@ -18,8 +18,8 @@ use crate::proc::mappings::{self, Hints};
 use crate::proc::root::Root;
 use crate::proc::target::{self, Resolved};
 use crate::proc::{
-    Counters, Elf, MallocSource, NotRead, Unreadable, charge, environ, heap, hidden, malloc_source,
-    pool, python, runtime,
+    Counters, Elf, MallocSource, NotRead, Unreadable, charge, environ, heap, hidden, look,
+    malloc_source, pool, python, runtime,
 };
 use crate::verdict::conclude::ENDED;
 
@@ -53,6 +53,7 @@ pub struct Observer {
 impl Observer {
     /// Takes a snapshot. A process that ends while it is read is left out.
     pub fn look(&self, resolved: &Resolved, with_children: bool, depth: Depth) -> Snapshot {
+        let began = Instant::now();
         let mut missing = Vec::new();
         let roots = match &resolved.cgroup {
             // A cgroup's processes come and go.
@@ -65,7 +66,23 @@ impl Observer {
         let with_children = with_children && resolved.cgroup.is_none();
         let processes: Vec<Process> = target::processes(&roots, with_children)
             .into_iter()
-            .filter_map(|pid| self.process(pid, depth, &mut missing))
+            .filter_map(|pid| {
+                let is_late = depth != Depth::Kernel && began.elapsed() > look::ALL_WITHIN;
+                let depth = if is_late { Depth::Kernel } else { depth };
+                let process = self.process(pid, depth, &mut missing)?;
+                if is_late {
+                    missing.push(Missing {
+                        pid: Some(pid),
+                        what: "heap".to_owned(),
+                        why: format!(
+                            "the processes before took the {} s of a look",
+                            look::ALL_WITHIN.as_secs()
+                        ),
+                        remedy: None,
+                    });
+                }
+                Some(process)
+            })
             .collect();
         let mut processes = processes;
         if depth == Depth::Settled {

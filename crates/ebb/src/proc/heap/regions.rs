@@ -13,6 +13,7 @@ use super::{NotRead, classes};
 use crate::facts::snapshot::Heap;
 use crate::proc::charge::name_when_mapped;
 use crate::proc::inside::Inside;
+use crate::proc::look;
 
 type Reader = fn(&Target, &Path) -> Result<Holdings, Unsupported>;
 
@@ -43,7 +44,7 @@ pub fn read_mapped(pid: i32, allocator: &str, name: &Path) -> Option<Result<Opti
 pub fn read(pid: i32, allocator: &str, file: &Path) -> Option<Result<Heap, NotRead>> {
     let reader = reader(allocator)?;
     let read = || -> Result<Holdings, Unsupported> {
-        let target = Target::open(pid)?;
+        let target = look::open(pid)?;
         let mapped = mapped(&target, file)?;
         reader(&target, &mapped)
     };

@@ -1,9 +1,11 @@
 //! Runtimes of other languages: node, java, ruby, and a Go program with cgo.
 
 use crate::harness::{Run, Scratch, require};
+use test_needs::needs;
 
 #[test]
 fn node() {
+    needs!("nodejs");
     let scratch = Scratch::new();
     let script = scratch.file(
         "script.js",
@@ -43,6 +45,7 @@ work();
 
 #[test]
 fn java() {
+    needs!("default-jdk-headless");
     let scratch = Scratch::new();
     let source = scratch.file(
         "Work.java",
@@ -89,6 +92,7 @@ public class Work {
 
 #[test]
 fn ruby() {
+    needs!("ruby");
     let scratch = Scratch::new();
     let script = scratch.file(
         "script.rb",
@@ -127,6 +131,7 @@ puts "done"
 /// and stacks, and Go's scheduler interrupts them with signals.
 #[test]
 fn go_with_cgo() {
+    needs!("golang-go");
     let scratch = Scratch::new();
     scratch.file("go.mod", "module calls\n\ngo 1.19\n");
     scratch.file(

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use crate::harness::{Run, Scratch, long, require};
+use test_needs::needs;
 
 fn python() -> PathBuf {
     require("python3", "python3")
@@ -112,6 +113,7 @@ print("done")
 /// Parts of CPython's own suite that allocate much or are near to allocation, threads and forks.
 #[test]
 fn its_own_tests() {
+    needs!("libpython3.11-testsuite");
     const SHORT: &[&str] = &[
         "test_dict",
         "test_list",

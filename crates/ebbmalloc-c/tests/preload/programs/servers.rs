@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::harness::{Run, Scratch, require};
+use test_needs::needs;
 
 /// A port that was free a moment ago.
 fn free_port() -> u16 {
@@ -38,6 +39,7 @@ fn children_of(process: u32) -> Vec<u32> {
 
 #[test]
 fn redis_under_its_benchmark() {
+    needs!("redis-server", "redis-tools");
     let scratch = Scratch::new();
     let port = free_port().to_string();
     let server = Run::preloaded(require("redis-server", "redis-server"))
@@ -134,6 +136,7 @@ def application(environ, start_response):
 
 #[test]
 fn gunicorn_with_preforked_workers() {
+    needs!("gunicorn");
     let scratch = Scratch::new();
     scratch.file("app.py", APPLICATION);
     let port = free_port();

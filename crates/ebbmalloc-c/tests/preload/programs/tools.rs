@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::harness::{Run, Scratch, require};
+use test_needs::needs;
 
 #[test]
 fn bash() {
@@ -32,6 +33,7 @@ big=$(head -c 3000000 /dev/zero | tr '\0' a); test "${#big}" = 3000000
 
 #[test]
 fn git() {
+    needs!("git");
     let scratch = Scratch::new();
     let script = scratch.file(
         "script.sh",
@@ -181,6 +183,7 @@ fn main() {
 
 #[test]
 fn sqlite3() {
+    needs!("sqlite3");
     let scratch = Scratch::new();
     let script = scratch.file(
         "script.sql",

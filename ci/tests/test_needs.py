@@ -1,0 +1,183 @@
+"""What `make demo` and `make test` say on machines that lack something. A machine is a PATH of its own.
+
+Run: python3 -m unittest discover -s ci/tests
+"""
+
+import os
+from pathlib import Path
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+CI = Path(__file__).resolve().parent.parent
+TOOLS = "bash env sed awk df dirname grep sort head paste find comm id uname cat rm chmod mkdir tail".split()
+WANTED = re.search(r'^rust-version = "(.*)"', (CI.parent / "Cargo.toml").read_text(), re.MULTILINE)[1]
+
+
+class Machine(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.bin = self.folder / "bin"
+        self.bin.mkdir()
+        for tool in TOOLS:
+            (self.bin / tool).symlink_to(shutil.which(tool))
+        self.program("cargo", "echo cargo 1.99.0")
+        self.program("rustc", "echo 'rustc 1.99.0 (abc 2030-01-01)'")
+        self.program("python3", "case $2 in *version_info*) echo 3.11.2 ;; esac")
+        self.program("g++", ":")
+
+    def program(self, name, body):
+        file = self.bin / name
+        file.unlink(missing_ok=True)
+        file.write_text(f"#!/bin/bash\n{body}\n")
+        file.chmod(0o755)
+
+    def run_script(self, *command, root=CI.parent, **variables):
+        environment = {"PATH": str(self.bin), "HOME": str(self.folder), **variables}
+        return subprocess.run(
+            [str(root / command[0]), *command[1:]], env=environment, text=True, capture_output=True,
+            stdin=subprocess.DEVNULL, timeout=60,
+        )
+
+    def needs(self, target="demo", free_mb="1", packages=("build-essential", "python3"), **variables):
+        return self.run_script("ci/needs.sh", target, free_mb, *packages, **variables)
+
+
+class Needs(Machine):
+    def test_a_machine_that_has_all_hears_nothing(self):
+        done = self.needs()
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+    def test_rust_of_debian_12(self):
+        self.program("rustc", "echo 'rustc 1.63.0'")
+        done = self.needs()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"needed   Rust {WANTED} or later", done.stderr)
+        self.assertIn("found    rustc 1.63.0", done.stderr)
+        self.assertIn("sh.rustup.rs | sh", done.stderr)
+
+    def test_an_old_rust_of_rustup_is_updated(self):
+        self.program("rustc", "echo 'rustc 1.87.0'")
+        self.program("rustup", ":")
+        self.assertIn("do       rustup update stable", self.needs().stderr)
+
+    def test_no_cargo(self):
+        (self.bin / "cargo").unlink()
+        done = self.needs()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("found    no cargo", done.stderr)
+
+    def test_cargo_that_is_not_on_the_path(self):
+        (self.bin / "cargo").unlink()
+        (self.folder / ".cargo/bin").mkdir(parents=True)
+        shutil.copy(self.bin / "rustc", self.folder / ".cargo/bin/cargo")
+        self.assertIn('.cargo/env"', self.needs().stderr)
+
+    def test_no_clippy(self):
+        self.program("cargo", "exit 101")
+        self.assertIn("rustup component add clippy rustfmt", self.needs("test").stderr)
+        self.assertEqual(self.needs("demo").returncode, 0)
+
+    def test_an_old_python(self):
+        self.program("python3", "echo 3.9.2")
+        done = self.needs()
+        self.assertIn("needed   Python 3.11 or later", done.stderr)
+        self.assertIn("found    3.9.2", done.stderr)
+
+    def test_a_path_that_ld_preload_cannot_hold(self):
+        for name in ["with space", "with:colon"]:
+            done = self.needs(CARGO_TARGET_DIR=str(self.folder / name))
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("without spaces and colons", done.stderr)
+
+    def test_a_full_disk(self):
+        done = self.needs(free_mb="999999999", CARGO_TARGET_DIR=str(self.folder / "target"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("needed   999999999 MB of free disk", done.stderr)
+
+    def test_all_that_is_missing_is_said_at_once(self):
+        self.program("rustc", "echo 'rustc 1.63.0'")
+        (self.bin / "g++").unlink()
+        done = self.needs()
+        self.assertIn("Rust", done.stderr)
+        self.assertIn("do       apt-get update && apt-get install --no-install-recommends build-essential", done.stderr)
+
+    def test_packages_of_some_tests_may_be_missing(self):
+        done = self.needs(packages=("build-essential", "some"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("valgrind", done.stderr)
+        self.assertIn("are skipped", done.stderr)
+        self.assertEqual(self.needs(packages=("build-essential", "some"), EBB_REQUIRE_ALL="1").returncode, 1)
+
+
+class Install(Machine):
+    """apt-get is the machine's; what it does is written down."""
+
+    def setUp(self):
+        super().setUp()
+        self.log = self.folder / "log"
+        # While packages are installed, services must be forbidden.
+        self.program(
+            "apt-get",
+            f'echo "$*" >>{self.log}; [[ $1 == update ]] || /usr/sbin/policy-rc.d x start || echo "policy $?" >>{self.log}',
+        )
+        self.program("id", "echo 0")
+        # For one that dpkg is asked about.
+        self.program("dpkg-query", "exit 1")
+
+    def calls(self):
+        return self.log.read_text() if self.log.exists() else ""
+
+    def test_nothing_is_installed_without_a_yes(self):
+        done = self.run_script("ci/install.sh", "a-package")
+        self.assertEqual((done.returncode, self.calls()), (1, ""))
+        self.assertIn("apt-get install --no-install-recommends a-package", done.stderr)
+        self.assertIn("INSTALL=1", done.stderr)
+
+    def test_what_is_optional_may_stay_away(self):
+        done = self.run_script("ci/install.sh", "--optional", "a-package")
+        self.assertEqual((done.returncode, self.calls()), (0, ""))
+
+    def test_only_root_installs(self):
+        self.program("id", "echo 1000")
+        done = self.run_script("ci/install.sh", "a-package", INSTALL="1")
+        self.assertEqual((done.returncode, self.calls()), (1, ""))
+
+    def test_missing_packages_are_listed(self):
+        done = self.run_script("ci/install.sh", "--list", "must", "a-package")
+        self.assertIn("a-package", done.stdout.split())
+        self.assertNotIn("build-essential", done.stdout.split())
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can write /usr/sbin/policy-rc.d")
+    def test_services_are_forbidden_while_packages_are_installed(self):
+        policy = Path("/usr/sbin/policy-rc.d")
+        before = policy.read_bytes() if policy.exists() else None
+        done = self.run_script("ci/install.sh", "a-package", INSTALL="1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("install -y -qq --no-install-recommends a-package", self.calls())
+        self.assertIn("policy 101", self.calls())
+        self.assertEqual(policy.read_bytes() if policy.exists() else None, before)
+
+
+class Skipped(Machine):
+    def test_the_list_says_what_to_install(self):
+        target = self.folder / "target"
+        target.mkdir()
+        (target / "skipped.tsv").write_text(
+            "package\truby\tpreload::ruby\npackage\truby\tpreload::ruby\nreason\tno cgroup\tpreload::cgroup\n"
+        )
+        done = self.run_script("ci/skipped.sh", CARGO_TARGET_DIR=str(target))
+        self.assertEqual(done.stdout.count("preload::ruby: needs the package ruby"), 1)
+        self.assertIn("preload::cgroup: no cgroup", done.stdout)
+        self.assertIn("apt-get install --no-install-recommends ruby\n", done.stdout)
+        self.run_script("ci/skipped.sh", "--clear", CARGO_TARGET_DIR=str(target))
+        self.assertEqual(self.run_script("ci/skipped.sh", CARGO_TARGET_DIR=str(target)).stdout, "")
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
