@@ -77,8 +77,9 @@ fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
             .map_err(Unsupported::from)
             .and_then(|target| ebb_inspect::ebbmalloc::read(&target, &place))
     });
+    let kept_by_lock = |heap| if is_locked(pid) { locked(heap) } else { heap };
     match (walked, seen) {
-        (Some(Ok(holdings)), seen) => Ok(of_walk(holdings, seen.as_ref())),
+        (Some(Ok(holdings)), seen) => Ok(kept_by_lock(of_walk(holdings, seen.as_ref()))),
         (walked, Some(seen)) => {
             let mut heap = of_counters(&seen);
             if let Some(Err(error)) = walked {
@@ -91,6 +92,21 @@ fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
             "ebbmalloc has not published its counters yet",
         )),
     }
+}
+
+/// Whether most of the memory of `pid` is locked (mlockall), so that the kernel takes no page back.
+fn is_locked(pid: i32) -> bool {
+    let status = procfs::process::Process::new(pid).and_then(|process| process.status());
+    let status = status.ok();
+    let sizes = status.and_then(|status| Some((status.vmlck?, status.vmrss?)));
+    sizes.is_some_and(|(locked, resident)| locked >= resident / 2)
+}
+
+/// The same heap, whose free pages stay.
+fn locked(mut heap: Heap) -> Heap {
+    heap.locked += std::mem::take(&mut heap.trimmable);
+    heap.returns_within_ms = None;
+    heap
 }
 
 /// What the heap is at this moment, slot by slot; of the counters, what it does not tell.

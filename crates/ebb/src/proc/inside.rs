@@ -91,7 +91,7 @@ pub fn inside(path: &Path) -> Option<Inside> {
         return symbols
             // A thread's variable is none in that word's sense.
             .filter(|it| it.is_definition() || it.kind() == SymbolKind::Tls)
-            .find_map(|symbol| by_symbol(symbol.name().ok()?));
+            .find_map(|symbol| by_any_symbol(symbol.name().ok()?));
     }
     by_texts(path)
 }
@@ -108,7 +108,7 @@ pub fn in_library(path: &Path, budget: &mut u64) -> Result<Option<Inside>, &'sta
     let symbols = file.symbols().chain(file.dynamic_symbols());
     let named = symbols
         .filter(|it| it.is_definition() || it.kind() == SymbolKind::Tls)
-        .filter_map(|symbol| by_symbol_of_library(symbol.name().ok()?))
+        .filter_map(|symbol| by_any_symbol(symbol.name().ok()?))
         // A prefixed one has the names of the other kind as well.
         .max_by_key(|inside| *inside == Inside::PrefixedJemalloc);
     if named.is_some() {
@@ -138,7 +138,8 @@ pub fn in_library(path: &Path, budget: &mut u64) -> Result<Option<Inside>, &'sta
     Ok(found.map(|at| TEXTS[at].1))
 }
 
-fn by_symbol_of_library(name: &str) -> Option<Inside> {
+/// Also by names that a program could have that calls an allocator of its own.
+fn by_any_symbol(name: &str) -> Option<Inside> {
     match name {
         "tc_malloc" | "TCMallocInternalMalloc" => Some(Inside::Tcmalloc),
         "rpmalloc" | "rpmalloc_initialize" => Some(Inside::Rpmalloc),

@@ -276,7 +276,14 @@ fn unread_noun(snapshot: &Snapshot) -> String {
         .flat_map(|process| &process.hidden);
     let hidden: BTreeSet<String> = hidden.map(ledger::hidden_name).collect();
     match hidden.into_iter().collect::<Vec<_>>().as_slice() {
-        [] => "an allocator's memory that cannot be told apart".to_owned(),
+        [] => {
+            let narrow = snapshot.missing.iter().map(|missing| &missing.why);
+            let mut narrow = narrow.filter_map(|why| why.strip_suffix(": not read"));
+            match narrow.find(|why| why.ends_with("-bit program")) {
+                Some(program) => format!("memory of {program}, which is not read"),
+                None => "an allocator's memory that cannot be told apart".to_owned(),
+            }
+        }
         names => format!(
             "memory of {}, or mapped by the program itself",
             names.join(", ")

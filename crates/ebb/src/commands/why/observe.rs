@@ -1,6 +1,7 @@
 //! One look at a target: from `proc` and `allocators` to the facts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -17,8 +18,8 @@ use crate::proc::mappings::{self, Hints};
 use crate::proc::root::Root;
 use crate::proc::target::{self, Resolved};
 use crate::proc::{
-    Counters, Elf, MallocSource, NotRead, Unreadable, charge, heap, hidden, look, malloc_source,
-    pool, python, runtime,
+    Counters, Elf, MallocSource, NotRead, Unreadable, charge, environ, heap, hidden, look,
+    malloc_source, pool, python, runtime,
 };
 use crate::verdict::conclude::ENDED;
 
@@ -237,8 +238,9 @@ impl Observer {
                 }
                 // Linked as `malloc`, or preloaded: its counters are read already.
                 Some(Inside::Ebbmalloc) => heap,
-                Some(found) if found.allocator().is_some() => {
-                    allocator.name = found.allocator().map(str::to_owned);
+                None | Some(Inside::Go) => heap,
+                Some(found) => {
+                    allocator.name = found.allocator().map(str::to_owned).or(allocator.name);
                     match heap::read_inside(pid, found) {
                         // What C libraries of the program have of libc's is there as well.
                         Some(Ok(own)) => heap.map(|libc| own.with(libc)),
@@ -260,7 +262,6 @@ impl Observer {
                         }
                     }
                 }
-                _ => heap,
             },
             _ => heap,
         };
@@ -268,6 +269,10 @@ impl Observer {
             (Some(Runtime::Cpython), Some(_)) => python_of(pid, depth, heap.as_ref()),
             _ => (None, Ok(None)),
         };
+        let objects = objects.or_else(|error| match no_arenas(pid, python.as_ref()) {
+            Some(none) => Ok(Some(none)),
+            None => Err(error),
+        });
         // Without arenas CPython's objects may be its own mimalloc's.
         let own = match (&objects, beside) {
             (Err(_), Some(LEAST_BESIDE..)) => python::mimalloc(pid, &self.counters),
@@ -422,6 +427,17 @@ fn python_of(
             }
         }
     }
+}
+
+/// The object arenas of a CPython that was told to take all its memory from `malloc`: there are none.
+fn no_arenas(pid: i32, python: Option<&Python>) -> Option<Objects> {
+    let variables = environ::at_start(pid).ok()?;
+    let told = variables.get(OsStr::new("PYTHONMALLOC"))?;
+    let is_malloc = told == "malloc" || told == "malloc_debug";
+    is_malloc.then(|| Objects {
+        reader: python.map_or_else(String::new, |python| python.reader.clone()),
+        ..Objects::default()
+    })
 }
 
 /// When the allocator of `process` has returned pages that are worth waiting for; nothing for one that is stopped.
