@@ -27,7 +27,7 @@ preloadable:
 
 # Apart from the library: link-time optimisation would take minutes more, and line tables are four fifths of the file.
 tool:
-	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0 $(CARGO) build --release -p ebb
+	CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0 $(CARGO) build --release -p ebb
 
 install-compat: build # PREFIX=...: as the jemalloc of programs that are linked to it; docs/jemalloc.md
 	$(CARGO) build --release -p ebbmalloc-jemalloc
@@ -37,7 +37,7 @@ demo: # a service whose memory ebbs, on four allocators
 	@ci/needs.sh demo $(DEMO_DISK) $(DEMO_PACKAGES)
 	@echo "demo 1/4: compiling libebbmalloc.so, less than a minute" >&2
 	@$(MAKE) preloadable
-	@echo "demo 2/4: compiling ebb, about two minutes on two cores" >&2
+	@echo "demo 2/4: compiling ebb, two to three minutes on two cores" >&2
 	@$(MAKE) tool
 	@echo "demo 3/4: the service's Python packages" >&2
 	ci/python-env.sh workloads/sse
