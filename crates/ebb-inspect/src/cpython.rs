@@ -83,8 +83,9 @@ impl Python {
             layout,
             mut reader,
         } = found;
-        let interpreters = interpreters(&mut reader, place.runtime, &layout)?;
         let buffers = buffers::owners(&mut reader, blocks, &arrays, &layout, place.type_of_types)?;
+        // At the end: the collectors' lists may be longer than there is time.
+        let interpreters = interpreters(&mut reader, place.runtime, &layout)?;
         Ok(Self {
             version: place.version,
             interpreters,
@@ -198,9 +199,10 @@ fn interpreters<M: crate::Memory>(
             layout::Gc::Interpreter(offset) => Some(state.wrapping_add(offset)),
             layout::Gc::Runtime(offset) => (id == 0).then(|| runtime.wrapping_add(offset)),
         };
-        let collector = gc
-            .map(|at| collector::read(reader, at, layout.frozen))
-            .transpose()?;
+        let collector = match gc.map(|at| collector::read(reader, at, layout.frozen)) {
+            Some(Err(Unreadable::Late)) => None,
+            collector => collector.transpose()?,
+        };
         interpreters.push(Interpreter { id, collector });
     }
     Ok(interpreters)

@@ -2,13 +2,14 @@
 //!
 //! [`Heap::read`] is the entry. `version` says which glibc it is, `layout` where its fields lie,
 //! `locate` finds malloc's static data, `heaps` the heaps of an arena, `walk` goes through one chunk
-//! by chunk and `census` counts, `lists`, `tcache` and `mmapped` know what the chunks alone do not tell,
+//! by chunk and `census` counts, `fast`, `lists`, `tcache` and `mmapped` know what the chunks alone do not tell,
 //! `ledger` adds up, `trim` predicts what malloc_trim would return.
 //!
 //! A process that runs changes its heap while it is read. A heap whose chain breaks is read again; what
-//! stays unread is a line of the ledger, which adds up always.
+//! stays unread is a line of the ledger, which adds up always. So is what there was no time for ([`Target::until`]).
 
 mod census;
+mod fast;
 mod heaps;
 mod layout;
 mod ledger;
@@ -35,11 +36,13 @@ use crate::memory::process::ProcessMemory;
 use crate::memory::{Memory, Presence, Reader, Unreadable};
 use crate::target::{Backing, Mapping, Target};
 
-use census::Census;
+use census::{Census, Counting};
+use fast::{Fast, Known};
 use layout::{HEAP_BYTES, Layout};
 use locate::{Parameters, Static};
 use trim::Trimmer;
 use version::Libc;
+use walk::{Chunk, Stop, Visitor};
 
 /// Why a heap was not read: said rather than guessed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -105,8 +108,10 @@ pub struct Heap {
 pub struct Quality {
     /// Places where the chain of chunks broke and stayed broken.
     pub breaks: u64,
-    /// Whether all chunks in fastbins are known; if not, some of them are counted as in use.
+    /// Whether all chunks in fastbins are known; if not, some of them are counted as in use, or as unread where `counted` is false.
     pub fastbins_complete: bool,
+    /// Whether there was time and room to count all blocks. What was not counted is unread.
+    pub counted: bool,
     /// Bytes of heap pages that are in swap, which were not read.
     pub swapped_bytes: u64,
 }
@@ -177,25 +182,33 @@ impl<M: Memory> Space<'_, M> {
     fn read(&self, version: Version, found: &Static) -> Result<Heap, Unsupported> {
         let mut quality = Quality {
             fastbins_complete: true,
+            counted: true,
             ..Quality::default()
         };
         let mut all = Census::new(0, Trimmer::default());
-        let mut heaps = Vec::new();
+        // Sizes first: whatever takes its time later, these are known.
+        let mut arenas = Vec::new();
         for &arena in &found.arenas {
-            let mut walked = 0;
-            for (start, heap) in self.heaps_of(arena, found)? {
-                let (census, presence) = self.read_heap(arena, start, heap, found, &mut quality)?;
-                walked += census.ledger.system.bytes;
-                heaps.push(presence);
-                all.merge(census);
-            }
+            arenas.push((arena, self.heaps_of(arena, found)?));
+        }
+        let parameters = found.parameters;
+        let ranges = arenas.iter().flat_map(|(_, heaps)| heaps);
+        let ranges: Vec<(u64, u64)> = ranges.map(|(heap, _)| (heap.start, heap.end)).collect();
+        self.add_mmapped(parameters.as_ref(), &ranges, &mut all)?;
+        let mut heaps = Vec::new();
+        for (arena, its) in arenas {
+            let walked = self.read_arena(arena, its, found, &mut quality, &mut all, &mut heaps)?;
             self.add_unlocated(arena, walked, &mut all.ledger)?;
         }
-        let caches = self.move_cached(&mut all, &heaps)?;
-        let parameters = found.parameters;
-        self.add_mmapped(parameters.as_ref(), &heaps, &mut all)?;
-        all.trim.pinned =
-            (all.ledger.free_resident() - all.trim.returns).saturating_sub(all.trim.secondary_tops);
+        let caches = match self.move_cached(&mut all, &heaps) {
+            Err(Unreadable::Late) => {
+                quality.counted = false;
+                0
+            }
+            caches => caches?,
+        };
+        let whole_pages = all.trim.returns + all.trim.secondary_tops + all.trim.locked;
+        all.trim.pinned = all.ledger.free_resident().saturating_sub(whole_pages);
         Ok(Heap {
             version: version.to_string(),
             arenas: found.arenas.len() as u64,
@@ -246,8 +259,12 @@ impl<M: Memory> Space<'_, M> {
         }
     }
 
-    /// The heaps of `arena` by their first addresses.
-    fn heaps_of(&self, arena: u64, found: &Static) -> Result<Vec<(u64, heaps::Heap)>, Unreadable> {
+    /// The heaps of `arena`, and which of their pages are present.
+    fn heaps_of(
+        &self,
+        arena: u64,
+        found: &Static,
+    ) -> Result<Vec<(heaps::Heap, Presence)>, Unreadable> {
         let parameters = found.parameters.as_ref();
         let heaps = if arena == found.arenas[0] {
             let begin = |area: (u64, u64)| match parameters.map(|parameters| parameters.sbrk_base) {
@@ -258,117 +275,203 @@ impl<M: Memory> Space<'_, M> {
             let area = self.brk_area().unwrap_or_default();
             let begin = begin(area);
             let mapping_of = |address| self.mapping_of(address);
-            let heaps = heaps::main(
+            heaps::main(
                 &mut self.reader(),
                 &self.layout,
                 arena,
                 begin,
                 area,
                 mapping_of,
-            );
-            unless_final(heaps, Vec::new())?
+            )
         } else {
             let heap_bytes = Self::heap_bytes(parameters);
-            let heaps = heaps::secondary(&mut self.reader(), &self.layout, arena, heap_bytes);
-            unless_final(heaps, Vec::new())?
+            heaps::secondary(&mut self.reader(), &self.layout, arena, heap_bytes)
         };
-        Ok(heaps.into_iter().map(|heap| (heap.start, heap)).collect())
+        unless_final(heaps, Vec::new())?
+            .into_iter()
+            .map(|heap| {
+                let presence = Presence::read(self.memory, heap.start, heap.end)?;
+                Ok((heap, presence))
+            })
+            .collect()
     }
 
-    /// Reads the heap that begins at `start`, again if its chain breaks.
-    fn read_heap(
+    /// Reads the heaps of `arena`, one again if its chain breaks. Returns their bytes.
+    fn read_arena(
         &self,
         arena: u64,
-        start: u64,
-        mut heap: heaps::Heap,
+        mut its: Vec<(heaps::Heap, Presence)>,
         found: &Static,
         quality: &mut Quality,
-    ) -> Result<(Census, Presence), Unreadable> {
-        let mut best: Option<(Census, Presence, u64, bool)> = None;
-        for _ in 0..ATTEMPTS {
-            let mut breaks = 0;
-            let fast = lists::fast(&mut self.reader(), &self.layout, arena);
-            let fast = unless_final(fast, lists::Chunks::default())?;
-            let presence = Presence::read(self.memory, heap.start, heap.end)?;
-            let census = self.walk_heap(arena, &heap, &presence, &fast, found, &mut breaks)?;
-            let is_better = best
-                .as_ref()
-                .is_none_or(|(other, ..)| census.ledger.unread.bytes < other.ledger.unread.bytes);
-            if is_better {
-                best = Some((census, presence, breaks, fast.is_complete));
+        all: &mut Census,
+        presences: &mut Vec<Presence>,
+    ) -> Result<u64, Unreadable> {
+        let mut fast = self.fast_of(arena, &its)?;
+        let mut known = fast.known();
+        let mut walked = 0;
+        for index in 0..its.len() {
+            let (mut heap, mut presence) = its[index].clone();
+            let start = heap.start;
+            let mut look = self.walk_heap(arena, &heap, &presence, &fast, found)?;
+            for _ in 1..ATTEMPTS {
+                if look.breaks == 0 || look.is_late {
+                    break;
+                }
+                // Its end has moved perhaps, and so have the lists.
+                let now = match self.heaps_of(arena, found) {
+                    Err(Unreadable::Late) => break,
+                    now => now?,
+                };
+                let Some(own) = now.iter().find(|(heap, _)| heap.start == start).cloned() else {
+                    break;
+                };
+                let again = self.fast_of(arena, &now)?;
+                let second = self.walk_heap(arena, &own.0, &own.1, &again, found)?;
+                if second.census.ledger.unread.bytes < look.census.ledger.unread.bytes {
+                    (heap, presence) = own;
+                    (look, known) = (second, again.known());
+                    fast = again;
+                }
             }
-            if breaks == 0 {
-                break;
-            }
-            // Its end has moved perhaps.
-            match self
-                .heaps_of(arena, found)?
-                .into_iter()
-                .find(|(at, _)| *at == start)
-            {
-                Some((_, now)) => heap = now,
-                None => break,
-            }
+            quality.breaks += look.breaks;
+            quality.counted &= !look.is_late;
+            quality.swapped_bytes += presence.swapped_bytes();
+            walked += look.census.ledger.system.bytes;
+            all.merge(look.census);
+            its[index] = (heap, presence);
         }
-        let Some((census, presence, breaks, fast)) = best else {
-            return Err(Unreadable::Unmapped(start));
-        };
-        quality.breaks += breaks;
-        quality.fastbins_complete &= fast;
-        quality.swapped_bytes += presence.swapped_bytes();
-        Ok((census, presence))
+        quality.fastbins_complete &= known == Known::All;
+        quality.counted &= known != Known::Cut;
+        presences.extend(its.into_iter().map(|(_, presence)| presence));
+        Ok(walked)
     }
 
-    /// Walks a heap; where the chain breaks the next chunk that the arena's lists know leads back.
+    /// The chunks in the fastbins of `arena`, whose heaps are `its`.
+    fn fast_of(&self, arena: u64, its: &[(heaps::Heap, Presence)]) -> Result<Fast, Unreadable> {
+        let mut fast = Fast::new(its.iter().map(|(heap, _)| heap));
+        let mut reader = self.reader();
+        let followed = fast.follow(&mut reader, &self.layout, arena);
+        let is_short = match followed {
+            Err(Unreadable::Late) => {
+                fast.cut();
+                true
+            }
+            followed => unless_final(followed, true)?,
+        };
+        if is_short {
+            return Ok(fast);
+        }
+        let heads = match fast::heads(&mut self.reader(), &self.layout, arena) {
+            Err(Unreadable::Late) => Vec::new(),
+            heads => heads?,
+        };
+        let mut in_order: Vec<_> = its.iter().collect();
+        in_order.sort_by_key(|(heap, _)| heap.start);
+        for (heap, presence) in in_order {
+            let mut notes = Notes {
+                fast: &mut fast,
+                layout: &self.layout,
+            };
+            let end = self.walk_chain(arena, heap, presence, None, &mut notes)?;
+            if end.is_late || fast.known() == Known::Cut {
+                fast.cut();
+                break;
+            }
+        }
+        fast.follow_notes(&heads);
+        Ok(fast)
+    }
+
+    /// Counts a heap.
     fn walk_heap(
         &self,
         arena: u64,
         heap: &heaps::Heap,
         presence: &Presence,
-        fast: &lists::Chunks,
+        fast: &Fast,
         found: &Static,
-        breaks: &mut u64,
-    ) -> Result<Census, Unreadable> {
+    ) -> Result<Look, Unreadable> {
         let mut census = Census::new(self.layout.tcache.chunk_bytes, self.trimmer(found));
         census.begin(presence, heap);
+        let mut counting = Counting {
+            census: &mut census,
+            presence,
+            fast,
+            is_main: heap.is_main,
+        };
+        let end = self.walk_chain(arena, heap, presence, Some(fast), &mut counting)?;
+        census.close(presence, heap);
+        Ok(Look {
+            census,
+            breaks: end.breaks,
+            is_late: end.is_late,
+        })
+    }
+
+    /// Walks a heap; where the chain breaks the next chunk that the arena's lists know leads back.
+    fn walk_chain(
+        &self,
+        arena: u64,
+        heap: &heaps::Heap,
+        presence: &Presence,
+        fast: Option<&Fast>,
+        visitor: &mut impl Visitor,
+    ) -> Result<End, Unreadable> {
+        let mut end = End::default();
         let mut anchors: Option<Vec<u64>> = None;
         let mut from = heap.first;
-        let walk = |from, census: &mut Census| {
-            walk::walk(self.memory, heap, presence, &fast.addresses, census, from)
-        };
-        while let Some(at) = walk(from, &mut census)? {
-            *breaks += 1;
-            if anchors.is_none() {
-                let known = lists::anchors(&mut self.reader(), &self.layout, arena);
-                let mut known = unless_final(known, Vec::new())?;
-                known.extend(&fast.addresses);
-                known.sort_unstable();
-                anchors = Some(known);
-            }
-            let known = anchors.as_deref().unwrap_or_default();
-            let next = known[known.partition_point(|chunk| *chunk <= at)..].first();
-            match next.filter(|chunk| **chunk < heap.end && *breaks < MAX_BREAKS) {
+        while let Some(stop) = walk::walk(self.memory, heap, presence, visitor, from)? {
+            let at = match stop {
+                Stop::Broken(at) => at,
+                Stop::Late(at) => {
+                    end.is_late = true;
+                    visitor.unread(at, heap.end);
+                    break;
+                }
+            };
+            end.breaks += 1;
+            let known = match &anchors {
+                Some(known) => known,
+                None => {
+                    let known = lists::anchors(&mut self.reader(), &self.layout, arena);
+                    let known = match known {
+                        Err(Unreadable::Late) => Vec::new(),
+                        known => unless_final(known, Vec::new())?,
+                    };
+                    anchors.insert(known)
+                }
+            };
+            let binned = known
+                .get(known.partition_point(|chunk| *chunk <= at))
+                .copied();
+            let fast = fast.and_then(|fast| fast.next_behind(at));
+            let next = match (binned, fast) {
+                (Some(binned), Some(fast)) => Some(binned.min(fast)),
+                (binned, fast) => binned.or(fast),
+            };
+            match next.filter(|chunk| *chunk < heap.end && end.breaks < MAX_BREAKS) {
                 Some(chunk) => {
-                    census.unread(presence, at, *chunk);
-                    from = *chunk;
+                    visitor.unread(at, chunk);
+                    from = chunk;
                 }
                 None => {
-                    census.unread(presence, at, heap.end);
+                    visitor.unread(at, heap.end);
                     break;
                 }
             }
         }
-        census.close(presence, heap);
-        Ok(census)
+        Ok(end)
     }
 
     fn trimmer(&self, found: &Static) -> Trimmer {
         let page_bytes = self.memory.page_bytes();
         let unit = found.parameters.as_ref().map_or(0, |of| of.thp_page_bytes);
+        let locked = self.mappings.iter().filter(|mapping| mapping.locked);
         Trimmer {
             page_bytes,
             top_unit_bytes: unit.max(page_bytes),
             brk: self.brk_area().map(|area| area.1),
+            locked: locked.map(|mapping| (mapping.start, mapping.end)).collect(),
         }
     }
 
@@ -382,7 +485,10 @@ impl<M: Memory> Space<'_, M> {
         let system = self.reader().word(arena + self.layout.arena.system_mem);
         // A figure beyond all that is mapped is none.
         let mapped = self.mappings.iter().map(Mapping::len).sum::<u64>();
-        let system = unless_final(system, 0)?;
+        let system = match system {
+            Err(Unreadable::Late) => return Ok(()),
+            system => unless_final(system, 0)?,
+        };
         let missing = if system <= mapped { system } else { 0 }.saturating_sub(walked);
         let line = Line {
             bytes: missing,
@@ -390,6 +496,7 @@ impl<M: Memory> Space<'_, M> {
         };
         ledger.system += line;
         ledger.unread += line;
+        ledger.missing += missing;
         Ok(())
     }
 
@@ -413,7 +520,7 @@ impl<M: Memory> Space<'_, M> {
     fn add_mmapped(
         &self,
         parameters: Option<&Parameters>,
-        heaps: &[Presence],
+        heaps: &[(u64, u64)],
         all: &mut Census,
     ) -> Result<(), Unreadable> {
         let Some(parameters) = parameters else {
@@ -423,7 +530,7 @@ impl<M: Memory> Space<'_, M> {
         let heap_bytes = Self::heap_bytes(Some(parameters));
         let ranges: Vec<(u64, u64)> = heaps
             .iter()
-            .map(|heap| (heap.start(), heap.end().next_multiple_of(heap_bytes)))
+            .map(|(start, end)| (*start, end.next_multiple_of(heap_bytes)))
             .collect();
         let large = |from, to| all.large(from, to);
         let found = mmapped::find(
@@ -443,8 +550,45 @@ impl<M: Memory> Space<'_, M> {
         ledger.mmapped_complete = mmapped::is_all(&self.layout, &found, wanted);
         if ledger.mmapped_complete {
             ledger.mmapped.bytes = found.bytes;
+        } else {
+            ledger.missing += wanted.1.saturating_sub(found.bytes);
         }
         Ok(())
+    }
+}
+
+/// One walk through a heap.
+struct Look {
+    census: Census,
+    breaks: u64,
+    is_late: bool,
+}
+
+/// How a walk went.
+#[derive(Default)]
+struct End {
+    /// Places where the chain broke.
+    breaks: u64,
+    /// Whether the time was over before the heap was.
+    is_late: bool,
+}
+
+/// Notes the links of chunks that may be in fastbins.
+struct Notes<'a> {
+    fast: &'a mut Fast,
+    layout: &'a Layout,
+}
+
+impl Visitor for Notes<'_> {
+    fn chunk(&mut self, chunk: Chunk) {
+        if let (false, Some(stored)) = (chunk.is_free, chunk.link) {
+            let link = self.layout.link(chunk.at + layout::HEADER_BYTES, stored);
+            self.fast.note(chunk.at, link);
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        self.fast.known() != Known::Cut
     }
 }
 

@@ -29,9 +29,12 @@ pub enum Page {
 /// Why memory of a process could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// The process ended.
+    /// The process ended, or started another program.
     #[error("the process ended while it was read")]
     Gone,
+    /// The time that the look may take is over.
+    #[error("there is more in it than a look of {} s has time for", crate::LOOK_WITHIN.as_secs())]
+    Late,
     /// The kernel refuses us; [`crate::permission`] says which gate it was.
     #[error("no right to read its memory")]
     Refused,
@@ -52,23 +55,25 @@ pub enum Unreadable {
 impl Unreadable {
     /// Whether no further read of this process can succeed.
     pub fn is_final(&self) -> bool {
-        matches!(self, Self::Gone | Self::Refused | Self::Other(_))
+        matches!(
+            self,
+            Self::Gone | Self::Late | Self::Refused | Self::Other(_)
+        )
     }
 
     pub(crate) fn from_io(error: &io::Error) -> Self {
-        match error.raw_os_error() {
-            Some(code) => Self::from_errno(nix::errno::Errno::from_raw(code), 0),
-            None => Self::Other(error.to_string()),
-        }
+        Self::from_io_at(error, 0)
     }
 
-    pub(crate) fn from_errno(errno: nix::errno::Errno, address: u64) -> Self {
+    /// What `error` means of a read at `address`.
+    pub(crate) fn from_io_at(error: &io::Error, address: u64) -> Self {
         use nix::errno::Errno;
-        match errno {
-            Errno::ESRCH | Errno::ENOENT => Self::Gone,
-            Errno::EPERM | Errno::EACCES => Self::Refused,
-            Errno::EFAULT | Errno::EIO => Self::Unmapped(address),
-            other => Self::Other(other.desc().to_owned()),
+        match error.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::ESRCH | Errno::ENOENT) => Self::Gone,
+            Some(Errno::EPERM | Errno::EACCES) => Self::Refused,
+            Some(Errno::EFAULT | Errno::EIO) => Self::Unmapped(address),
+            Some(other) => Self::Other(other.desc().to_owned()),
+            None => Self::Other(error.to_string()),
         }
     }
 }

@@ -1,20 +1,22 @@
 //! Why the memory of a process is closed to us, and the one thing that opens it.
 //!
-//! The kernel answers EPERM and no more. What it checked can be looked up one after the other, in its
-//! order: user and group, a process that made itself unreadable, capabilities beyond ours, Yama. The order
-//! matters: the first gate that is shut is the one to open.
+//! Opening `/proc/PID/mem` takes two rights: that of the file, which belongs to the process's user, and that of a debugger
+//! (PTRACE_MODE_ATTACH_FSCREDS). The kernel answers EACCES or EPERM and no more. What it checked can be looked up one after the other,
+//! in its order: user and group, a process that made itself unreadable, capabilities beyond ours, Yama. The order matters: the
+//! first gate that is shut is the one to open.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
 
-use nix::unistd::Pid;
 use procfs::process::{Process, Status};
 
 use crate::memory::Unreadable;
 use crate::target::reason;
 
-/// The capability that passes every gate here, CAP_SYS_PTRACE, as a bit of a capability mask.
+/// The capability that passes every gate but the files' owner, CAP_SYS_PTRACE, as a bit of a capability mask.
 const SYS_PTRACE: u64 = 1 << 19;
+/// Either of these opens other users' files: CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH.
+const READS_FILES: u64 = 1 << 1 | 1 << 2;
 
 /// What keeps us from the memory of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +38,11 @@ pub enum Gate {
     YamaCapability,
     /// Yama allows nobody to debug, until the next boot (`ptrace_scope` 3).
     YamaNobody,
-    /// A filter on ourselves, such as a container's, refuses the call as such.
-    Seccomp,
+    /// Its memory is a file of another user, and we may be its debugger, but may not open its files.
+    Files {
+        /// The user that the file belongs to.
+        uid: u32,
+    },
     /// None of the above: a security module's policy.
     Policy,
 }
@@ -56,7 +61,10 @@ impl fmt::Display for Gate {
             }
             Self::YamaCapability => out.write_str("Yama asks for CAP_SYS_PTRACE (ptrace_scope 2)"),
             Self::YamaNobody => out.write_str("Yama allows it to nobody (ptrace_scope 3)"),
-            Self::Seccomp => out.write_str("a seccomp filter on this process refuses the call"),
+            Self::Files { uid } => write!(
+                out,
+                "its memory is a file of uid {uid}, and this process has no CAP_DAC_READ_SEARCH"
+            ),
             Self::Policy => out.write_str("a security module refuses it"),
         }
     }
@@ -66,7 +74,9 @@ impl Gate {
     /// The one thing to do, as a sentence.
     pub fn remedy(&self) -> String {
         match self {
-            Self::User { .. } => "Run ebb as root, or as that user.".to_owned(),
+            Self::User { .. } => {
+                "Run ebb as that user, or as root (in a container with CAP_SYS_PTRACE).".to_owned()
+            }
             Self::Namespace => {
                 "Run ebb as root outside of the container, or inside of it as its user.".to_owned()
             }
@@ -79,8 +89,8 @@ impl Gate {
             Self::YamaNobody => {
                 "Only a boot with another kernel.yama.ptrace_scope opens it.".to_owned()
             }
-            Self::Seccomp => {
-                "Run ebb outside of the container, or start this one with --cap-add SYS_PTRACE."
+            Self::Files { .. } => {
+                "Run ebb as that user, or with CAP_DAC_READ_SEARCH besides CAP_SYS_PTRACE."
                     .to_owned()
             }
             Self::Policy => {
@@ -94,9 +104,9 @@ impl Gate {
 /// What the kernel looks at, for us and for the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// Our real user.
+    /// Our user where files are concerned.
     pub own_uid: u32,
-    /// Our real group.
+    /// Our group where files are concerned.
     pub own_gid: u32,
     /// Our capabilities in force.
     pub own_capabilities: u64,
@@ -106,14 +116,14 @@ pub struct Credentials {
     pub gids: [u32; 3],
     /// Capabilities that the process may use.
     pub capabilities: u64,
-    /// Whether its files in `/proc` belong to it; they belong to root while it is not dumpable.
+    /// The user that its files in `/proc` belong to: its own, or root while it is not dumpable.
+    pub files_uid: u32,
+    /// Whether its files in `/proc` belong to it.
     pub dumpable: bool,
     /// Whether it is in our user namespace, where that can be seen.
     pub same_namespace: Option<bool>,
     /// Yama's `ptrace_scope`, where there is Yama.
     pub yama: Option<u8>,
-    /// Whether we can read even our own memory by the call that reads others'.
-    pub call_works: bool,
 }
 
 /// The first gate that is shut, for a process whose memory the kernel refused to us.
@@ -121,12 +131,13 @@ pub fn gate(seen: &Credentials) -> Gate {
     let privileged = seen.own_capabilities & SYS_PTRACE != 0;
     let same_user = seen.uids.iter().all(|uid| *uid == seen.own_uid)
         && seen.gids.iter().all(|gid| *gid == seen.own_gid);
-    if !seen.call_works {
-        return Gate::Seccomp;
-    }
+    let opens_files = seen.own_capabilities & READS_FILES != 0 || seen.files_uid == seen.own_uid;
     if privileged {
         return match seen.yama {
             Some(3) => Gate::YamaNobody,
+            _ if !opens_files => Gate::Files {
+                uid: seen.files_uid,
+            },
             // The capability would do in our namespace.
             _ if seen.same_namespace != Some(true) => Gate::Namespace,
             _ => Gate::Policy,
@@ -168,12 +179,13 @@ impl Credentials {
         let map = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/uid_map")).ok();
         let maps_differ = || Some(map(&pid.to_string())? != map("self")?);
         Ok(Self {
-            own_uid: own.ruid,
-            own_gid: own.rgid,
+            own_uid: own.fuid,
+            own_gid: own.fgid,
             own_capabilities: own.capeff,
             uids: [its.ruid, its.euid, its.suid],
             gids: [its.rgid, its.egid, its.sgid],
             capabilities: its.capprm,
+            files_uid: owner.uid(),
             dumpable: owner.uid() == its.euid && owner.gid() == its.egid,
             same_namespace: namespace(&pid.to_string())
                 .zip(namespace("self"))
@@ -182,7 +194,6 @@ impl Credentials {
             yama: std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope")
                 .ok()
                 .and_then(|text| text.trim().parse().ok()),
-            call_works: call_works(),
         })
     }
 }
@@ -190,22 +201,6 @@ impl Credentials {
 /// The gate that keeps us from process `pid`.
 pub fn diagnose(pid: i32) -> Result<Gate, Unreadable> {
     Credentials::read(pid).map(|seen| gate(&seen))
-}
-
-/// Reads a word of our own memory the way that others' memory is read.
-fn call_works() -> bool {
-    let word = 1u64;
-    let mut copy = [0; 8];
-    let range = nix::sys::uio::RemoteIoVec {
-        base: (&raw const word) as usize,
-        len: copy.len(),
-    };
-    nix::sys::uio::process_vm_readv(
-        Pid::this(),
-        &mut [std::io::IoSliceMut::new(&mut copy)],
-        &[range],
-    )
-    .is_ok()
 }
 
 #[cfg(test)]
@@ -221,10 +216,10 @@ mod tests {
             uids: [1000; 3],
             gids: [1000; 3],
             capabilities: 0,
+            files_uid: 1000,
             dumpable: true,
             same_namespace: Some(true),
             yama: Some(1),
-            call_works: true,
         }
     }
 
@@ -251,7 +246,6 @@ mod tests {
             Gate::Namespace
         );
         assert_eq!(with(|seen| seen.capabilities = 1 << 10), Gate::Capabilities);
-        assert_eq!(with(|seen| seen.call_works = false), Gate::Seccomp);
     }
 
     #[test]
@@ -268,12 +262,27 @@ mod tests {
         assert_eq!(gate(&root), Gate::Namespace);
     }
 
+    /// What a container's root has after `--cap-drop ALL --cap-add SYS_PTRACE`.
+    #[test]
+    fn a_debugger_may_lack_the_right_to_the_file() {
+        let mut seen = ordinary();
+        seen.own_capabilities = SYS_PTRACE;
+        seen.uids = [33; 3];
+        seen.files_uid = 33;
+        seen.yama = None;
+        assert_eq!(gate(&seen), Gate::Files { uid: 33 });
+        for right in [1 << 1, 1 << 2] {
+            seen.own_capabilities = SYS_PTRACE | right;
+            assert_eq!(gate(&seen), Gate::Policy);
+        }
+    }
+
     #[test]
     fn credentials_of_this_process_are_its_own() {
         let pid = i32::try_from(std::process::id()).unwrap();
         let seen = Credentials::read(pid).unwrap();
         assert_eq!(seen.uids[0], seen.own_uid);
         assert_eq!(seen.same_namespace, Some(true));
-        assert!(seen.dumpable && seen.call_works);
+        assert!(seen.dumpable);
     }
 }

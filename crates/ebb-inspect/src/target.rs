@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use procfs::ProcError;
-use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
+use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process, VmFlags};
 
 use crate::memory::Unreadable;
 use crate::memory::process::ProcessMemory;
@@ -47,6 +47,8 @@ pub struct Mapping {
     pub executable: bool,
     /// Whether writes are seen by others.
     pub shared: bool,
+    /// Whether its pages are locked in memory (mlock): MADV_DONTNEED is refused for them.
+    pub locked: bool,
     /// Offset in the file.
     pub offset: u64,
     /// What it shows.
@@ -93,6 +95,8 @@ impl From<MemoryMap> for Mapping {
             writable: may(MMPermissions::WRITE),
             executable: may(MMPermissions::EXECUTE),
             shared: may(MMPermissions::SHARED),
+            // `maps` has no flags of this kind, `smaps` has.
+            locked: map.extension.vm_flags.contains(VmFlags::LO),
             offset: map.offset,
             backing: match map.pathname {
                 MMapPath::Path(path) => Backing::File(path),
@@ -116,6 +120,14 @@ impl Target {
         })
     }
 
+    /// The same process, of whose memory nothing is read from `until` on.
+    pub fn until(self, until: std::time::Instant) -> Self {
+        Self {
+            memory: self.memory.until(until),
+            ..self
+        }
+    }
+
     /// The kernel's id of the process.
     pub fn pid(&self) -> i32 {
         self.process.pid()
@@ -133,7 +145,13 @@ impl Target {
 
     /// Its mappings, in the order of addresses.
     pub fn mappings(&self) -> Result<Vec<Mapping>, Unreadable> {
-        let maps = self.process.maps().map_err(reason)?;
+        // Only `smaps` tells which are locked, and it takes longer.
+        let status = self.process.status().map_err(reason)?;
+        let maps = match status.vmlck {
+            Some(1..) => self.process.smaps(),
+            _ => self.process.maps(),
+        };
+        let maps = maps.map_err(reason)?;
         let maps: Vec<Mapping> = maps.into_iter().map(Mapping::from).collect();
         // Without an address space: a zombie.
         if maps.is_empty() {

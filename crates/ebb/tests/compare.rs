@@ -42,7 +42,7 @@ fn a_trial_shows_what_glibc_keeps_and_recommends_what_does_not() {
             "2",
             // The bursts are short.
             "--interval",
-            "20",
+            "20ms",
             "-o",
             folder,
         ],
@@ -483,4 +483,91 @@ fn a_second_ctrl_c_kills_at_once_and_keeps_what_was_measured() {
     let run = &trial["variants"][0]["runs"][0];
     assert_eq!(run["outcome"]["kind"], "interrupted");
     assert!(run["samples"].as_array().unwrap().len() > 5);
+}
+
+/// A trial of a few seconds.
+fn short() -> Edited {
+    Edited::new(&[
+        ("rest_s = 0.6", "rest_s = 0.2"),
+        ("bursts = 2", "bursts = 1"),
+    ])
+}
+
+#[test]
+fn a_load_that_is_not_there_is_found_out_before_the_service_starts() {
+    let workload = Edited::new(&[]);
+    let text = std::fs::read_to_string(workload.path().join("workload.toml")).unwrap();
+    let (before, after) = text.split_at(text.rfind("command = [\"python3\"").unwrap());
+    let mistyped = format!("{before}{}", after.replacen("python3", "pyhton3", 1));
+    std::fs::write(workload.path().join("workload.toml"), mistyped).unwrap();
+    let finished = run(workload.path(), &["--variants", "glibc"]);
+    finished.expect(
+        64,
+        &[],
+        &["there is no program pyhton3", "nothing was started"],
+    );
+    assert!(!finished.stderr.contains("run 1"), "{}", finished.stderr);
+}
+
+#[test]
+fn bad_toml_is_told_with_its_line() {
+    let workload = Edited::new(&[("rest_s = 0.6", "rest_s = = 0.6")]);
+    let text = std::fs::read_to_string(workload.path().join("workload.toml")).unwrap();
+    let line = text.lines().position(|line| line.contains("= =")).unwrap() + 1;
+    let finished = run(workload.path(), &[]);
+    finished.expect(64, &[], &[&format!("workload.toml:{line}: ")]);
+    assert_eq!(finished.stderr.lines().count(), 1, "{}", finished.stderr);
+    assert!(!finished.stderr.contains('|'), "{}", finished.stderr);
+}
+
+#[test]
+fn an_earlier_trial_in_the_folder_is_kept() {
+    let (workload, folder) = (short(), tempfile::tempdir().unwrap());
+    let output = folder.path();
+    std::fs::write(output.join("results.json"), "the earlier one").unwrap();
+    std::fs::create_dir(output.join("logs")).unwrap();
+    let arguments = [
+        "--variants",
+        "glibc",
+        "-n",
+        "1",
+        "-o",
+        output.to_str().unwrap(),
+    ];
+    run(workload.path(), &arguments).expect(0, &[], &["kept in"]);
+    let kept = std::fs::read_to_string(output.join("earlier-1/results.json")).unwrap();
+    assert_eq!(kept, "the earlier one");
+    assert!(output.join("earlier-1/logs").is_dir());
+    assert_eq!(bench::results(output)["variants"][0]["name"], "glibc");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_found_out_before_the_start() {
+    let finished = run(&fixture(), &["-o", "/proc/ebb"]);
+    finished.expect(64, &[], &["-o /proc/ebb", "nothing was started"]);
+    assert!(!finished.stderr.contains("run 1"), "{}", finished.stderr);
+}
+
+#[test]
+fn files_that_cannot_be_written_at_the_end_cost_no_tables() {
+    let (workload, folder) = (short(), tempfile::tempdir().unwrap());
+    let output = folder.path();
+    let child = bench::compare(workload.path())
+        .args(["--variants", "glibc", "-n", "1", "-o"])
+        .arg(output)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The trial has begun: from here on the file's place is taken.
+    while !output.join("logs").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    std::fs::create_dir(output.join("results.json")).unwrap();
+    let finished = bench::Finished::of(&child.wait_with_output().unwrap());
+    finished.expect(
+        70,
+        &["Memory (RSS", "Verdict: "],
+        &["results.json", "the tables are on stdout"],
+    );
 }

@@ -246,9 +246,30 @@ fn flags_that_make_no_sense_are_refused_before_anything_starts() {
             .collect();
         ebb(&all).expect(64, &[], &[expected]);
     }
-    ebb(&["compare"]).expect(64, &[], &["WORKLOAD"]);
-    ebb(&["compare", "--load", "x"]).expect(64, &[], &["SERVICE"]);
-    ebb(&["compare", "--rest", "1s", "."]).expect(64, &[], &["cannot be used with"]);
+    // Both ways are named, with a line to type.
+    ebb(&["compare"]).expect(
+        64,
+        &[],
+        &["ebb compare workloads/sse", "-- ./server --port 8000"],
+    );
+    ebb(&["compare", "--load", "x"]).expect(
+        64,
+        &[],
+        &[
+            "--load needs a service",
+            "ebb compare --load ... -- ./server",
+        ],
+    );
+    ebb(&["compare", "--load", "x", "uvicorn", "main:app"]).expect(
+        64,
+        &[],
+        &["ebb compare --load ... -- uvicorn main:app"],
+    );
+    ebb(&["compare", "--rest", "1s", "."]).expect(64, &[], &["--rest needs a service"]);
+    ebb(&["compare", "a", "b"]).expect(64, &[], &["there are 2 workloads: a b"]);
+    for help in ["compare", "fix", "check"] {
+        ebb(&[help, "--help"]).expect(0, &["Examples:", &format!("ebb {help} ")], &[]);
+    }
     ebb(&["compare", "--load", "x", "folder", "--", "python3"]).expect(
         64,
         &[],

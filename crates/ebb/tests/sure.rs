@@ -134,18 +134,89 @@ impl Drop for Noise {
 }
 
 #[test]
-fn other_load_on_the_machine_is_told() {
+fn a_trial_beside_other_load_claims_nothing_about_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let (output, state) = (folder.path().join("out"), folder.path().join("state"));
     let noise = Noise::make();
-    let finished = run(&fixture(), &["--variants", "glibc", "-n", "1"]);
+    let finished = run(
+        &fixture(),
+        &[
+            "--variants",
+            "glibc,jemalloc-now",
+            "-n",
+            "1",
+            "-o",
+            output.to_str().unwrap(),
+        ],
+    );
     drop(noise);
     finished.expect(
         0,
         &[
             "; disturbed, see below",
-            "! disturbed: in 1 of 1 runs other programs took up to",
+            "! disturbed: in 2 of 2 runs other programs took up to",
+            "; cost unknown: disturbed.",
         ],
         &[],
     );
+    let verdict = finished
+        .stdout
+        .lines()
+        .find_map(|line| line.strip_prefix("Verdict: "))
+        .unwrap();
+    assert_no_times("the terminal", verdict);
+    for file in ["report.md", "report.html"] {
+        let text = std::fs::read_to_string(output.join(file)).unwrap();
+        let plain = text.replace("\\_", "_").replace("&#x27;", "'");
+        assert!(plain.contains(verdict), "{file} says something else");
+    }
+    std::fs::write(folder.path().join("Procfile"), "web: ./server\n").unwrap();
+    let fixed = ebb(&state)
+        .arg("fix")
+        .arg(folder.path().join("Procfile"))
+        .arg("--from")
+        .arg(&output)
+        .output()
+        .unwrap();
+    let reasons = String::from_utf8_lossy(&fixed.stdout).into_owned();
+    assert!(reasons.contains("cost unknown: disturbed"), "{reasons}");
+    assert_no_times("fix", &reasons);
+    let ran = ebb(&state)
+        .args(["run", "--from"])
+        .arg(output.join("results.json"))
+        .args(["--", "true"])
+        .output()
+        .unwrap();
+    let note = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(note.contains("cost unknown: disturbed"), "{note}");
+    assert_no_times("run", &note);
+}
+
+/// A command of the tool that leaves its records in a folder of the test's.
+fn ebb(state: &std::path::Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
+    command.env("XDG_STATE_HOME", state);
+    command
+}
+
+#[track_caller]
+fn assert_no_times(who: &str, text: &str) {
+    for claim in ["CPU time", "throughput", "p99", "measurable", "higher cost"] {
+        assert!(!text.contains(claim), "{who} claims \"{claim}\": {text}");
+    }
+}
+
+#[test]
+fn a_trial_is_disturbed_where_its_own_record_says_so_and_nowhere_else() {
+    let finished = run(&fixture(), &["--variants", "glibc", "-n", "1", "--json"]);
+    let mut trial: ebb::facts::trial::Trial = serde_json::from_str(&finished.stdout).unwrap();
+    let share = trial.variants[0].runs[0].disturbance.others_cpu_share;
+    let share = share.expect("the machine's counters were read");
+    for (share, disturbed) in [(share, share >= 0.10), (0.05, false), (0.5, true)] {
+        trial.variants[0].runs[0].disturbance.others_cpu_share = Some(share);
+        let text = ebb::report::text::render(&trial, 120);
+        assert_eq!(text.contains("disturbed"), disturbed, "{share}: {text}");
+    }
 }
 
 #[test]

@@ -112,9 +112,14 @@ pub(super) fn read<M: Memory>(
     let mut ends = Vec::new();
     let generations = generations(reader, gc)?;
     let mut head = generations;
+    // The lists later, as long as there is time.
     for generation in &mut collector.generations {
         generation.threshold = reader.int(head.wrapping_add(THRESHOLD))? as i32;
         generation.count = reader.int(head.wrapping_add(COUNT))? as i32;
+        head = head.wrapping_add(GENERATION_BYTES);
+    }
+    head = generations;
+    for generation in &mut collector.generations {
         let (tracked, end) = count(reader, head, &mut tallies)?;
         generation.tracked = tracked;
         ends.push(end);
@@ -168,6 +173,8 @@ enum End {
     Swapped,
     /// It changed.
     Torn,
+    /// The time was over.
+    Late,
 }
 
 /// The objects of one list, as far as it can be followed.
@@ -178,6 +185,7 @@ fn count<M: Memory>(
 ) -> Result<(u64, End), Unreadable> {
     match follow(reader, head, tallies) {
         (tracked, Ok(())) => Ok((tracked, End::Reached)),
+        (tracked, Err(Unreadable::Late)) => Ok((tracked, End::Late)),
         (_, Err(error)) if error.is_final() => Err(error),
         (tracked, Err(Unreadable::Swapped(_))) => Ok((tracked, End::Swapped)),
         (tracked, Err(_)) => Ok((tracked, End::Torn)),

@@ -4,11 +4,13 @@
 
 use crate::memory::Presence;
 
+use super::fast::{self, Fast, Known};
 use super::heaps::Heap;
 use super::layout::HEADER_BYTES;
 use super::ledger::{Ledger, Trim};
 use super::sizes::Sizes;
 use super::trim::Trimmer;
+use super::walk::{Chunk, Visitor};
 
 /// Blocks from this size on are listed one by one, so many at most.
 const LARGE_BYTES: u64 = 1 << 20;
@@ -80,6 +82,12 @@ impl Census {
         }
     }
 
+    /// A chunk that is in use or in a fastbin: that was not found out.
+    pub fn unknown(&mut self, presence: &Presence, from: u64, to: u64) {
+        self.end_run(presence, from);
+        self.ledger.unread.add(from, to, presence);
+    }
+
     /// A chunk in use whose block may be one of those that are listed.
     pub fn large(&mut self, from: u64, to: u64) {
         if to - from >= LARGE_BYTES && self.large.len() < MAX_LARGE {
@@ -96,7 +104,9 @@ impl Census {
             self.trim.returns += self.trimmer.main_top(presence, merged, to);
         } else {
             self.ledger.secondary_tops.add(from, to, presence);
-            self.trim.secondary_tops += self.trimmer.secondary_top(presence, merged, to);
+            let (free, locked) = self.trimmer.secondary_top(presence, merged, to);
+            self.trim.secondary_tops += free;
+            self.trim.locked += locked;
         }
     }
 
@@ -135,7 +145,61 @@ impl Census {
 
     fn end_run(&mut self, presence: &Presence, to: u64) {
         if let Some(from) = self.run.take() {
-            self.trim.returns += self.trimmer.free_chunk(presence, from, to);
+            let (returns, locked) = self.trimmer.free_chunk(presence, from, to);
+            self.trim.returns += returns;
+            self.trim.locked += locked;
         }
+    }
+}
+
+/// Counts what a walk meets.
+#[derive(Debug)]
+pub struct Counting<'a> {
+    /// Where it is counted.
+    pub census: &'a mut Census,
+    /// The heap's present pages.
+    pub presence: &'a Presence,
+    /// The arena's chunks in fastbins.
+    pub fast: &'a Fast,
+    /// Whether the heap is the main arena's.
+    pub is_main: bool,
+}
+
+impl Visitor for Counting<'_> {
+    fn chunk(
+        &mut self,
+        Chunk {
+            at, next, is_free, ..
+        }: Chunk,
+    ) {
+        let Self {
+            census, presence, ..
+        } = self;
+        let may_be_fast = next - at <= fast::MAX_BYTES;
+        if is_free {
+            census.free(presence, at, next);
+        } else if may_be_fast && self.fast.has(at) {
+            census.fast(presence, at, next);
+        } else if may_be_fast && self.fast.known() == Known::Cut {
+            census.unknown(presence, at, next);
+        } else {
+            census.in_use(presence, at, next);
+        }
+    }
+
+    fn top(&mut self, from: u64, to: u64) {
+        self.census.top(self.presence, from, to, self.is_main);
+    }
+
+    fn fence(&mut self, from: u64, to: u64) {
+        self.census.overhead(self.presence, from, to);
+    }
+
+    fn cut(&mut self, at: u64) {
+        self.census.cut(self.presence, at);
+    }
+
+    fn unread(&mut self, from: u64, to: u64) {
+        self.census.unread(self.presence, from, to);
     }
 }

@@ -30,6 +30,9 @@ pub struct Ledger {
     pub mmapped: Line,
     /// Whether `mmapped` was found in full.
     pub mmapped_complete: bool,
+    /// Bytes that malloc counts as its own and that were not found: heaps without a way to them, and what is missing of
+    /// `mmapped`. How much of that is resident is not known.
+    pub missing: u64,
 }
 
 impl Ledger {
@@ -102,6 +105,9 @@ pub struct Trim {
     pub secondary_tops: u64,
     /// Resident free bytes on pages that also hold something else: no trim returns them.
     pub pinned: u64,
+    /// Resident whole free pages that no trim returns because they are locked in memory (mlock), or lie behind one
+    /// that is in the same free chunk.
+    pub locked: u64,
 }
 
 impl Trim {
@@ -109,6 +115,7 @@ impl Trim {
         self.returns += other.returns;
         self.secondary_tops += other.secondary_tops;
         self.pinned += other.pinned;
+        self.locked += other.locked;
     }
 }
 

@@ -1,70 +1,14 @@
-//! The lists of free chunks that an arena keeps: fastbins, which the chunks themselves do not tell,
-//! and bins, which lead a walk back onto the chain where it broke.
+//! The lists of free chunks that an arena keeps in bins: they lead a walk back onto the chain where it broke.
 //!
 //! Lists of a busy or damaged process may lead anywhere, also in circles: what is no chunk of the heap ends
 //! the list, and the number is bounded.
 
 use crate::memory::{Memory, Reader, Unreadable};
 
-use super::layout::{BINS, FASTBINS, HEADER_BYTES, Layout};
+use super::layout::{BINS, HEADER_BYTES, Layout};
 
-/// As many chunks are followed: 32 MiB of addresses. glibc merges fastbins at frees of 64 KiB, so that
-/// many lie there only in a program that frees nothing of that size.
-const MAX_FAST: usize = 1 << 22;
 /// As many chunks of bins are looked at to get back onto the chain.
 const MAX_BINNED: usize = 1 << 16;
-
-/// Chunks of lists, sorted by address.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chunks {
-    /// Their addresses.
-    pub addresses: Vec<u64>,
-    /// Whether these are all.
-    pub is_complete: bool,
-}
-
-/// The chunks in the fastbins of `arena`.
-pub fn fast<M: Memory>(
-    reader: &mut Reader<M>,
-    layout: &Layout,
-    arena: u64,
-) -> Result<Chunks, Unreadable> {
-    let mut addresses = Vec::new();
-    let mut is_complete = true;
-    for index in 0..FASTBINS as u64 {
-        let Some(heads) = layout.arena.fastbins else {
-            break;
-        };
-        let size = 2 * HEADER_BYTES + index * HEADER_BYTES;
-        let mut chunk = reader.word(arena + heads + index * 8)?;
-        while chunk != 0 {
-            if addresses.len() == MAX_FAST {
-                is_complete = false;
-                break;
-            }
-            let link = chunk.wrapping_add(HEADER_BYTES);
-            match (chunk_size(reader, chunk), reader.word(link)) {
-                (Ok(found), Ok(stored)) if found == size => {
-                    addresses.push(chunk);
-                    chunk = layout.link(link, stored);
-                }
-                (Err(error), _) | (_, Err(error)) if error.is_final() => return Err(error),
-                _ => {
-                    is_complete = false;
-                    break;
-                }
-            }
-        }
-    }
-    addresses.sort_unstable();
-    // A list in a circle holds a chunk twice.
-    let all = addresses.len();
-    addresses.dedup();
-    Ok(Chunks {
-        is_complete: is_complete && addresses.len() == all,
-        addresses,
-    })
-}
 
 /// Chunks in the bins of `arena`, and its top: places where the chain goes on.
 pub fn anchors<M: Memory>(

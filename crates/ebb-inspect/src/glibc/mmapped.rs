@@ -4,8 +4,13 @@
 //! it has found that number and that many bytes; else it is a part and said to be one.
 //!
 //! The kernel joins mappings of the same kind that touch: a chunk may lie behind any number of pages that are
-//! somebody else's, such as pymalloc's arenas, a runtime's heap or stacks. So every present page is looked at on which no chunk has
-//! been seen to lie, the smallest mappings first, until all are found or [`MOST_TRIES`] and [`MOST_PAGES`] are used up.
+//! somebody else's, such as pymalloc's arenas, a runtime's heap or stacks. It also splits them: advice about huge pages, a
+//! lock or other rights for a part of a chunk make several mappings of one. So mappings that touch are one run, and a
+//! chunk may lie anywhere in a run. The first page of each mapping is looked at first, since most chunks begin there. Then every
+//! present page on which no chunk has been seen to lie, the smallest mappings first, until all are found or [`MOST_TRIES`] and
+//! [`MOST_PAGES`] are used up.
+
+use std::collections::BTreeMap;
 
 use crate::memory::{Memory, Presence, Unreadable, unless_torn};
 use crate::target::{Backing, Mapping};
@@ -37,11 +42,6 @@ pub fn find(
     wanted: (u64, u64),
     each: impl FnMut(u64, u64),
 ) -> Result<Line, Unreadable> {
-    let mut own: Vec<&Mapping> = mappings
-        .iter()
-        .filter(|mapping| mapping.is_own_data() && mapping.backing == Backing::Anonymous)
-        .collect();
-    own.sort_by_key(|mapping| mapping.end - mapping.start);
     let mut search = Search {
         memory,
         layout,
@@ -50,13 +50,55 @@ pub fn find(
         found: Line::default(),
         tries: MOST_TRIES,
         pages: MOST_PAGES,
+        taken: BTreeMap::new(),
     };
-    for mapping in own {
-        for (start, end) in without((mapping.start, mapping.end), heaps) {
-            search.range(start, end)?;
-        }
+    let mut own = ranges(mappings, heaps);
+    for range in &own {
+        search.heads(range)?;
+    }
+    own.sort_by_key(|range| range.end - range.start);
+    for range in &own {
+        search.range(range)?;
     }
     Ok(search.found)
+}
+
+/// A part of a mapping to search, and the bounds within which a chunk that has its header there must lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range {
+    start: u64,
+    end: u64,
+    run: (u64, u64),
+}
+
+/// What is to be searched: the mappings without `heaps`, each with the run that it is a part of.
+fn ranges(mappings: &[Mapping], heaps: &[(u64, u64)]) -> Vec<Range> {
+    let own = mappings
+        .iter()
+        .filter(|mapping| !mapping.shared && mapping.backing == Backing::Anonymous);
+    let mut runs: Vec<(u64, u64, Vec<&Mapping>)> = Vec::new();
+    for mapping in own {
+        match runs.last_mut() {
+            Some((_, end, parts)) if *end == mapping.start => {
+                *end = mapping.end;
+                parts.push(mapping);
+            }
+            _ => runs.push((mapping.start, mapping.end, vec![mapping])),
+        }
+    }
+    let mut ranges = Vec::new();
+    for (start, end, parts) in runs {
+        for run in without((start, end), heaps) {
+            let readable = parts.iter().filter(|part| part.readable);
+            let inside = readable.map(|part| Range {
+                start: part.start.max(run.0),
+                end: part.end.min(run.1),
+                run,
+            });
+            ranges.extend(inside.filter(|range| range.start < range.end));
+        }
+    }
+    ranges
 }
 
 /// `range` less all `heaps`.
@@ -95,6 +137,8 @@ struct Search<'a, M, F> {
     found: Line,
     tries: u64,
     pages: u64,
+    /// The chunks that were found: first address and end.
+    taken: BTreeMap<u64, u64>,
 }
 
 impl<M: Memory, F: FnMut(u64, u64)> Search<'_, M, F> {
@@ -102,14 +146,41 @@ impl<M: Memory, F: FnMut(u64, u64)> Search<'_, M, F> {
         self.tries == 0 || self.pages == 0 || is_all(self.layout, &self.found, self.wanted)
     }
 
-    /// Searches `start..end`, which is mapped and no heap.
-    fn range(&mut self, start: u64, end: u64) -> Result<(), Unreadable> {
+    /// Looks at the first page of `range`, and at the page behind each chunk that is found.
+    fn heads(&mut self, range: &Range) -> Result<(), Unreadable> {
         let page_bytes = self.memory.page_bytes();
-        let mut at = start;
-        // Nothing below is a part of a chunk that is yet to be found.
-        let mut floor = start;
-        while at < end && !self.is_over() {
-            let pages = WINDOW_PAGES.min((end - at) / page_bytes).min(self.pages);
+        let mut at = range.start;
+        while at < range.end && !self.is_over() {
+            if let Some(end) = self.taken_at(at) {
+                at = end;
+                continue;
+            }
+            let window = Presence::read(self.memory, at, at + page_bytes)?;
+            self.pages -= 1;
+            if !window.is_present(at) {
+                break;
+            }
+            match self.chunk_in((at, 1), self.bounds(at, range))? {
+                Some(chunk) => at = self.take(chunk)?,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Searches `range`.
+    fn range(&mut self, range: &Range) -> Result<(), Unreadable> {
+        let page_bytes = self.memory.page_bytes();
+        let mut at = range.start;
+        while at < range.end && !self.is_over() {
+            if let Some(end) = self.taken_at(at) {
+                at = end;
+                continue;
+            }
+            let free_until = self.bounds(at, range).1.min(range.end);
+            let pages = WINDOW_PAGES
+                .min((free_until - at) / page_bytes)
+                .min(self.pages);
             self.pages -= pages;
             let window = Presence::read(self.memory, at, at + pages * page_bytes)?;
             let mut piece = 1;
@@ -119,13 +190,9 @@ impl<M: Memory, F: FnMut(u64, u64)> Search<'_, M, F> {
                     at += page_bytes;
                     continue;
                 }
-                match self.chunk_in((at, present), (floor, end))? {
+                match self.chunk_in((at, present), self.bounds(at, range))? {
                     Some(chunk) => {
-                        (self.each)(chunk.header, chunk.end);
-                        let presence = Presence::read(self.memory, chunk.start, chunk.end)?;
-                        self.found.add(chunk.start, chunk.end, &presence);
-                        at = chunk.end;
-                        floor = chunk.end;
+                        at = self.take(chunk)?;
                         piece = 1;
                     }
                     None => {
@@ -137,6 +204,32 @@ impl<M: Memory, F: FnMut(u64, u64)> Search<'_, M, F> {
             }
         }
         Ok(())
+    }
+
+    /// The end of the chunk that `at` lies in, if one was found there.
+    fn taken_at(&self, at: u64) -> Option<u64> {
+        let (_, &end) = self.taken.range(..=at).next_back()?;
+        (at < end).then_some(end)
+    }
+
+    /// Within which addresses a chunk with its header at `at` must lie: the run, between the chunks that were found.
+    fn bounds(&self, at: u64, range: &Range) -> (u64, u64) {
+        let below = self.taken.range(..=at).next_back().map(|(_, &end)| end);
+        let above = self.taken.range(at..).next().map(|(&start, _)| start);
+        let (start, end) = range.run;
+        (
+            below.map_or(start, |below| below.max(start)),
+            above.map_or(end, |above| above.min(end)),
+        )
+    }
+
+    /// Counts `chunk`; returns its end.
+    fn take(&mut self, chunk: Chunk) -> Result<u64, Unreadable> {
+        (self.each)(chunk.header, chunk.end);
+        let presence = Presence::read(self.memory, chunk.start, chunk.end)?;
+        self.found.add(chunk.start, chunk.end, &presence);
+        self.taken.insert(chunk.start, chunk.end);
+        Ok(chunk.end)
     }
 
     /// The first chunk whose header lies on one of `pages` pages from `at` on, within `floor..end`.
@@ -225,6 +318,7 @@ fn chunk_on(layout: &Layout, page: &[u8], at: u64, (floor, end): (u64, u64)) -> 
 mod tests {
     use super::*;
     use crate::glibc::version::Version;
+    use crate::memory::fake::{FakeMemory, mapping};
 
     const AT: u64 = 0x7f00_0000_0000;
     const PAGE_BYTES: usize = 4096;
@@ -260,5 +354,54 @@ mod tests {
         let two_mib = (2 << 20) - HEADER_BYTES;
         assert_eq!(on_page(43, 1, two_mib | IS_MMAPPED), Some(2 << 20));
         assert_eq!(on_page(36, 1, (2 << 20) | IS_MMAPPED), None);
+    }
+
+    const PAGE: u64 = PAGE_BYTES as u64;
+
+    /// What is found of chunks of these first pages and numbers of pages, in mappings of these first pages and numbers.
+    fn found(chunks: &[(u64, u64)], mappings: &[(u64, u64)], heaps: &[(u64, u64)]) -> (u64, u64) {
+        let layout = Layout::of(Version {
+            major: 2,
+            minor: 36,
+        })
+        .unwrap();
+        let mut memory = FakeMemory::new();
+        for &(first, pages) in mappings {
+            for page in first..first + pages {
+                memory.write(AT + page * PAGE, &[7; 16]);
+            }
+        }
+        for &(first, pages) in chunks {
+            memory.write_word(AT + first * PAGE, 0);
+            memory.write_word(AT + first * PAGE + 8, pages * PAGE | IS_MMAPPED);
+        }
+        let at = |(first, pages): &(u64, u64)| {
+            mapping(AT + first * PAGE, pages * PAGE, Backing::Anonymous)
+        };
+        let mappings: Vec<Mapping> = mappings.iter().map(at).collect();
+        let place = |(first, pages): &(u64, u64)| (AT + first * PAGE, AT + (first + pages) * PAGE);
+        let heaps: Vec<(u64, u64)> = heaps.iter().map(place).collect();
+        let bytes = chunks.iter().map(|(_, pages)| pages * PAGE).sum();
+        let wanted = (chunks.len() as u64, bytes);
+        let found = find(&memory, &layout, &mappings, &heaps, wanted, |_, _| {}).unwrap();
+        (found.chunks, found.bytes / PAGE)
+    }
+
+    #[test]
+    fn a_chunk_may_lie_in_several_mappings_that_touch() {
+        // Split behind its first page, in its middle, and joined with another chunk.
+        assert_eq!(found(&[(0, 20)], &[(0, 1), (1, 19)], &[]), (1, 20));
+        assert_eq!(found(&[(0, 20)], &[(0, 8), (8, 4), (12, 8)], &[]), (1, 20));
+        let joined = [(0, 8), (8, 14), (22, 18)];
+        assert_eq!(found(&[(0, 20), (20, 20)], &joined, &[]), (2, 40));
+        // It begins in a mapping that begins with somebody else's pages.
+        assert_eq!(found(&[(3, 20)], &[(0, 8), (8, 15)], &[]), (1, 20));
+    }
+
+    #[test]
+    fn a_chunk_does_not_lie_across_a_gap_or_a_heap() {
+        assert_eq!(found(&[(0, 20)], &[(0, 8), (9, 11)], &[]), (0, 0));
+        assert_eq!(found(&[(0, 20)], &[(0, 8), (8, 12)], &[(10, 2)]), (0, 0));
+        assert_eq!(found(&[(12, 8)], &[(0, 8), (8, 12)], &[(0, 12)]), (1, 8));
     }
 }

@@ -2,14 +2,15 @@
 //!
 //! malloc_trim merges what lies in fastbins, returns the whole pages within every free chunk of every
 //! arena, keeping the words at its start, and lowers the end of the main arena's heap to whole units
-//! above the smallest chunk. It does not touch the tops of other arenas.
+//! above the smallest chunk. It does not touch the tops of other arenas. The kernel refuses to take pages that are
+//! locked in memory, but for those behind the end that brk lowers.
 
 use crate::memory::Presence;
 
 use super::layout::{FREE_CHUNK_HEAD_BYTES, MIN_CHUNK_BYTES};
 
 /// Predicts for one process.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Trimmer {
     /// Bytes of a page.
     pub page_bytes: u64,
@@ -17,6 +18,8 @@ pub struct Trimmer {
     pub top_unit_bytes: u64,
     /// Where brk is. The main arena's top is lowered only if it ends there.
     pub brk: Option<u64>,
+    /// Ranges that are locked in memory.
+    pub locked: Vec<(u64, u64)>,
 }
 
 impl Default for Trimmer {
@@ -25,16 +28,17 @@ impl Default for Trimmer {
             page_bytes: 4096,
             top_unit_bytes: 4096,
             brk: None,
+            locked: Vec::new(),
         }
     }
 }
 
 impl Trimmer {
-    /// Resident bytes that go back of the free chunk `from..to`.
-    pub fn free_chunk(&self, presence: &Presence, from: u64, to: u64) -> u64 {
+    /// Resident bytes that go back of the free chunk `from..to`, and those that locked pages keep.
+    pub fn free_chunk(&self, presence: &Presence, from: u64, to: u64) -> (u64, u64) {
         let aligned = (from + FREE_CHUNK_HEAD_BYTES).next_multiple_of(self.page_bytes);
         let pages = to.saturating_sub(aligned) / self.page_bytes;
-        presence.bytes(aligned, aligned + pages * self.page_bytes)
+        self.apart(presence, aligned, aligned + pages * self.page_bytes)
     }
 
     /// Resident bytes that go back of the main arena's top.
@@ -48,10 +52,20 @@ impl Trimmer {
         }
     }
 
-    /// Resident bytes of whole pages in the top of another arena.
-    pub fn secondary_top(&self, presence: &Presence, from: u64, to: u64) -> u64 {
+    /// Resident bytes of whole pages in the top of another arena, and those that locked pages keep.
+    pub fn secondary_top(&self, presence: &Presence, from: u64, to: u64) -> (u64, u64) {
         let aligned = (from + MIN_CHUNK_BYTES).next_multiple_of(self.page_bytes);
-        presence.bytes(aligned, to)
+        self.apart(presence, aligned, to)
+    }
+
+    /// Resident bytes of `from..to` that go back in one call, and those that stay: the call ends at the first page that
+    /// is locked.
+    fn apart(&self, presence: &Presence, from: u64, to: u64) -> (u64, u64) {
+        let locked = self.locked.iter();
+        let locked = locked.filter(|(start, end)| *start < to && *end > from);
+        let until = locked.map(|(start, _)| *start).min().unwrap_or(to);
+        let until = until.max(from);
+        (presence.bytes(from, until), presence.bytes(until, to))
     }
 }
 
@@ -75,7 +89,11 @@ mod tests {
     #[test]
     fn the_words_at_a_free_chunks_start_stay() {
         let trimmer = Trimmer::default();
-        let returned = |from, to| trimmer.free_chunk(&presence(&[]), START + from, START + to);
+        let returned = |from, to| {
+            trimmer
+                .free_chunk(&presence(&[]), START + from, START + to)
+                .0
+        };
         // 48 bytes before a page end at it; 16 bytes later they reach into it.
         assert_eq!(returned(PAGE - 48, 2 * PAGE), PAGE);
         assert_eq!(returned(PAGE - 32, 2 * PAGE), 0);
@@ -90,12 +108,40 @@ mod tests {
         let presence = presence(&[2, 3]);
         assert_eq!(
             trimmer.free_chunk(&presence, START, START + 8 * PAGE),
-            5 * PAGE
+            (5 * PAGE, 0)
         );
         assert_eq!(
             trimmer.secondary_top(&presence, START, START + 8 * PAGE),
-            5 * PAGE
+            (5 * PAGE, 0)
         );
+    }
+
+    #[test]
+    fn locked_pages_stay_but_for_those_behind_brk() {
+        let end = START + 8 * PAGE;
+        let trimmer = Trimmer {
+            brk: Some(end),
+            locked: vec![(START + 4 * PAGE, START + 6 * PAGE), (end, end + PAGE)],
+            ..Trimmer::default()
+        };
+        let presence = presence(&[2, 4]);
+        // The first page has the words at the chunk's start.
+        let pages = trimmer.free_chunk(&presence, START, end);
+        assert_eq!(
+            pages,
+            (2 * PAGE, 3 * PAGE),
+            "up to the first that is locked"
+        );
+        assert_eq!(
+            trimmer.secondary_top(&presence, START + PAGE, end),
+            (PAGE, 3 * PAGE)
+        );
+        let above = (START + 6 * PAGE, START + 8 * PAGE);
+        assert_eq!(
+            trimmer.secondary_top(&presence, above.0, above.1),
+            (PAGE, 0)
+        );
+        assert_eq!(trimmer.main_top(&presence, START, end), 5 * PAGE);
     }
 
     #[test]
@@ -106,12 +152,12 @@ mod tests {
             brk,
             ..Trimmer::default()
         };
-        let small = trimmer(PAGE, Some(end));
+        let small = || trimmer(PAGE, Some(end));
         let returned = |trimmer: Trimmer, bytes| trimmer.main_top(&presence(&[]), end - bytes, end);
         // One byte more than the smallest chunk must remain.
-        assert_eq!(returned(small, PAGE + 32), 0);
-        assert_eq!(returned(small, PAGE + 48), PAGE);
-        assert_eq!(returned(small, 16), 0);
+        assert_eq!(returned(small(), PAGE + 32), 0);
+        assert_eq!(returned(small(), PAGE + 48), PAGE);
+        assert_eq!(returned(small(), 16), 0);
         assert_eq!(returned(trimmer(4 * PAGE, Some(end)), 6 * PAGE), 4 * PAGE);
         assert_eq!(returned(trimmer(PAGE, Some(end + PAGE)), 6 * PAGE), 0);
         assert_eq!(returned(trimmer(PAGE, None), 6 * PAGE), 0);

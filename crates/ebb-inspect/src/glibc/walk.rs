@@ -8,7 +8,7 @@
 
 use crate::memory::{Memory, Presence, Unreadable};
 
-use super::census::Census;
+use super::fast;
 use super::heaps::Heap;
 use super::layout::{HEADER_BYTES, MIN_CHUNK_BYTES};
 
@@ -21,62 +21,97 @@ const PREVIOUS_IN_USE: u64 = 1;
 const IS_MMAPPED: u64 = 2;
 const FLAGS: u64 = 7;
 
-/// Walks `heap` from the chunk at `from` and counts in `census`. `fast` are the chunks in fastbins,
-/// sorted. Returns where the chain broke, if it did.
+/// A chunk that is not the top.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Its first address.
+    pub at: u64,
+    /// The first address behind it.
+    pub next: u64,
+    /// Whether it is in a bin. What is in a fastbin or in a thread's cache looks in use.
+    pub is_free: bool,
+    /// The word behind the header, of chunks of which a fastbin may hold one: the link there.
+    pub link: Option<u64>,
+}
+
+/// What a walk leads along the chunks.
+pub trait Visitor {
+    /// A chunk.
+    fn chunk(&mut self, chunk: Chunk);
+    /// The top chunk.
+    fn top(&mut self, _from: u64, _to: u64) {}
+    /// What closes a heap.
+    fn fence(&mut self, _from: u64, _to: u64) {}
+    /// The walk ends at an address.
+    fn cut(&mut self, _at: u64) {}
+    /// Bytes that are not walked.
+    fn unread(&mut self, _from: u64, _to: u64) {}
+    /// Whether more chunks are wanted.
+    fn goes_on(&self) -> bool {
+        true
+    }
+}
+
+/// Why a walk ended before the heap did, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The chain broke.
+    Broken(u64),
+    /// The time is over.
+    Late(u64),
+}
+
+/// Walks `heap` from the chunk at `from` with `visitor`.
 pub fn walk(
     memory: &impl Memory,
     heap: &Heap,
     presence: &Presence,
-    fast: &[u64],
-    census: &mut Census,
+    visitor: &mut impl Visitor,
     from: u64,
-) -> Result<Option<u64>, Unreadable> {
+) -> Result<Option<Stop>, Unreadable> {
     let mut window = Window::new(memory, presence);
     let mut at = from;
     let mut looks = 0;
-    let mut fast = fast[fast.partition_point(|chunk| *chunk < from)..]
-        .iter()
-        .peekable();
-    while at < heap.end {
-        match step(&mut window, heap, at)? {
-            Step::Chunk { next, is_free } => {
-                while fast.next_if(|chunk| **chunk < at).is_some() {}
-                if is_free {
-                    census.free(presence, at, next);
-                } else if fast.next_if(|chunk| **chunk == at).is_some() {
-                    census.fast(presence, at, next);
-                } else {
-                    census.in_use(presence, at, next);
-                }
-                at = next;
+    while at < heap.end && visitor.goes_on() {
+        let step = match step(&mut window, heap, at) {
+            Err(Unreadable::Late) => {
+                visitor.cut(at);
+                return Ok(Some(Stop::Late(at)));
+            }
+            step => step?,
+        };
+        match step {
+            Step::Chunk(chunk) => {
+                visitor.chunk(chunk);
+                at = chunk.next;
                 looks = 0;
             }
             Step::Top(end) => {
-                census.top(presence, at, end, heap.is_main);
+                visitor.top(at, end);
                 at = end;
             }
             Step::Fence(end) => {
-                census.overhead(presence, at, end);
+                visitor.fence(at, end);
                 at = end;
                 looks = 0;
             }
             Step::Broken => {
                 looks += 1;
                 if looks > LOOKS {
-                    census.cut(presence, at);
-                    return Ok(Some(at));
+                    visitor.cut(at);
+                    return Ok(Some(Stop::Broken(at)));
                 }
                 window.forget();
             }
         }
     }
-    census.cut(presence, at);
+    visitor.cut(at);
     Ok(None)
 }
 
 enum Step {
-    /// A chunk that ends at `next`.
-    Chunk { next: u64, is_free: bool },
+    /// A chunk.
+    Chunk(Chunk),
     /// The arena's top, which ends there. Behind it lies what the arena got before, if brk failed.
     Top(u64),
     /// What closes a heap, or a piece of the main one, that is not the newest.
@@ -118,6 +153,11 @@ fn step<M: Memory>(window: &mut Window<M>, heap: &Heap, at: u64) -> Result<Step,
     {
         return Ok(Step::Broken);
     }
+    // In front of the next header: the window moves on only.
+    let link = match size {
+        ..=fast::MAX_BYTES => window.header(at + HEADER_BYTES)?.map(|(link, _)| link),
+        _ => None,
+    };
     let Some((previous_size, head)) = window.header(next)? else {
         return Ok(Step::Broken);
     };
@@ -125,7 +165,12 @@ fn step<M: Memory>(window: &mut Window<M>, heap: &Heap, at: u64) -> Result<Step,
     Ok(if is_free && previous_size != size {
         Step::Broken
     } else {
-        Step::Chunk { next, is_free }
+        Step::Chunk(Chunk {
+            at,
+            next,
+            is_free,
+            link,
+        })
     })
 }
 

@@ -74,6 +74,7 @@ pub fn mapping(start: u64, bytes: u64, backing: Backing) -> Mapping {
         writable: true,
         executable: false,
         shared: false,
+        locked: false,
         offset: 0,
         backing,
     }

@@ -1,19 +1,18 @@
-//! The memory of a running process: residency from `/proc/PID/pagemap`, contents by `process_vm_readv`.
+//! The memory of a running process: residency from `/proc/PID/pagemap`, contents from `/proc/PID/mem`.
 //!
-//! Both leave the process running. The first needs the right to read its `/proc` files, the second
-//! that of a debugger.
+//! Both leave the process running and its pages as they are. `process_vm_readv` would not: it pins what it reads, and since
+//! Linux 5.19 the kernel first gives each pinned page that a fork shares a copy of its own. A read of `/proc/PID/mem` takes an ordinary
+//! reference.
+//!
+//! The kernel checks the right once, when the files are opened, and ties them to the address space of that moment. Once that
+//! is gone, because the process ended or started another program, both files are empty.
 
 use std::fs::File;
-use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt;
-
-use nix::sys::uio::{RemoteIoVec, process_vm_readv};
-use nix::unistd::Pid;
+use std::time::Instant;
 
 use super::{Memory, Page, Unreadable};
 
-/// The kernel takes so many ranges in a call (`IOV_MAX`).
-const RANGES_A_CALL: usize = 1024;
 /// Entries of the page map in a read: 64 KiB.
 const ENTRIES_A_READ: usize = 8192;
 const ENTRY_BYTES: usize = 8;
@@ -25,21 +24,44 @@ const SWAPPED: u64 = 1 << 62;
 /// The memory of a process.
 #[derive(Debug)]
 pub struct ProcessMemory {
-    pid: Pid,
     pagemap: File,
+    bytes: File,
     page_bytes: u64,
+    until: Option<Instant>,
 }
 
 impl ProcessMemory {
-    /// Opens the memory of process `pid`.
+    /// Opens the memory of process `pid`: needs the right of a debugger.
     pub fn open(pid: i32) -> Result<Self, Unreadable> {
-        let pagemap = File::open(format!("/proc/{pid}/pagemap"))
-            .map_err(|error| Unreadable::from_io(&error))?;
+        let open = |file| {
+            File::open(format!("/proc/{pid}/{file}")).map_err(|error| Unreadable::from_io(&error))
+        };
         Ok(Self {
-            pid: Pid::from_raw(pid),
-            pagemap,
+            pagemap: open("pagemap")?,
+            bytes: open("mem")?,
             page_bytes: procfs::page_size(),
+            until: None,
         })
+    }
+
+    /// The same memory, of which nothing is read from `until` on: [`Unreadable::Late`].
+    pub fn until(self, until: Instant) -> Self {
+        Self {
+            until: Some(until),
+            ..self
+        }
+    }
+
+    /// Its bytes by address. A read of a page that is not present maps it, or brings it in from swap.
+    pub fn bytes(&self) -> &File {
+        &self.bytes
+    }
+
+    fn in_time(&self) -> Result<(), Unreadable> {
+        match self.until {
+            Some(until) if Instant::now() >= until => Err(Unreadable::Late),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -49,6 +71,7 @@ impl Memory for ProcessMemory {
     }
 
     fn pages(&self, start: u64, pages: &mut [Page]) -> Result<(), Unreadable> {
+        self.in_time()?;
         let mut buffer = [0; ENTRIES_A_READ * ENTRY_BYTES];
         let mut number = start / self.page_bytes;
         for part in pages.chunks_mut(ENTRIES_A_READ) {
@@ -79,36 +102,25 @@ impl Memory for ProcessMemory {
     }
 
     fn copy(&self, ranges: &[(u64, usize)], out: &mut [u8]) -> Result<(), Unreadable> {
+        self.in_time()?;
         let mut rest = out;
-        for part in ranges.chunks(RANGES_A_CALL) {
-            let wanted = part.iter().map(|&(_, len)| len).sum();
-            let (head, tail) = rest.split_at_mut(wanted);
+        for &(address, len) in ranges {
+            let (mut head, tail) = rest.split_at_mut(len);
             rest = tail;
-            let remote: Vec<RemoteIoVec> = part
-                .iter()
-                .map(|&(address, len)| RemoteIoVec {
-                    base: address as usize,
-                    len,
-                })
-                .collect();
-            let first = part.first().map_or(0, |&(address, _)| address);
-            let copied = process_vm_readv(self.pid, &mut [IoSliceMut::new(head)], &remote)
-                .map_err(|errno| Unreadable::from_errno(errno, first))?;
-            if copied != wanted {
-                return Err(Unreadable::Unmapped(address_behind(part, copied)));
+            let mut at = address;
+            while !head.is_empty() {
+                let read = self
+                    .bytes
+                    .read_at(head, at)
+                    .map_err(|error| Unreadable::from_io_at(&error, at))?;
+                // The address space is gone; where only the mapping is, the kernel says EIO.
+                if read == 0 {
+                    return Err(Unreadable::Gone);
+                }
+                head = &mut head[read..];
+                at += read as u64;
             }
         }
         Ok(())
     }
-}
-
-/// The address of byte number `copied` of `ranges`: where a short copy stopped.
-fn address_behind(ranges: &[(u64, usize)], mut copied: usize) -> u64 {
-    for &(address, len) in ranges {
-        if copied < len {
-            return address + copied as u64;
-        }
-        copied -= len;
-    }
-    0
 }

@@ -6,15 +6,15 @@
 
 use super::{Memory, Page, Unreadable};
 
-/// Cached pages: 256 KiB with pages of 4 KiB.
-const PAGES: usize = 64;
+/// Cached pages: 4 MiB with pages of 4 KiB, that are touched as they are filled.
+const PAGES: usize = 1024;
 
 /// Reads words and bytes by address.
 #[derive(Debug)]
 pub struct Reader<M> {
     memory: M,
     /// Addresses of the cached pages; a page's place follows from its number.
-    at: [Option<u64>; PAGES],
+    at: Vec<Option<u64>>,
     bytes: Vec<u8>,
 }
 
@@ -24,7 +24,7 @@ impl<M: Memory> Reader<M> {
         let page = memory.page_bytes() as usize;
         Self {
             memory,
-            at: [None; PAGES],
+            at: vec![None; PAGES],
             bytes: vec![0; PAGES * page],
         }
     }

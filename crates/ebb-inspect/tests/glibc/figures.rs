@@ -21,6 +21,8 @@ const CASES: &[&str] = &[
     "many_heaps",
     "fastbins",
     "mmapped",
+    "mmapped_split",
+    "locked_part",
     "untouched",
     "returned",
     "foreign_brk",

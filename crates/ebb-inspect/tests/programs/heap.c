@@ -181,6 +181,30 @@ static void prepare(const char *name)
             posix_memalign(&block, 1 << 16, 2 << 20))
             abort();
         untouched(40 << 20);
+    } else if (!strcmp(name, "locked_part")) {
+        /* Freed pages of the locked part stay. */
+        void *blocks[400];
+        for (int i = 0; i < 400; i++)
+            blocks[i] = filled(30000);
+        filled(100);
+        if (mlock(blocks[200], 100 * 30000))
+            abort();
+        for (int i = 0; i < 400; i++)
+            free(blocks[i]);
+    } else if (!strcmp(name, "mmapped_split")) {
+        /* Advice, locks and rights for a part of a block: the kernel splits its mapping. */
+        for (int i = 0; i < 6; i++) {
+            char *block = filled(5 << 20);
+            char *page = (char *)(((uintptr_t)block + 4095) & ~4095ul);
+            madvise(page, 4 << 20, MADV_HUGEPAGE);
+            block = filled((2 << 20) + draw(1 << 20));
+            if (mlock(block + (1 << 20), 64 << 10))
+                abort();
+            page = (char *)(((uintptr_t)filled(3 << 20) + 4095) & ~4095ul);
+            madvise(page + (1 << 20), 1 << 20, MADV_DONTDUMP);
+            page = (char *)(((uintptr_t)filled(3 << 20) + 4095) & ~4095ul);
+            mprotect(page + (1 << 20), 1 << 20, PROT_READ);
+        }
     } else if (!strcmp(name, "untouched")) {
         free(filled(30 << 20));
         for (int i = 0; i < 4; i++)

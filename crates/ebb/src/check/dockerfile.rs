@@ -39,16 +39,33 @@ struct Image<'a> {
     stages: &'a Stages,
     chain: Vec<&'a Stage>,
     start: Option<Start>,
-    context: &'a dyn Fn(&str) -> Option<String>,
+    context: &'a dyn Context,
 }
 
-/// Judges the image that the Dockerfile called `name` makes. `context` reads a file of the build context;
+/// The files that the builder is given.
+pub trait Context {
+    /// The text of one.
+    fn read(&self, file: &str) -> Option<String>;
+
+    /// Why the builder has no such file; none where it has, or where that is not known.
+    fn lacks(&self, _file: &str) -> Option<String> {
+        None
+    }
+}
+
+impl<F: Fn(&str) -> Option<String>> Context for F {
+    fn read(&self, file: &str) -> Option<String> {
+        self(file)
+    }
+}
+
+/// Judges the image that the Dockerfile called `name` makes. `context` is what the builder is given;
 /// `target` names the stage to build, the last one by default. None where there is no such stage.
 pub fn judge(
     name: &str,
     stages: &Stages,
     target: Option<&str>,
-    context: &dyn Fn(&str) -> Option<String>,
+    context: &dyn Context,
 ) -> Option<Judged> {
     let chain = stages.chain(target)?;
     let start = start(&chain);
@@ -151,6 +168,13 @@ impl Image<'_> {
                 continue;
             }
             let from = copy.value.from.as_deref();
+            if from.is_none()
+                && let Some(source) = copy.value.source_of(entry)
+                && let Some(why) = self.context.lacks(source)
+            {
+                let what = format!("the build fails at the copy of {source}: {why}");
+                return vec![self.at(copy.line, Id::CopyMissing, what)];
+            }
             // libebbmalloc.so needs no libc.
             let theirs = from.filter(|_| allocator != Some("ebbmalloc"));
             let theirs = theirs.and_then(|from| self.libc_of(from));

@@ -120,6 +120,10 @@ findings! {
     /// Nothing installs the package.
     PackageMissing "package-missing" Error
         "install the allocator's package in this stage";
+    /// The build copies a file that the builder does not have.
+    CopyMissing "copy-missing" Error
+        "put the file into the build context (`ebb fix --write` places libebbmalloc.so there), or copy it from a stage that \
+         has it";
     /// What the base image has inside is not known.
     BaseUnknown "base-unknown" Note
         "check a running container, or its unpacked file system, as well";

@@ -45,6 +45,9 @@ pub struct Report {
     programs: Option<usize>,
     processes: Vec<ProcessLine>,
     findings: Vec<Finding>,
+    /// Nothing asks for an allocator: the program brings it.
+    #[serde(skip)]
+    is_brought: bool,
 }
 
 /// One process.
@@ -90,7 +93,15 @@ impl Report {
             programs: None,
             processes,
             findings,
+            is_brought: false,
         }
+    }
+
+    /// Nothing asks for the allocator: the program brings it.
+    #[must_use]
+    pub fn not_asked(mut self) -> Self {
+        self.is_brought = true;
+        self
     }
 
     /// Adds how many programs were looked at.
@@ -144,6 +155,18 @@ impl Report {
             .iter()
             .filter(|it| it.in_charge == Some(false));
         let (not, all) = (not.count(), self.processes.len());
+        if self.is_brought {
+            let with = self.processes.iter();
+            let with = with.filter(|it| it.in_charge == Some(true)).count();
+            let place = match all {
+                1 => String::new(),
+                all => format!(" in {with} of {}", count(all)),
+            };
+            return format!(
+                "{}: malloc is {allocator}{place}; nothing asks for another",
+                self.target
+            );
+        }
         let what = match (self.subject, self.in_charge) {
             (Subject::Processes, Some(true)) => {
                 format!("{allocator} is in charge of {}", count(all))

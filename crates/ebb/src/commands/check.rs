@@ -20,6 +20,12 @@ mod root;
 
 /// The arguments of `ebb check`.
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  ebb check 4711                  the process and its descendants\n  \
+                  ebb check -a jemalloc nginx     by name\n  \
+                  ebb check Dockerfile            before the image is built\n  \
+                  ebb check app.service"
+)]
 pub struct Args {
     /// A process (number, name, cgroup, unit, container); a Dockerfile, a compose file, a Kubernetes manifest, a
     /// systemd unit, a Procfile; or the folder of an unpacked root file system
@@ -117,8 +123,14 @@ pub(in crate::commands) fn wanted(name: &str) -> Result<Wanted, Failure> {
 }
 
 fn of_processes(args: &Args, wanted: Option<Wanted>) -> Result<Report, Failure> {
-    let resolved = target::resolve(&args.target)
-        .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let resolved = target::resolve(&args.target).map_err(|error| {
+        let looks_like_a_file = args.target.contains(['/', '.']);
+        if looks_like_a_file && !Path::new(&args.target).exists() {
+            return Failure::new(Exit::Usage, format!("{}: no such file", args.target))
+                .remedy(format!("{FILES}, or a process"));
+        }
+        Failure::new(Exit::Usage, error.to_string())
+    })?;
     let pids = target::processes(&resolved, !args.no_children);
     Ok(processes::check(&args.target, &pids, wanted))
 }
@@ -128,7 +140,7 @@ fn of_file(args: &Args, path: &Path, wanted: Option<&Wanted>) -> Result<Report, 
         Failure::new(Exit::Usage, format!("{}: {why}", path.display()))
             .remedy("a running program is checked by its process, or by `ebb run --verify`")
     };
-    let text = fs::read_to_string(path).map_err(|error| unusable(&error))?;
+    let text = text_of(path)?;
     if let Some(kind) = declared::kind(path, &text) {
         let services = match kind {
             declared::Kind::Unit => {
@@ -157,7 +169,43 @@ fn of_file(args: &Args, path: &Path, wanted: Option<&Wanted>) -> Result<Report, 
         ));
     }
     let stages = Stages::parse(&text).map_err(|error| unusable(&error))?;
-    let folder = path.parent().unwrap_or(Path::new(""));
-    files::of_dockerfile(&args.target, &stages, args.stage.as_deref(), folder, wanted)
-        .ok_or_else(|| unusable(&"there is no such stage"))
+    let context = files::BuildContext::of(path);
+    let stage = args.stage.as_deref();
+    files::of_dockerfile(&args.target, &stages, stage, &context, wanted).ok_or_else(|| {
+        let what = format!(
+            "{} has no stage {}",
+            path.display(),
+            stage.unwrap_or_default()
+        );
+        Failure::new(Exit::Usage, what).remedy(stages.names())
+    })
 }
+
+/// The text of a file that starts services.
+fn text_of(path: &Path) -> Result<String, Failure> {
+    let bytes = fs::read(path).map_err(|error| {
+        let exit = match error.kind() {
+            std::io::ErrorKind::PermissionDenied => Exit::Permission,
+            _ => Exit::Usage,
+        };
+        Failure::new(exit, format!("{}: {error}", path.display()))
+    })?;
+    let wrong = |what: &str, remedy: &str| {
+        Err(Failure::new(Exit::Usage, format!("{} {what}", path.display())).remedy(remedy))
+    };
+    if bytes.starts_with(b"\x7fELF") {
+        return wrong(
+            "is a program or library, not a file that starts a service",
+            "check its process (`ebb check PID`), or start it by `ebb run --verify`",
+        );
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) if text.trim().is_empty() => wrong("is empty", FILES),
+        Ok(text) => Ok(text),
+        Err(_) => wrong("is not a text", FILES),
+    }
+}
+
+/// What can be checked.
+const FILES: &str =
+    "name a Dockerfile, a compose file, a Kubernetes manifest, a systemd unit or a Procfile";

@@ -9,6 +9,7 @@ mod live;
 mod machine;
 mod observer;
 mod outputs;
+mod programs;
 mod progress;
 mod sketch;
 mod tune;
@@ -36,14 +37,22 @@ const REPETITIONS: u32 = 3;
 /// Run a service on one allocator after another under its own load, and tell what each keeps.
 ///
 /// WORKLOAD is a folder with a workload.toml (docs/workload.md). Without one, say what drives the service and
-/// start it behind --: ebb compare --load 'oha -z 20s http://localhost:8000/' --ready
-/// http://localhost:8000/health -- uvicorn main:app. Nothing is changed on this machine; what is started is
-/// stopped. Ctrl-C ends the trial and keeps what was measured.
+/// put its command after `--`. Nothing is changed on this machine; what is started is stopped. Ctrl-C ends the trial
+/// and keeps what was measured.
 #[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "ebb compare [OPTIONS] WORKLOAD\n       ebb compare [OPTIONS] --load COMMAND -- SERVICE...\n       \
+                      ebb compare [OPTIONS] --live NAME=TARGET NAME=TARGET...",
+    after_help = "Examples:\n  \
+                  ebb compare workloads/sse --profile demo -o results\n  \
+                  ebb compare --load 'oha -z 20s http://localhost:8000/' -- uvicorn main:app --port 8000\n  \
+                  ebb compare --burst 'http://localhost:{port}/report -c 32 -n 400' -- ./server --port {port}\n  \
+                  ebb compare --live old=4711 new=4712 --for 24h"
+)]
 pub struct Args {
     /// Folder with a workload.toml, or the file itself.
-    #[arg(required_unless_present_any = ["service", "live"])]
-    workload: Option<PathBuf>,
+    #[arg(num_args = 0.., value_name = "WORKLOAD")]
+    workload: Vec<PathBuf>,
 
     /// Variants, a comma between two: NAME, NAME+KEY=VALUE, NEW=NAME+KEY=VALUE; the first is what the
     /// others are compared to. Default: the profile's, else all that are known.
@@ -78,16 +87,16 @@ pub struct Args {
     until_sure: Option<f64>,
 
     /// Time that the runs of --until-sure may take.
-    #[arg(long, value_name = "TIME", default_value = "30m", requires = "until_sure", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "30m", requires = "until_sure", value_parser = cli::time)]
     budget: Duration,
 
     /// The memory that the table shows.
     #[arg(long, value_enum, default_value = "rss")]
     memory: MemoryArg,
 
-    /// Milliseconds between two samples.
-    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(10..=10_000))]
-    interval: u64,
+    /// Time between two samples, 10ms to 10s.
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_interval)]
+    interval: Duration,
 
     /// Write results.json, report.md, report.html and the logs into this folder.
     #[arg(short, long, value_name = "DIR")]
@@ -132,15 +141,13 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     if let Some(exit) = args.sketch.print()? {
         return Ok(exit);
     }
-    let output = args
-        .output
-        .as_deref()
-        .map(outputs::Folder::create)
-        .transpose()?;
     if args.live.is_asked() {
+        let output = folder(args)?;
+        clear(output.as_ref())?;
         let trial = live::watch(&args.live, args.memory.into())?;
         return tell(&trial, args.json, output.as_ref());
     }
+    say_what_is_compared(args)?;
     let earlier = args.against.as_deref().map(Earlier::read).transpose()?;
     let profile = args.profile.as_deref();
     let profile = profile.or_else(|| earlier.as_ref()?.trial.workload.profile.as_deref());
@@ -153,6 +160,12 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
     args.limits.check(&names)?;
     let enclosures = args.limits.enclosures()?;
+    if workload.setup.is_none() {
+        programs::look_up(&workload)?;
+        observer::resolve_all(specs.clone(), &workload)?;
+    }
+    let output = folder(args)?;
+    clear(output.as_ref())?;
     let scratch = tempfile::tempdir()?;
     let logs = output
         .as_ref()
@@ -163,6 +176,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     let progress = progress::Progress::new();
     prepare(&workload, &logs, &groups, &interrupt, &progress)?;
     // After the setup: it may be what installs the service's program.
+    programs::look_up(&workload)?;
     let variants = observer::resolve_all(specs, &workload)?;
 
     let (started, clock) = (SystemTime::now(), Instant::now());
@@ -174,7 +188,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         interrupt: interrupt.clone(),
         groups,
         metric: args.memory.into(),
-        interval: Duration::from_millis(args.interval),
+        interval: args.interval,
         logs: &logs,
         enclosures: enclosures.as_deref(),
     };
@@ -189,7 +203,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         workload: about(&workload),
         machine: machine::read(),
         repetitions: conducted.repetitions,
-        interval_ms: args.interval,
+        interval_ms: args.interval.as_millis() as u64,
         metric: stage.metric,
         limits: args.limits.limits(),
         max_rest: args.limits.judge(&variants),
@@ -208,6 +222,66 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     tell(&trial, args.json, output.as_ref())
 }
 
+/// The folder of `-o`, tried out.
+fn folder(args: &Args) -> Result<Option<outputs::Folder>, Failure> {
+    let output = args.output.as_deref();
+    output.map(outputs::Folder::create).transpose()
+}
+
+/// Keeps what an earlier trial left in the folder.
+fn clear(output: Option<&outputs::Folder>) -> Result<(), Failure> {
+    if let Some(kept) = output.map(outputs::Folder::clear).transpose()?.flatten() {
+        cli::warn(&format!("the earlier trial is kept in {}", kept.display()));
+    }
+    Ok(())
+}
+
+/// Refuses a command line that names no service, or two, with the ways there are.
+fn say_what_is_compared(args: &Args) -> Result<(), Failure> {
+    let usage = |what: String, remedy: &str| Err(Failure::new(Exit::Usage, what).remedy(remedy));
+    let words: Vec<String> = args
+        .workload
+        .iter()
+        .map(|word| word.display().to_string())
+        .collect();
+    let has_service = args.sketch.has_service();
+    match (args.sketch.flag(), words.as_slice()) {
+        (Some(flag), [_, ..]) if has_service => usage(
+            format!(
+                "{flag} and -- SERVICE cannot be used with the workload {}",
+                words[0]
+            ),
+            "leave out one of them",
+        ),
+        (Some(flag), words) if !has_service => usage(
+            match words {
+                [] => format!("{flag} needs a service"),
+                words => format!(
+                    "{flag} needs a service, and {} is not marked as one",
+                    words.join(" ")
+                ),
+            },
+            &format!(
+                "put the service's command after `--`: ebb compare {flag} ... -- {}",
+                match words {
+                    [] => "./server --port 8000".to_owned(),
+                    words => words.join(" "),
+                }
+            ),
+        ),
+        (None, []) if !has_service => usage(
+            "it is not said what to compare: neither a workload nor a service is given".to_owned(),
+            "give the folder of a workload.toml (ebb compare workloads/sse), or a load and a service after `--` \
+             (ebb compare --load 'oha -z 20s http://localhost:8000/' -- ./server --port 8000)",
+        ),
+        (_, [_, _, ..]) => usage(
+            format!("there are {} workloads: {}", words.len(), words.join(" ")),
+            "give one folder; the command of a service comes after `--`",
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// How often the trial goes round.
 fn rounds(args: &Args, workload: &Workload, earlier: Option<&Earlier>) -> Rounds {
     let then = earlier.map(|earlier| earlier.trial.repetitions);
@@ -222,6 +296,13 @@ fn rounds(args: &Args, workload: &Workload, earlier: Option<&Earlier>) -> Rounds
     }
 }
 
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let allowed = Duration::from_millis(10)..=Duration::from_secs(10);
+    Some(cli::time(text)?)
+        .filter(|time| allowed.contains(time))
+        .ok_or_else(|| "between 10ms and 10s; a bare number is seconds".to_owned())
+}
+
 fn parse_percent(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches('%').parse::<f64>().ok();
     number
@@ -232,7 +313,7 @@ fn parse_percent(text: &str) -> Result<f64, String> {
 /// The file's, or the one that the flags stand for.
 fn workload(args: &Args, profile: Option<&str>) -> Result<Workload, Failure> {
     let usage = |error: &dyn std::fmt::Display| Failure::new(Exit::Usage, error.to_string());
-    match (&args.workload, args.sketch.workload()?) {
+    match (args.workload.first(), args.sketch.workload()?) {
         (Some(path), _) => Workload::load(path, profile).map_err(|error| usage(&error)),
         (None, Some(workload)) => Ok(workload),
         (None, None) => Err(usage(&"neither a workload nor a service is given")),
@@ -318,15 +399,15 @@ fn about(workload: &Workload) -> WorkloadFacts {
 
 /// Data to stdout, files to the folder, their paths to stderr.
 fn tell(trial: &Trial, json: bool, output: Option<&outputs::Folder>) -> Result<Exit, Failure> {
-    // The files first: a reader of stdout that went away must not cost the results.
-    if let Some(output) = output {
-        output.write(trial)?;
-    }
+    // Each is done whatever becomes of the other: a full disk must not cost the tables, nor a reader of stdout that
+    // went away the files.
+    let written = output.map_or(Ok(()), |output| output.write(trial));
     if json {
         cli::print(&format!("{}\n", outputs::json(trial)?))?;
     } else {
         cli::print(&report::text::render(trial, outputs::terminal_width()))?;
     }
+    written?;
     if let Some(output) = output {
         cli::warn(&format!("the page is {}", output.page().display()));
         if trial.verdict.kind == VerdictKind::Recommend {

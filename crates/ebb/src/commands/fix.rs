@@ -21,6 +21,12 @@ use propose::{Change, Proposal};
 
 /// The arguments of `ebb fix`.
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  ebb fix Dockerfile                            show the change\n  \
+                  ebb fix --write Dockerfile                    write it; ebb fix --undo Dockerfile takes it back\n  \
+                  ebb fix --from results/results.json Dockerfile\n  \
+                  ebb fix -a jemalloc compose.yaml --service web"
+)]
 pub struct Args {
     /// A Dockerfile, a compose file, a Kubernetes manifest, a systemd service, a Procfile, or a Cargo.toml
     file: PathBuf,
@@ -62,10 +68,6 @@ pub struct Args {
     /// ebbmalloc, the library's name for the others, which the loader looks up]
     #[arg(long, value_name = "PATH")]
     library: Option<String>,
-
-    /// With --write: put a copy of libebbmalloc.so beside a Dockerfile or compose file
-    #[arg(long, requires = "write")]
-    place_library: bool,
 
     /// For a manifest: an image that has /usr/local/lib/libebbmalloc.so, which an init container copies
     #[arg(long, value_name = "IMAGE")]
@@ -112,6 +114,9 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         .collect();
     report.notes.clone_from(&proposal.notes);
     report.check.clone_from(&proposal.check);
+    report
+        .files
+        .extend(proposal.library.as_deref().map(File::library));
     if report.files.is_empty() {
         return match failed(&proposal.check) {
             Some(exit) => finish(args, &report, exit),
@@ -189,10 +194,9 @@ fn shown(change: &Change) -> File {
 }
 
 fn write_all(args: &Args, proposal: &Proposal) -> Result<(), Failure> {
-    let library = if args.place_library {
-        Some(propose::library_beside(&args.file)?)
-    } else {
-        None
+    let library = match &proposal.library {
+        Some(to) => Some((propose::own_library()?, to.clone())),
+        None => None,
     };
     undo::write(&args.file, &proposal.changes, library.as_ref())
 }

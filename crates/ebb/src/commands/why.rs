@@ -59,7 +59,7 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
         return watch_one(args, &observer, time);
     }
     let look = |resolved: &Resolved| {
-        verdict::of(observer.look(resolved, !args.no_children, Depth::Objects))
+        verdict::of(observer.look(resolved, !args.no_children, Depth::Settled))
     };
     let diagnoses = if args.command.is_empty() {
         find(&args.targets)?.iter().map(look).collect()

@@ -67,7 +67,7 @@ pub enum StopReason {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Disturbance {
     /// Processor time of programs that are not part of the trial, stolen time included, as a share of
-    /// all processors.
+    /// all processors: over the whole run, or over its phases with load where that is more.
     pub others_cpu_share: Option<f64>,
     /// Share of the time in which some task of the machine waited for memory.
     pub memory_pressure_share: Option<f64>,

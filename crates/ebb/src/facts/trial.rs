@@ -260,6 +260,16 @@ impl Variant {
             .filter(|run| run.outcome == Outcome::Complete)
     }
 
+    /// Whether other programs took processors from a complete run.
+    pub fn has_disturbed_times(&self) -> bool {
+        self.complete().any(|run| run.disturbance.of_times())
+    }
+
+    /// Whether the machine was short of memory during a complete run.
+    pub fn has_disturbed_memory(&self) -> bool {
+        self.complete().any(|run| run.disturbance.of_memory())
+    }
+
     /// Whether a load of a complete run said nothing that could be read.
     pub fn has_unread_loads(&self) -> bool {
         self.complete()

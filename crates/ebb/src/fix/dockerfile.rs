@@ -6,8 +6,8 @@
 
 use crate::allocators::by_file_name;
 use crate::check::Id;
-use crate::check::dockerfile::{self, Base, Piece, Stage, Stages, file_name};
-use crate::exit::Failure;
+use crate::check::dockerfile::{self, Base, Context, Piece, Stage, Stages, file_name};
+use crate::exit::{Exit, Failure};
 
 use super::wish::{Setting, Settled};
 use super::{Edit, Fixed, Wish, cannot, not_understood};
@@ -21,17 +21,17 @@ struct Image<'a> {
     text: &'a str,
     stages: Stages,
     target: Option<&'a str>,
-    context: &'a dyn Fn(&str) -> Option<String>,
+    context: &'a dyn Context,
     wish: &'a Wish,
 }
 
 /// What puts the allocator in charge of the image that stage `target`, by default the last, makes.
-/// `context` reads a file of the build context.
+/// `context` is what the builder is given.
 pub fn fix(
     name: &str,
     text: &str,
     target: Option<&str>,
-    context: &dyn Fn(&str) -> Option<String>,
+    context: &dyn Context,
     wish: &Wish,
 ) -> Result<Fixed, Failure> {
     let stages = Stages::parse(text).map_err(|error| {
@@ -40,7 +40,8 @@ pub fn fix(
         ))
     })?;
     if stages.chain(target).is_none() {
-        return Err(not_understood(format!("{name} has no such stage")));
+        let what = format!("{name} has no stage {}", target.unwrap_or_default());
+        return Err(Failure::new(Exit::Usage, what).remedy(stages.names()));
     }
     Image {
         name,

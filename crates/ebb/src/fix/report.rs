@@ -1,5 +1,7 @@
 //! What is proposed or was done, as text and as JSON. Pure; built by [`crate::commands::fix`].
 
+use std::path::Path;
+
 use serde::Serialize;
 
 use super::edit::Line;
@@ -33,6 +35,18 @@ pub struct File {
     pub diff: String,
     /// Each change with its reason.
     pub lines: Vec<Line>,
+}
+
+impl File {
+    /// Of a library that is copied or removed.
+    pub fn library(path: &Path) -> Self {
+        Self {
+            path: path.display().to_string(),
+            created: true,
+            diff: String::new(),
+            lines: Vec::new(),
+        }
+    }
 }
 
 /// The whole result.

@@ -27,7 +27,7 @@ fn wish(name: &str) -> Wish {
 
 fn fixed(kind: Option<Kind>, text: &str, wish: &Wish) -> Result<Fixed, Failure> {
     match kind {
-        None => dockerfile::fix("f", text, None, &|_| None, wish),
+        None => dockerfile::fix("f", text, None, &|_: &str| None, wish),
         Some(Kind::Compose) => compose::fix("f", text, &|_| true, wish),
         Some(Kind::Kubernetes) => kubernetes::fix("f", text, &|_| true, Some("i"), wish),
         Some(Kind::Procfile) => procfile::fix("f", text, &|_| true, wish),

@@ -9,8 +9,10 @@ use crate::exit::Failure;
 use super::edit::apply;
 use super::{Edit, Elsewhere, Fixed, Wish, cannot, not_understood, settle};
 
-/// The name of our drop-in.
-pub const DROP_IN: &str = "ebbmalloc.conf";
+/// The name of our drop-in: that of the allocator.
+pub fn drop_in(wish: &Wish) -> String {
+    format!("{}.conf", wish.allocator.name)
+}
 
 const SPECIFIER: Elsewhere = Elsewhere {
     why: "has a specifier of systemd in it",
@@ -37,28 +39,29 @@ pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Failure> {
             files.name
         )));
     }
+    let own_name = drop_in(wish);
     let own = files
         .drop_ins
         .iter()
-        .find(|(name, _)| name == DROP_IN)
+        .find(|(name, _)| *name == own_name)
         .map(|(_, text)| text.as_str());
     for (name, text) in files
         .drop_ins
         .iter()
         .filter(|(_, text)| !text.trim().is_empty())
     {
-        let drop_in = Unit::parse(text).map_err(|why| not_understood(format!("{name}: {why}")))?;
-        if name.as_str() > DROP_IN {
-            let service = drop_in.service(Path::new(files.name));
+        let other = Unit::parse(text).map_err(|why| not_understood(format!("{name}: {why}")))?;
+        if *name > own_name {
+            let service = other.service(Path::new(files.name));
             let names = || wish.names();
             if let Some(set) = names().find(|it| service.variable(it).is_some()) {
                 return Err(cannot(
-                    format!("the drop-in {name} comes after {DROP_IN} and sets {set}, too"),
+                    format!("the drop-in {name} comes after {own_name} and sets {set}, too"),
                     "take it out there, then run ebb fix again",
                 ));
             }
         }
-        unit.extend(drop_in);
+        unit.extend(other);
     }
     let service = unit.service(Path::new(files.name));
     let library = wish.library_elsewhere();

@@ -4,7 +4,6 @@
 //! pages that are present and no other; here a page that was never touched is read as well, because what a library's file
 //! says of it is meant.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
@@ -14,10 +13,7 @@ use ebb_inspect::{Memory as _, Unreadable};
 
 /// The memory of one process.
 #[derive(Debug)]
-pub(super) struct Memory {
-    bytes: File,
-    pages: ProcessMemory,
-}
+pub(super) struct Memory(ProcessMemory);
 
 /// Why bytes were not read.
 #[derive(Debug, thiserror::Error)]
@@ -33,13 +29,12 @@ pub(super) enum NotHere {
 impl Memory {
     /// Opens the memory of process `pid`: needs the right of a debugger.
     pub(super) fn open(pid: i32) -> io::Result<Self> {
-        let bytes = File::open(format!("/proc/{pid}/mem"))?;
-        let pages = ProcessMemory::open(pid).map_err(|error| match error {
+        let memory = ProcessMemory::open(pid).map_err(|error| match error {
             Unreadable::Refused => io::ErrorKind::PermissionDenied.into(),
             Unreadable::Gone => io::ErrorKind::NotFound.into(),
             other => io::Error::other(other),
         })?;
-        Ok(Self { bytes, pages })
+        Ok(Self(memory))
     }
 
     /// Fills `bytes` with what is at `address`.
@@ -47,15 +42,15 @@ impl Memory {
         if self.is_swapped(bytes.len(), address) {
             return Err(NotHere::Swapped);
         }
-        Ok(self.bytes.read_exact_at(bytes, address)?)
+        Ok(self.0.bytes().read_exact_at(bytes, address)?)
     }
 
     /// Fills `bytes` with what is at `address`, a page's first byte; with zeros for pages that are in swap.
     pub(super) fn read_all_but_swapped(&self, bytes: &mut [u8], address: u64) -> io::Result<()> {
         if !self.is_swapped(bytes.len(), address) {
-            return self.bytes.read_exact_at(bytes, address);
+            return self.0.bytes().read_exact_at(bytes, address);
         }
-        let page_bytes = self.pages.page_bytes();
+        let page_bytes = self.0.page_bytes();
         let pages = bytes.chunks_mut(page_bytes as usize);
         for (page, at) in pages.zip((address..).step_by(page_bytes as usize)) {
             match self.read(page, at) {
@@ -70,7 +65,7 @@ impl Memory {
     /// Whether a page of these is in swap. What cannot be asked about is not: reading it then fails or tells.
     fn is_swapped(&self, len: usize, address: u64) -> bool {
         let end = address.saturating_add(len as u64);
-        Presence::read(&self.pages, address, end).is_ok_and(|pages| pages.swapped_bytes() > 0)
+        Presence::read(&self.0, address, end).is_ok_and(|pages| pages.swapped_bytes() > 0)
     }
 }
 

@@ -6,7 +6,8 @@
 //! - [`inherited`]: what a program that we start must find as our parent left it.
 //! - [`root`]: the file system as a process sees it.
 //! - [`environ`]: the environment that a process was started with, and the one it has now.
-//! - [`inside`]: allocators that are compiled into a program.
+//! - [`inside`]: allocators that are compiled into a program or a library.
+//! - [`hidden`]: those in mapped files that are not in charge of `malloc`.
 //! - [`instruments`]: profilers and checks that are switched on in a process.
 //! - [`charge`]: which file a process takes its `malloc` from.
 //! - [`mappings`]: its mappings by kind.
@@ -14,6 +15,7 @@
 //! - [`machine`]: what the whole machine does.
 //! - [`cgroup`]: the memory cgroup that it is in.
 //! - [`enclosure`]: cgroups with limits, made for a trial.
+//! - [`look`]: how long that may take.
 //! - [`runtime`]: the language runtime in it.
 //! - [`heap`]: what its allocator holds.
 //! - [`not_read`]: why something of it was not read, and what opens it.
@@ -32,9 +34,11 @@ pub mod enclosure;
 pub mod environ;
 pub mod follow;
 pub mod heap;
+pub mod hidden;
 pub mod inherited;
 pub mod inside;
 pub mod instruments;
+pub mod look;
 pub mod machine;
 pub mod mappings;
 mod memory;

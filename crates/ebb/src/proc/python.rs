@@ -9,6 +9,7 @@ use ebb_inspect::{Target, Unreadable};
 
 use super::counters::Counters;
 use super::heap;
+use super::look;
 use super::not_read::NotRead;
 use crate::facts::snapshot::{Collector, Heap, Interpreter, Objects, OfType, Python};
 
@@ -26,7 +27,7 @@ pub struct Read {
 
 /// Reads the CPython in `pid`. `large` are the live blocks of its `malloc` from 1 MiB on, where they are known.
 pub fn read(pid: i32, large: Option<&[(u64, u64)]>) -> Result<Read, NotRead> {
-    let target = Target::open(pid).map_err(|error| not_read(pid, error.into()))?;
+    let target = look::open(pid).map_err(|error| not_read(pid, error.into()))?;
     let read = cpython::Python::read(&target, large.unwrap_or_default());
     let read = read.map_err(|error| not_read(pid, error))?;
     let reader = name(read.version);
@@ -48,7 +49,7 @@ pub fn read(pid: i32, large: Option<&[(u64, u64)]>) -> Result<Read, NotRead> {
 
 /// Reads its object arenas alone: without the collectors' lists, which take seconds where there are many objects.
 pub fn arenas(pid: i32) -> Result<Objects, NotRead> {
-    let target = Target::open(pid).map_err(|error| not_read(pid, error.into()))?;
+    let target = look::open(pid).map_err(|error| not_read(pid, error.into()))?;
     let read = cpython::Python::arenas(&target);
     let (version, arenas) = read.map_err(|error| not_read(pid, error))?;
     objects(&target, &name(version), arenas)
@@ -57,7 +58,7 @@ pub fn arenas(pid: i32) -> Result<Objects, NotRead> {
 /// Reads the mimalloc that CPython has of its own since 3.13: a free-threaded build's objects and buffers are there, those of others
 /// with `PYTHONMALLOC=mimalloc`.
 pub fn mimalloc(pid: i32, counters: &Counters) -> Option<Result<Heap, NotRead>> {
-    let target = Target::open(pid).ok()?;
+    let target = look::open(pid).ok()?;
     let file = cpython::file(&target).ok()??;
     let read = heap::read(pid, Some("mimalloc"), file.to_str(), counters);
     Some(read.map(|mut heap| {

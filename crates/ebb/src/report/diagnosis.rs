@@ -234,6 +234,7 @@ pub fn label(cause: Cause) -> &'static str {
         Cause::Cached => "threads' caches",
         Cause::Kept => "kept free pages",
         Cause::Lazy => "given back lazily",
+        Cause::Locked => "free, but locked in memory",
         Cause::Metadata => "allocator's bookkeeping",
         Cause::Objects => "CPython's objects",
         Cause::FreeObjects => "free in CPython's arenas",

@@ -34,6 +34,9 @@ pub fn render(trial: &Trial) -> String {
                 .collect();
             let _ = writeln!(out, "| {name} | {} |", cells.join(" | "));
         }
+        if table.recommends() {
+            out.push_str("\nBold: recommended.\n");
+        }
         out.push('\n');
     }
     let notes = notes::of(trial);

@@ -18,10 +18,14 @@ pub struct Note {
     pub lines: Vec<String>,
 }
 
+/// Whether no time of the trial is to be trusted.
+pub(super) fn is_disturbed(trial: &Trial) -> bool {
+    trial.variants.iter().any(Variant::has_disturbed_times)
+}
+
 /// Said beside times that other programs may have lengthened.
 pub(super) fn disturbed(trial: &Trial) -> &'static str {
-    let mut runs = trial.variants.iter().flat_map(Variant::complete);
-    match runs.any(|run| run.disturbance.of_times()) {
+    match is_disturbed(trial) {
         true => "; disturbed, see below",
         false => "",
     }

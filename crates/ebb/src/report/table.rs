@@ -13,6 +13,22 @@ pub struct Table {
     pub rows: Vec<Row>,
 }
 
+impl Table {
+    /// Whether a cell has a figure, or says why there is none.
+    pub(super) fn tells_something(&self) -> bool {
+        let mut cells = self.rows.iter().flat_map(|row| &row.cells);
+        cells.any(|cell| cell.main != NOTHING)
+    }
+
+    /// Whether a row is the recommended one.
+    pub(super) fn recommends(&self) -> bool {
+        self.rows.iter().any(|row| row.recommended)
+    }
+}
+
+/// What stands in a cell for which there was no run.
+pub(super) const NOTHING: &str = "–";
+
 /// A row.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Row {

@@ -78,7 +78,10 @@ pub fn of(trial: &Trial) -> Vec<Table> {
             &title,
             &format!("{}{}", interval_caption(trial), notes::disturbed(trial)),
             &DIFFERENCE,
-            versus,
+            match notes::is_disturbed(trial) {
+                true => versus_disturbed,
+                false => versus,
+            },
         );
         difference.rows.remove(0);
         tables.push(difference);
@@ -92,6 +95,7 @@ pub fn of(trial: &Trial) -> Vec<Table> {
                 .sort_by_key(|row| place(row).unwrap_or(usize::MAX));
         }
     }
+    tables.retain(Table::tells_something);
     tables.extend(latencies(trial));
     tables.extend(
         trial
@@ -268,14 +272,34 @@ fn versus(figure: &Figure, unit: Unit) -> Cell {
     difference_cell(&difference, unit)
 }
 
+/// The same where times are not to be trusted: no reading of an interval is.
+fn versus_disturbed(figure: &Figure, unit: Unit) -> Cell {
+    let mut cell = versus(figure, unit);
+    let is_time = matches!(unit, Unit::Seconds | Unit::PerSecond | Unit::Milliseconds);
+    if is_time && cell.is_figure {
+        let interval = figure
+            .versus_first
+            .and_then(|difference| interval_in_words(&difference, unit));
+        cell.detail = Some(match interval {
+            Some(interval) => format!("{interval}, disturbed"),
+            None => "disturbed".to_owned(),
+        });
+    }
+    cell
+}
+
+fn interval_in_words(difference: &Difference, unit: Unit) -> Option<String> {
+    let (low, high) = difference.interval?;
+    Some(format!(
+        "{} … {}",
+        figures::signed(low, unit),
+        figures::signed(high, unit)
+    ))
+}
+
 /// A difference with its interval; what the interval does not show to be one is called so.
 fn difference_cell(difference: &Difference, unit: Unit) -> Cell {
-    let interval = difference.interval.map(|(low, high)| {
-        let interval = format!(
-            "{} … {}",
-            figures::signed(low, unit),
-            figures::signed(high, unit)
-        );
+    let interval = interval_in_words(difference, unit).map(|interval| {
         match difference.reading.and_then(Reading::label) {
             Some(reading) => format!("{interval}, {reading}"),
             None => interval,

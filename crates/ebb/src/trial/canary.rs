@@ -4,6 +4,7 @@
 //! the same hour's traffic, so differences are taken window by window, in pairs, and their median is
 //! resampled. Windows that one side was not there in are left out.
 
+use super::cost::Share;
 use super::summary;
 use crate::facts::sureness::Reading;
 use crate::facts::trial::{
@@ -255,14 +256,18 @@ fn cpu(variant: &Variant) -> String {
         return String::new();
     };
     let before = figure.median - difference.value;
-    match difference.reading {
-        Some(Reading::NoRealDifference) => " No real difference in CPU time.".to_owned(),
-        Some(Reading::Real) if before > 0.0 => format!(
-            " CPU time of {}: {:+.0} %.",
+    let Some(share) = Share::from(Column::Cpu, &difference, before) else {
+        return String::new();
+    };
+    let interval = share.interval_in_words();
+    match share.reading {
+        Some(Reading::NoRealDifference) => format!(" No real difference in CPU time{interval}."),
+        Some(Reading::Real) => format!(
+            " CPU time of {}: {:+.0} %{interval}.",
             variant.name,
-            difference.value / before * 100.0
+            share.value * 100.0
         ),
-        _ => " The difference in CPU time is unclear.".to_owned(),
+        _ => format!(" The difference in CPU time is unclear{interval}."),
     }
 }
 

@@ -2,8 +2,10 @@
 //!
 //! Used by `ebb run --from` and `ebb fix --from`. Pure.
 
+use super::cost::{self, Share};
+use super::summary;
 use crate::facts::sureness::Reading;
-use crate::facts::trial::{Column, Trial, Variant};
+use crate::facts::trial::{Column, Difference, Trial, Variant};
 use std::collections::BTreeMap;
 
 /// More CPU time than this against the same allocator with CPython's own arenas is too much for moving its
@@ -31,7 +33,7 @@ pub fn of(trial: &Trial) -> Option<Choice> {
     let recommended = trial.verdict.variant.as_deref();
     let named = |name: &str| trial.variants.iter().find(|variant| variant.name == name);
     let (variant, mut reason) = match recommended.and_then(named) {
-        Some(variant) => (variant, "the trial recommends it".to_owned()),
+        Some(variant) => (variant, recommended_by(trial)),
         None => (
             trial.variants.first()?,
             "the trial recommends no change".to_owned(),
@@ -47,6 +49,17 @@ pub fn of(trial: &Trial) -> Option<Choice> {
         env,
         reason,
     })
+}
+
+/// Why a recommended variant is taken, with what is not known of it.
+fn recommended_by(trial: &Trial) -> String {
+    match trial.canary.is_none() && cost::is_disturbed(&trial.variants) {
+        true => format!(
+            "the trial recommends it for its memory; {}",
+            cost::DISTURBED
+        ),
+        false => "the trial recommends it".to_owned(),
+    }
 }
 
 /// The environment in which a service should run that runs on this variant: the variant's own, of which
@@ -65,41 +78,45 @@ pub fn environment(trial: &Trial, variant: &Variant) -> (BTreeMap<String, String
 
 /// Whether the CPU time allows PYTHONMALLOC, by the same variant without it.
 fn allows(trial: &Trial, variant: &Variant) -> (bool, String) {
+    let left_out = |why: &str| (false, format!("PYTHONMALLOC is left out: {why}"));
+    if cost::is_disturbed(&trial.variants) {
+        return left_out("what it costs is unknown, the trial was disturbed");
+    }
     let mut without = variant.env.clone();
     without.remove(PYTHONMALLOC);
     let sibling = trial
         .variants
         .iter()
         .find(|other| other.allocator == variant.allocator && other.env == without);
-    let cpu = |variant: &Variant| variant.summary.as_ref()?.median(Column::Cpu);
-    let Some((with, other)) = sibling.and_then(|other| Some((cpu(variant)?, cpu(other)?))) else {
-        return (
-            false,
-            "PYTHONMALLOC is left out: the trial has no CPU time without it to compare with"
-                .to_owned(),
-        );
+    let Some(share) = sibling.and_then(|other| dearer_by(variant, other)) else {
+        return left_out("the trial has no CPU time without it to compare with");
     };
-    let share = with / other - 1.0;
-    let same = reading(variant) == Some(Reading::NoRealDifference);
-    if share <= DEARER || same {
-        (
-            true,
-            format!("PYTHONMALLOC costs {:+.0} % CPU time", share * 100.0),
-        )
+    let words = format!(
+        "{:+.0} % CPU time{}",
+        share.value * 100.0,
+        share.interval_in_words()
+    );
+    if share.value <= DEARER || share.reading == Some(Reading::NoRealDifference) {
+        (true, format!("PYTHONMALLOC costs {words}"))
     } else {
-        (
-            false,
-            format!(
-                "PYTHONMALLOC is left out: it costs {:+.0} % CPU time",
-                share * 100.0
-            ),
-        )
+        left_out(&format!("it costs {words}"))
     }
 }
 
-fn reading(variant: &Variant) -> Option<Reading> {
-    let figure = variant.summary.as_ref()?.figures.get(&Column::Cpu)?;
-    figure.versus_first?.reading
+/// The difference in CPU time: of the runs, else of the medians.
+fn dearer_by(with: &Variant, without: &Variant) -> Option<Share> {
+    let values = |variant: &Variant| summary::values(variant, Column::Cpu);
+    let median = |variant: &Variant| variant.summary.as_ref()?.median(Column::Cpu);
+    let before = median(without)?;
+    let difference =
+        summary::difference(Column::Cpu, &values(with), &values(without)).or_else(|| {
+            Some(Difference {
+                value: median(with)? - before,
+                interval: None,
+                reading: None,
+            })
+        })?;
+    Share::from(Column::Cpu, &difference, before)
 }
 
 #[cfg(test)]
@@ -147,6 +164,19 @@ mod tests {
         let mut alone = trial(10.0, 10.0);
         alone.variants.remove(1);
         assert!(of(&alone).unwrap().env.is_empty());
+    }
+
+    #[test]
+    fn a_disturbed_trial_says_nothing_about_cpu_time() {
+        let mut trial = trial(10.4, 10.0);
+        trial.variants[0].runs[1].disturbance.others_cpu_share = Some(0.4);
+        let choice = of(&trial).unwrap();
+        assert!(choice.env.is_empty());
+        assert_eq!(
+            choice.reason,
+            "the trial recommends it for its memory; cost unknown: disturbed; PYTHONMALLOC is left out: what it \
+             costs is unknown, the trial was disturbed"
+        );
     }
 
     #[test]

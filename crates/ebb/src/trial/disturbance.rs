@@ -41,6 +41,40 @@ pub fn between(before: Option<Machine>, after: Option<Machine>) -> Disturbance {
     }
 }
 
+/// The machine over the phases of a run that have load: the times of a trial are measured there, and a
+/// disturbance of that length is a small share of a run with long rests.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    sum: Option<Machine>,
+}
+
+impl Loaded {
+    /// Adds a phase, by the readings at its ends.
+    pub fn add(&mut self, before: Option<Machine>, after: Option<Machine>) {
+        let (Some(before), Some(after)) = (before, after) else {
+            return;
+        };
+        let sum = self.sum.get_or_insert_default();
+        sum.at_s += after.at_s - before.at_s;
+        sum.processors = after.processors;
+        sum.busy_s += after.busy_s - before.busy_s;
+        sum.own_s += after.own_s - before.own_s;
+    }
+
+    /// What disturbed the whole run, or, where that is more, its phases with load.
+    pub fn or(&self, whole: Disturbance) -> Disturbance {
+        let loaded = between(self.sum.map(|_| Machine::default()), self.sum);
+        let most = |left: Option<f64>, right: Option<f64>| match (left, right) {
+            (Some(left), Some(right)) => Some(left.max(right)),
+            (left, right) => left.or(right),
+        };
+        Disturbance {
+            others_cpu_share: most(whole.others_cpu_share, loaded.others_cpu_share),
+            ..whole
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,5 +115,21 @@ mod tests {
             between(at(1.0, 1.0, 1.0), at(1.1, 1.1, 1.0)),
             Disturbance::default()
         );
+    }
+
+    #[test]
+    fn a_disturbance_of_the_load_is_seen_though_the_rests_are_long() {
+        let whole = between(at(0.0, 0.0, 0.0), at(100.0, 24.0, 12.0));
+        assert!(!whole.of_times(), "6 % of two processors over 100 s");
+        let mut loaded = Loaded::default();
+        assert_eq!(loaded.or(whole), whole);
+        // Two phases of 5 s, in which others took 6 s of 10 each.
+        loaded.add(at(10.0, 2.0, 1.0), at(15.0, 11.0, 4.0));
+        loaded.add(at(60.0, 15.0, 8.0), at(65.0, 24.0, 11.0));
+        let seen = loaded.or(whole);
+        assert_eq!(seen.others_cpu_share, Some(0.6));
+        assert!(seen.of_times());
+        loaded.add(None, at(1.0, 1.0, 1.0));
+        assert_eq!(loaded.or(whole), seen);
     }
 }

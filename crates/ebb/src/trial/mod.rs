@@ -11,6 +11,7 @@ pub mod against;
 pub mod ask;
 pub mod canary;
 pub mod choice;
+pub mod cost;
 pub mod disturbance;
 pub mod enclosure;
 pub mod engine;

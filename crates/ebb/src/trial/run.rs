@@ -4,7 +4,7 @@
 //! in the [`Run`], and everything that was started is gone when it returns.
 
 use super::ask::{self, until_ready};
-use super::disturbance;
+use super::disturbance::{self, Loaded};
 use super::enclosure::{Enclosures, Surroundings};
 use super::health::Health;
 use super::interrupt::{Groups, Interrupt};
@@ -97,6 +97,7 @@ pub fn run(
 ) -> Run {
     let mut record = Run::new(repetition);
     let before = stage.observer.machine();
+    let mut loaded = Loaded::default();
     let run_mark = format!("{}-{}-{repetition}", std::process::id(), variant.spec.name);
     // It outlives what is inside.
     let enclosure = stage
@@ -109,7 +110,12 @@ pub fn run(
         .and_then(|enclosure| {
             let doors = enclosure.as_ref().map_or(Vec::new(), |made| made.doors());
             let (scene, _dir) = Scene::set(stage, variant, repetition, run_mark.clone())?;
-            scene.play(stage, variant, &doors, &mut record, on_step)
+            let mut told = Told {
+                record: &mut record,
+                loaded: &mut loaded,
+                on_step,
+            };
+            scene.play(stage, variant, &doors, &mut told)
         });
     launch::kill_strays(&run_mark);
     drop(enclosure);
@@ -128,8 +134,15 @@ pub fn run(
     };
     record.measures = summary::measure(&record, stage.metric);
     record.slope = summary::rest_slope(&record, stage.metric);
-    record.disturbance = disturbance::between(before, stage.observer.machine());
+    record.disturbance = loaded.or(disturbance::between(before, stage.observer.machine()));
     record
+}
+
+/// What becomes of a run while it is played.
+struct Told<'a> {
+    record: &'a mut Run,
+    loaded: &'a mut Loaded,
+    on_step: &'a mut dyn FnMut(StepEvent),
 }
 
 /// What `run` tells while it runs.
@@ -147,8 +160,7 @@ impl Scene<'_> {
         stage: &Stage,
         variant: &Prepared,
         doors: &[PathBuf],
-        record: &mut Run,
-        on_step: &mut dyn FnMut(StepEvent),
+        told: &mut Told,
     ) -> Result<(), End> {
         // Stopped in reverse order of their start, also when something on the way fails.
         let mut companions = Companions(Vec::new());
@@ -167,10 +179,11 @@ impl Scene<'_> {
             started,
             surroundings: surroundings.clone(),
         };
-        let played = self.play_service(stage, variant, &mut service, on_set, record, on_step);
+        let played = self.play_service(stage, variant, &mut service, on_set, told);
         service.stop(Duration::from_secs_f64(
             self.workload.service.stop_timeout_s,
         ));
+        let record = &mut *told.record;
         record.oom = Option::zip(kills_before, kills())
             .filter(|(before, now)| now > before)
             .map(|(before, now)| Oom {
@@ -191,9 +204,13 @@ impl Scene<'_> {
         variant: &Prepared,
         service: &mut Process,
         on_set: OnSet,
-        record: &mut Run,
-        on_step: &mut dyn FnMut(StepEvent),
+        told: &mut Told,
     ) -> Result<(), End> {
+        let Told {
+            record,
+            loaded,
+            on_step,
+        } = told;
         let limit = Duration::from_secs_f64(self.workload.service.ready_timeout_s);
         until_ready(self, &self.workload.service.ready, service, limit)
             .map_err(|reason| failed(reason, service))?;
@@ -227,16 +244,17 @@ impl Scene<'_> {
             Some(url) => Some(Health::start(self.fill(url)?, zero)),
             None => None,
         };
-        let watch = Watch {
+        let mut watch = Watch {
             zero,
             sampler: &sampler,
             health: health.as_ref(),
+            loaded,
         };
         let played = (|| -> Result<(), End> {
             for (index, step) in stage.steps.iter().enumerate() {
                 on_step(StepEvent::Begins(index));
                 let phase = &self.workload.phases[step.phase];
-                let seconds = self.step(stage, phase, step.round, service, &watch, record)?;
+                let seconds = self.step(stage, phase, step.round, service, &mut watch, record)?;
                 on_step(StepEvent::Took(index, seconds));
                 in_charge()?;
             }

@@ -2,6 +2,7 @@
 //!
 //! Used by `commands/compare --tune`, whose first variant has no settings. Pure.
 
+use super::cost::{self, Share};
 use crate::facts::sureness::{Reading, Tuned};
 use crate::facts::trial::{Column, Figure, Variant};
 
@@ -38,7 +39,7 @@ pub fn of(allocator: &str, variants: &[Variant]) -> Option<Tuned> {
             mb(highest.median),
             worst.name,
             mb(held),
-            cost(best)
+            cost_in_words(best, cost::is_disturbed(variants))
         )
     } else {
         format!(
@@ -57,19 +58,32 @@ pub fn of(allocator: &str, variants: &[Variant]) -> Option<Tuned> {
 }
 
 /// What the best costs in CPU time against none.
-fn cost(best: &Variant) -> String {
+fn cost_in_words(best: &Variant, disturbed: bool) -> String {
     let Some(figure) = figure(best, Column::Cpu) else {
         return String::new();
     };
     let Some(difference) = figure.versus_first else {
         return String::new();
     };
-    let share = difference.value / (figure.median - difference.value) * 100.0;
-    match difference.reading {
-        Some(Reading::NoRealDifference) => " The lowest costs no more CPU time.".to_owned(),
-        Some(Reading::Unclear) => " What the lowest costs in CPU time is unclear.".to_owned(),
-        _ if share.is_finite() => format!(" The lowest takes {share:+.0} % CPU time."),
-        _ => String::new(),
+    if disturbed {
+        return " What the lowest costs in CPU time is unknown: disturbed.".to_owned();
+    }
+    let before = figure.median - difference.value;
+    let Some(share) = Share::from(Column::Cpu, &difference, before) else {
+        return String::new();
+    };
+    let interval = share.interval_in_words();
+    match share.reading {
+        Some(Reading::NoRealDifference) => {
+            format!(" The lowest costs no more CPU time{interval}.")
+        }
+        Some(Reading::Unclear) => {
+            format!(" What the lowest costs in CPU time is unclear{interval}.")
+        }
+        _ => format!(
+            " The lowest takes {:+.0} % CPU time{interval}.",
+            share.value * 100.0
+        ),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Used by the engine at its end. Pure: the figures in, the sentence out. It recommends whatever the
 //! data say, a competitor or no change at all, and stays silent where they say nothing.
 
+use super::cost;
 use crate::facts::trial::{Column, Metric, Summary, Variant, Verdict, VerdictKind};
 
 /// A gain below this is not worth a change of allocator, whatever its interval: two repetitions of one
@@ -14,8 +15,8 @@ const WORTH_SHARE: f64 = 0.10;
 /// cost decides.
 const AS_LOW_BYTES: f64 = 3e6;
 const AS_LOW_SHARE: f64 = 0.05;
-/// Differences of CPU time or throughput below this are not mentioned with a single run.
-const COST_SHARE: f64 = 0.05;
+/// Added where the kernel may have taken pages that no allocator returned.
+const MEMORY_DISTURBED: &str = " The memory is uncertain: the machine ran short of it.";
 /// The live heap accounts for what stays from this share on.
 const LIVE_SHARE: f64 = 0.80;
 
@@ -63,7 +64,10 @@ pub fn judge(variants: &[Variant], metric: Metric) -> Verdict {
         .chain([before.runs])
         .min()
         .unwrap_or(0);
-    let mut verdict = compare(first, before, held, &others);
+    let mut verdict = compare(first, before, held, &others, cost::is_disturbed(variants));
+    if variants.iter().any(Variant::has_disturbed_memory) {
+        verdict.sentence.push_str(MEMORY_DISTURBED);
+    }
     if runs == 1 {
         verdict.sentence.push_str(" One run, direction only.");
     }
@@ -101,16 +105,25 @@ impl Candidate<'_> {
         gain >= WORTH_BYTES.max(held * WORTH_SHARE) && interval.is_none_or(|(_, high)| high < 0.0)
     }
 
-    /// What it costs: CPU time first, then the number of its settings.
-    fn cost(&self) -> (f64, usize) {
+    /// What it is chosen by among those that are as low: CPU time, where that is to be trusted, then the number
+    /// of its settings, then memory.
+    fn cost(&self, disturbed: bool) -> (f64, usize, f64) {
+        let cpu = self.summary.median(Column::Cpu).filter(|_| !disturbed);
         (
-            self.summary.median(Column::Cpu).unwrap_or(f64::INFINITY),
+            cpu.unwrap_or(f64::INFINITY),
             self.variant.env.len(),
+            self.after_rest,
         )
     }
 }
 
-fn compare(first: &Variant, before: &Summary, held: f64, others: &[Candidate]) -> Verdict {
+fn compare(
+    first: &Variant,
+    before: &Summary,
+    held: f64,
+    others: &[Candidate],
+    disturbed: bool,
+) -> Verdict {
     let growth = before.median(Column::Growth);
     let gaining: Vec<&Candidate> = others.iter().filter(|other| other.gains(held)).collect();
     if gaining.is_empty() {
@@ -125,8 +138,11 @@ fn compare(first: &Variant, before: &Summary, held: f64, others: &[Candidate]) -
         .iter()
         .filter(|other| other.after_rest <= as_low)
         .min_by(|left, right| {
-            let (left, right) = (left.cost(), right.cost());
-            left.0.total_cmp(&right.0).then(left.1.cmp(&right.1))
+            let (left, right) = (left.cost(disturbed), right.cost(disturbed));
+            left.0
+                .total_cmp(&right.0)
+                .then(left.1.cmp(&right.1))
+                .then(left.2.total_cmp(&right.2))
         });
     let Some(best) = best else {
         return nobody_is_lower(first, before, held, growth);
@@ -137,16 +153,15 @@ fn compare(first: &Variant, before: &Summary, held: f64, others: &[Candidate]) -
         mb(best.after_rest),
         first.name,
         mb(held),
-        cost_in_words(best.summary),
+        cost::in_words(best.summary, disturbed),
     );
-    let tied: Vec<&str> = gaining
+    let tied: Vec<(&str, &Summary)> = gaining
         .iter()
         .filter(|other| other.after_rest <= as_low && other.variant.name != *name)
-        .map(|other| other.variant.name.as_str())
+        .map(|other| (other.variant.name.as_str(), other.summary))
         .collect();
-    if !tied.is_empty() {
-        sentence.push_str(&format!("; as low, at a higher cost: {}", tied.join(", ")));
-    }
+    let best = (!disturbed).then_some(best.summary);
+    sentence.push_str(&and_others("as low", &tied, best));
     sentence.push('.');
     Verdict {
         kind: VerdictKind::Recommend,
@@ -210,52 +225,21 @@ fn nobody_is_lower(first: &Variant, before: &Summary, held: f64, growth: Option<
     }
 }
 
-/// CPU time and throughput against the first variant, where the difference is more than noise.
-fn cost_in_words(summary: &Summary) -> String {
-    let share = |column: Column| -> Option<f64> {
-        let figure = summary.figures.get(&column)?;
-        let difference = figure.versus_first?;
-        let clear = match difference.interval {
-            Some((low, high)) => low > 0.0 || high < 0.0,
-            None => true,
-        };
-        let before = figure.median - difference.value;
-        let share = difference.value / before;
-        (clear && before > 0.0 && share.abs() >= COST_SHARE).then_some(share)
-    };
-    let words: Vec<String> = [
-        (Column::Cpu, "CPU time"),
-        (Column::Throughput, "throughput"),
-        (Column::P99, "p99"),
-    ]
-    .into_iter()
-    .filter_map(|(column, name)| {
-        let share = share(column)?;
-        Some(change_in_words(column, name, share))
-    })
-    .collect();
-    match words.as_slice() {
-        [] if summary.figures.contains_key(&Column::Cpu) => ", at no measurable cost".into(),
-        [] => String::new(),
-        words => format!(", with {}", words.join(", ")),
+/// "; as low: A; as low, at a higher cost: B": the cost only where it is known and all runs say so.
+fn and_others(what: &str, others: &[(&str, &Summary)], best: Option<&Summary>) -> String {
+    let dearer = |summary: &Summary| best.is_some_and(|best| cost::is_dearer(summary, best));
+    let mut text = String::new();
+    for (words, wanted) in [("", false), (", at a higher cost", true)] {
+        let names: Vec<&str> = others
+            .iter()
+            .filter(|(_, summary)| dearer(summary) == wanted)
+            .map(|(name, _)| *name)
+            .collect();
+        if !names.is_empty() {
+            text += &format!("; {what}{words}: {}", names.join(", "));
+        }
     }
-}
-
-/// "20 % more CPU time", "3.5 times the CPU time", "12 % higher p99".
-fn change_in_words(column: Column, name: &str, share: f64) -> String {
-    if share >= 1.0 {
-        return format!("{:.1} times the {name}", share + 1.0);
-    }
-    let (up, down) = if column == Column::P99 {
-        ("higher", "lower")
-    } else {
-        ("more", "less")
-    };
-    format!(
-        "{:.0} % {} {name}",
-        share.abs() * 100.0,
-        if share > 0.0 { up } else { down }
-    )
+    text
 }
 
 fn not_enough(reason: String) -> Verdict {

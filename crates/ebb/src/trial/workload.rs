@@ -262,12 +262,14 @@ pub enum WorkloadError {
         source: std::io::Error,
     },
     /// Not in the format.
-    #[error("{}: {source}", path.display())]
+    #[error("{}{}: {message}", path.display(), line.map_or(String::new(), |line| format!(":{line}")))]
     Parse {
         /// The file.
         path: PathBuf,
-        /// Where and why.
-        source: Box<toml::de::Error>,
+        /// Where, counted from one.
+        line: Option<usize>,
+        /// Why.
+        message: String,
     },
     /// In the format, but it cannot be run.
     #[error("{}: {message}", path.display())]
@@ -315,9 +317,12 @@ impl Workload {
         profile: Option<&str>,
     ) -> Result<Workload, WorkloadError> {
         let mut workload: Workload =
-            toml::from_str(text).map_err(|source| WorkloadError::Parse {
+            toml::from_str(text).map_err(|error| WorkloadError::Parse {
                 path: path.to_owned(),
-                source: Box::new(source),
+                line: error
+                    .span()
+                    .map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1),
+                message: error.message().to_owned(),
             })?;
         workload.dir = dir;
         workload

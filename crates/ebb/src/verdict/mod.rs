@@ -4,7 +4,8 @@
 //! - [`bridge`]: from the processes to their cgroup.
 //! - [`findings`]: each cause with its figure, those that are ruled out as well.
 //! - `settings`: what an allocator's own settings can do about a cause.
-//! - [`conclude`]: the verdict, one sentence and what to type next.
+//! - [`conclude`]: the verdict and one sentence.
+//! - `next`: what to type next.
 //! - [`difference`]: what grew between two.
 //! - [`growth`]: the verdict over several looks, on the robust slopes of [`crate::statistics::slope`].
 //! - [`trim`]: whether malloc_trim is to be called, and what it would do.
@@ -17,6 +18,7 @@ pub mod difference;
 pub mod findings;
 pub mod growth;
 pub mod ledger;
+mod next;
 mod settings;
 pub mod trim;
 

@@ -183,5 +183,23 @@ fn what_is_neither() {
     refused(&file, "Dockerfile");
     fs::write(&file, "FROM a AS b\n").unwrap();
     let output = output(ebb().args(["check", "--stage", "c"]).arg(&file));
-    assert_refused(&output, 64, &["no such stage"]);
+    assert_refused(&output, 64, &["has no stage"]);
+}
+
+#[test]
+fn a_file_that_is_missing_empty_or_no_text_is_named_as_what_it_is() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("empty"), "\n").unwrap();
+    fs::write(path("binary"), [0xff, 0xfe, 0, 1]).unwrap();
+    fs::copy(CAT, path("program")).unwrap();
+    for (name, expected) in [
+        ("Dockerfile.missing", "no such file"),
+        ("empty", "is empty"),
+        ("binary", "is not a text"),
+        ("program", "is a program or library"),
+    ] {
+        let refused = output(ebb().args(["check", &path(name)]));
+        assert_refused(&refused, 64, &[name, expected]);
+    }
 }

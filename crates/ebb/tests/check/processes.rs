@@ -35,6 +35,23 @@ fn asked(library: &str) -> (TempDir, Running) {
 }
 
 #[test]
+fn an_allocator_that_the_program_brings_needs_nobody_to_ask_for_it() {
+    let folder = folder();
+    let library = jemalloc();
+    let library = library.to_str().unwrap();
+    let running = Running::start(allocating(&folder, &[library]).arg("30000"));
+    let said = assert_fine(&[&running.pid()]);
+    assert_eq!(said["allocator"], "jemalloc");
+    assert_eq!(said["processes"][0]["allocator"], "jemalloc");
+    let text = output(ebb().args(["check", &running.pid()]));
+    assert!(
+        stdout(&text).contains("malloc is jemalloc; nothing asks for another"),
+        "{}",
+        stdout(&text)
+    );
+}
+
+#[test]
 fn the_allocator_is_in_charge_of_a_tree() {
     let jemalloc = jemalloc();
     let tree = Running::start(

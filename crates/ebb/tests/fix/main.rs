@@ -80,6 +80,7 @@ impl Place {
             .args(arguments)
             .current_dir(self.folder.path())
             .env("XDG_STATE_HOME", self.state.path())
+            .env("EBB_LIB", harness::ebbmalloc())
             .env_remove("RUST_BACKTRACE");
         command
     }

@@ -28,7 +28,7 @@ const REFUSALS: &[Refusal] = &[
         "FROM debian\n",
         &["--stage", "x"],
         64,
-        &["no such stage"],
+        &["has no stage"],
     ),
     (
         "notes.txt",

@@ -52,30 +52,84 @@ fn changes_are_taken_back_one_by_one() {
 }
 
 #[test]
-fn the_library_is_placed_beside_the_file_and_taken_away_again() {
+fn the_library_is_placed_in_the_build_context_and_taken_away_again() {
     let place = Place::with(&[("Dockerfile", TEXT)]);
-    let arguments = ["Dockerfile", "--write", "--place-library"];
-    let run = |arguments: &[&str]| {
-        crate::harness::output(place.command("fix", arguments).env("EBB_LIB", ebbmalloc()))
-    };
-    assert_code(&run(&arguments), 0);
+    let check = || crate::harness::output(&mut place.command("check", &["Dockerfile"]));
+    let shown = place.fix(&["Dockerfile"]);
+    assert_code(&shown, 17);
     let copy = place.path("libebbmalloc.so");
+    assert!(!copy.exists() && stderr(&shown).contains("--write also puts a copy"));
+    let written = place.fix(&["Dockerfile", "--write"]);
+    assert_code(&written, 0);
+    assert!(
+        stderr(&written)
+            .contains("a copy of libebbmalloc.so goes to libebbmalloc.so, in the build context"),
+        "{}",
+        stderr(&written)
+    );
     assert_eq!(fs::read(&copy).unwrap(), fs::read(ebbmalloc()).unwrap());
     assert_eq!(
         fs::metadata(&copy).unwrap().permissions().mode() & 0o777,
         0o644
     );
-    assert_code(&run(&["Dockerfile", "--undo"]), 0);
-    assert!(!copy.exists());
-    // Another library of that name is somebody's.
-    place.write("libebbmalloc.so", "theirs");
-    assert_refused(
-        &run(&arguments),
-        33,
-        &["libebbmalloc.so", "another library"],
+    assert_code(&check(), 0);
+    // Without it no build comes to its end.
+    fs::remove_file(&copy).unwrap();
+    let output = check();
+    assert_code(&output, 14);
+    let said = stdout(&output);
+    assert!(
+        said.contains("copy-missing")
+            && said.contains("there is no libebbmalloc.so in this folder"),
+        "{said}"
     );
+    // A file that is in order but for the library gets that alone.
+    assert_code(&place.fix(&["Dockerfile"]), 17);
+    assert_code(&place.fix(&["Dockerfile", "--write"]), 0);
+    assert_code(&check(), 0);
+    assert_code(&place.fix(&["Dockerfile", "--undo"]), 0);
+    assert!(!copy.exists());
+    assert_code(&place.fix(&["Dockerfile", "--undo"]), 0);
     assert_eq!(place.read("Dockerfile"), TEXT);
+    // A library that is there already is somebody's.
+    place.write("libebbmalloc.so", "theirs");
+    assert_code(&place.fix(&["Dockerfile", "--write"]), 0);
+    assert_code(&place.fix(&["Dockerfile", "--undo"]), 0);
     assert_eq!(place.read("libebbmalloc.so"), "theirs");
+}
+
+#[test]
+fn a_library_that_the_builder_is_not_given_is_an_error() {
+    let text = "FROM debian:12\nCOPY libebbmalloc.so /usr/local/lib/\n\
+                ENV LD_PRELOAD=/usr/local/lib/libebbmalloc.so\nCMD [\"/app\"]\n";
+    let place = Place::with(&[
+        ("Dockerfile", text),
+        ("libebbmalloc.so", "x"),
+        (".dockerignore", "*.so\n"),
+    ]);
+    let output = crate::harness::output(&mut place.command("check", &["Dockerfile"]));
+    assert_code(&output, 14);
+    assert!(
+        stdout(&output).contains(".dockerignore keeps libebbmalloc.so from the builder"),
+        "{}",
+        stdout(&output)
+    );
+    assert_code(&place.fix(&["Dockerfile", "--write"]), 0);
+    assert_eq!(place.read(".dockerignore"), "*.so\n!libebbmalloc.so\n");
+    assert_code(
+        &crate::harness::output(&mut place.command("check", &["Dockerfile"])),
+        0,
+    );
+}
+
+#[test]
+fn a_stage_that_is_not_there_is_named_with_those_that_are() {
+    let text = "FROM debian:12 AS build\nRUN make\nFROM debian:12 AS run\nCMD [\"/app\"]\n";
+    let place = Place::with(&[("Dockerfile", text)]);
+    let expected = ["Dockerfile has no stage x; it has build, run"];
+    assert_refused(&place.fix(&["Dockerfile", "--stage", "x"]), 64, &expected);
+    let mut check = place.command("check", &["Dockerfile", "--stage", "x"]);
+    assert_refused(&crate::harness::output(&mut check), 64, &expected);
 }
 
 #[test]

@@ -24,6 +24,26 @@ fn edge_sizes_and_errno() {
 }
 
 #[test]
+fn every_size_is_served_or_refused_at_a_bounded_cost() {
+    // Its counter cannot start threads.
+    Run::preloaded(program("huge", Flavour::Plain))
+        .env("EBB_CONF", "background_thread:false")
+        .run()
+        .passed();
+}
+
+#[test]
+fn every_size_where_the_address_space_is_limited() {
+    for limit in ["--as=8589934592", "--data=1073741824"] {
+        Run::preloaded(program("huge", Flavour::Plain))
+            .through(["prlimit", limit])
+            .env("EBB_CONF", "background_thread:false")
+            .run()
+            .passed();
+    }
+}
+
+#[test]
 fn contents_of_calloc_and_realloc() {
     passes("contents");
 }

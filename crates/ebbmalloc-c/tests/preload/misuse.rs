@@ -43,4 +43,13 @@ forms! {
     interior_lent
     interior_large
     interior_large_page
+    exit_double_interleaved
+    exit_double_interleaved_medium
+    exit_double_first_of_twenty
+    exit_unaligned
+    exit_unaligned_multiple
+    exit_interior
+    exit_while_threads_allocate
+    thread_end_unaligned
+    tick_unaligned
 }

@@ -22,6 +22,27 @@ static void flush_size(size_t size) {
     for (size_t i = 0; i < BLOCKS; i++) free(block[i]);
 }
 
+/* p, q, p of one size, and nothing after it. */
+static int at_exit(size_t size) {
+    void *volatile other = malloc(size);
+    victim = malloc(size);
+    free(victim);
+    free(other);
+    free(victim);
+    return 77;
+}
+
+static void *allocate_for_ever(void *unused) {
+    for (;;) allocate_some(unused);
+    return unused;
+}
+
+static void *free_unaligned(void *block) {
+    victim = (char *)block + 1;
+    free(victim);
+    return NULL;
+}
+
 /* A block made of neighbouring slots of a smaller class, which many survivors made room for. */
 static char *lent_block(void) {
     enum { BLOCKS = 40 * 4096 };
@@ -103,6 +124,54 @@ int main(int count, char **arguments) {
     } else if (strcmp(form, "interior_large_page") == 0) {
         victim = malloc(3 * MIB);
         free((char *)victim + 4096);
+    } else if (strcmp(form, "exit_double_interleaved") == 0) {
+        /* From here on nothing else happens: main returns. */
+        return at_exit(100);
+    } else if (strcmp(form, "exit_double_interleaved_medium") == 0) {
+        return at_exit(20000);
+    } else if (strcmp(form, "exit_double_first_of_twenty") == 0) {
+        void *volatile block[20];
+        for (int i = 0; i < 20; i++) block[i] = malloc(40);
+        for (int i = 0; i < 20; i++) free(block[i]);
+        free(block[0]);
+        return 77;
+    } else if (strcmp(form, "exit_unaligned") == 0) {
+        victim = malloc(40);
+        free((char *)victim + 1);
+        return 77;
+    } else if (strcmp(form, "exit_unaligned_multiple") == 0) {
+        for (int i = 0; i < 8; i++) {
+            victim = malloc(20000);
+            free((char *)victim + 8);
+        }
+        return 77;
+    } else if (strcmp(form, "exit_interior") == 0) {
+        victim = malloc(5000);
+        free((char *)victim + 16);
+        exit(77);
+    } else if (strcmp(form, "exit_while_threads_allocate") == 0) {
+        for (int i = 0; i < 3; i++) {
+            pthread_t thread;
+            CHECK(pthread_create(&thread, NULL, allocate_for_ever, NULL) == 0);
+        }
+        usleep(20000);
+        return at_exit(100);
+    } else if (strcmp(form, "thread_end_unaligned") == 0) {
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, free_unaligned, malloc(40)) == 0);
+        CHECK(pthread_join(thread, NULL) == 0);
+        _exit(77);
+    } else if (strcmp(form, "tick_unaligned") == 0) {
+        victim = malloc(40);
+        free((char *)victim + 1);
+        /* Enough that the purger starts; it drains the cache of a thread that sleeps. */
+        for (int i = 0; i < 8; i++) {
+            char *volatile burst = malloc(MIB);
+            memset(burst, 1, MIB);
+            free(burst);
+        }
+        for (int i = 0; i < 100; i++) usleep(100000);
+        _exit(77);
     } else {
         CHECK(!"unknown form");
     }

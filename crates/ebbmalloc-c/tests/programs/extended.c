@@ -42,7 +42,7 @@ static void promises(void) {
                 size_t usable = sallocx(block, flags);
                 CHECK(usable >= size && usable == nallocx(size, flags));
                 CHECK(usable == malloc_usable_size(block));
-                if (zero) CHECK(reads_zero(block, 0, size));
+                if (zero) CHECK(reads_zero(block, 0, usable));
                 memset(block, 0x5a, usable);
                 if (size % 2) sdallocx(block, size, flags);
                 else dallocx(block, flags);

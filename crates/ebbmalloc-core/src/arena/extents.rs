@@ -3,7 +3,7 @@
 //!
 //! Dirty and clean extents do not merge, so that a clean one is known to read as zero and a dirty
 //! one is known to be worth returning; once returned, a dirty extent becomes clean and merges.
-//! Each granule of a dirty extent has the tick at which it became free, so merging with a fresh
+//! A dirty extent is a sequence of runs, each with the tick at which it became free, so merging with a fresh
 //! neighbour does not make old memory young.
 
 use super::borders::Borders;
@@ -14,6 +14,7 @@ use super::large_counts::LargeCounts;
 use super::region::Region;
 use super::tree::{ByLength, Tree};
 use super::walk::Walk;
+use crate::base::exact::u32_of;
 use crate::os::Os;
 use crate::size::GRANULE;
 
@@ -26,7 +27,7 @@ pub const REGIONS: usize = 64;
 const MOVED_TO_DIRTY: u32 = 16;
 /// A clean extent of this many granules has whole pages of descriptors inside, where pages are of
 /// 4 KiB.
-const STALE_GRANULES: u32 = 2 * (4096 / size_of::<Granule>()) as u32;
+const STALE_GRANULES: u32 = 2 * u32_of(4096 / size_of::<Granule>());
 
 /// See the module. Behind the arena's lock.
 pub struct Extents {
@@ -108,8 +109,10 @@ impl Extents {
     /// Takes `len` granules aligned to `align` granules (a power of two): the best fit among the
     /// dirty extents, whose pages are resident already, then among the clean ones, then fresh
     /// address space. The head's `fill` says what the pages hold; its `kind` is the caller's to set.
-    pub fn allocate<O: Os>(&mut self, os: &O, len: usize, align: usize) -> Option<*mut Granule> {
-        let padded = u32::try_from(len.checked_add(align - 1)?).ok()?;
+    ///
+    /// Neither is more than the granules of [`BLOCK_MAX`](crate::size::BLOCK_MAX).
+    pub fn allocate<O: Os>(&mut self, os: &O, len: u32, align: u32) -> Option<*mut Granule> {
+        let padded = len + (align - 1);
         for fill in [Fill::Dirty, Fill::Clean] {
             let tree = if fill == Fill::Dirty {
                 &self.dirty
@@ -120,7 +123,7 @@ impl Extents {
             let found = unsafe { tree.best_fit(padded) };
             if !found.is_null() {
                 // SAFETY: as above; `found` has at least `len + align - 1` granules.
-                return Some(unsafe { self.carve(found, len as u32, align) });
+                return Some(unsafe { self.carve(found, len, align) });
             }
         }
         if self.given_runs > 0 && self.take_back(os, padded) {
@@ -128,12 +131,12 @@ impl Extents {
             unsafe {
                 let found = self.clean.best_fit(padded);
                 if !found.is_null() {
-                    return Some(self.carve(found, len as u32, align));
+                    return Some(self.carve(found, len, align));
                 }
             }
         }
         let head = self.grow(os, len, align)?;
-        self.fresh_granules += len;
+        self.fresh_granules += len as usize;
         Some(head)
     }
 
@@ -141,12 +144,12 @@ impl Extents {
     ///
     /// # Safety
     /// `extent` is the head of a free extent long enough.
-    unsafe fn carve(&mut self, extent: *mut Granule, len: u32, align: usize) -> *mut Granule {
+    unsafe fn carve(&mut self, extent: *mut Granule, len: u32, align: u32) -> *mut Granule {
         // SAFETY: the caller's promise.
         unsafe {
             let base = (*extent).base;
-            let aligned = base.next_multiple_of(align * GRANULE);
-            self.carve_at(extent, ((aligned - base) / GRANULE) as u32, len)
+            let aligned = base.next_multiple_of(align as usize * GRANULE);
+            self.carve_at(extent, u32_of((aligned - base) / GRANULE), len)
         }
     }
 
@@ -184,6 +187,12 @@ impl Extents {
             let aligned = (*extent).base + skip as usize * GRANULE;
             let head = extent.wrapping_add(skip as usize);
             (*head).base = aligned;
+            if fill == Fill::Dirty {
+                split_runs(extent, skip);
+                if skip + len < total {
+                    split_runs(head, len);
+                }
+            }
             if skip > 0 {
                 self.link(extent, skip, fill, oldest, stale);
             }
@@ -226,9 +235,8 @@ impl Extents {
         unsafe {
             let mut oldest = tick;
             if fill == Fill::Dirty {
-                for index in 0..len as usize {
-                    (*head.wrapping_add(index)).stamp = tick;
-                }
+                (*head).stamp = tick;
+                (*head).free = len;
             }
             (*head).kind = Kind::Free;
             let (has_before, has_after) = self.neighbours(head, len);
@@ -424,6 +432,29 @@ impl Extents {
             } else {
                 0
             };
+        }
+    }
+}
+
+/// Makes a run of a dirty extent begin `at` granules behind `head`, where one begins.
+///
+/// # Safety
+/// `head` is the first granule of a run in a dirty extent with at least `at + 1` granules behind and with it, and the
+/// caller holds the arena's lock.
+unsafe fn split_runs(mut head: *mut Granule, mut at: u32) {
+    // SAFETY: the caller's promise; runs follow each other without a gap.
+    unsafe {
+        while at > 0 {
+            let (len, stamp) = ((*head).free, (*head).stamp);
+            let next = head.wrapping_add(len.min(at) as usize);
+            if at < len {
+                (*head).free = at;
+                (*next).free = len - at;
+                (*next).stamp = stamp;
+                return;
+            }
+            at -= len;
+            head = next;
         }
     }
 }

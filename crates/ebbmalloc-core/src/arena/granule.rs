@@ -1,13 +1,17 @@
 //! The descriptor of a granule: what its 64 KiB of address space hold. One for each granule of a
 //! region, in metadata memory; never on the heap's own pages.
 //!
-//! The descriptors inside a clean extent may read as zero: their pages are returned as well.
+//! Of a large block and of a free extent only the first granule and the last say what they are, so that a unit of
+//! any length is made and freed by a few writes. The descriptors between them hold what they held before (never that
+//! of a first granule in use), or zero: none is written before its granule is the first or the last of a unit, and
+//! the pages of those inside clean extents are returned.
 //!
 //! Who may touch which field: `base`, `kind`, `head`, `class` and `shard` change only
 //! while the granule belongs to nobody else (free, under the arena's lock) and may be read by
 //! whoever holds a pointer into a live block; the fields of a slab belong to its bin's lock, the
 //! fields of an extent or a large block to the arena's lock.
 
+use crate::base::corrupt::Corruption;
 use core::ops::Range;
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicUsize;
@@ -16,7 +20,7 @@ use core::sync::atomic::AtomicUsize;
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Never used.
+    /// Never the first or the last granule of a unit.
     Unused = 0,
     /// First or last granule of a free extent (the inner ones keep stale kinds, never a head's).
     Free,
@@ -30,6 +34,17 @@ pub enum Kind {
     LargeTail,
     /// Part of an extent that is being returned to the kernel: in no tree, merged with nothing.
     Leaving,
+}
+
+impl Kind {
+    /// What is wrong with an address in a granule of this kind that is no block's.
+    pub fn misuse(self) -> Corruption {
+        match self {
+            Self::Free | Self::Leaving => Corruption::DoubleFree,
+            Self::Large | Self::LargeTail => Corruption::InteriorPointer,
+            Self::Unused | Self::Slab | Self::SlabTail => Corruption::NoBlock,
+        }
+    }
 }
 
 /// What the pages of a free extent hold.
@@ -81,14 +96,14 @@ pub struct Granule {
     pub listed: bool,
     /// Slab: some of its pages were refused by the kernel (locked): not to be tried again.
     pub locked: bool,
-    /// Slab: free slots in the bitmap.
+    /// Slab: free slots in the bitmap. First granule of a run in a dirty extent: granules of the run.
     pub free: u32,
     /// Granules of the slab, extent or large block.
     pub len: u32,
-    /// Free: the tick at which this granule became free; for an extent's head see also `oldest`.
-    /// Slab: the tick of `touched`.
+    /// First granule of a run in a dirty extent: the tick at which the run became free; for an extent's head see also
+    /// `oldest`. Slab: the tick of `touched`.
     pub stamp: u32,
-    /// Dirty extent: the smallest stamp among its granules. Clean extent: the tick at which it last
+    /// Dirty extent: the smallest stamp among its runs. Clean extent: the tick at which it last
     /// merged. Slab: the generation of processes that made it.
     pub oldest: u32,
     /// Slab: list to visit. Dirty extent: list by age. Clean extent: list of those

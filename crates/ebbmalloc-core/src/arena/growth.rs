@@ -5,19 +5,22 @@ use super::Arena;
 use super::extents::Extents;
 use super::granule::{FREE_PENDING, FROM_DIRTY, Fill, Granule, TAIL_LEAVING, TAIL_LISTED};
 use super::large::{LargeBlock, forget_abandoned};
+use crate::base::exact::{u32_of, usize_of};
 use crate::base::sync::Ordering;
 use crate::os::Os;
-use crate::size::{GRANULE, REQUEST_MAX};
+use crate::size::{GRANULE, granules_for};
 
 /// From this size on a block is moved by its page tables instead of its bytes, where the new place
 /// has no pages: below, the copy is cheaper than the call and the faults.
 const MOVE_PAGES_FROM: usize = 512 * 1024;
+/// From this size on it is moved so in any case.
+const ALWAYS_MOVED_FROM: usize = 64 << 20;
 /// The largest block that gets room to grow. Growth is by a share of the size, so the larger a block
 /// is, the fewer moves are left to save, and the more address space they cost.
 const ROOM_TO: usize = 64 << 20;
 
 /// Room on each side of a block that was moved because it grows, in multiples of its length.
-const ROOM: usize = 2;
+const ROOM: u32 = 2;
 
 impl Arena {
     /// Moves a large block to a larger one of at least `size` bytes. Returns the new address, or `None`
@@ -33,13 +36,13 @@ impl Arena {
         tick: u32,
     ) -> Option<usize> {
         // SAFETY: the caller's promise.
-        let (old_start, old_bytes) = unsafe { ((*head).base, (*head).bits as usize) };
+        let (old_start, old_bytes) = unsafe { ((*head).base, usize_of((*head).bits)) };
         let new = self
             .allocate_to_grow(os, size, tick)
             .or_else(|| self.allocate_large(os, size, 1, tick, true))?;
-        // Pages moved to where pages are would throw those away, to be faulted in again elsewhere.
-        let by_pages = new.zero
-            && old_bytes >= MOVE_PAGES_FROM
+        // Pages moved to where pages are would throw those away, to be faulted in again elsewhere; of a very long block
+        // it is not known whether there are any.
+        let by_pages = (new.zero && old_bytes >= MOVE_PAGES_FROM || old_bytes >= ALWAYS_MOVED_FROM)
             // SAFETY: both blocks are ours: the old one by the caller's promise, the new one just made.
             && unsafe { os.move_pages(old_start, new.start, old_bytes) }.is_ok();
         if !by_pages {
@@ -73,7 +76,7 @@ impl Arena {
                     // The pages are gone, but for the tail, less than a granule, that may be resident.
                     // The front goes first: the tail's granule says true until it is free itself.
                     let moved = if tail {
-                        (old_bytes / GRANULE) as u32
+                        u32_of(old_bytes / GRANULE)
                     } else {
                         len
                     };
@@ -95,12 +98,12 @@ impl Arena {
 
     /// A block with room around it.
     fn allocate_to_grow<O: Os>(&self, os: &O, size: usize, tick: u32) -> Option<LargeBlock> {
-        if size > ROOM_TO.min(REQUEST_MAX - GRANULE) {
+        if size > ROOM_TO {
             return None;
         }
         let bytes = size.next_multiple_of(os.page_bytes());
         let mut extents = self.lock(os);
-        let head = extents.allocate_with_room(os, bytes.div_ceil(GRANULE))?;
+        let head = extents.allocate_with_room(os, granules_for(bytes))?;
         // SAFETY: the granules are ours alone, and enough.
         Some(unsafe { self.make_large(os, &mut extents, head, bytes, tick) })
     }
@@ -109,38 +112,40 @@ impl Arena {
 impl Extents {
     /// Takes `len` granules for a block that grows: with room on both sides, so that it grows in
     /// place next time, and so does its neighbour. `None` if there is no such place; address space
-    /// that is limited is not spent on room.
-    fn allocate_with_room<O: Os>(&mut self, os: &O, len: usize) -> Option<*mut Granule> {
-        let room = len.checked_mul(ROOM)?;
-        let padded = u32::try_from(room.checked_mul(2)?.checked_add(len)?).ok()?;
+    /// that is limited is not spent on room. `len` is at most [`ROOM_TO`] bytes.
+    fn allocate_with_room<O: Os>(&mut self, os: &O, len: u32) -> Option<*mut Granule> {
+        let room = len * ROOM;
+        let padded = room + len + room;
         // SAFETY: we hold the lock (`&mut self`); the trees hold heads of free extents, long enough as
         // asked.
         unsafe {
             let dirty = self.dirty.longest();
-            if !dirty.is_null() && (*dirty).len >= len as u32 {
-                return Some(self.carve_at(dirty, 0, len as u32));
+            if !dirty.is_null() && (*dirty).len >= len {
+                return Some(self.carve_at(dirty, 0, len));
             }
             let clean = self.clean.best_fit(padded);
             if !clean.is_null() {
-                return Some(self.carve_at(clean, room as u32, len as u32));
+                return Some(self.carve_at(clean, room, len));
             }
         }
         if self.limited {
             return None;
         }
-        let fresh = self.grow(os, padded as usize, 1)?;
-        self.fresh_granules += len;
-        let head = fresh.wrapping_add(room);
-        // SAFETY: the granules are ours and were never used; `grow` wrote their descriptors.
+        let fresh = self.grow(os, padded, 1)?;
+        self.fresh_granules += len as usize;
+        let head = fresh.wrapping_add(room as usize);
+        let rest = head.wrapping_add(len as usize);
+        // SAFETY: the granules are ours and were never used.
         unsafe {
-            let fill = (*fresh).fill;
-            self.borders.split_unit(fresh, room as u32, padded);
-            self.borders
-                .split_unit(head, len as u32, padded - room as u32);
-            self.free(fresh, room as u32, fill, 0);
-            self.free(head.wrapping_add(len), room as u32, fill, 0);
-            (*head).len = len as u32;
+            let (fill, base) = ((*fresh).fill, (*fresh).base);
+            (*head).base = base + room as usize * GRANULE;
+            (*rest).base = (*head).base + len as usize * GRANULE;
+            (*head).len = len;
             (*head).fill = fill;
+            self.borders.split_unit(fresh, room, padded);
+            self.borders.split_unit(head, len, padded - room);
+            self.free(fresh, room, fill, 0);
+            self.free(rest, room, fill, 0);
         }
         Some(head)
     }

@@ -8,9 +8,10 @@ use super::Arena;
 use super::extents::Extents;
 use super::granule::{FREE_PENDING, FROM_DIRTY, Fill, Granule, Kind, TAIL_LEAVING, TAIL_LISTED};
 use crate::base::corrupt::{Corruption, corruption};
+use crate::base::exact::usize_of;
 use crate::base::sync::Ordering;
 use crate::os::{Os, PageRun};
-use crate::size::{GRANULE, REQUEST_MAX};
+use crate::size::{GRANULE, granules_for, is_possible};
 
 /// A large block that was just made.
 #[derive(Clone, Copy, Debug)]
@@ -32,13 +33,12 @@ impl Arena {
         tick: u32,
         wait: bool,
     ) -> Option<LargeBlock> {
-        if size > REQUEST_MAX - GRANULE || align > REQUEST_MAX / 4 {
+        if !is_possible(size, align) {
             return None;
         }
         let bytes = size.max(1).next_multiple_of(os.page_bytes());
-        let granules = bytes.div_ceil(GRANULE);
         let mut extents = self.lock_if(os, wait)?;
-        let head = extents.allocate(os, granules, align.div_ceil(GRANULE).max(1))?;
+        let head = extents.allocate(os, granules_for(bytes), granules_for(align))?;
         // SAFETY: the extent is ours alone.
         Some(unsafe { self.make_large(os, &mut extents, head, bytes, tick) })
     }
@@ -58,7 +58,7 @@ impl Arena {
         self.publish(extents);
         // SAFETY: the caller's promise.
         unsafe {
-            extents.mark_large(head, bytes.div_ceil(GRANULE) as u32);
+            extents.mark_large(head, granules_for(bytes));
             extents.set_used(head, bytes, os.page_bytes(), tick);
             extents.large_bytes += bytes;
             extents.large_blocks += 1;
@@ -92,7 +92,7 @@ impl Arena {
         // SAFETY: the caller's promise, and the lock is held.
         unsafe {
             check_large(os, head, address);
-            let bytes = (*head).bits as usize;
+            let bytes = usize_of((*head).bits);
             extents.large_bytes -= bytes;
             extents.large_blocks -= 1;
             extents.large_counts.freed(bytes);
@@ -163,12 +163,12 @@ impl Arena {
         // SAFETY: the caller's promise; a live block's descriptor changes only by its owner's calls.
         unsafe {
             check_large(os, head, address);
-            (*head).bits as usize
+            usize_of((*head).bits)
         }
     }
 
-    /// Makes a large block smaller or larger where it is. False if there is no room, a hook refuses, or it is
-    /// being worked on by the purger; nothing has happened then.
+    /// Makes a large block smaller or larger where it is. False if there is no room, no block can be so large, a hook
+    /// refuses, or the purger is at work on it; nothing has happened then.
     ///
     /// # Safety
     /// `head` is the descriptor of a live large block.
@@ -179,17 +179,17 @@ impl Arena {
         size: usize,
         tick: u32,
     ) -> bool {
-        if size > REQUEST_MAX - GRANULE {
+        if !is_possible(size, 1) {
             return false;
         }
         let bytes = size.next_multiple_of(os.page_bytes());
-        let granules = bytes.div_ceil(GRANULE) as u32;
+        let granules = granules_for(bytes);
         // SAFETY: the caller's promise.
         unsafe { self.end_huge_pages(os, head, granules as usize) };
         let mut extents = self.lock(os);
         // SAFETY: the caller's promise, and the lock is held.
         unsafe {
-            let (old_bytes, old_len) = ((*head).bits as usize, (*head).len);
+            let (old_bytes, old_len) = (usize_of((*head).bits), (*head).len);
             if extents.is_abandoned(head) || (*head).flags & TAIL_LEAVING != 0 {
                 return false;
             }
@@ -286,11 +286,7 @@ unsafe fn check_large<O: Os>(os: &O, head: *mut Granule, address: usize) {
         match (*head).kind {
             Kind::Large if (*head).base == address && !pending => {}
             Kind::Large if pending => corruption(os, Corruption::DoubleFree, address),
-            Kind::Large | Kind::LargeTail => corruption(os, Corruption::InteriorPointer, address),
-            Kind::Free | Kind::Leaving => corruption(os, Corruption::DoubleFree, address),
-            Kind::Unused | Kind::Slab | Kind::SlabTail => {
-                corruption(os, Corruption::ForeignPointer, address)
-            }
+            kind => corruption(os, kind.misuse(), address),
         }
     }
 }

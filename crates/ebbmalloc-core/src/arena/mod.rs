@@ -234,7 +234,7 @@ impl Arena {
         class: u8,
         granules: u32,
     ) -> Option<*mut Granule> {
-        let head = extents.allocate(os, granules as usize, 1)?;
+        let head = extents.allocate(os, granules, 1)?;
         self.publish(extents);
         // SAFETY: the granules are ours alone until we hand them out.
         unsafe {

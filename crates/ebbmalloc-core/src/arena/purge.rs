@@ -11,6 +11,7 @@ use super::granule::{
     FREE_PENDING, Fill, Granule, Kind, TAIL_LEAVING, TAIL_LISTED, inner_descriptors, mark_ends,
 };
 use super::walk::Walk;
+use crate::base::exact::usize_of;
 use crate::base::purged::Purged;
 use crate::os::{Os, PageRun};
 use crate::size::GRANULE;
@@ -19,7 +20,7 @@ use core::ptr::null_mut;
 /// Runs returned with one drop of the lock: enough to share a system call, few enough that taking
 /// them out and putting them back stays below 50 microseconds.
 const BATCH: usize = 8;
-/// Descriptors looked at with the lock held once.
+/// Descriptors, which are of runs, looked at with the lock held once.
 const LOOK: u32 = 256;
 /// An extent goes when its memory was free at this many ticks running (second chance).
 pub const IDLE_TICKS: u32 = 2;
@@ -231,8 +232,8 @@ impl Extents {
         self.stale.is_over()
     }
 
-    /// Cuts one dirty extent into runs that are idle, which leave, and the rest, which stays. Where the batch is full or
-    /// enough was looked at, the rest is looked at again with the next batch; one that begins with more young granules
+    /// Cuts one dirty extent into pieces that are idle, which leave, and the rest, which stays. Where the batch is full or
+    /// enough was looked at, the rest is looked at again with the next batch; one that begins with more young runs
     /// than one look can see waits for the next tick.
     ///
     /// # Safety
@@ -242,6 +243,7 @@ impl Extents {
         unsafe {
             let (len, base, eldest) = ((*extent).len, (*extent).base, (*extent).oldest);
             self.unlink(extent);
+            let is_first = look.left == LOOK;
             let mut start = 0;
             while start < len {
                 let head = extent.wrapping_add(start as usize);
@@ -249,17 +251,19 @@ impl Extents {
                 if !look.goes_on(batch) {
                     return self.link_dirty(head, len - start, eldest, Walk::push_for_now);
                 }
-                let stamp = |granule: u32| (*extent.wrapping_add(granule as usize)).stamp;
-                let run_idle = look.is_idle(stamp(start));
-                let most = len.min(start + look.left);
-                let mut end = start + 1;
-                let mut oldest = stamp(start);
-                while end < most && look.is_idle(stamp(end)) == run_idle {
-                    oldest = oldest.min(stamp(end));
-                    end += 1;
+                let is_idle = look.is_idle((*head).stamp);
+                let mut end = start;
+                let mut oldest = (*head).stamp;
+                while end < len && look.left > 0 {
+                    let run = extent.wrapping_add(end as usize);
+                    if look.is_idle((*run).stamp) != is_idle {
+                        break;
+                    }
+                    oldest = oldest.min((*run).stamp);
+                    end += (*run).free;
+                    look.left -= 1;
                 }
-                look.left -= end - start;
-                if run_idle {
+                if is_idle {
                     self.borders.split_unit(head, end - start, len - start);
                     batch.push(self.leave(head, end - start, Part::Extent));
                     start = end;
@@ -272,7 +276,7 @@ impl Extents {
                 // Something idle follows, or what was not looked at. Free extents side by side would have to be one, so
                 // the young run stays with it unless it leaves now.
                 if !look.goes_on(batch) {
-                    let is_long = start == 0 && end == LOOK;
+                    let is_long = start == 0 && is_first && look.left == 0;
                     let push = if is_long {
                         Walk::push_for_later
                     } else {
@@ -341,7 +345,7 @@ unsafe fn runs_of(leaving: &[Leaving], page_bytes: usize, runs: &mut [PageRun; B
     let mut count = 0;
     for item in leaving {
         // SAFETY: the caller's promise.
-        let (base, bits) = unsafe { ((*item.head).base, (*item.head).bits as usize) };
+        let (base, bits) = unsafe { ((*item.head).base, usize_of((*item.head).bits)) };
         let end = base + item.len as usize * GRANULE;
         let (start, end) = match item.part {
             Part::Extent => (base, end),

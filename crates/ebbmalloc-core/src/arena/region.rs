@@ -102,14 +102,16 @@ impl Region {
 
     /// Hands out `granules` fresh granules aligned to `align` granules; returns the index of the
     /// first. They are as the region is. The second value is where the granules start that were skipped for the
-    /// alignment.
+    /// alignment. No descriptor is written, whatever the length: each reads as zero, which is [`Kind::Unused`].
+    ///
+    /// [`Kind::Unused`]: super::granule::Kind::Unused
     pub fn grow<O: Os>(
         &mut self,
         os: &O,
-        granules: usize,
-        align: usize,
+        granules: u32,
+        align: u32,
     ) -> Result<(usize, usize), NoGrowth> {
-        let align_bytes = align * GRANULE;
+        let (granules, align_bytes) = (granules as usize, align as usize * GRANULE);
         let top_address = self.base + self.top * GRANULE;
         let first_address = top_address
             .checked_next_multiple_of(align_bytes)
@@ -125,13 +127,6 @@ impl Region {
             self.commit_to(os, goal)
                 .or_else(|_| self.commit_to(os, end))
                 .map_err(NoGrowth::Refused)?;
-        }
-        for index in self.top..end {
-            // SAFETY: committed just above; nobody reads descriptors behind `top`.
-            unsafe {
-                self.descriptor(index)
-                    .write(Granule::new(self.base + index * GRANULE))
-            };
         }
         let skipped = self.top;
         self.top = end;

@@ -2,12 +2,14 @@
 //! counts more than resident pages. Called at the end of every pass, after idle pages went.
 //!
 //! What is given up is in no tree and merges with nothing: its ends say that it is leaving, so that a
-//! free of an address in it is still a double free. It is taken back before a region grows.
+//! free of an address in it is still a double free. It is taken back before a region grows. Where addresses are given
+//! up, the kernel may put a block of a signal handler there (`heap/outside`): a look-up asks for that first.
 
 use super::Arena;
 use super::extents::Extents;
 use super::granule::{Fill, GIVEN_ADDRESSES, Granule, Kind, mark_ends};
 use super::region::Region;
+use crate::base::exact::u32_of;
 use crate::os::{Os, OsError, Scarce};
 use crate::size::GRANULE;
 
@@ -33,14 +35,6 @@ impl Arena {
                 break;
             };
             let bytes = len as usize * GRANULE;
-            if scarce == Scarce::Addresses {
-                // The kernel may put a block of a signal handler there, which a look-up must not take
-                // for what the descriptors inside remember.
-                for index in 1..len as usize {
-                    // SAFETY: taken out of the tree under the lock, so nobody uses it.
-                    unsafe { (*head.wrapping_add(index)).kind = Kind::Leaving };
-                }
-            }
             // SAFETY: taken out of the tree under the lock, so nobody uses it.
             let gone = unsafe { os.give_up(base, bytes, scarce) }.is_ok();
             // SAFETY: taken out above.
@@ -68,11 +62,11 @@ impl Extents {
             }
             let (base, end) = ((*head).base, (*head).base + (*head).len as usize * GRANULE);
             let start = base.next_multiple_of(unit);
-            let len = ((end / unit * unit).saturating_sub(start) / GRANULE) as u32;
+            let len = u32_of((end / unit * unit).saturating_sub(start) / GRANULE);
             if len < LEAST {
                 return None;
             }
-            let head = self.carve_at(head, ((start - base) / GRANULE) as u32, len);
+            let head = self.carve_at(head, u32_of((start - base) / GRANULE), len);
             // Not to a request.
             self.fresh_granules -= len as usize;
             mark_ends(head, len, Kind::Leaving);
@@ -133,7 +127,7 @@ impl Extents {
                 let base = (*head).base;
                 let mut taken = least.next_multiple_of(STEP).min(len);
                 let mut result = os.take_back(base, taken as usize * GRANULE, scarce);
-                let unit = os.given_unit().div_ceil(GRANULE) as u32;
+                let unit = u32_of(os.given_unit().div_ceil(GRANULE));
                 let fewest = least.next_multiple_of(unit).min(len);
                 if result == Err(OsError::OutOfMemory) && taken > fewest {
                     taken = fewest;

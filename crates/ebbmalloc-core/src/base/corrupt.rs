@@ -12,6 +12,8 @@ pub enum Corruption {
     ForeignPointer,
     /// An address inside a block was passed.
     InteriorPointer,
+    /// An address in the heap's address space was passed, inside a large block or free memory.
+    NoBlock,
 }
 
 impl Corruption {
@@ -20,6 +22,7 @@ impl Corruption {
             Self::DoubleFree => b"double free of ",
             Self::ForeignPointer => b"not a pointer from this allocator: ",
             Self::InteriorPointer => b"pointer into the middle of a block: ",
+            Self::NoBlock => b"no block begins at ",
         }
     }
 }

@@ -2,7 +2,9 @@
 //! the corruption abort, what a purge came to.
 
 pub mod corrupt;
+pub mod exact;
 pub mod holds;
+pub mod life;
 pub mod lock;
 pub mod metadata;
 pub mod purged;

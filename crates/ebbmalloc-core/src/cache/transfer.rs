@@ -132,6 +132,25 @@ impl Cache {
         }
     }
 
+    /// Puts everything back without waiting for a lock, and so finds out what was freed wrongly. What a held lock keeps
+    /// from its bin is lost: for the end of the process.
+    ///
+    /// # Safety
+    /// The caller has entered the cache.
+    pub unsafe fn put_back_at_exit<O: Os>(&self, supply: &Supply<O>, bins: &Bins) {
+        for class in 1..=CLASSES {
+            // SAFETY: the fn contract; the byte map says `class` for what is on the stack of a class.
+            unsafe {
+                bins.put(supply, class, self.recall_ration(class), false, false);
+                self.with_stack(class, |stack, _| {
+                    let count = stack.len();
+                    bins.put(supply, class, stack.oldest(count), false, false);
+                    stack.drop_oldest(count);
+                });
+            }
+        }
+    }
+
     /// From now on slots of classes up to `most` are kept, and no others; those that are kept already
     /// go back.
     ///

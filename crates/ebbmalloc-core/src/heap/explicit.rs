@@ -6,11 +6,12 @@ use crate::arena::granule::{Granule, Kind};
 use crate::arena::hooks::ExtentHooks;
 use crate::arena::own_space::OwnSpace;
 use crate::base::corrupt::{Corruption, corruption};
+use crate::base::exact::{u8_of, u32_of};
 use crate::cache::bins::SHARDS;
 use crate::cache::cache::Cache;
 use crate::cache::explicit::{EXPLICIT, ExplicitArena};
 use crate::os::Os;
-use crate::size::{CLASS, GRANULE, REQUEST_MAX, SMALL_MAX, class_aligned, class_of};
+use crate::size::{CLASS, GRANULE, SMALL_MAX, class_aligned, class_of, is_possible};
 use crate::slab::bin::Supply;
 use core::ptr::null_mut;
 
@@ -23,7 +24,7 @@ pub(super) enum PlaceIn {
 impl<O: Os> Heap<O> {
     /// Makes an explicit arena; see [`ExplicitArenas::create`](crate::cache::explicit_table::ExplicitArenas).
     pub fn create_arena(&self, hooks: *mut ExtentHooks, decay_ms: i64) -> Option<&ExplicitArena> {
-        let first = self.shards() as u32;
+        let first = u32_of(self.shards());
         let explicit = &self.bins.explicit;
         explicit.create(&self.os, &self.metadata, first, hooks, decay_ms)
     }
@@ -56,7 +57,10 @@ impl<O: Os> Heap<O> {
             // SAFETY: every granule of a region has a descriptor; a slab's are true in each.
             return unsafe {
                 match (*granule).kind {
-                    Kind::Slab | Kind::SlabTail => Some((*(*granule).head).shard as usize),
+                    Kind::Slab | Kind::SlabTail => {
+                        let head = (*granule).head;
+                        ((*head).kind == Kind::Slab).then_some((*head).shard as usize)
+                    }
                     Kind::Large | Kind::LargeTail => Some(0),
                     _ => None,
                 }
@@ -71,7 +75,7 @@ impl<O: Os> Heap<O> {
     pub(super) fn home(&self, access: Access) -> Option<&ExplicitArena> {
         match access {
             Access::Cached(cache) | Access::Around(cache) => self.bins.explicit.get(cache.home()),
-            Access::Direct | Access::Nested => None,
+            Access::Direct | Access::Nested | Access::Outside => None,
         }
     }
 
@@ -123,7 +127,7 @@ impl<O: Os> Heap<O> {
         align: usize,
     ) -> (*mut u8, bool) {
         let around = match access {
-            Access::Nested => Access::Nested,
+            Access::Nested | Access::Outside => access,
             _ => Access::Direct,
         };
         let Some(class) = class_aligned(size, align) else {
@@ -133,7 +137,7 @@ impl<O: Os> Heap<O> {
         let shard = shard % SHARDS;
         let bin = self.bins.get(shard, class);
         let wait = access.may_wait();
-        bin.take(&self.supply(), class, shard as u8, &mut slot, wait);
+        bin.take(&self.supply(), class, u8_of(shard), &mut slot, wait);
         match slot {
             // The rest of the way, which gives back what is idle first.
             [slot] if slot.is_null() => (self.allocate_slot(around, class), false),
@@ -183,7 +187,7 @@ impl<O: Os> Heap<O> {
         size: usize,
         align: usize,
     ) -> (*mut u8, bool) {
-        if size > REQUEST_MAX - GRANULE {
+        if !is_possible(size, align) {
             return (null_mut(), false);
         }
         let wait = access.may_wait();
@@ -309,7 +313,7 @@ impl<O: Os> Heap<O> {
         if !new.is_null() {
             // SAFETY: both blocks are live and at least this long, and they are not the same.
             unsafe {
-                core::ptr::copy_nonoverlapping(block, new, old.min(size));
+                self.hand_over(block, new, old.min(size));
                 self.free_in(arena, access, block);
             }
         }
@@ -328,11 +332,7 @@ impl<O: Os> Heap<O> {
         // SAFETY: every granule of a region has a descriptor.
         match unsafe { (*granule).kind } {
             Kind::Large if address.is_multiple_of(GRANULE) => PlaceIn::Large(granule),
-            Kind::Large | Kind::LargeTail => {
-                corruption(&self.os, Corruption::InteriorPointer, address)
-            }
-            Kind::Free | Kind::Leaving => corruption(&self.os, Corruption::DoubleFree, address),
-            _ => corruption(&self.os, Corruption::ForeignPointer, address),
+            kind => corruption(&self.os, kind.misuse(), address),
         }
     }
 }

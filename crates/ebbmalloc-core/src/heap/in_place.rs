@@ -5,7 +5,7 @@ use super::{Access, Heap};
 use crate::arena::granule::Granule;
 use crate::cache::explicit::ExplicitArena;
 use crate::os::Os;
-use crate::size::{CLASS, GRANULE, REQUEST_MAX, SMALL_MAX, class_aligned};
+use crate::size::{CLASS, SMALL_MAX, class_aligned, is_possible};
 
 /// Usable bytes of a block that is asked for with `size` bytes aligned to `align`, a power of two, on
 /// pages of `page_bytes`; 0 if there can be no such block.
@@ -13,7 +13,7 @@ pub fn usable_of_request(size: usize, align: usize, page_bytes: usize) -> usize 
     if let Some(class) = class_aligned(size, align) {
         return CLASS[class].size as usize;
     }
-    if size > REQUEST_MAX - GRANULE || align > REQUEST_MAX / 4 {
+    if !is_possible(size, align) {
         return 0;
     }
     size.max(1).next_multiple_of(page_bytes)
@@ -49,7 +49,7 @@ impl<O: Os> Heap<O> {
         // The longest first; where that has no room, what must be.
         for goal in [most, least.max(SMALL_MAX + 1)] {
             let changes = goal > old || goal.next_multiple_of(self.os.page_bytes()) < old;
-            if !changes || goal != most && goal < old {
+            if !is_possible(goal, 1) || !changes || goal != most && goal < old {
                 continue;
             }
             // SAFETY: a live large block, which the caller alone changes.

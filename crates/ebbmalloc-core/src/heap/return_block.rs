@@ -4,6 +4,7 @@ use super::explicit::PlaceIn;
 use super::{Access, Heap, Pending};
 use crate::arena::granule::{Granule, Kind};
 use crate::base::corrupt::{Corruption, corruption};
+use crate::cache::cache::{Cache, Entered};
 use crate::cache::explicit::ExplicitArena;
 use crate::os::Os;
 use crate::size::{CLASS, GRANULE, SMALL_MAX, class_of};
@@ -30,6 +31,13 @@ impl<O: Os> Heap<O> {
     /// `block` came from this heap and is not used any more.
     pub unsafe fn free(&self, access: Access, block: *mut u8) {
         match self.place(block as usize) {
+            Place::Outside(_) => {
+                if !self.outside.free(&self.os, block as usize) {
+                    corruption(&self.os, Corruption::DoubleFree, block as usize);
+                }
+            }
+            // SAFETY: the block is the caller's and at least a pointer long.
+            _ if matches!(access, Access::Outside) => unsafe { self.postpone(block) },
             // SAFETY: the byte map says `class`.
             Place::Slot(class) => unsafe { self.free_slot(access, class, block) },
             Place::Lent(head, _) => {
@@ -81,11 +89,6 @@ impl<O: Os> Heap<O> {
             }
             // SAFETY: the caller's promise.
             Place::Explicit(arena) => unsafe { self.free_in(arena, access, block) },
-            Place::Outside(_) => {
-                if !self.outside.free(&self.os, block as usize) {
-                    corruption(&self.os, Corruption::DoubleFree, block as usize);
-                }
-            }
         }
     }
 
@@ -108,6 +111,16 @@ impl<O: Os> Heap<O> {
                     unsafe { self.postpone(block) };
                 }
             }
+        }
+    }
+
+    /// At the end of the process: ends it with a line if the calling thread's cache holds what was freed wrongly. Waits
+    /// for nothing: other threads still run.
+    pub fn check_cache(&self, own: &Cache) {
+        if own.enter() == Entered::Mine {
+            // SAFETY: entered just now.
+            unsafe { own.put_back_at_exit(&self.supply(), &self.bins) };
+            own.leave();
         }
     }
 
@@ -218,7 +231,7 @@ impl<O: Os> Heap<O> {
         if !new.is_null() {
             // SAFETY: both blocks are live and at least this long, and they are not the same.
             unsafe {
-                core::ptr::copy_nonoverlapping(block, new, old.min(size));
+                self.hand_over(block, new, old.min(size));
                 self.free(access, block);
             }
         }
@@ -253,14 +266,10 @@ impl<O: Os> Heap<O> {
                 Kind::Slab => self.place_in_lender(granule, address),
                 Kind::Large if address.is_multiple_of(GRANULE) => Place::Large(granule),
                 // Where addresses were given up the kernel may have put a block from outside.
-                Kind::Free | Kind::Leaving => match self.outside.size(address) {
+                kind => match self.outside.size(address) {
                     Some(bytes) => Place::Outside(bytes),
-                    None => corruption(&self.os, Corruption::DoubleFree, address),
+                    None => corruption(&self.os, kind.misuse(), address),
                 },
-                Kind::Large | Kind::LargeTail => {
-                    corruption(&self.os, Corruption::InteriorPointer, address)
-                }
-                _ => corruption(&self.os, Corruption::ForeignPointer, address),
             },
             None => match self.bins.explicit.find(address) {
                 Some(arena) => Place::Explicit(arena),

@@ -11,7 +11,7 @@ use crate::cache::cache::Cache;
 use crate::cache::explicit::ExplicitArena;
 use crate::heap::{Access, in_place};
 use crate::os::Os;
-use crate::size::{CLASS, QUANTUM, SMALL_MAX, class_aligned};
+use crate::size::{CLASS, GRANULE, QUANTUM, SMALL_MAX, class_aligned};
 use core::ptr::NonNull;
 
 /// Which cache a request goes through.
@@ -53,8 +53,8 @@ impl Choice {
         const LOG2_ALIGN: i32 = 0x3f;
         const ZERO: i32 = 0x40;
         const TWELVE_BITS: u32 = 0xfff;
-        let cache = flags as u32 >> 8 & TWELVE_BITS;
-        let arena = flags as u32 >> 20 & TWELVE_BITS;
+        let cache = flags.cast_unsigned() >> 8 & TWELVE_BITS;
+        let arena = flags.cast_unsigned() >> 20 & TWELVE_BITS;
         Self {
             align: 1 << (flags & LOG2_ALIGN),
             zero: flags & ZERO != 0,
@@ -79,7 +79,41 @@ impl Choice {
 }
 
 /// A block of at least `size` bytes; null if there is no memory, or no such cache or arena.
+///
+/// Zeros reach to the end of what is usable.
 pub fn allocate_with(size: usize, choice: &Choice) -> *mut u8 {
+    if !choice.zero {
+        return allocate_as_chosen(size, choice);
+    }
+    let bytes = usable_of_request(size, choice);
+    if bytes == 0 {
+        return core::ptr::null_mut();
+    }
+    let block = allocate_as_chosen(bytes, choice);
+    if !block.is_null() {
+        // A block from another class than its own is longer, as a signal handler may get it.
+        // SAFETY: allocated just now.
+        unsafe { zero_from(block, bytes) };
+    }
+    block
+}
+
+/// Makes what is usable of a block behind its first `from` bytes read as zero.
+///
+/// # Safety
+/// The block is the caller's.
+unsafe fn zero_from(block: *mut u8, from: usize) {
+    // SAFETY: the fn contract: the bytes up to the usable size are the caller's.
+    unsafe {
+        let usable = entry::usable_size(block);
+        if usable > from {
+            HEAP.zero(block.add(from), usable - from);
+        }
+    }
+}
+
+/// [`allocate_with`]; with `zero`, `size` bytes of zeros.
+fn allocate_as_chosen(size: usize, choice: &Choice) -> *mut u8 {
     if choice.is_placed_by_thread() {
         if choice.zero && choice.align <= QUANTUM {
             return entry::malloc_zeroed(size);
@@ -109,7 +143,7 @@ pub fn allocate_with(size: usize, choice: &Choice) -> *mut u8 {
     }
     if choice.zero && !zero {
         // SAFETY: the block is ours and at least `size` bytes long.
-        unsafe { block.write_bytes(0, size) };
+        unsafe { HEAP.zero(block, size) };
     }
     if let Some(observer) = observer() {
         observed::note_new(observer, block);
@@ -199,7 +233,7 @@ fn allocate_in(
     align: usize,
 ) -> (*mut u8, bool) {
     let made = HEAP.allocate_in(arena, access, size, align);
-    if made.0.is_null() && matches!(access, Access::Nested) {
+    if made.0.is_null() && matches!(access, Access::Nested | Access::Outside) {
         return HEAP.allocate_chosen(access, size, align);
     }
     made
@@ -247,13 +281,8 @@ pub unsafe fn reallocate_with(block: *mut u8, size: usize, choice: &Choice) -> *
     // SAFETY: as above.
     let new = unsafe { reallocate(block, old, size, choice) };
     if choice.zero && !new.is_null() {
-        // SAFETY: the block is ours, and as long as it says.
-        unsafe {
-            let usable = entry::usable_size(new);
-            if usable > old {
-                new.add(old).write_bytes(0, usable - old);
-            }
-        }
+        // SAFETY: the block is ours.
+        unsafe { zero_from(new, old) };
     }
     new
 }
@@ -302,7 +331,7 @@ pub unsafe fn reallocate_told(
         }
         let new = allocate_with(size, choice);
         if !new.is_null() {
-            core::ptr::copy_nonoverlapping(block, new, old.min(size));
+            HEAP.hand_over(block, new, old.min(size));
             let [first, second, third, _] = args;
             let args = [first, second, third];
             request_hooks::allocated(allocation, new, new as usize, args);
@@ -325,7 +354,9 @@ unsafe fn reallocate(block: *mut u8, old: usize, size: usize, choice: &Choice) -
         if old == wanted || unsafe { resize_in_place(block, size, size, false) } == wanted {
             return block;
         }
-        if choice.is_placed_by_thread() && choice.align <= QUANTUM && size > old {
+        // A block that grows to a large one begins at a granule.
+        let is_aligned = choice.align <= QUANTUM || size > SMALL_MAX && choice.align <= GRANULE;
+        if choice.is_placed_by_thread() && is_aligned && size > old {
             // Knows how to grow.
             // SAFETY: the caller's promise.
             return unsafe { entry::realloc(block, size) };
@@ -339,7 +370,7 @@ unsafe fn reallocate(block: *mut u8, old: usize, size: usize, choice: &Choice) -
     if !new.is_null() {
         // SAFETY: both blocks are live, apart, and at least this long.
         unsafe {
-            core::ptr::copy_nonoverlapping(block, new, old.min(size));
+            HEAP.hand_over(block, new, old.min(size));
             free_with(block, choice);
         }
     }
@@ -359,7 +390,7 @@ pub unsafe fn resize_in_place(block: *mut u8, least: usize, most: usize, zero: b
     let new = with_access(|access| unsafe { HEAP.resize_in_place(access, block, least, most) });
     if zero && new > old {
         // SAFETY: the block is as long as was said just now.
-        unsafe { block.add(old).write_bytes(0, new - old) };
+        unsafe { HEAP.zero(block.add(old), new - old) };
     }
     if let Some(observer) = observer()
         && new != old

@@ -1,7 +1,7 @@
 //! The heap of this process, its boot at the first request, and its end.
 
 use super::Hooks;
-use super::{figures, fork, profile, publish, purger, settings};
+use super::{figures, fork, profile, publish, purger, settings, thread};
 use crate::heap::Heap;
 use crate::os::Os;
 use crate::os::linux::Linux;
@@ -45,10 +45,18 @@ pub(super) fn boot() {
     STATE.store(BOOTED, Ordering::Release);
 }
 
-/// At the end of the process (the face's destructor): prints what was asked for.
+/// At the end of the process (the face's destructor): prints what was asked for, and looks for wrong frees that no flush
+/// has met.
 pub fn finish() {
     publish::at_exit();
     profile::at_exit();
+    // In the child of a fork without handlers locks may be held by threads that it does not have, and a slow path must
+    // come first.
+    if HEAP.os.is_alive_here()
+        && let Some(own) = thread::own_cache()
+    {
+        HEAP.check_cache(own);
+    }
 }
 
 /// After a slow operation, without a lock: what needs doing now and then.

@@ -243,7 +243,13 @@ fn allocate_sampled(
 fn fill_new(observer: &Observer, block: *mut u8, bytes: usize) {
     let zero = observer.flags() & ZERO != 0;
     // SAFETY: the block is ours and that long.
-    unsafe { block.write_bytes(if zero { 0 } else { JUNK_NEW }, bytes) };
+    unsafe {
+        if zero {
+            HEAP.zero(block, bytes);
+        } else {
+            block.write_bytes(JUNK_NEW, bytes);
+        }
+    }
 }
 
 /// [`super::entry::free`]; `block` is not null.

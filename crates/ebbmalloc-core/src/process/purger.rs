@@ -8,11 +8,12 @@ use super::instance::HEAP;
 use super::pause::{self, Rhythm};
 use super::{growth, publish, thread};
 use crate::arena::delay::{self, Cost};
+use crate::base::life::{Futex, Life, Order, Start};
 use crate::cache::cache::Cache;
 use crate::heap::tick::Tick;
 use crate::os::Os;
-use crate::os::linux::Spawned;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use crate::os::linux::Linux;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Freed memory that is worth a thread.
 pub(super) const START_BYTES: usize = 2 << 20;
@@ -23,20 +24,8 @@ const QUIET_TICKS: u32 = 2;
 /// The same when running threads keep slots in their caches.
 const QUIET_TICKS_CACHED: u32 = 10;
 
-const NONE: u8 = 0;
-const STARTING: u8 = 1;
-const RUNS: u8 = 2;
-
-/// Whether the thread runs. Set by compare-and-swap before it is started, cleared by itself.
-static STATE: AtomicU8 = AtomicU8::new(NONE);
-/// Word that the thread sleeps on. Release and acquire, so that it sees why.
-static STOP: AtomicU32 = AtomicU32::new(SLEEPS);
-/// Nothing is wanted of it.
-const SLEEPS: u32 = 0;
-/// It is to end.
-const END: u32 = 1;
-/// Its pause is over.
-const HASTEN: u32 = 2;
+/// Whether the thread is there, and what it is to do.
+static LIFE: Life = Life::new();
 /// What the next slow operation is wanted for: the flags below.
 static WANTED: AtomicU8 = AtomicU8::new(0);
 /// The thread was stopped with work left: it is to be started again.
@@ -49,8 +38,12 @@ const AT_ONCE: u8 = 2;
 static IDS: AtomicU64 = AtomicU64::new(0);
 /// Set at each tick: the next slow operation compares them with its own.
 static LOOK: AtomicBool = AtomicBool::new(false);
-/// Set while nobody may start it.
-static HELD: AtomicU32 = AtomicU32::new(0);
+/// It is not started again before this time, in milliseconds. Relaxed: a start too early or too late harms nothing.
+static NOT_BEFORE_MS: AtomicU64 = AtomicU64::new(0);
+/// When it was held away last. Relaxed, as above.
+static HELD_MS: AtomicU64 = AtomicU64::new(0);
+/// A program that holds it away again within this time gets it back only so much later: a start costs more than a hold.
+const BREATH_MS: u64 = 100;
 /// No thread can be had: slow paths tick, at the times below.
 static THREADLESS: AtomicBool = AtomicBool::new(false);
 static NEXT_TICK_MS: AtomicU64 = AtomicU64::new(0);
@@ -151,7 +144,7 @@ pub(super) fn idle_time_ms() -> Option<u64> {
 
 /// Whether the thread runs.
 pub(super) fn runs() -> bool {
-    STATE.load(Ordering::Relaxed) == RUNS
+    LIFE.is_there()
 }
 
 /// Time between ticks, in milliseconds.
@@ -184,57 +177,54 @@ fn nudge_slow() {
         return_extents();
     }
     let grown = growth::look();
-    if pause::is_over(grown)
-        && STOP
-            .compare_exchange(SLEEPS, HASTEN, Ordering::Release, Ordering::Relaxed)
-            .is_ok()
-    {
-        HEAP.os.wake(&STOP, 1);
+    if pause::is_over(grown) {
+        LIFE.hasten(&HEAP.os);
     }
     if HEAP.freed_bytes() < START_BYTES && wanted & START == 0 {
         return;
     }
-    forget_if_killed();
-    let known = STATE.load(Ordering::Relaxed);
-    if known == RUNS && LOOK.load(Ordering::Relaxed) && LOOK.swap(false, Ordering::Relaxed) {
-        end_if_it_kept_rights();
+    if LIFE.is_there() {
+        if LOOK.load(Ordering::Relaxed) && LOOK.swap(false, Ordering::Relaxed) {
+            end_if_it_kept_rights();
+        }
+        return;
     }
     // A child of vfork starts none: it would be killed there in the middle of its owner's heap.
-    if known != NONE || !is_on() || HELD.load(Ordering::Relaxed) != 0 || HEAP.os.is_borrower() {
+    if !is_on() || LIFE.is_held() || HEAP.os.is_borrower() {
         return;
     }
     if THREADLESS.load(Ordering::Relaxed) {
         return tick_inline();
     }
-    if STATE
-        .compare_exchange(NONE, STARTING, Ordering::Acquire, Ordering::Relaxed)
-        .is_err()
-    {
-        return;
+    let not_before = NOT_BEFORE_MS.load(Ordering::Relaxed);
+    if not_before == 0 || HEAP.os.now_ms() >= not_before {
+        start();
     }
-    STOP.store(SLEEPS, Ordering::Release);
-    // Partner: the fence in `hold`. Whoever holds sees that a start is under way and waits for its end, or is seen here;
-    // an END of its own is then never overwritten by the line above, which would leave it waiting for a thread that sleeps on.
-    fence(Ordering::SeqCst);
-    if HELD.load(Ordering::Relaxed) != 0 {
-        STATE.store(NONE, Ordering::Release);
-        return;
-    }
-    WANTED.fetch_and(!START, Ordering::Relaxed);
-    IDS.store(HEAP.os.effective_ids(), Ordering::Relaxed);
-    // SAFETY: `purger_main` calls no libc and reads no thread-local of it.
-    let spawned = unsafe { HEAP.os.spawn(purger_main, core::ptr::null_mut()) };
-    if spawned == Spawned::Refused {
+}
+
+fn start() {
+    NOT_BEFORE_MS.store(0, Ordering::Relaxed);
+    let clone = |word: &'static AtomicU32| {
+        WANTED.fetch_and(!START, Ordering::Relaxed);
+        IDS.store(HEAP.os.effective_ids(), Ordering::Relaxed);
+        // SAFETY: `purger_main` calls no libc and reads no thread-local of it. Signals are blocked, and `start` calls this
+        // for one thread at a time.
+        unsafe { HEAP.os.spawn(word, purger_main, core::ptr::null_mut()) }
+    };
+    // Blocked before the start begins: a handler that forked in the middle of it would wait for its own thread.
+    if HEAP.os.without_signals(|| LIFE.start(&HEAP.os, clone)) == Start::Refused {
         THREADLESS.store(true, Ordering::Relaxed);
     }
-    // It may have ended by now, and then it is not we who say so.
-    let started = spawned == Spawned::Running;
-    let _ = STATE.compare_exchange(
-        STARTING,
-        if started { RUNS } else { NONE },
-        Ordering::Release,
-        Ordering::Relaxed,
-    );
+}
+
+impl Futex for Linux {
+    fn sleep(&self, word: &AtomicU32, expected: u32, timeout_ms: Option<u64>) {
+        self.wait_shared(word, expected, timeout_ms);
+    }
+
+    fn wake(&self, word: &AtomicU32) {
+        self.wake_shared(word);
+    }
 }
 
 /// The program has become another user since the thread started: another one is started in its place,
@@ -244,13 +234,6 @@ fn end_if_it_kept_rights() {
     if HEAP.os.effective_ids() != IDS.load(Ordering::Relaxed) && !HEAP.os.is_borrower() {
         hold();
         let_go();
-    }
-}
-
-/// A filter may kill the thread by itself: what it has not said, its absence says.
-fn forget_if_killed() {
-    if STATE.load(Ordering::Relaxed) == RUNS && !HEAP.os.purger_lives() {
-        let _ = STATE.compare_exchange(RUNS, NONE, Ordering::Acquire, Ordering::Relaxed);
     }
 }
 
@@ -293,7 +276,6 @@ unsafe extern "C" fn purger_main(_: *mut u8) {
     loop {
         if !sleep(wait_ms, &mut rhythm) {
             WANTED.fetch_or(START, Ordering::Relaxed);
-            STATE.store(NONE, Ordering::Release);
             return;
         }
         let freed_bytes = HEAP.freed_bytes();
@@ -327,7 +309,6 @@ unsafe extern "C" fn purger_main(_: *mut u8) {
                 QUIET_TICKS_CACHED
             }
         {
-            STATE.store(NONE, Ordering::Release);
             return;
         }
     }
@@ -339,16 +320,14 @@ fn sleep(wait_ms: u64, rhythm: &mut Rhythm) -> bool {
     let mut until = HEAP.os.now_ms() + wait_ms;
     loop {
         let now = HEAP.os.now_ms();
-        match STOP.load(Ordering::Acquire) {
-            END => return false,
-            HASTEN => {
-                // END may have come meanwhile, and stays.
-                let _ = STOP.compare_exchange(HASTEN, SLEEPS, Ordering::Relaxed, Ordering::Relaxed);
+        match LIFE.order() {
+            Order::End => return false,
+            Order::Hasten => {
                 rhythm.disturbed();
                 until = until.min(now + interval_ms() / 2);
             }
-            _ if now >= until => break,
-            _ => HEAP.os.wait(&STOP, SLEEPS, Some(until - now)),
+            Order::Nothing if now >= until => break,
+            Order::Nothing => LIFE.sleep(&HEAP.os, until - now),
         }
     }
     pause::end();
@@ -358,31 +337,36 @@ fn sleep(wait_ms: u64, rhythm: &mut Rhythm) -> bool {
 /// Stops the thread and waits for its end; nobody can start it until [`let_go`]. Its work is taken
 /// up again then, at the next slow operation.
 pub(super) fn hold() {
-    HELD.fetch_add(1, Ordering::Relaxed);
-    // Partner: the fence in `nudge_slow`. A start that has not seen HELD stored SLEEPS before our END.
-    fence(Ordering::SeqCst);
-    // A start under way ends with a thread that sees STOP, or without one.
-    loop {
-        STOP.store(END, Ordering::Release);
-        HEAP.os.wake(&STOP, 1);
-        HEAP.os.join_purger();
-        forget_if_killed();
-        if STATE.load(Ordering::Acquire) == NONE {
-            return;
-        }
-        HEAP.os.yield_now();
-    }
+    LIFE.begin_hold(&HEAP.os);
+    LIFE.wait_for_end(&HEAP.os, None);
+    HEAP.os.see_purger_off();
+}
+
+/// [`hold`] in a signal handler that interrupted a request: the thread may be waiting for what that holds, and is waited
+/// for no longer than it usually takes. It ends as soon as it can.
+pub(super) fn hold_for_moment() {
+    const TURNS: u32 = 5;
+    LIFE.begin_hold(&HEAP.os);
+    LIFE.wait_for_end(&HEAP.os, Some(TURNS));
+}
+
+/// Ends the thread as soon as it can, for good.
+pub(super) fn end() {
+    LIFE.begin_hold(&HEAP.os);
 }
 
 /// Undoes [`hold`].
 pub(super) fn let_go() {
-    HELD.fetch_sub(1, Ordering::Relaxed);
+    let now = HEAP.os.now_ms();
+    if HELD_MS.swap(now, Ordering::Relaxed) + BREATH_MS > now {
+        NOT_BEFORE_MS.store(now + BREATH_MS, Ordering::Relaxed);
+    }
+    LIFE.let_go();
 }
 
 /// In a child: there is no such thread here, whatever the parent had.
 pub(super) fn forget() {
     HEAP.os.forget_purger();
-    STATE.store(NONE, Ordering::Relaxed);
-    HELD.store(0, Ordering::Relaxed);
+    LIFE.forget();
     WANTED.fetch_and(!START, Ordering::Relaxed);
 }

@@ -25,6 +25,9 @@ pub fn entering_sandbox<T, E>(enter: impl FnOnce() -> Result<T, E>) -> Result<T,
         if entered.is_ok() {
             HEAP.os.confine();
             purger::forbid_thread();
+            if is_inside() {
+                purger::end();
+            }
         }
         entered
     })

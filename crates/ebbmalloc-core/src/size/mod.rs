@@ -8,6 +8,8 @@
 
 pub mod large;
 
+use crate::base::exact::u32_of;
+
 /// Distance of the smallest classes, and the alignment that every block has at least.
 pub const QUANTUM: usize = 16;
 /// Largest request that is served from a slab; larger ones are large blocks.
@@ -18,8 +20,9 @@ pub const CLASSES: usize = 88;
 pub const QUICK_MAX: usize = 1024;
 /// The unit in which address space is cut: a slab or a large block is a whole number of granules.
 pub const GRANULE: usize = 64 * 1024;
-/// Largest request at all: larger ones cannot be told from a negative difference of pointers.
-pub const REQUEST_MAX: usize = isize::MAX as usize;
+/// Largest block, and largest alignment: all the address space that a program has on x86-64, where no mapping can
+/// be as large, and half of that on aarch64. The granules of a block fit 32 bits, and so do those of two.
+pub const BLOCK_MAX: usize = 1 << 47;
 
 const LINEAR_CLASSES: usize = 8;
 /// log2 of where the first doubling begins.
@@ -36,6 +39,19 @@ const fn steps_log2(log2: u32) -> u32 {
 const fn class_before(log2: u32) -> usize {
     let finer = if log2 > FINE_DOUBLING { 8 } else { 0 };
     LINEAR_CLASSES + (log2 - DOUBLINGS_FROM) as usize * 8 + finer
+}
+
+/// Whether there can be a block of `size` bytes aligned to `align`: the one check of sizes. Everything that computes with
+/// the size of a large block comes after it.
+pub const fn is_possible(size: usize, align: usize) -> bool {
+    size <= BLOCK_MAX && align <= BLOCK_MAX
+}
+
+/// Granules that hold `bytes`, at most [`BLOCK_MAX`]; at least one.
+pub const fn granules_for(bytes: usize) -> u32 {
+    debug_assert!(bytes <= BLOCK_MAX);
+    let granules = bytes.div_ceil(GRANULE);
+    if granules == 0 { 1 } else { u32_of(granules) }
 }
 
 /// Class of a request of `size` bytes.
@@ -131,11 +147,11 @@ const fn class(number: usize) -> Class {
     let size = size_of_class(number);
     let granules = granules_of(size);
     Class {
-        size: size as u32,
-        slots: (granules * GRANULE / size) as u32,
-        granules: granules as u32,
+        size: u32_of(size),
+        slots: u32_of(granules * GRANULE / size),
+        granules: u32_of(granules),
         inverse: (1u64 << 40).div_ceil(size as u64),
-        cache_slots: cache_slots_of(size) as u32,
+        cache_slots: u32_of(cache_slots_of(size)),
     }
 }
 

@@ -78,7 +78,7 @@ impl Image<'_> {
         let copies = self.chain.iter().flat_map(|stage| &stage.copies);
         for copy in copies.filter(|copy| copy.value.from.is_none()) {
             for source in &copy.value.sources {
-                let Some(set) = (self.context)(source).as_deref().and_then(set_by_script) else {
+                let Some(set) = self.context.read(source).as_deref().and_then(set_by_script) else {
                     continue;
                 };
                 let to = if copy.value.to.ends_with('/') {

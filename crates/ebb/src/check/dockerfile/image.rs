@@ -154,6 +154,15 @@ impl Stages {
         &self.0
     }
 
+    /// What the stages are called, for a message.
+    pub fn names(&self) -> String {
+        let names: Vec<&str> = self.0.iter().filter_map(|it| it.name.as_deref()).collect();
+        match names.as_slice() {
+            [] => "none of its stages has a name".to_owned(),
+            names => format!("it has {}", names.join(", ")),
+        }
+    }
+
     /// The stages that are not in `chain`: what they set ends with the build.
     pub fn others(&self, chain: &[&Stage]) -> Vec<&Stage> {
         let is_in = |stage: &Stage| chain.iter().any(|it| std::ptr::eq(*it, stage));
@@ -365,6 +374,23 @@ impl Copied {
         };
         to == folder && self.sources.iter().any(is_called)
             || path.starts_with(&format!("{to}/")) && self.sources.iter().any(whole)
+    }
+}
+
+impl Copied {
+    /// The file that becomes `path`, by its name in the build context; none of a folder, a pattern or an address,
+    /// where no single file is named.
+    pub fn source_of(&self, path: &str) -> Option<&str> {
+        let is_file = |source: &&String| {
+            !source.contains(['*', '?', '[', '$'])
+                && !source.contains("://")
+                && !source.ends_with('/')
+        };
+        let named = match self.sources.as_slice() {
+            [one] if self.to == path => Some(one),
+            all => all.iter().find(|it| file_name(it) == file_name(path)),
+        };
+        named.filter(is_file).map(String::as_str)
     }
 }
 

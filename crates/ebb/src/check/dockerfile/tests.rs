@@ -4,7 +4,7 @@ const PRELOAD: &str = "ENV LD_PRELOAD=/usr/lib/libjemalloc.so.2\n";
 
 fn judged_with(text: &str, context: &dyn Fn(&str) -> Option<String>) -> Judged {
     let stages = Stages::parse(text).unwrap();
-    judge("Dockerfile", &stages, None, context).unwrap()
+    judge("Dockerfile", &stages, None, &context).unwrap()
 }
 
 /// The results of a Dockerfile with nothing in its context.
@@ -220,7 +220,7 @@ fn the_stage_that_is_asked_for_counts() {
     let text = format!("FROM debian:12 AS one\n{PRELOAD}FROM debian:12 AS two\nCMD p\n");
     let stages = Stages::parse(&text).unwrap();
     let id = |stage| {
-        let judged = judge("f", &stages, Some(stage), &|_| None)?;
+        let judged = judge("f", &stages, Some(stage), &|_: &str| None)?;
         Some(judged.findings[0].id)
     };
     assert_eq!(id("one"), Some(Id::PackageMissing));
@@ -240,4 +240,43 @@ fn an_assignment_in_a_script_counts_where_it_is_exported() {
     assert_eq!(set("LD_PRELOAD=a.so exec p\n"), value("a.so", true));
     assert_eq!(set("LD_PRELOAD=a.so\nexec p\n"), value("a.so", false));
     assert_eq!(set("# export LD_PRELOAD=a.so\n"), None);
+}
+
+/// A build context without a library.
+struct Without;
+
+impl Context for Without {
+    fn read(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    fn lacks(&self, file: &str) -> Option<String> {
+        Some(format!("{file} is not there"))
+    }
+}
+
+#[test]
+fn a_copy_of_a_file_that_the_builder_does_not_have_is_an_error() {
+    let judged = |copy: &str| {
+        let text = format!(
+            "FROM debian:12\n{copy}\nENV LD_PRELOAD=/usr/local/lib/libebbmalloc.so\nCMD [\"p\"]\n"
+        );
+        let judged = judge("Dockerfile", &Stages::parse(&text).unwrap(), None, &Without).unwrap();
+        judged.findings.iter().map(|it| it.id).collect::<Vec<_>>()
+    };
+    for copy in [
+        "COPY libebbmalloc.so /usr/local/lib/",
+        "COPY a.so /usr/local/lib/libebbmalloc.so",
+    ] {
+        assert_eq!(judged(copy), [Id::CopyMissing], "{copy}");
+    }
+    // Another stage, an address, a pattern and a folder name no file of the context.
+    for copy in [
+        "COPY --from=x libebbmalloc.so /usr/local/lib/",
+        "ADD https://host/libebbmalloc.so /usr/local/lib/",
+        "COPY *.so /usr/local/lib/",
+        "COPY lib/ /usr/local/lib/",
+    ] {
+        assert!(!judged(copy).contains(&Id::CopyMissing), "{copy}");
+    }
 }

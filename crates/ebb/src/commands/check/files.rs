@@ -2,12 +2,14 @@
 //! would write.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use globset::GlobBuilder;
 
 use crate::allocators;
 use crate::check::declared::unit::Unit;
 use crate::check::declared::{self, Kind, Service};
-use crate::check::dockerfile::{self, Judged, Stages};
+use crate::check::dockerfile::{self, Context, Judged, Stages};
 use crate::check::process::Wanted;
 use crate::check::report::{Report, Subject};
 use crate::check::{Finding, Id, Severity};
@@ -18,18 +20,80 @@ pub(in crate::commands) fn of_dockerfile(
     name: &str,
     stages: &Stages,
     stage: Option<&str>,
-    folder: &Path,
+    context: &BuildContext,
     wanted: Option<&Wanted>,
 ) -> Option<Report> {
-    let judged = dockerfile::judge(name, stages, stage, &|file| in_context(folder, file))?;
+    let judged = dockerfile::judge(name, stages, stage, context)?;
     Some(report(name, Subject::Dockerfile, judged, wanted))
 }
 
-/// A file of the build context, which lies below the Dockerfile; `..` leads out of it, as for the builder.
-pub(in crate::commands) fn in_context(folder: &Path, name: &str) -> Option<String> {
-    let inside = !name.split('/').any(|part| part == "..");
-    let file = folder.join(name.trim_start_matches('/'));
-    (inside && file.is_file()).then(|| fs::read_to_string(file).ok())?
+/// The build context: the Dockerfile's folder. A file that is not there but in the folder above, or where `ebb` was
+/// started, may still reach a builder that is given another context.
+#[derive(Debug)]
+pub(in crate::commands) struct BuildContext {
+    folder: PathBuf,
+    /// The text of `.dockerignore`.
+    pub ignore: Option<String>,
+    /// A file that will be there.
+    pub placed: Option<&'static str>,
+}
+
+impl BuildContext {
+    /// Of the Dockerfile at this path.
+    pub(in crate::commands) fn of(dockerfile: &Path) -> Self {
+        let folder = dockerfile.parent().unwrap_or(Path::new("")).to_owned();
+        Self {
+            ignore: fs::read_to_string(folder.join(".dockerignore")).ok(),
+            folder,
+            placed: None,
+        }
+    }
+
+    /// Whether `.dockerignore` keeps a file of the folder from the builder: the last pattern that fits decides.
+    pub(in crate::commands) fn ignores(&self, file: &str) -> bool {
+        let mut ignored = false;
+        let lines = self.ignore.as_deref().unwrap_or_default().lines();
+        for line in lines
+            .map(str::trim)
+            .filter(|it| !it.is_empty() && !it.starts_with('#'))
+        {
+            let (pattern, takes_back) = match line.strip_prefix('!') {
+                Some(pattern) => (pattern, true),
+                None => (line, false),
+            };
+            let pattern = pattern.trim_start_matches("./").trim_start_matches('/');
+            let glob = GlobBuilder::new(pattern).literal_separator(true).build();
+            if glob.is_ok_and(|it| it.compile_matcher().is_match(file)) {
+                ignored = !takes_back;
+            }
+        }
+        ignored
+    }
+}
+
+impl Context for BuildContext {
+    /// `..` leads out of it, as for the builder.
+    fn read(&self, name: &str) -> Option<String> {
+        let inside = !name.split('/').any(|part| part == "..");
+        let file = self.folder.join(name.trim_start_matches('/'));
+        (inside && file.is_file()).then(|| fs::read_to_string(file).ok())?
+    }
+
+    fn lacks(&self, name: &str) -> Option<String> {
+        let name = name.trim_start_matches("./").trim_start_matches('/');
+        let is_here = self.placed == Some(name) || self.folder.join(name).exists();
+        if is_here {
+            let why = format!(".dockerignore keeps {name} from the builder");
+            return self.ignores(name).then_some(why);
+        }
+        let elsewhere = [self.folder.join("..").join(name), PathBuf::from(name)];
+        let folder = match self.folder.as_os_str().is_empty() {
+            true => "this folder".to_owned(),
+            false => self.folder.display().to_string(),
+        };
+        (!elsewhere.iter().any(|it| it.exists()))
+            .then(|| format!("there is no {name} in {folder}, the build context"))
+    }
 }
 
 /// The drop-ins of a unit that lie beside it, by their names in order.

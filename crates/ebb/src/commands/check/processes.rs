@@ -63,8 +63,27 @@ pub(super) fn check(target: &str, pids: &[i32], wanted: Option<Wanted>) -> Repor
     )
 }
 
-/// Nobody has named an allocator anywhere.
+/// Nobody has named an allocator anywhere: one that the program brings itself needs nobody to.
 fn nothing_asked(target: &str, facts: &[Process]) -> Report {
+    if let Some(own) = facts.iter().find_map(brought) {
+        let findings = facts.iter().flat_map(|process| {
+            let wrong = given(process)
+                .map(|it| settings::judge(&it))
+                .unwrap_or_default();
+            let of_process = |finding: Finding| finding.of_process(process.pid);
+            wrong.into_iter().map(of_process).collect::<Vec<_>>()
+        });
+        let lines = facts
+            .iter()
+            .map(|process| {
+                let known = process.malloc.is_ok();
+                line(process, known.then(|| brought(process) == Some(own)))
+            })
+            .collect();
+        let findings = findings.collect();
+        let name = Some(own.to_owned());
+        return Report::new(target, Subject::Processes, name, lines, findings).not_asked();
+    }
     let lines: Vec<ProcessLine> = facts.iter().map(|process| line(process, None)).collect();
     let closed = facts.iter().find_map(|it| it.at_start.as_ref().err());
     let finding = match (facts.is_empty(), closed) {
@@ -79,6 +98,17 @@ fn nothing_asked(target: &str, facts: &[Process]) -> Report {
         ),
     };
     Report::new(target, Subject::Processes, None, lines, vec![finding])
+}
+
+/// The allocator that a process has without being asked: compiled in, or a library that the program needs.
+fn brought(process: &Process) -> Option<&'static str> {
+    match process.inside {
+        Some(inside) => inside.allocator(),
+        None => match process.malloc.as_ref().ok()? {
+            Malloc::Library(_, allocator) => *allocator,
+            _ => None,
+        },
+    }
 }
 
 /// Whoever wants it and cannot preload it cannot load it later either.

@@ -4,8 +4,8 @@ use super::machine;
 use crate::exit::{Exit, Failure};
 use crate::facts::against::Against;
 use crate::facts::trial::{FORMAT, Metric, Trial, Variant, Workload as WorkloadFacts};
-use crate::trial::against;
 use crate::trial::variant::VariantSpec;
+use crate::trial::{against, cost, verdict};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -20,10 +20,7 @@ pub struct Earlier {
 impl Earlier {
     /// Reads `results.json`, or that of a folder.
     pub fn read(at: &Path) -> Result<Earlier, Failure> {
-        let file = match at.is_dir() {
-            true => at.join("results.json"),
-            false => at.to_owned(),
-        };
+        let file = file_of(at);
         Ok(Earlier {
             trial: read(&file)?,
             file,
@@ -70,8 +67,16 @@ impl Earlier {
     }
 }
 
-/// Reads the results of a trial, of this layout.
-pub fn read(file: &Path) -> Result<Trial, Failure> {
+fn file_of(at: &Path) -> PathBuf {
+    match at.is_dir() {
+        true => at.join("results.json"),
+        false => at.to_owned(),
+    }
+}
+
+/// Reads the results of a trial, of this layout: `results.json`, or that of a folder.
+pub fn read(at: &Path) -> Result<Trial, Failure> {
+    let file = &file_of(at);
     let wrong = |reason: String| {
         Failure::new(Exit::Usage, format!("{}: {reason}", file.display()))
             .remedy("give the results.json that ebb compare -o DIR wrote")
@@ -89,5 +94,10 @@ pub fn read(file: &Path) -> Result<Trial, Failure> {
             layout.format
         )));
     }
-    serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
+    let mut trial: Trial = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    // Results of an older ebb may have costs in the sentence of a disturbed trial.
+    if trial.canary.is_none() && cost::is_disturbed(&trial.variants) {
+        trial.verdict = verdict::judge(&trial.variants, trial.metric);
+    }
+    Ok(trial)
 }

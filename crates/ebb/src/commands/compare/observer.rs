@@ -229,8 +229,11 @@ pub fn resolve_all(specs: Vec<VariantSpec>, workload: &Workload) -> Result<Vec<P
 }
 
 /// The names that are known before a run.
-fn values(workload: &Workload) -> Values {
+pub fn values(workload: &Workload) -> Values {
     let mut values = workload.vars();
+    if let Ok(program) = std::env::current_exe() {
+        values.insert("ebb".into(), program.display().to_string());
+    }
     values.insert("workload".into(), workload.dir.display().to_string());
     values
 }

@@ -7,25 +7,80 @@ use crate::report::{html, markdown};
 use crate::trial::interrupt::{Groups, Interrupt};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+
+/// What is written to try a folder: about as much as a small trial leaves.
+const PROBE_BYTES: usize = 64 << 10;
+/// The folder of the logs.
+const LOGS: &str = "logs";
+/// All that a trial leaves.
+const FILES: [&str; 4] = ["results.json", "report.md", "report.html", LOGS];
 
 /// The folder of `-o`.
 #[derive(Debug)]
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes it, before anything is measured: a folder that cannot be written is found out now, not
-    /// after twenty minutes.
+    /// Makes it, before anything is measured: a folder that cannot be written, or a full disk, is found out now,
+    /// not after twenty minutes.
     pub fn create(path: &Path) -> Result<Folder, Failure> {
-        let logs = path.join("logs");
-        std::fs::create_dir_all(&logs)
-            .map_err(|error| Failure::new(Exit::Usage, format!("{}: {error}", logs.display())))?;
+        let unusable = |error: std::io::Error| {
+            let exit = match error.kind() {
+                std::io::ErrorKind::PermissionDenied => Exit::Permission,
+                _ => Exit::Usage,
+            };
+            Failure::new(exit, format!("-o {}: {error}", path.display()))
+                .remedy("give a folder that can be written; nothing was started")
+        };
+        std::fs::create_dir_all(path).map_err(unusable)?;
+        let mut probe = tempfile::NamedTempFile::new_in(path).map_err(unusable)?;
+        probe
+            .write_all(&[0; PROBE_BYTES])
+            .and_then(|()| probe.as_file().sync_all())
+            .map_err(unusable)?;
         Ok(Folder(path.to_owned()))
+    }
+
+    /// Moves the files of an earlier trial into a folder of their own, and makes room for the logs of this one.
+    /// Answers where the earlier ones are.
+    pub fn clear(&self) -> Result<Option<PathBuf>, Failure> {
+        let failed = |path: &Path, error: std::io::Error| {
+            Failure::new(Exit::Usage, format!("{}: {error}", path.display()))
+        };
+        let there: Vec<&str> = FILES
+            .into_iter()
+            .filter(|name| self.0.join(name).exists())
+            .collect();
+        let mut kept = None;
+        if there.iter().any(|name| *name != LOGS) {
+            let place = self.place_of_earlier();
+            std::fs::create_dir_all(&place).map_err(|error| failed(&place, error))?;
+            for name in there {
+                let from = self.0.join(name);
+                std::fs::rename(&from, place.join(name)).map_err(|error| failed(&from, error))?;
+            }
+            kept = Some(place);
+        }
+        std::fs::create_dir_all(self.logs()).map_err(|error| failed(&self.logs(), error))?;
+        Ok(kept)
+    }
+
+    /// `earlier-1`, or the first number that is free.
+    fn place_of_earlier(&self) -> PathBuf {
+        let mut number = 1;
+        loop {
+            let place = self.0.join(format!("earlier-{number}"));
+            if !place.exists() {
+                return place;
+            }
+            number += 1;
+        }
     }
 
     /// Where the logs of the runs go.
     pub fn logs(&self) -> PathBuf {
-        self.0.join("logs")
+        self.0.join(LOGS)
     }
 
     /// The page.
@@ -48,7 +103,10 @@ impl Folder {
         ] {
             let path = self.0.join(name);
             std::fs::write(&path, text).map_err(|error| {
+                // Half a file would be taken for a whole one.
+                let _ = std::fs::remove_file(&path);
                 Failure::new(Exit::Internal, format!("{}: {error}", path.display()))
+                    .remedy("the tables are on stdout, the files are not written")
             })?;
         }
         Ok(())

@@ -19,57 +19,63 @@ const CYCLES: u32 = 2;
 pub struct Args {
     /// Command that drives the service, in one argument: 'oha -z 20s http://localhost:8000/'. The
     /// summaries of oha, wrk, k6, locust, hey and ab are read.
-    #[arg(
-        long,
-        value_name = "COMMAND",
-        conflicts_with = "workload",
-        requires = "service"
-    )]
+    #[arg(long, value_name = "COMMAND")]
     load: Option<String>,
 
     /// Drive the service with bursts of requests; the arguments of ebb burst:
     /// 'http://localhost:8000/report -c 32 -n 400'.
-    #[arg(long, value_name = "ARGUMENTS", requires = "service", conflicts_with_all = ["load", "workload"])]
+    #[arg(long, value_name = "ARGUMENTS", conflicts_with = "load")]
     burst: Option<String>,
 
     /// How to know that the service is there: http://... (any 2xx), HOST:PORT, or line:REGEX of its
     /// output. Default: a connection to the first address of the load.
-    #[arg(
-        long,
-        value_name = "URL",
-        requires = "service",
-        conflicts_with = "workload"
-    )]
+    #[arg(long, value_name = "URL")]
     ready: Option<String>,
 
     /// Command that goes before the first load. Default: 20 requests to an http:// of --ready.
-    #[arg(
-        long,
-        value_name = "COMMAND",
-        requires = "service",
-        conflicts_with = "workload"
-    )]
+    #[arg(long, value_name = "COMMAND")]
     warm_up: Option<String>,
 
     /// Rest after each load. Default: 15s.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "service", conflicts_with = "workload")]
+    #[arg(long, value_name = "TIME", value_parser = cli::time)]
     rest: Option<Duration>,
 
     /// How often load and rest come. Default: 2.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), requires = "service", conflicts_with = "workload")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     cycles: Option<u32>,
 
     /// Print the workload file that says the same, and run nothing.
-    #[arg(long, requires = "service", conflicts_with = "workload")]
+    #[arg(long)]
     print_workload: bool,
 
     /// The service's command. Braces in it and in the other words stay as they are, except
     /// {port}, a free port for each run, and {dir}, an empty folder.
-    #[arg(last = true, value_name = "SERVICE", conflicts_with = "workload")]
+    #[arg(last = true, value_name = "SERVICE")]
     service: Vec<String>,
 }
 
 impl Args {
+    /// Whether a service was given.
+    pub fn has_service(&self) -> bool {
+        !self.service.is_empty()
+    }
+
+    /// A flag, or `--`, that was given and is about a service of the user's own.
+    pub fn flag(&self) -> Option<&'static str> {
+        let flags = [
+            ("--load", self.load.is_some()),
+            ("--burst", self.burst.is_some()),
+            ("--ready", self.ready.is_some()),
+            ("--warm-up", self.warm_up.is_some()),
+            ("--rest", self.rest.is_some()),
+            ("--cycles", self.cycles.is_some()),
+            ("--print-workload", self.print_workload),
+            ("--", self.has_service()),
+        ];
+        let given = flags.into_iter().find(|(_, is_given)| *is_given);
+        given.map(|(name, _)| name)
+    }
+
     /// The workload that the flags stand for; `None` where there are none.
     pub fn workload(&self) -> Result<Option<Workload>, Failure> {
         if self.service.is_empty() {
@@ -84,7 +90,7 @@ impl Args {
 
     /// Prints the file, where that is all that was asked for.
     pub fn print(&self) -> Result<Option<Exit>, Failure> {
-        if !self.print_workload {
+        if !self.print_workload || !self.has_service() {
             return Ok(None);
         }
         cli::print(&self.text()?)?;

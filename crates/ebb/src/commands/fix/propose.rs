@@ -1,22 +1,23 @@
 //! What a file needs, by its kind: the readers of `check`, the edits of `fix`, and the check of the result.
 
-use std::fs;
 use std::path::{Path, PathBuf};
-
-use globset::GlobBuilder;
 
 use super::{Args, rust};
 use crate::allocators::{self, Choice};
+use crate::check::Id;
 use crate::check::Report as Check;
 use crate::check::declared::{self, Kind, Service};
 use crate::check::dockerfile::Stages;
 use crate::check::process::Wanted;
-use crate::commands::check::files;
+use crate::commands::check::files::{self, BuildContext};
 use crate::exit::{Exit, Failure};
 use crate::fix::edit::apply;
-use crate::fix::unit::{DROP_IN, Files};
+use crate::fix::unit::{self, Files};
 use crate::fix::{self, Edit, Fixed, Wish};
 use crate::proc::elf::Elf;
+
+/// The name of our library.
+const LIBRARY_FILE: &str = "libebbmalloc.so";
 
 /// A file that is to change.
 #[derive(Clone, Debug)]
@@ -42,6 +43,8 @@ pub(super) struct Proposal {
     pub(super) notes: Vec<String>,
     /// What `ebb check` says of the result.
     pub(super) check: Option<Check>,
+    /// Where a copy of our library has to go.
+    pub(super) library: Option<PathBuf>,
 }
 
 impl Change {
@@ -79,7 +82,7 @@ pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, 
         return rust::propose(args, text, wish);
     }
     match declared::kind(path, text) {
-        Some(Kind::Unit) => unit(args, text, wish, &wanted),
+        Some(Kind::Unit) => service_unit(args, text, wish, &wanted),
         Some(kind) => services(args, kind, text, wish, &wanted),
         None if is_dockerfile(&file_name) || Stages::parse(text).is_ok() => dockerfile(args, text, wish, &wanted),
         None => Err(Failure::new(Exit::Usage, format!("{}: not a file that ebb understands", path.display())).remedy(
@@ -120,8 +123,7 @@ fn folder(path: &Path) -> &Path {
 
 fn dockerfile(args: &Args, text: &str, wish: &Wish, wanted: &Wanted) -> Result<Proposal, Failure> {
     let name = args.file.display().to_string();
-    let folder = folder(&args.file);
-    let context = |file: &str| files::in_context(folder, file);
+    let mut context = BuildContext::of(&args.file);
     let stage = args.stage.as_deref();
     let Fixed { edits, mut notes } = fix::dockerfile::fix(&name, text, stage, &context, wish)?;
     let mut changes = vec![Change::of(&args.file, Some(text.to_owned()), edits)];
@@ -132,18 +134,33 @@ fn dockerfile(args: &Args, text: &str, wish: &Wish, wanted: &Wanted) -> Result<P
     )?;
     let stages = Stages::parse(&after)
         .map_err(|error| Failure::new(Exit::Internal, format!("{name}: {error}")))?;
-    let check = files::of_dockerfile(&name, &stages, stage, folder, Some(wanted));
+    let check =
+        |context: &BuildContext| files::of_dockerfile(&name, &stages, stage, context, Some(wanted));
+    let lacks = |check: &Option<Check>| {
+        let mut findings = check.iter().flat_map(Check::findings);
+        findings.any(|it| it.id == Id::CopyMissing && it.what.contains(LIBRARY_FILE))
+    };
+    let mut checked = check(&context);
+    let mut library = None;
+    if lacks(&checked) {
+        let place = folder(&args.file).join(LIBRARY_FILE);
+        if !place.exists() {
+            notes.push(placing(args, &place, "in the build context"));
+            context.placed = Some(LIBRARY_FILE);
+            library = Some(place);
+        }
+        if context.ignores(LIBRARY_FILE) {
+            let change = not_ignored(folder(&args.file), &context)?;
+            context.ignore = Some(change.after());
+            changes.push(change);
+        }
+        checked = check(&context);
+    }
     if changes[0]
         .edits
         .iter()
         .any(|it| it.text.contains("COPY libebbmalloc.so"))
     {
-        changes.extend(not_ignored(folder)?);
-        if !args.place_library && !folder.join("libebbmalloc.so").exists() {
-            notes.push(format!(
-                "libebbmalloc.so has to lie in the build context, beside {name}: --place-library puts a copy there"
-            ));
-        }
         let platforms = [
             "TARGETARCH",
             "TARGETPLATFORM",
@@ -158,40 +175,37 @@ fn dockerfile(args: &Args, text: &str, wish: &Wish, wanted: &Wanted) -> Result<P
         kind: "dockerfile",
         changes,
         notes,
-        check,
+        check: checked,
+        library,
     })
 }
 
-/// A `.dockerignore` that keeps the library out of the build.
-fn not_ignored(folder: &Path) -> Result<Option<Change>, Failure> {
-    let path = folder.join(".dockerignore");
-    let Ok(text) = fs::read_to_string(&path) else {
-        return Ok(None);
-    };
-    let mut ignored = false;
-    for line in text
-        .lines()
-        .map(str::trim)
-        .filter(|it| !it.is_empty() && !it.starts_with('#'))
-    {
-        let (pattern, takes_back) = match line.strip_prefix('!') {
-            Some(pattern) => (pattern, true),
-            None => (line, false),
-        };
-        let pattern = pattern.trim_start_matches("./").trim_start_matches('/');
-        let glob = GlobBuilder::new(pattern).literal_separator(true).build();
-        if glob.is_ok_and(|it| it.compile_matcher().is_match("libebbmalloc.so")) {
-            ignored = !takes_back;
+/// What is said of the library that has to lie next to the file.
+fn placing(args: &Args, place: &Path, what: &str) -> String {
+    let place = place.display();
+    match args.write {
+        true => format!("a copy of {LIBRARY_FILE} goes to {place}, {what}; --undo removes it"),
+        false => {
+            format!("{place} is not there yet: --write puts a copy of the library there, {what}")
         }
     }
-    let line = ["!libebbmalloc.so".to_owned()];
+}
+
+/// A line for the `.dockerignore` that keeps the library out of the build.
+fn not_ignored(folder: &Path, context: &BuildContext) -> Result<Change, Failure> {
+    let text = context.ignore.clone().unwrap_or_default();
+    let line = [format!("!{LIBRARY_FILE}")];
     let edit = Edit::below(
         &text,
         text.len(),
         &line,
         "the builder is not given the library otherwise",
     );
-    Ok(ignored.then(|| Change::of(&path, Some(text.clone()), vec![edit])))
+    Ok(Change::of(
+        &folder.join(".dockerignore"),
+        Some(text),
+        vec![edit],
+    ))
 }
 
 fn services(
@@ -222,10 +236,10 @@ fn services(
         .edits
         .iter()
         .any(|it| it.text.contains("./libebbmalloc.so:"));
-    if mounts && !args.place_library && !folder(&args.file).join("libebbmalloc.so").exists() {
-        notes.push(format!(
-            "libebbmalloc.so has to lie beside {name}: --place-library puts a copy there"
-        ));
+    let place = folder(&args.file).join(LIBRARY_FILE);
+    let library = (mounts && !place.exists()).then_some(place);
+    if let Some(place) = &library {
+        notes.push(placing(args, place, "where the service mounts it from"));
     }
     let word = match kind {
         Kind::Compose => "compose",
@@ -237,6 +251,7 @@ fn services(
         changes: vec![change],
         notes,
         check: Some(check),
+        library,
     })
 }
 
@@ -282,7 +297,12 @@ fn chosen(args: &Args, all: &[Service]) -> Result<Vec<String>, Failure> {
     }
 }
 
-fn unit(args: &Args, text: &str, wish: &Wish, wanted: &Wanted) -> Result<Proposal, Failure> {
+fn service_unit(
+    args: &Args,
+    text: &str,
+    wish: &Wish,
+    wanted: &Wanted,
+) -> Result<Proposal, Failure> {
     let name = args.file.display().to_string();
     let file_name = args
         .file
@@ -309,13 +329,14 @@ fn unit(args: &Args, text: &str, wish: &Wish, wanted: &Wanted) -> Result<Proposa
         },
         wish,
     )?;
+    let drop_in = unit::drop_in(wish);
     let own = drop_ins
         .iter()
-        .find(|(name, _)| name == DROP_IN)
+        .find(|(name, _)| *name == drop_in)
         .map(|(_, text)| text.clone());
-    let change = Change::of(&place.join(DROP_IN), own, edits);
-    drop_ins.retain(|(name, _)| name != DROP_IN);
-    drop_ins.push((DROP_IN.to_owned(), change.after()));
+    let change = Change::of(&place.join(&drop_in), own, edits);
+    drop_ins.retain(|(name, _)| *name != drop_in);
+    drop_ins.push((drop_in, change.after()));
     drop_ins.sort();
     let service = files::unit(&args.file, text, &drop_ins)
         .map_err(|why| Failure::new(Exit::Internal, format!("{name}: {why}")))?;
@@ -326,15 +347,16 @@ fn unit(args: &Args, text: &str, wish: &Wish, wanted: &Wanted) -> Result<Proposa
         changes: vec![change],
         notes,
         check: Some(check),
+        library: None,
     })
 }
 
-/// The library to copy, and where to: beside the file that was named.
-pub(super) fn library_beside(file: &Path) -> Result<(PathBuf, PathBuf), Failure> {
+/// The library to copy.
+pub(super) fn own_library() -> Result<PathBuf, Failure> {
     let own = Elf::read(Path::new("/proc/self/exe"))
         .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
     match allocators::resolve("ebbmalloc", &own)? {
-        Choice::Library(library) => Ok((library.path, folder(file).join("libebbmalloc.so"))),
+        Choice::Library(library) => Ok(library.path),
         Choice::System => Err(Failure::new(Exit::Missing, "there is no libebbmalloc.so")
             .remedy("build it, or set EBB_LIB")),
     }

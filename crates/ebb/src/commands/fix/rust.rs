@@ -67,6 +67,7 @@ pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, 
         changes,
         notes,
         check: None,
+        library: None,
     })
 }
 

@@ -159,7 +159,7 @@ fn read_library(from: &Path, to: &Path) -> Result<Option<(PathBuf, Vec<u8>)>, Fa
             Exit::Changed,
             format!("{} is there already, and is another library", to.display()),
         )
-        .remedy("take it away, or leave out --place-library; nothing was written")),
+        .remedy("move it away; nothing was written")),
         Err(_) => Ok(Some((to.to_owned(), bytes))),
     }
 }
@@ -185,11 +185,16 @@ pub(super) fn undo(named: &Path) -> Result<(Vec<File>, Vec<String>), Failure> {
         save(&place, &record)?;
     }
     let again = record.written.len();
-    let notes = vec![if again == 0 {
+    let mut notes: Vec<String> = files
+        .iter()
+        .filter(|it| it.diff.is_empty())
+        .map(|it| format!("{} is removed", it.path))
+        .collect();
+    notes.push(if again == 0 {
         "taken back".to_owned()
     } else {
         format!("taken back; {again} earlier change is still there")
-    }];
+    });
     Ok((files, notes))
 }
 
@@ -240,6 +245,10 @@ fn restore(written: &Written) -> Result<Vec<File>, Failure> {
         && checksum(&bytes) == *sum
     {
         fs::remove_file(path).map_err(|error| at(path, &error))?;
+        files.push(File {
+            created: false,
+            ..File::library(path)
+        });
     }
     Ok(files)
 }

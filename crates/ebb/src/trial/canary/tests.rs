@@ -48,9 +48,9 @@ fn a_difference_under_the_same_ups_and_downs_is_seen() {
     assert_eq!(verdict.kind, VerdictKind::Recommend);
     assert_eq!(verdict.variant.as_deref(), Some("new"));
     assert!(
-        verdict
-            .sentence
-            .contains("-30 … -30 MB over 24 windows of 1m. No real difference in CPU time."),
+        verdict.sentence.contains(
+            "-30 … -30 MB over 24 windows of 1m. No real difference in CPU time (+0 … +0 %)."
+        ),
         "{}",
         verdict.sentence
     );
@@ -74,7 +74,9 @@ fn the_old_one_is_recommended_where_the_new_one_holds_more() {
         verdict.sentence
     );
     assert!(
-        verdict.sentence.ends_with("CPU time of new: +80 %."),
+        verdict
+            .sentence
+            .ends_with("CPU time of new: +80 % (+80 … +80 %)."),
         "{}",
         verdict.sentence
     );

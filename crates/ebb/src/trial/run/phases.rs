@@ -3,6 +3,7 @@
 use super::scene::{Scene, file_name};
 use super::{End, Stage, failed, note};
 use crate::facts::trial::{Live, LoadResult, Mark, PhaseKind, PhaseSpan, Run};
+use crate::trial::disturbance::Loaded;
 use crate::trial::health::Health;
 use crate::trial::launch::{self, Process};
 use crate::trial::sampler::Sampler;
@@ -22,6 +23,8 @@ pub(super) struct Watch<'a> {
     pub sampler: &'a Sampler,
     /// Asks the service's health under load.
     pub health: Option<&'a Health>,
+    /// What the machine does while a load counts.
+    pub loaded: &'a mut Loaded,
 }
 
 impl Scene<'_> {
@@ -70,7 +73,7 @@ impl Scene<'_> {
         phase: &Phase,
         round: u32,
         service: &mut Process,
-        watch: &Watch,
+        watch: &mut Watch,
         record: &mut Run,
     ) -> Result<f64, End> {
         self.define("cycle", round.to_string());
@@ -78,11 +81,17 @@ impl Scene<'_> {
         if let Some(health) = watch.health {
             health.under_load(phase.kind.counts());
         }
+        let machine = || {
+            let counts = phase.kind.counts();
+            counts.then(|| stage.observer.machine()).flatten()
+        };
+        let before = machine();
         let ended = match phase.kind {
             PhaseKind::Idle => self.idle(phase, service).map(|()| None),
             _ => self.load(phase, round, service, record),
         };
         let to_s = watch.zero.elapsed().as_secs_f64();
+        watch.loaded.add(before, machine());
         if let Some(health) = watch.health {
             health.under_load(false);
         }

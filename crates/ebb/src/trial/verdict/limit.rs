@@ -1,8 +1,9 @@
 //! The verdict of a trial with a memory limit that somebody did not survive.
 
-use super::mb;
-use crate::facts::trial::{Column, Run, Variant, Verdict, VerdictKind};
+use super::{and_others, mb};
+use crate::facts::trial::{Column, Run, Summary, Variant, Verdict, VerdictKind};
 use crate::statistics;
+use crate::trial::cost;
 
 /// What it comes to where the first variant was killed for want of memory; `None` where it was not, and
 /// the figures decide as ever.
@@ -14,15 +15,16 @@ pub(super) fn judge(variants: &[Variant]) -> Option<Verdict> {
     let mut survivors: Vec<&Variant> = choices()
         .filter(|variant| variant.summary.is_some() && !is_killed(variant))
         .collect();
-    let cost = |variant: &Variant| {
-        let summary = variant.summary.as_ref();
+    let disturbed = cost::is_disturbed(variants);
+    let cpu = |variant: &Variant| {
+        let summary = variant.summary.as_ref().filter(|_| !disturbed);
         summary
             .and_then(|summary| summary.median(Column::Cpu))
             .unwrap_or(f64::INFINITY)
     };
     survivors.sort_by(|left, right| {
-        cost(left)
-            .total_cmp(&cost(right))
+        cpu(left)
+            .total_cmp(&cpu(right))
             .then(left.env.len().cmp(&right.env.len()))
     });
     let Some((best, rest)) = survivors.split_first() else {
@@ -51,10 +53,12 @@ pub(super) fn judge(variants: &[Variant]) -> Option<Verdict> {
         "{} stays within the limit{peak} where {} is {fate}",
         best.name, first.name
     );
-    if !rest.is_empty() {
-        let names: Vec<&str> = rest.iter().map(|variant| variant.name.as_str()).collect();
-        sentence.push_str(&format!("; so do, at a higher cost: {}", names.join(", ")));
-    }
+    let rest: Vec<(&str, &Summary)> = rest
+        .iter()
+        .filter_map(|variant| Some((variant.name.as_str(), variant.summary.as_ref()?)))
+        .collect();
+    let known = best.summary.as_ref().filter(|_| !disturbed);
+    sentence.push_str(&and_others("so do", &rest, known));
     sentence.push('.');
     Some(Verdict {
         kind: VerdictKind::Recommend,

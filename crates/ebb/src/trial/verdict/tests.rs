@@ -1,7 +1,7 @@
 //! One test an answer, and the cases in which an answer must not be given.
 
 use super::*;
-use crate::facts::trial::{Difference, Figure};
+use crate::facts::trial::{Difference, Figure, Run};
 use std::collections::BTreeMap;
 
 /// A variant with medians in MB (CPU in seconds) and, with three runs, an interval of +-1 around the
@@ -40,18 +40,21 @@ impl Case {
 }
 
 fn judge_cases(cases: Vec<Case>) -> Verdict {
+    judge(&variants_of(cases), Metric::Rss)
+}
+
+fn variants_of(cases: Vec<Case>) -> Vec<Variant> {
     let first: BTreeMap<Column, f64> = cases[0].figures.iter().copied().collect();
-    let variants: Vec<Variant> = cases
+    cases
         .into_iter()
         .enumerate()
         .map(|(index, case)| {
             let figures = case.figures.into_iter().map(|(column, median)| {
                 let versus_first = first.get(&column).filter(|_| index > 0).map(|first| {
                     let value = median - first;
-                    let width = if column == Column::Cpu {
-                        0.1
-                    } else {
-                        case.noise
+                    let width = match column {
+                        Column::Cpu | Column::Throughput => 0.1,
+                        _ => case.noise,
                     };
                     Difference {
                         value,
@@ -79,8 +82,7 @@ fn judge_cases(cases: Vec<Case>) -> Verdict {
                 ..Variant::new(case.name, case.name)
             }
         })
-        .collect();
-    judge(&variants, Metric::Rss)
+        .collect()
 }
 
 #[test]
@@ -94,7 +96,8 @@ fn the_lowest_is_recommended_with_its_cost() {
     assert_eq!(verdict.variant.as_deref(), Some("jemalloc-1000"));
     assert_eq!(
         verdict.sentence,
-        "jemalloc-1000 holds 84 MB after the rest where glibc holds 400 MB, with 20 % more CPU time."
+        "jemalloc-1000 holds 84 MB after the rest where glibc holds 400 MB, with 20 % more CPU time \
+         (+20 … +21 %)."
     );
 }
 
@@ -128,6 +131,47 @@ fn among_equally_low_ones_the_cheapest_is_named_and_the_others_with_it() {
         "{}",
         verdict.sentence
     );
+}
+
+#[test]
+fn a_disturbed_trial_says_memory_alone() {
+    let mut variants = variants_of(vec![
+        case("glibc", 400.0, 20.0).with(Column::Throughput, 100.0),
+        case("jemalloc-1000", 84.0, 15.0).with(Column::Throughput, 135.0),
+        case("ebbmalloc", 83.0, 24.0).with(Column::Throughput, 80.0),
+    ]);
+    let mut run = Run::new(1);
+    run.disturbance.others_cpu_share = Some(0.4);
+    variants[0].runs.push(run);
+    let verdict = judge(&variants, Metric::Rss);
+    assert_eq!(
+        verdict.sentence,
+        "ebbmalloc holds 83 MB after the rest where glibc holds 400 MB; cost unknown: disturbed; as low: jemalloc-1000."
+    );
+    // Other programs that took little are no disturbance.
+    variants[0].runs[0].disturbance.others_cpu_share = Some(0.03);
+    let verdict = judge(&variants, Metric::Rss);
+    assert!(
+        verdict.sentence.contains("25 % less CPU time")
+            && verdict
+                .sentence
+                .contains("as low, at a higher cost: ebbmalloc"),
+        "{}",
+        verdict.sentence
+    );
+}
+
+#[test]
+fn memory_that_the_kernel_may_have_taken_is_called_uncertain() {
+    let mut variants = variants_of(vec![
+        case("glibc", 400.0, 20.0),
+        case("ebbmalloc", 84.0, 20.0),
+    ]);
+    let mut run = Run::new(1);
+    run.disturbance.memory_pressure_share = Some(0.05);
+    variants[1].runs.push(run);
+    let sentence = judge(&variants, Metric::Rss).sentence;
+    assert!(sentence.ends_with(MEMORY_DISTURBED), "{sentence}");
 }
 
 #[test]

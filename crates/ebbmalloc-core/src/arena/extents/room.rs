@@ -6,6 +6,7 @@ use crate::arena::granule::{Fill, Granule, List};
 use crate::arena::region::{NoGrowth, Region};
 use crate::arena::tree::Tree;
 use crate::arena::walk::Walk;
+use crate::base::exact::u32_of;
 use crate::os::{Os, OsError};
 use crate::size::GRANULE;
 
@@ -20,8 +21,8 @@ impl Extents {
     pub(in crate::arena) fn grow<O: Os>(
         &mut self,
         os: &O,
-        len: usize,
-        align: usize,
+        len: u32,
+        align: u32,
     ) -> Option<*mut Granule> {
         for _ in 0..2 {
             for index in (0..self.count).rev() {
@@ -29,7 +30,10 @@ impl Extents {
                 let (first, skipped) = match region.grow(os, len, align) {
                     Ok(grown) => grown,
                     Err(NoGrowth::Full) => continue,
-                    Err(NoGrowth::Refused(_)) => return None,
+                    Err(NoGrowth::Refused(_)) => {
+                        self.drop_unused(os);
+                        return None;
+                    }
                 };
                 let (head, skip_head) = (region.descriptor(first), region.descriptor(skipped));
                 let fill = if region.clean {
@@ -38,24 +42,37 @@ impl Extents {
                     Fill::Dirty
                 };
                 let (base, left) = (region.base, region.granules - skipped);
-                let fresh = first + len - skipped;
+                let gap = first - skipped;
+                let fresh = gap + len as usize;
                 self.borders.split(base + skipped * GRANULE, fresh, left);
-                self.borders
-                    .split(base + skipped * GRANULE, first - skipped, fresh);
-                // SAFETY: `grow` wrote these descriptors; nobody else knows them yet.
+                self.borders.split(base + skipped * GRANULE, gap, fresh);
+                // SAFETY: `grow` made these descriptors usable; nobody else knows them yet.
                 unsafe {
-                    (*head).len = len as u32;
+                    head.write(Granule::new(base + first * GRANULE));
+                    (*head).len = len;
                     (*head).fill = fill;
-                    if first > skipped {
+                    if gap > 0 {
+                        skip_head.write(Granule::new(base + skipped * GRANULE));
                         // Merges with what is free before it.
-                        self.free(skip_head, (first - skipped) as u32, fill, 0);
+                        self.free(skip_head, u32_of(gap), fill, 0);
                     }
                 }
                 return Some(head);
             }
-            self.add_region(os, len + align - 1).ok()?;
+            self.add_region(os, len as usize + (align as usize - 1))
+                .ok()?;
         }
         None
+    }
+
+    /// Gives the last region back if nothing was ever handed out of it: look-ups end at the first such region, and
+    /// another may follow.
+    fn drop_unused<O: Os>(&mut self, os: &O) {
+        let last = self.count - 1;
+        if self.regions[last].top == 0 {
+            self.count = last;
+            core::mem::replace(&mut self.regions[last], Region::NONE).release(os);
+        }
     }
 
     /// Reserves one more region, of at least `least` granules.
@@ -66,7 +83,7 @@ impl Extents {
         self.page_bytes = os.page_bytes();
         let limit = os.address_space_limit();
         let mut granules = match limit {
-            Some(bytes) => bytes / 8 / GRANULE,
+            Some(bytes) => (bytes / 8 / GRANULE).min(UNLIMITED_GRANULES),
             None => UNLIMITED_GRANULES,
         };
         // Small regions are no more for room than limited ones.

@@ -54,9 +54,13 @@ impl Extents {
                         previous = Some((*head).fill);
                         if (*head).fill == Fill::Dirty {
                             dirty += len as usize;
-                            for granule in 0..len as usize {
-                                assert!((*head.wrapping_add(granule)).stamp >= (*head).oldest);
+                            let mut at = 0;
+                            while at < len {
+                                let run = head.wrapping_add(at as usize);
+                                assert!((*run).stamp >= (*head).oldest && (*run).free > 0);
+                                at += (*run).free;
                             }
+                            assert_eq!(at, len, "runs end with their extent");
                         } else {
                             clean += len as usize;
                             hollow += self.hollow_inside(head);

@@ -461,8 +461,8 @@ fn all_of_many_extents_and_of_long_ones_goes_in_one_tick() {
 }
 
 #[test]
-fn a_young_run_before_idle_granules_stays_alone_unless_it_is_long() {
-    // Granules that are young when the ones behind them are idle, and whether those go then.
+fn young_runs_before_an_idle_one_stay_alone_unless_they_are_many() {
+    // Blocks that are young when the one behind them is idle, and whether that goes then.
     for (young, at_once) in [
         (2, true),
         (200, true),
@@ -471,16 +471,46 @@ fn a_young_run_before_idle_granules_stays_alone_unless_it_is_long() {
         (600, false),
     ] {
         let heap = heap();
-        let [first, second] = neighbours(&heap, [young, 40]);
+        let first: Vec<_> = (0..young)
+            .map(|_| allocate(&heap, None, 2 * GRANULE))
+            .collect();
+        let second = allocate(&heap, None, 40 * GRANULE);
+        assert_eq!(
+            second as usize - first[0] as usize,
+            young * 2 * GRANULE,
+            "side by side"
+        );
+        allocate(&heap, None, 2 * GRANULE);
         free_all(&heap, None, &[second]);
         assert_eq!(tick(&heap), []);
-        free_all(&heap, None, &[first]);
+        free_all(&heap, None, &first);
+        heap.arena.lock(&heap.os).validate();
         let now = tick(&heap);
         assert!(now.iter().all(|run| run.start >= second as usize));
         let now_bytes = if at_once { 40 * GRANULE } else { 0 };
         assert_eq!(bytes_of(&now), now_bytes, "{young}");
-        let rest = (young + 40) * GRANULE - now_bytes;
+        let rest = (young * 2 + 40) * GRANULE - now_bytes;
         assert_eq!(bytes_of(&tick(&heap)), rest, "{young}");
         assert_eq!(tick(&heap), []);
     }
+}
+
+#[test]
+fn what_is_cut_out_of_a_dirty_extent_leaves_the_ages_of_the_rest() {
+    let heap = heap();
+    let [first, second] = neighbours(&heap, [30, 40]);
+    free_all(&heap, None, &[second]);
+    assert_eq!(tick(&heap), []);
+    free_all(&heap, None, &[first]);
+    // From the front of the young run, aligned to the end of it, and then into the old one.
+    let young = allocate(&heap, None, 20 * GRANULE);
+    assert_eq!(young, first);
+    let old = allocate(&heap, None, 35 * GRANULE);
+    assert_eq!(old as usize, first as usize + 20 * GRANULE);
+    heap.arena.lock(&heap.os).validate();
+    let now = tick(&heap);
+    assert_eq!(bytes_of(&now), 15 * GRANULE, "the rest of the old run");
+    assert_eq!(now[0].start, old as usize + 35 * GRANULE);
+    free_all(&heap, None, &[young, old]);
+    heap.arena.lock(&heap.os).validate();
 }

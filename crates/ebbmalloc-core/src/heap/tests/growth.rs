@@ -1,6 +1,8 @@
 //! Blocks that grow: where they go, by what way, and what they leave behind.
 
 use super::*;
+use crate::os::OsError;
+use crate::os::fake::Call;
 use crate::size::GRANULE;
 
 const PAGE: usize = 4096;
@@ -69,4 +71,25 @@ fn a_short_block_moves_to_pages_that_are_there() {
         unsafe { free(&heap, None, block) };
     }
     validate(&heap);
+}
+
+#[test]
+fn a_region_whose_memory_was_refused_hides_no_later_one() {
+    let heap = heap();
+    heap.os.set_address_space_limit(Some(1 << 30));
+    assert!(!heap.allocate(Access::Direct, 8 << 20).is_null());
+    let reserved = heap.os.record().reserved_bytes;
+    // More than is left of the first region.
+    heap.os.fail(Call::Commit, 0, 100, OsError::OutOfMemory);
+    assert!(heap.allocate(Access::Direct, 200 << 20).is_null());
+    assert_eq!(heap.os.record().reserved_bytes, reserved);
+    heap.os.heal();
+    let block = heap.allocate(Access::Direct, 200 << 20);
+    assert!(!block.is_null());
+    // SAFETY: a live block of this heap.
+    unsafe {
+        assert_eq!(heap.usable_size(block), 200 << 20);
+        heap.free(Access::Direct, block);
+    }
+    heap.arena.lock(&heap.os).validate();
 }

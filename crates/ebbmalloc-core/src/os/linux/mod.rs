@@ -31,6 +31,8 @@ mod signal;
 mod startup;
 #[cfg(test)]
 mod tests;
+// What clone returns is a thread's number, or its negative error.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 mod thread;
 mod wait;
 
@@ -38,7 +40,6 @@ pub use call::Errno;
 pub use files::NewFile;
 pub use memory::HugePages;
 pub use startup::PROCESS_PATH_BYTES;
-pub use thread::Spawned;
 
 /// The running kernel. All state is interior, so that one `static` serves every thread.
 pub struct Linux {
@@ -60,8 +61,6 @@ pub struct Linux {
     charged: AtomicBool,
     /// Id of the process that the allocator's state belongs to, 0 until it is marked; see `fork_mark`.
     owner: AtomicU32,
-    /// Thread id of the purger, cleared by the kernel when it has ended; see `thread`.
-    purger_tid: AtomicU32,
     /// Thread id of the last purger until it is known to have left the process; see `thread`.
     purger_leaving: AtomicU32,
     /// Base of the purger's stack and TLS block, mapped once and used by one purger after the other.
@@ -86,7 +85,6 @@ impl Linux {
             confined: AtomicBool::new(false),
             address_space: AtomicUsize::new(usize::MAX),
             owner: AtomicU32::new(0),
-            purger_tid: AtomicU32::new(0),
             purger_leaving: AtomicU32::new(0),
             purger_block: AtomicUsize::new(0),
             unmaps: AtomicBool::new(false),
@@ -109,13 +107,13 @@ impl Linux {
     /// Kernel's id of the calling thread.
     pub fn gettid(&self) -> u32 {
         // SAFETY: no arguments, no effects.
-        unsafe { call(arch::nr::GETTID, []) }.unwrap_or(0) as u32
+        u32::try_from(unsafe { call(arch::nr::GETTID, []) }.unwrap_or(0)).unwrap_or(0)
     }
 
     /// Kernel's id of the process, for names of files; never to detect a fork.
     pub fn process_id(&self) -> u32 {
         // SAFETY: no arguments, no effects.
-        unsafe { call(arch::nr::GETPID, []) }.unwrap_or(0) as u32
+        u32::try_from(unsafe { call(arch::nr::GETPID, []) }.unwrap_or(0)).unwrap_or(0)
     }
 
     /// The calling thread's effective user and group, in one word.

@@ -206,11 +206,12 @@ fn refused_barriers_are_no_barriers() {
 fn a_refused_clone_is_no_thread_and_leaves_no_trace() {
     with_refused(arch::nr::CLONE, Errno::PERM.0, || {
         static OS: Linux = Linux::new();
+        static WORD: AtomicU32 = AtomicU32::new(0);
         // SAFETY: the thread is never started.
-        let spawned = unsafe { OS.spawn(count_when_woken, core::ptr::null_mut()) };
-        assert_eq!(spawned, Spawned::Refused);
-        assert!(!OS.purger_lives());
-        OS.join_purger();
+        let spawned = unsafe { OS.spawn(&WORD, count_when_woken, core::ptr::null_mut()) };
+        assert!(!spawned);
+        assert_eq!(WORD.load(Ordering::Relaxed), 0);
+        OS.see_purger_off();
     });
 }
 
@@ -298,21 +299,20 @@ unsafe extern "C" fn count_when_woken(gate: *mut u8) {
 #[test]
 fn one_purger_after_the_other_runs_and_is_joined() {
     static OS: Linux = Linux::new();
+    static WORD: AtomicU32 = AtomicU32::new(0);
     static GATE: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
     let argument = (&raw const GATE).cast_mut().cast();
     for round in 1..=20 {
         GATE[0].store(0, Ordering::Relaxed);
-        // SAFETY: `count_when_woken` calls no libc, and its argument is static.
-        let first = unsafe { OS.spawn(count_when_woken, argument) };
-        assert_eq!(first, Spawned::Running);
-        // SAFETY: as above.
-        let second = unsafe { OS.spawn(count_when_woken, argument) };
-        assert_eq!(second, Spawned::Busy, "only one at a time");
-        assert!(OS.purger_lives());
+        // SAFETY: `count_when_woken` calls no libc, its argument is static, and the one before has ended.
+        assert!(OS.without_signals(|| unsafe { OS.spawn(&WORD, count_when_woken, argument) }));
+        assert_ne!(WORD.load(Ordering::Relaxed), 0);
         GATE[0].store(1, Ordering::Release);
         OS.wake(&GATE[0], 1);
-        OS.join_purger();
-        assert!(!OS.purger_lives());
+        while let thread @ 1.. = WORD.load(Ordering::Acquire) {
+            OS.wait_shared(&WORD, thread, None);
+        }
+        OS.see_purger_off();
         assert_eq!(GATE[1].load(Ordering::Relaxed), round);
     }
 }

@@ -5,7 +5,7 @@
 //! in which no variable of libc means anything, so what it runs must never call libc. All signals
 //! stay blocked in it. At most one such thread exists; its memory serves the next one.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::arch::{self, nr};
 use super::call::call;
@@ -16,24 +16,10 @@ const BLOCK_BYTES: usize = 64 * 1024;
 /// The thread block, at the end: zeros but for the pointers to itself.
 const TLS_BYTES: usize = 8 * 1024;
 
-/// In `purger_tid` while a thread is being started, and no id yet.
-const STARTING: u32 = u32::MAX;
-
 /// CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
 /// CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID.
 const CLONE_FLAGS: usize =
     0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000 | 0x8_0000 | 0x10_0000 | 0x20_0000;
-
-/// What became of [`Linux::spawn`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spawned {
-    /// The thread runs.
-    Running,
-    /// An earlier one has not ended yet.
-    Busy,
-    /// The kernel gives no thread, or no memory for one.
-    Refused,
-}
 
 /// What the new thread runs, kept in its thread block.
 #[repr(C)]
@@ -43,65 +29,54 @@ struct Launch {
 }
 
 impl Linux {
-    /// Starts a thread that runs `entry(argument)` and ends when it returns.
+    /// Starts a thread that runs `entry(argument)` and ends when it returns. Its id is in `word` from then on; the kernel
+    /// clears that at its end, and wakes one sleeper. False if the kernel gives no thread, or no memory for one.
     ///
     /// # Safety
     /// `entry` never calls into libc, needs no more than 48 KiB of stack, and may run with
-    /// `argument` on another thread at any later time.
+    /// `argument` on another thread at any later time. No earlier thread runs, and nobody else starts one. The caller's
+    /// signals are blocked.
     pub unsafe fn spawn(
         &'static self,
+        word: &'static AtomicU32,
         entry: unsafe extern "C" fn(*mut u8),
         argument: *mut u8,
-    ) -> Spawned {
-        let tid = &self.purger_tid;
-        // Acquire: the earlier thread's last use of the block is before ours.
-        if tid
-            .compare_exchange(0, STARTING, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
-            return Spawned::Busy;
-        }
-        // SAFETY: `STARTING` in the word makes the block ours alone.
-        let started = self.purger_block().is_some_and(|block| unsafe {
+    ) -> bool {
+        // SAFETY: the caller's promise makes the block ours alone.
+        self.purger_block().is_some_and(|block| unsafe {
             let tls = block + BLOCK_BYTES - TLS_BYTES;
             let launch = write_thread_block(tls, Launch { entry, argument });
             let tls_base = tls + arch::tls_base_offset(TLS_BYTES);
-            let (tid, launch) = (tid.as_ptr(), launch.cast());
-            let mask = signal::set_mask(u64::MAX);
-            let cloned = arch::clone_thread(CLONE_FLAGS, tls, tid, tls_base, run, launch);
-            signal::set_mask(mask);
+            let (word, launch) = (word.as_ptr(), launch.cast());
+            let cloned = arch::clone_thread(CLONE_FLAGS, tls, word, tls_base, run, launch);
             if cloned > 0 {
                 self.purger_leaving.store(cloned as u32, Ordering::Relaxed);
             }
             cloned > 0
-        });
-        if started {
-            return Spawned::Running;
-        }
-        tid.store(0, Ordering::Release);
-        Spawned::Refused
+        })
     }
 
-    /// Whether a started thread has not ended yet.
-    pub fn purger_lives(&self) -> bool {
-        self.purger_tid.load(Ordering::Acquire) != 0
+    /// Sleeps while `word`, which the kernel may clear at a thread's end, holds `expected`; may return early.
+    pub fn wait_shared(&self, word: &AtomicU32, expected: u32, timeout_ms: Option<u64>) {
+        wait::wait_shared(word, expected, timeout_ms);
     }
 
-    /// Sleeps until the started thread, if any, has ended: nothing of it runs any more, and the
-    /// process does not count it any more.
-    pub fn join_purger(&self) {
-        loop {
-            match self.purger_tid.load(Ordering::Acquire) {
-                0 => return self.see_purger_off(),
-                STARTING => self.yield_now(),
-                tid => wait::wait_for_kernel(&self.purger_tid, tid),
-            }
-        }
+    /// Wakes all that sleep in [`Linux::wait_shared`].
+    pub fn wake_shared(&self, word: &AtomicU32) {
+        wait::wake_shared(word);
+    }
+
+    /// Calls `work` with all signals blocked.
+    pub fn without_signals<R>(&self, work: impl FnOnce() -> R) -> R {
+        let mask = signal::set_mask(u64::MAX);
+        let result = work();
+        signal::set_mask(mask);
+        result
     }
 
     /// The kernel clears the word early in a thread's exit. Until the exit is over unshare would still
     /// find two threads, and two users of the working directory.
-    fn see_purger_off(&self) {
+    pub fn see_purger_off(&self) {
         /// Some 100 ms, should the program have a new thread of the same id by now.
         const TURNS: usize = 100;
         let tid = self.purger_leaving.load(Ordering::Relaxed);
@@ -139,7 +114,6 @@ impl Linux {
     /// In a child of fork: the thread exists in the parent only. Its memory is free for another.
     pub fn forget_purger(&self) {
         self.purger_leaving.store(0, Ordering::Relaxed);
-        self.purger_tid.store(0, Ordering::Release);
     }
 
     /// Address of the stack and thread block, mapped at the first call, with a page below that no
