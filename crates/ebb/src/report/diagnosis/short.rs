@@ -348,9 +348,8 @@ mod tests {
         let who = "gunicorn (12345 and 4 more)";
         for long in [
             format!("Retention: of 1234 MB, {who} has freed 1000 MB that its allocator holds."),
-            format!(
-                "Not enough evidence: of 1234 MB of python3 (12345), 1000 MB could not be told into live and free."
-            ),
+            "Not enough evidence: of 1234 MB of python3 (12345), 1000 MB could not be told into live and free."
+                .to_owned(),
             format!("Nothing to gain: {who} uses 12.5 MB, and nothing of note is held or free."),
         ] {
             let short = shortened(long, 80);
