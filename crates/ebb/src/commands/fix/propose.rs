@@ -186,7 +186,7 @@ fn placing(args: &Args, place: &Path, what: &str) -> String {
     match args.write {
         true => format!("a copy of {LIBRARY_FILE} goes to {place}, {what}; --undo removes it"),
         false => {
-            format!("{place} is not there yet: --write puts a copy of the library there, {what}")
+            format!("--write also puts a copy of the library at {place}, {what}")
         }
     }
 }
