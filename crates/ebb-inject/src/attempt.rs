@@ -17,12 +17,12 @@ use nix::errno::Errno;
 
 use crate::Function;
 use crate::frame::{Context, Frame};
-use crate::place::{self, Found, Place, SYSTEM_CALL};
+use crate::place::{self, Found, Place};
 use crate::seccomp;
 use crate::stack::{Thread, Unfit, has_frame_of_a_handler};
 use crate::task;
 use crate::tracee::{Stop, Tracee};
-use crate::waits::{Ended, ended};
+use crate::waits::{Ended, SYSTEM_CALL, ended};
 
 /// Code segment of 64-bit programs.
 const CODE_SEGMENT: u64 = 0x33;
@@ -84,6 +84,11 @@ pub enum Left {
     /// It waits, and what is left of its time could not be told.
     #[error("it waits with a time limit, which did not end in time")]
     TimeLimit,
+    /// It waits in a call that a signal has stopped before, and whose time is not known.
+    #[error(
+        "a signal has stopped its wait before, and the kernel alone knows how long that goes on"
+    )]
+    Resumed,
     /// Not 64-bit code, or not entered by `syscall`.
     #[error("it does not run ordinary 64-bit code")]
     OtherCode,
@@ -171,6 +176,7 @@ impl Attempt<'_> {
         let mut begun = self.waits_since;
         let mut mark = Instant::now();
         let mut stopped = Duration::ZERO;
+        let mut is_resumed = false;
         tracee.interrupt()?;
         loop {
             let limit = match since {
@@ -182,6 +188,7 @@ impl Attempt<'_> {
                 Some(stop) => stop,
                 None => match since {
                     Since::Asked => return Err(Left::Uninterruptible),
+                    Since::Ending if is_resumed => return Err(Left::Resumed),
                     Since::Ending => return Err(Left::TimeLimit),
                     Since::Running => return Err(Left::NoPlace),
                     Since::Within(entered) => {
@@ -224,7 +231,8 @@ impl Attempt<'_> {
                     Since::Running
                 }
                 Stop::Asked => {
-                    let registers = tracee.registers()?;
+                    let registers = self.resumed(tracee.registers()?);
+                    is_resumed = place::call_of(&registers).is_resumed();
                     match place::find(registers, begun, self.target.pid()) {
                         Found::Here(place) => return self.enter(tracee, &place, stopped, mark),
                         Found::Not => {
@@ -243,6 +251,16 @@ impl Attempt<'_> {
             stopped += mark.elapsed();
             tracee.go(signal)?;
             mark = Instant::now();
+        }
+    }
+
+    /// The registers of a thread in a system call that the kernel resumes, as if it had entered that call itself, where
+    /// it may be called again.
+    fn resumed(&self, registers: user_regs_struct) -> user_regs_struct {
+        let call = task::resumed(self.target, place::call_of(&registers), registers.rip);
+        user_regs_struct {
+            orig_rax: call.number as u64,
+            ..registers
         }
     }
 

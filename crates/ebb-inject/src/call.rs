@@ -120,7 +120,7 @@ fn candidates(target: &Target, left: &mut Vec<String>) -> Result<Vec<(u8, i32, D
     let pid = target.pid();
     let mut found = Vec::new();
     for tid in task::all(pid)? {
-        match task::doing(pid, tid) {
+        match task::doing(target, tid) {
             Ok(doing) => match (rank(doing), doing) {
                 (Some(rank), _) => found.push((rank, tid, doing)),
                 (None, Doing::Waiting(call)) => {

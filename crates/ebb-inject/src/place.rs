@@ -7,10 +7,7 @@ use std::time::{Duration, Instant};
 
 use libc::user_regs_struct;
 
-use crate::waits::{Call, Ended, Limit, Wait, ended};
-
-/// `syscall`, by which programs of 64 bits enter the kernel.
-pub const SYSTEM_CALL: [u8; 2] = [0x0f, 0x05];
+use crate::waits::{Call, Ended, Limit, SYSTEM_CALL, Wait, ended};
 
 /// What a stop came to.
 pub enum Found {

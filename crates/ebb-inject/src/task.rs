@@ -2,11 +2,11 @@
 
 use std::io;
 
-use ebb_inspect::Unreadable;
+use ebb_inspect::{Memory as _, Target, Unreadable};
 use procfs::ProcError;
 use procfs::process::{ProcState, Process, Syscall};
 
-use crate::waits::Call;
+use crate::waits::{CALL_BYTES, Call};
 
 /// seccomp's mode with filters, as /proc tells it.
 const FILTER: u32 = 2;
@@ -74,7 +74,8 @@ pub fn has_ended(pid: i32, tid: i32) -> bool {
 }
 
 /// What thread `tid` does. Needs the right to stop it.
-pub fn doing(pid: i32, tid: i32) -> Result<Doing, Unreadable> {
+pub fn doing(target: &Target, tid: i32) -> Result<Doing, Unreadable> {
+    let pid = target.pid();
     let task = Process::new(pid).and_then(|process| process.task_from_tid(tid));
     Ok(
         match task.and_then(|task| task.syscall()).map_err(reason)? {
@@ -82,11 +83,26 @@ pub fn doing(pid: i32, tid: i32) -> Result<Doing, Unreadable> {
             Syscall::Blocked {
                 syscall_number: number @ 0..,
                 argument_registers: arguments,
+                program_counter,
                 ..
-            } => Doing::Waiting(Call { number, arguments }),
+            } => {
+                let call = Call { number, arguments };
+                Doing::Waiting(resumed(target, call, program_counter))
+            }
             _ => Doing::Elsewhere,
         },
     )
+}
+
+/// `call`, or the one that the kernel resumes in its name; `next` is the instruction behind it.
+pub fn resumed(target: &Target, call: Call, next: u64) -> Call {
+    let mut code = [0; CALL_BYTES];
+    let at = next.wrapping_sub(CALL_BYTES as u64);
+    let is_read = call.is_resumed() && target.memory().copy(&[(at, CALL_BYTES)], &mut code).is_ok();
+    match is_read {
+        true => call.resumed(&code),
+        false => call,
+    }
 }
 
 fn reason(error: ProcError) -> Unreadable {

@@ -49,7 +49,36 @@ pub enum Limit {
     InMemory,
 }
 
+/// `mov $..., %eax`, which loads the number of a system call.
+const LOAD_NUMBER: u8 = 0xb8;
+/// `syscall`, by which programs of 64 bits enter the kernel.
+pub const SYSTEM_CALL: [u8; 2] = [0x0f, 0x05];
+/// Bytes of both.
+pub const CALL_BYTES: usize = 7;
+
 impl Call {
+    /// Whether the kernel resumes a wait that a signal has stopped: its number is that of `restart_syscall` then,
+    /// and its arguments are still those of the wait.
+    pub fn is_resumed(&self) -> bool {
+        self.number == libc::SYS_restart_syscall
+    }
+
+    /// The call that is resumed, told by `code`, the bytes up to the next instruction. Only of `poll` without a time
+    /// limit: it may be called again as it was. Of all others the kernel alone knows what is left of their time.
+    pub fn resumed(self, code: &[u8; CALL_BYTES]) -> Self {
+        let [load, number @ .., _, _] = *code;
+        let is_poll = i64::from(i32::from_le_bytes(number)) == libc::SYS_poll;
+        let is_call = load == LOAD_NUMBER && code[CALL_BYTES - 2..] == SYSTEM_CALL;
+        let poll = Self {
+            number: libc::SYS_poll,
+            ..self
+        };
+        match self.is_resumed() && is_call && is_poll && poll.wait() == Wait::Endless {
+            true => poll,
+            false => self,
+        }
+    }
+
     /// What becomes of it.
     pub fn wait(&self) -> Wait {
         let argument = |number: usize| self.arguments[number];
@@ -212,6 +241,30 @@ mod tests {
         assert_eq!(with(libc::SYS_nanosleep, 0, 0), Wait::Timed);
         assert_eq!(with(libc::SYS_restart_syscall, 0, 0), Wait::Timed);
         assert_eq!(with(libc::SYS_select, 4, 0x1000), Wait::Endless);
+    }
+
+    #[test]
+    fn a_resumed_poll_is_known_by_its_code() {
+        let call = |milliseconds: i32| Call {
+            number: libc::SYS_restart_syscall,
+            arguments: [0, 0, milliseconds as u32 as u64, 0, 0, 0],
+        };
+        let poll = [0xb8, 7, 0, 0, 0, 0x0f, 0x05];
+        assert_eq!(call(-1).resumed(&poll).wait(), Wait::Endless);
+        assert_eq!(call(500).resumed(&poll).wait(), Wait::Timed);
+        // clock_nanosleep; an unknown way to load the number; no system call.
+        for code in [
+            [0xb8, 230, 0, 0, 0, 0x0f, 0x05],
+            [0x48, 0xc7, 0xc0, 7, 0, 0x0f, 0x05],
+            [0xb8, 7, 0, 0, 0, 0x0f, 0x0b],
+        ] {
+            assert_eq!(call(-1).resumed(&code), call(-1));
+        }
+        let other = Call {
+            number: libc::SYS_pause,
+            ..call(-1)
+        };
+        assert_eq!(other.resumed(&poll), other);
     }
 
     #[test]

@@ -70,6 +70,7 @@ fn of_place<M: Memory>(space: Space<'_, M>, place: &Place) -> Result<Holdings, U
         sizes: sum.sizes.counts(),
         ledger: sum.ledger,
         torn: sum.torn,
+        missing: torn_bytes,
         ..Holdings::default()
     })
 }

@@ -496,6 +496,7 @@ impl<M: Memory> Space<'_, M> {
         };
         ledger.system += line;
         ledger.unread += line;
+        ledger.missing += missing;
         Ok(())
     }
 
@@ -549,6 +550,8 @@ impl<M: Memory> Space<'_, M> {
         ledger.mmapped_complete = mmapped::is_all(&self.layout, &found, wanted);
         if ledger.mmapped_complete {
             ledger.mmapped.bytes = found.bytes;
+        } else {
+            ledger.missing += wanted.1.saturating_sub(found.bytes);
         }
         Ok(())
     }

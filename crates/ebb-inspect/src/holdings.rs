@@ -95,6 +95,8 @@ pub struct Holdings {
     pub settings: BTreeMap<String, String>,
     /// Structures that were torn, so that what they tell of is missing here.
     pub torn: u64,
+    /// Bytes that it counts as in use and that were not found.
+    pub missing: u64,
     /// The most that `live` may be off, as a part of it: what was counted and could not be looked at.
     pub error: f64,
 }

@@ -151,6 +151,7 @@ fn once<M: Memory>(
         arenas: Some(found.arenas.len() as u64),
         sizes: sum.classes.counts(),
         torn: sum.torn + cached.torn,
+        missing: counted.saturating_sub(sum.active_bytes),
         settings: settings.collect(),
         error: difference as f64 / counted.max(1) as f64,
     }))

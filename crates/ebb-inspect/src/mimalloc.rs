@@ -26,6 +26,9 @@ use map::Map;
 use page::{Page, State};
 use segments::Segments;
 
+/// A segment of the second version; a structure that was torn may tell of so many bytes.
+const TORN_BYTES: u64 = 32 << 20;
+
 /// What the mimalloc in the mapped file `file` of `target` holds.
 pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
     let mappings = target.mappings()?;
@@ -82,6 +85,7 @@ fn of_data<M: Memory>(
         sizes: sum.classes.counts(),
         settings,
         torn: sum.torn,
+        missing: sum.torn.saturating_mul(TORN_BYTES),
     })
 }
 

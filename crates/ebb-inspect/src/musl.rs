@@ -31,6 +31,9 @@ const LEAST_DIFFERENCE: u64 = 64;
 /// `1.2.3` between two zeros.
 const VERSION_BYTES: usize = 12;
 
+/// What a group that was torn may have: slots are smaller than that.
+const TORN_BYTES: u64 = 1 << 20;
+
 /// What the musl in the mapped file `file` of `target` holds: its libc, or the program that has it inside.
 pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
     let mappings = target.mappings()?;
@@ -120,6 +123,7 @@ fn once<M: Memory>(
         sizes: sum.classes.counts(),
         settings: std::collections::BTreeMap::new(),
         torn: groups.torn,
+        missing: groups.torn.saturating_mul(TORN_BYTES),
         error: difference as f64 / counted.max(1) as f64,
     }))
 }

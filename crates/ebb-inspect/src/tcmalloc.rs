@@ -32,6 +32,9 @@ const LEAST_DIFFERENCE: u64 = 8 << 20;
 const RELEASE_RATE: &str = "FLAGS_tcmalloc_release_rateE";
 const CACHE_BYTES: &str = "overall_thread_cache_size_E";
 
+/// What a span that was torn may have: that many bytes come from the kernel at once.
+const TORN_BYTES: u64 = 1 << 20;
+
 /// What the tcmalloc in the mapped file `file` of `target` holds.
 pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
     let mappings = target.mappings()?;
@@ -112,6 +115,7 @@ fn once<M: Memory>(
         sizes: classes.counts(),
         settings: BTreeMap::new(),
         torn: spans.torn,
+        missing: spans.torn.saturating_mul(TORN_BYTES),
     }))
 }
 

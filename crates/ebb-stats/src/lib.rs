@@ -10,6 +10,15 @@
 //! fields; new counters go at the end and leave [`VERSION`] alone, a change of meaning raises it.
 //! Each counter is written by itself: a reader sees each whole, but not all at one instant.
 #![no_std]
+// What can lose bits is checked, or argued.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss
+    )
+)]
 #![forbid(unsafe_code)]
 
 use core::fmt;
@@ -55,6 +64,10 @@ macro_rules! counters {
 
         impl Page {
             /// A page with all counters at zero.
+#[expect(
+                clippy::cast_possible_truncation,
+                reason = "there are some sixty counters"
+            )]
             pub const fn new() -> Self {
                 Self {
                     magic: MAGIC,

@@ -42,6 +42,8 @@ pub enum Exit {
     Usage = 64,
     /// The system refused something that it should not refuse, or `ebb` has a defect.
     Internal = 70,
+    /// An output file could not be written, for example because the disk is full (sysexits' EX_IOERR).
+    NotWritten = 74,
     /// Not now: it may work when it is tried again (sysexits' EX_TEMPFAIL).
     TryAgain = 75,
     /// The command to run is there but cannot be executed (as in a shell).

@@ -42,7 +42,7 @@ fn a_trial_shows_what_glibc_keeps_and_recommends_what_does_not() {
             "2",
             // The bursts are short.
             "--interval",
-            "20",
+            "20ms",
             "-o",
             folder,
         ],

@@ -42,6 +42,15 @@ struct Seen {
     readout_by_key: String,
     buttons: Vec<String>,
     latency_lines: usize,
+    /// Names that are broken inside of a word.
+    broken_names: Vec<String>,
+    /// Tables with columns out of sight, and signs that say so.
+    scrolling: usize,
+    signs: usize,
+    /// Signs after each table was scrolled to its end.
+    signs_at_end: usize,
+    next_steps: Vec<String>,
+    heading: String,
 }
 
 /// Runs in the document around the page, once the page is there.
@@ -77,6 +86,22 @@ const look = (frame, errors) => {
   press("ArrowRight");
   const readout_by_key = readout.textContent;
   plot.dispatchEvent(new view.FocusEvent("blur"));
+  // A word of a name lies on one line: a range over its letters has one rectangle.
+  const broken_names = [];
+  for (const name of all(".bar-name, .legend button > span:last-child, tbody th").filter(shown)) {
+    for (const node of [...name.childNodes].filter((node) => node.nodeType === 3)) {
+      for (const word of node.data.matchAll(/[A-Za-z0-9.]+/g)) {
+        const range = page.createRange();
+        range.setStart(node, word.index);
+        range.setEnd(node, word.index + word[0].length);
+        if (new Set([...range.getClientRects()].map((line) => Math.round(line.top))).size > 1) broken_names.push(word[0]);
+      }
+    }
+  }
+  const tables = all(".scroll"), signs_shown = () => all(".more-columns").filter((sign) => shown(sign) && view.getComputedStyle(sign).visibility === "visible").length;
+  const scrolling = tables.filter((table) => table.scrollWidth > table.clientWidth + 1).length, signs = signs_shown();
+  for (const table of tables) { table.scrollLeft = table.scrollWidth; table.dispatchEvent(new view.Event("scroll")); }
+  const signs_at_end = signs_shown();
   page.querySelector(".legend button").click();
   const figure = page.getElementById("plot");
   return {
@@ -93,6 +118,8 @@ const look = (frame, errors) => {
     readout: text, readout_after_leave: hidden, views, ticks_when_zoomed, names_hidden_when_zoomed, readout_by_key,
     buttons: all(".zoom button").map((button) => button.textContent),
     latency_lines: all("svg.latency").filter(shown).flatMap((svg) => [...svg.querySelectorAll("path.line")]).length,
+    broken_names, scrolling, signs, signs_at_end,
+    next_steps: all(".next code").map((code) => code.textContent), heading: page.querySelector("h1").textContent,
     requests: view.performance.getEntriesByType("resource").filter((entry) => !entry.name.startsWith("data:")).length,
   };
 };
@@ -259,6 +286,16 @@ fn check(trial: &Trial, width: u32, class: &str) {
     );
     assert_eq!(seen.buttons, ["Zoom in", "Zoom out", "Whole time"]);
     assert_eq!(seen.latency_lines, ebb::report::latency::of(trial).len());
+    assert_eq!(seen.broken_names, Vec::<String>::new());
+    assert_eq!((seen.signs, seen.signs_at_end), (seen.scrolling, 0));
+    if class == "narrow" {
+        assert!(seen.signs > 0, "no table fits a phone: {seen:?}");
+    }
+    assert_eq!(seen.heading, trial.verdict.sentence);
+    assert_eq!(
+        seen.next_steps[0], "ebb fix Dockerfile --from results.json",
+        "{seen:?}"
+    );
 }
 
 /// The same trial from loads that tell their histograms, with a restart marked.

@@ -16,6 +16,8 @@ extern crate ebbmalloc_capi as _;
 #[macro_use]
 mod hidden_names;
 #[cfg(not(feature = "archive"))]
+mod deep_binding;
+#[cfg(not(feature = "archive"))]
 mod memory_functions;
 mod program;
 #[cfg(feature = "archive")]

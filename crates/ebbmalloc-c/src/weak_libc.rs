@@ -13,7 +13,6 @@ type KeyCreate = unsafe extern "C" fn(*mut u32, unsafe extern "C" fn(*mut u8)) -
 type KeyDelete = unsafe extern "C" fn(u32) -> c_int;
 type SetSpecific = unsafe extern "C" fn(u32, *const u8) -> c_int;
 type ErrnoLocation = unsafe extern "C" fn() -> *mut c_int;
-type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *const ();
 type Fwrite = unsafe extern "C" fn(*const u8, usize, usize, *mut c_void) -> usize;
 
@@ -103,14 +102,10 @@ pub unsafe fn write_stream(stream: *mut c_void, text: &[u8]) -> bool {
 /// # Safety
 /// None beyond the type of the hook.
 pub unsafe fn loaded_symbol(library: &CStr, name: &CStr) -> *const () {
-    /// RTLD_LAZY | RTLD_NOLOAD.
-    const ONLY_IF_LOADED: c_int = 1 | 4;
-    let dlopen = weak_function!("dlopen" as Dlopen);
-    let (Some(dlopen), Some(dlsym)) = (dlopen, weak_function!("dlsym" as Dlsym)) else {
+    let Some(dlsym) = weak_function!("dlsym" as Dlsym) else {
         return core::ptr::null();
     };
-    // SAFETY: the name is a C string; nothing is loaded by this.
-    let handle = unsafe { dlopen(library.as_ptr(), ONLY_IF_LOADED) };
+    let handle = crate::deep_binding::open_loaded(library);
     if handle.is_null() {
         return core::ptr::null();
     }

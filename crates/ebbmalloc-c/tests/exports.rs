@@ -11,11 +11,12 @@ use std::process::Command;
 #[path = "preload/harness/library.rs"]
 mod library;
 
-const C_NAMES: [&str; 36] = [
+const C_NAMES: [&str; 37] = [
     "aligned_alloc",
     "calloc",
     "cfree",
     "dallocx",
+    "dlopen",
     "free",
     "free_aligned_sized",
     "free_sized",
@@ -80,12 +81,13 @@ const CXX_NAMES: [&str; 20] = [
 const VARIABLES: [&str; 3] = ["malloc_conf", "malloc_conf_2_conf_harder", "malloc_message"];
 
 /// What the object uses of a program where it is there; all weak.
-const WANTED_NAMES: [&str; 12] = [
+const WANTED_NAMES: [&str; 13] = [
     "_ZSt15get_new_handlerv",
     "_ZSt17__throw_bad_allocv",
     "__errno_location",
+    "__libc_dlopen_mode",
+    "__libc_dlsym",
     "__register_atfork",
-    "dlopen",
     "dlsym",
     "environ",
     "fwrite",

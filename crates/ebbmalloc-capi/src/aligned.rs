@@ -39,7 +39,12 @@ unsafe fn posix_memalign_rest(out: *mut *mut c_void, align: usize, size: usize) 
         unsafe { out.write(block.cast()) };
     }
     let args = [out as usize, align, size];
-    request_hooks::allocated(Allocation::PosixMemalign, block, result as usize, args);
+    request_hooks::allocated(
+        Allocation::PosixMemalign,
+        block,
+        (result as isize).cast_unsigned(),
+        args,
+    );
     if result != 0 {
         abort_if_told();
     }

@@ -27,7 +27,7 @@ pub unsafe extern "C" fn mallocx(size: usize, flags: c_int) -> *mut c_void {
         return block.cast();
     }
     let block = process::allocate_with(size, &choice(flags));
-    let args = [size, flags as usize, 0];
+    let args = [size, (flags as isize).cast_unsigned(), 0];
     request_hooks::allocated(Allocation::Mallocx, block, block as usize, args);
     block.cast()
 }
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn rallocx(block: *mut c_void, size: usize, flags: c_int) 
     // SAFETY: as demanded of our caller.
     let new = unsafe {
         if request_hooks::are_installed() {
-            let args = [block as usize, size, flags as usize, 0];
+            let args = [block as usize, size, (flags as isize).cast_unsigned(), 0];
             process::reallocate_told(block, size, &choice, false, args)
         } else {
             process::reallocate_with(block, size, &choice)
@@ -82,7 +82,12 @@ unsafe fn xallocx_told(block: *mut c_void, size: usize, extra: usize, flags: c_i
         let old = process::usable_size(block.cast());
         (old, resize(block, size, extra, flags))
     };
-    let args = [block as usize, size, extra, flags as usize];
+    let args = [
+        block as usize,
+        size,
+        extra,
+        (flags as isize).cast_unsigned(),
+    ];
     request_hooks::expanded(Expansion::Xallocx, block.cast(), [old, new], new, args);
     new
 }
@@ -118,7 +123,7 @@ pub unsafe extern "C" fn sallocx(block: *const c_void, _flags: c_int) -> usize {
 /// exists.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dallocx(block: *mut c_void, flags: c_int) {
-    let args = [block as usize, flags as usize, 0];
+    let args = [block as usize, (flags as isize).cast_unsigned(), 0];
     request_hooks::freeing(Deallocation::Dallocx, block.cast(), args);
     // SAFETY: as demanded of our caller.
     unsafe { process::free_with(block.cast(), &choice(flags)) }
@@ -130,7 +135,7 @@ pub unsafe extern "C" fn dallocx(block: *mut c_void, flags: c_int) {
 /// As for [`dallocx`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sdallocx(block: *mut c_void, size: usize, flags: c_int) {
-    let args = [block as usize, size, flags as usize];
+    let args = [block as usize, size, (flags as isize).cast_unsigned()];
     request_hooks::freeing(Deallocation::Sdallocx, block.cast(), args);
     // The look-up is one load, and finds a wrong pointer.
     // SAFETY: as demanded of our caller.

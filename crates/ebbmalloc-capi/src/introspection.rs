@@ -6,6 +6,7 @@
 //! to which those come whose last slots lie in caches.
 
 use core::ffi::{c_int, c_void};
+use ebbmalloc_core::base::exact::usize_of;
 
 use ebb_stats::Snapshot;
 use ebbmalloc_core::os::Os;
@@ -53,10 +54,10 @@ impl From<Snapshot> for Mallinfo2 {
     fn from(stats: Snapshot) -> Self {
         let free_bytes = stats.cached_bytes + stats.idle_bytes;
         Self {
-            arena: (stats.live_bytes + free_bytes) as usize,
-            uordblks: stats.live_bytes as usize,
-            fordblks: free_bytes as usize,
-            keepcost: stats.returnable_bytes as usize,
+            arena: usize_of(stats.live_bytes + free_bytes),
+            uordblks: usize_of(stats.live_bytes),
+            fordblks: usize_of(free_bytes),
+            keepcost: usize_of(stats.returnable_bytes),
             ..Self::default()
         }
     }

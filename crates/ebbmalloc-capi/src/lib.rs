@@ -7,6 +7,15 @@
 //! What always holds: `errno` becomes ENOMEM or EINVAL on failure and is left alone by success and
 //! by every kind of `free`; no request above `PTRDIFF_MAX` succeeds.
 #![no_std]
+// What can lose bits is checked, or argued.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss
+    )
+)]
 #![cfg(target_os = "linux")]
 
 mod aligned;

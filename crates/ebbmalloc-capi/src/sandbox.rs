@@ -2,6 +2,7 @@
 //! then on the allocator makes only system calls that no sandbox kills for.
 
 use core::ffi::{c_int, c_ulong};
+use ebbmalloc_core::base::exact::usize_of;
 
 use ebbmalloc_core::os::linux::Linux;
 use ebbmalloc_core::process;
@@ -22,7 +23,7 @@ pub unsafe extern "C" fn prctl(
     c: c_ulong,
     d: c_ulong,
 ) -> c_int {
-    let arguments = [a, b, c, d].map(|argument| argument as usize);
+    let arguments = [a, b, c, d].map(usize_of);
     // SAFETY: as demanded of our caller.
     let call = || unsafe { KERNEL.prctl(operation, arguments) };
     let result = if Linux::begins_sandbox(operation) {

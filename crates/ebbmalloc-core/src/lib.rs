@@ -14,6 +14,15 @@
 //! | [`base`] | synchronisation (core or loom), metadata memory, the corruption abort |
 //! | [`os`] | the only door to the kernel |
 #![cfg_attr(not(any(test, loom)), no_std)]
+// What can lose bits is checked, or argued.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss
+    )
+)]
 
 pub mod arena;
 pub mod base;

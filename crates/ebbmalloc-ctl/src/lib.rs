@@ -8,6 +8,15 @@
 //! What always holds: nothing here allocates from the heap or calls libc; a wrong name, size or
 //! direction gives the errno that jemalloc gives, and changes nothing.
 #![cfg_attr(not(test), no_std)]
+// What can lose bits is checked, or argued.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss
+    )
+)]
 #![cfg(target_os = "linux")]
 
 pub mod call;

@@ -12,6 +12,15 @@
 //! wrong or missing table, a library that was unloaded, or a stack that is none cost frames, not the
 //! process.
 #![cfg_attr(not(test), no_std)]
+// What can lose bits is checked, or argued.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss
+    )
+)]
 #![cfg(all(
     any(target_arch = "x86_64", target_arch = "aarch64"),
     target_pointer_width = "64"

@@ -85,7 +85,7 @@ impl Reader {
         let Pointer::Direct(frames) = index.eh_frame_ptr() else {
             return None;
         };
-        let frames_at = frames as usize;
+        let frames_at = usize::try_from(frames).ok()?;
         let frames_bytes = tables.end.checked_sub(frames_at)?;
         let segment = tables.index.min(frames_at);
         // `.eh_frame` lies in the segment of its index.

@@ -47,6 +47,11 @@ impl Program {
         self.line()
     }
 
+    /// Its next line.
+    pub fn next(&mut self) -> String {
+        self.line()
+    }
+
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.answers.read_line(&mut line).expect("a line");

@@ -30,6 +30,9 @@ pub struct Ledger {
     pub mmapped: Line,
     /// Whether `mmapped` was found in full.
     pub mmapped_complete: bool,
+    /// Bytes that malloc counts as its own and that were not found: heaps without a way to them, and what is missing of
+    /// `mmapped`. How much of that is resident is not known.
+    pub missing: u64,
 }
 
 impl Ledger {

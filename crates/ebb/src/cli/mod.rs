@@ -4,14 +4,21 @@
 //! because a reader went away: the runtime ignores SIGPIPE, so a write fails with an error that ends
 //! the program quietly.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use bytesize::ByteSize;
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands;
 use crate::exit::{Exit, Failure};
+
+/// A line is broken here where stdout is no terminal, and nowhere before.
+const LEAST_COLUMNS: usize = 80;
+/// Longer lines are harder to read, not easier.
+const MOST_COLUMNS: usize = 100;
 
 /// Does a Linux service keep memory it no longer needs? Try another allocator, prove what it gains.
 #[derive(Debug, Parser)]
@@ -88,6 +95,37 @@ pub fn warn(line: &str) {
     let _ = writeln!(io::stderr().lock(), "ebb: {line}");
 }
 
+/// Columns of a text on stdout: the terminal's within reason; 80 where stdout is no terminal.
+pub fn columns() -> usize {
+    if !io::stdout().is_terminal() {
+        return LEAST_COLUMNS;
+    }
+    let width = comfy_table::Table::new().width().map_or(0, usize::from);
+    width.clamp(LEAST_COLUMNS, MOST_COLUMNS)
+}
+
+/// A time of an argument: `500ms`, `10s`, `5m`, `1h`, `1h 30m`. A bare number is seconds.
+pub fn time(text: &str) -> Result<Duration, String> {
+    const UNITS: [(&str, f64); 5] = [
+        ("ms", 1e-3),
+        ("s", 1.0),
+        ("m", 60.0),
+        ("h", 3600.0),
+        ("", 1.0),
+    ];
+    let text = text.trim();
+    let seconds = UNITS.iter().find_map(|(unit, seconds)| {
+        let number = text.strip_suffix(unit)?.trim_end();
+        Some(number.parse::<f64>().ok()? * seconds)
+    });
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .or_else(|| humantime::parse_duration(text).ok())
+        .ok_or_else(|| {
+            "write a time such as 500ms, 10s, 5m or 1h; a bare number is seconds".to_owned()
+        })
+}
+
 /// Bytes of an argument, as Kubernetes has them.
 pub fn size(text: &str) -> Result<u64, String> {
     match text.parse::<ByteSize>() {
@@ -97,9 +135,14 @@ pub fn size(text: &str) -> Result<u64, String> {
 }
 
 /// Help and version go to stdout and are no error; a wrong command line is shown by clap, whose own
-/// code 2 would be taken for the service's.
+/// code 2 would be taken for the service's. Where an argument is missing, an example follows.
 fn report_usage(error: &clap::Error) -> Exit {
     let printed = error.print();
+    if error.kind() == ErrorKind::MissingRequiredArgument
+        && let Some(example) = std::env::args().nth(1).and_then(|verb| example(&verb))
+    {
+        let _ = writeln!(io::stderr().lock(), "\nexample: {example}");
+    }
     match (error.use_stderr(), printed) {
         (false, Ok(())) => Exit::Ok,
         (false, Err(_)) => Exit::BrokenPipe,
@@ -107,12 +150,58 @@ fn report_usage(error: &clap::Error) -> Exit {
     }
 }
 
+/// The first example of a verb's help.
+fn example(verb: &str) -> Option<String> {
+    let command = Cli::command();
+    let help = command.find_subcommand(verb)?.get_after_help()?.to_string();
+    let line = help
+        .lines()
+        .find(|line| line.trim_start().starts_with("ebb "))?;
+    // What it is for stands behind it.
+    let command = line.trim().split("  ").next()?;
+    Some(command.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
         super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_bare_number_is_seconds_and_units_are_taken() {
+        for (text, ms) in [
+            ("1", 1_000),
+            ("0.5", 500),
+            ("1s", 1_000),
+            ("250ms", 250),
+            ("1.5 s", 1_500),
+            ("2m", 120_000),
+            ("2min", 120_000),
+            ("1h", 3_600_000),
+            ("1h 30m", 5_400_000),
+            ("0", 0),
+        ] {
+            assert_eq!(super::time(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["", "s", "-1", "1x", "ten", "inf", "nan", "1e300h"] {
+            assert!(super::time(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_verbs_that_look_have_an_example_each() {
+        for verb in ["why", "snap", "diff", "watch"] {
+            let example = super::example(verb).unwrap_or_default();
+            assert!(
+                example.starts_with(&format!("ebb {verb} ")),
+                "{verb}: {example}"
+            );
+        }
     }
 }

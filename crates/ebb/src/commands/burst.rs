@@ -38,7 +38,7 @@ pub struct Args {
     requests: Option<u64>,
 
     /// Send for this long, such as 20s. Default: 10s.
-    #[arg(short = 'z', long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(short = 'z', long, value_name = "TIME", value_parser = cli::time)]
     duration: Option<Duration>,
 
     /// Requests a second, whatever the service does.
@@ -58,7 +58,7 @@ pub struct Args {
     headers: Vec<String>,
 
     /// What one request may take.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = cli::time)]
     timeout: Duration,
 
     /// Print the summary as JSON only.

@@ -87,16 +87,16 @@ pub struct Args {
     until_sure: Option<f64>,
 
     /// Time that the runs of --until-sure may take.
-    #[arg(long, value_name = "TIME", default_value = "30m", requires = "until_sure", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "30m", requires = "until_sure", value_parser = cli::time)]
     budget: Duration,
 
     /// The memory that the table shows.
     #[arg(long, value_enum, default_value = "rss")]
     memory: MemoryArg,
 
-    /// Milliseconds between two samples.
-    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(10..=10_000))]
-    interval: u64,
+    /// Time between two samples, 10ms to 10s.
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_interval)]
+    interval: Duration,
 
     /// Write results.json, report.md, report.html and the logs into this folder.
     #[arg(short, long, value_name = "DIR")]
@@ -188,7 +188,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         interrupt: interrupt.clone(),
         groups,
         metric: args.memory.into(),
-        interval: Duration::from_millis(args.interval),
+        interval: args.interval,
         logs: &logs,
         enclosures: enclosures.as_deref(),
     };
@@ -203,7 +203,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         workload: about(&workload),
         machine: machine::read(),
         repetitions: conducted.repetitions,
-        interval_ms: args.interval,
+        interval_ms: args.interval.as_millis() as u64,
         metric: stage.metric,
         limits: args.limits.limits(),
         max_rest: args.limits.judge(&variants),
@@ -294,6 +294,13 @@ fn rounds(args: &Args, workload: &Workload, earlier: Option<&Earlier>) -> Rounds
             least: args.repetitions.unwrap_or(0).max(rounds::LEAST),
         }),
     }
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let allowed = Duration::from_millis(10)..=Duration::from_secs(10);
+    Some(cli::time(text)?)
+        .filter(|time| allowed.contains(time))
+        .ok_or_else(|| "between 10ms and 10s; a bare number is seconds".to_owned())
 }
 
 fn parse_percent(text: &str) -> Result<f64, String> {

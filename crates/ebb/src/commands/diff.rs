@@ -9,8 +9,12 @@ use crate::exit::{Exit, Failure};
 use crate::report;
 use crate::verdict::difference;
 
+const EXAMPLES: &str = "Example:
+  ebb diff before.json after.json  two files of ebb snap";
+
 /// The arguments of `ebb diff`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The earlier snapshot
     #[arg(value_name = "BEFORE")]

@@ -7,6 +7,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use nix::errno::Errno;
 
@@ -45,8 +46,8 @@ pub struct Args {
     verify: bool,
 
     /// How long to look
-    #[arg(long, value_name = "SECONDS", default_value = "2", requires = "verify", value_parser = parse_seconds)]
-    verify_for: f64,
+    #[arg(long, value_name = "TIME", default_value = "2s", requires = "verify", value_parser = cli::time)]
+    verify_for: Duration,
 
     /// Say it as one line of JSON
     #[arg(long, requires = "verify")]
@@ -244,12 +245,4 @@ pub(super) fn parse_variable(text: &str) -> Result<(String, String), String> {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("not KEY=VALUE".to_owned()),
     }
-}
-
-fn parse_seconds(text: &str) -> Result<f64, String> {
-    const DAY: f64 = 86_400.0;
-    text.parse::<f64>()
-        .ok()
-        .filter(|seconds| (0.0..=DAY).contains(seconds))
-        .ok_or_else(|| "not a number of seconds".to_owned())
 }

@@ -37,11 +37,11 @@ pub struct Args {
     min: u64,
 
     /// Leave alone what would keep a thread from its work for longer
-    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = cli::time)]
     max_pause: Duration,
 
     /// How long to wait for a thread to come to a safe place, or to take a script
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = cli::time)]
     wait: Duration,
 
     /// Of a cgroup: let the kernel drop pages of files as well
@@ -49,7 +49,7 @@ pub struct Args {
     page_cache: bool,
 
     /// Do it again and again, so often
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = cli::time)]
     every: Option<Duration>,
 
     /// Only the process itself, without its descendants

@@ -3,14 +3,14 @@
 //! A look at the kernel's figures is cheap; the heaps are read only at first and when memory has
 //! grown since.
 
-use std::io::Write;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::cli;
+use crate::commands::snap;
 use crate::commands::why::{Depth, Ending, Observer, find};
 use crate::exit::{Exit, Failure};
 use crate::facts::snapshot::{Process, Snapshot};
@@ -20,28 +20,45 @@ use crate::verdict;
 
 /// The heaps are read again when memory has changed by this part of what it was.
 const CHANGED: f64 = 0.05;
+/// Looks more often than this would do nothing else.
+const LEAST_EVERY: Duration = Duration::from_millis(50);
+
+const EXAMPLES: &str = "Examples:
+  ebb watch 4711 --listen :9100                      http://HOST:9100/metrics, on all interfaces
+  ebb watch nginx --listen 127.0.0.1:9100            on this machine only
+  ebb watch nginx --prometheus /var/lib/node_exporter/ebb.prom";
 
 /// The arguments of `ebb watch`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+#[command(group(clap::ArgGroup::new("where").required(true).multiple(true).args(["prometheus", "listen"])))]
 pub struct Args {
     /// A pid, a process name, a unit, a container's id, or the path of a cgroup
-    #[arg(value_name = "TARGET")]
-    target: String,
+    #[arg(
+        value_name = "TARGET",
+        required_unless_present = "pid",
+        conflicts_with = "pid"
+    )]
+    target: Option<String>,
+
+    /// The same as a pid in TARGET
+    #[arg(short, long, value_name = "PID")]
+    pid: Option<u32>,
 
     /// Only the process itself, without its descendants
     #[arg(long)]
     no_children: bool,
 
     /// Write the figures to this file, for node_exporter's textfile collector
-    #[arg(long, value_name = "FILE", required_unless_present = "listen")]
+    #[arg(long, value_name = "FILE")]
     prometheus: Option<PathBuf>,
 
-    /// Serve them at http://ADDR/metrics
-    #[arg(long, value_name = "ADDR")]
-    listen: Option<SocketAddr>,
+    /// Serve them at http://ADDR/metrics; :PORT is that port on all interfaces
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    listen: Option<Listen>,
 
     /// How often to look
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = cli::time)]
     every: Duration,
 }
 
@@ -49,26 +66,28 @@ pub struct Args {
 pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
     let ending = Ending::listen()?;
     let page = Arc::new(Mutex::new(String::new()));
-    if let Some(address) = args.listen {
+    if let Some(address) = &args.listen {
         serve(address, Arc::clone(&page))?;
     }
+    let target = snap::target(args.target.as_ref(), args.pid);
     let mut figures = Figures::default();
     loop {
         let started = Instant::now();
         // Found anew each time: a service that was restarted has another pid.
-        match find(std::slice::from_ref(&args.target)) {
+        match find(std::slice::from_ref(&target)) {
             Ok(found) => {
                 if let Some(resolved) = found.first() {
                     let text = figures.look(resolved, !args.no_children)?;
                     if let Some(path) = &args.prometheus {
-                        replace(path, &text)?;
+                        // The collector runs as another user.
+                        snap::write(path, &text, Some(0o644))?;
                     }
                     *page.lock().unwrap_or_else(PoisonError::into_inner) = text;
                 }
             }
             Err(failure) => cli::warn(&failure.to_string()),
         }
-        if !ending.sleep_until(started + args.every) {
+        if !ending.sleep_until(started + args.every.max(LEAST_EVERY)) {
             return Ok(Exit::Ok.into());
         }
     }
@@ -116,29 +135,39 @@ fn memory(snapshot: &Snapshot) -> u64 {
     snapshot.total(|process| process.status.rss).unwrap_or(0)
 }
 
-/// Readers see the old file or the new one, never a part.
-fn replace(path: &Path, text: &str) -> Result<(), Failure> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
+/// Addresses of which the first that is free is taken.
+#[derive(Clone, Debug)]
+struct Listen(Vec<SocketAddr>);
+
+/// `HOST:PORT`, or `:PORT` for all interfaces, as Prometheus' own programs have it.
+fn address(text: &str) -> Result<Listen, String> {
+    let all = text.strip_prefix(':').map(|port| port.parse::<u16>());
+    let addresses: Vec<SocketAddr> = match all {
+        Some(port) => {
+            let port = port.map_err(|error| format!("{error}: write :PORT or HOST:PORT"))?;
+            // The first takes both protocols, and is not there where IPv6 is switched off.
+            vec![
+                (Ipv6Addr::UNSPECIFIED, port).into(),
+                (Ipv4Addr::UNSPECIFIED, port).into(),
+            ]
+        }
+        None => text
+            .to_socket_addrs()
+            .map_err(|error| format!("{error}: write :PORT or HOST:PORT"))?
+            .collect(),
     };
-    let at =
-        |error: std::io::Error| Failure::new(Exit::Usage, format!("{}: {error}", path.display()));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(at)?;
-    file.write_all(text.as_bytes()).map_err(at)?;
-    // The collector runs as another user.
-    use std::os::unix::fs::PermissionsExt;
-    file.as_file()
-        .set_permissions(std::fs::Permissions::from_mode(0o644))
-        .map_err(at)?;
-    file.persist(path).map_err(|error| at(error.error))?;
-    Ok(())
+    Ok(Listen(addresses))
 }
 
 /// Answers on a thread of its own; says where, because the port may have been 0.
-fn serve(address: SocketAddr, page: Arc<Mutex<String>>) -> Result<(), Failure> {
-    let server = tiny_http::Server::http(address)
-        .map_err(|error| Failure::new(Exit::Usage, format!("{address}: {error}")))?;
+fn serve(address: &Listen, page: Arc<Mutex<String>>) -> Result<(), Failure> {
+    let server = tiny_http::Server::http(address.0.as_slice()).map_err(|error| {
+        let address = address
+            .0
+            .first()
+            .map_or_else(String::new, SocketAddr::to_string);
+        Failure::new(Exit::Usage, format!("{address}: {error}"))
+    })?;
     cli::warn(&format!(
         "listening on http://{}/metrics",
         server.server_addr()
@@ -163,4 +192,24 @@ fn serve(address: SocketAddr, page: Arc<Mutex<String>>) -> Result<(), Failure> {
         }
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_all_interfaces_and_a_host_may_have_a_name() {
+        let of = |text: &str| -> Vec<String> {
+            let Listen(all) = address(text).unwrap();
+            all.iter().map(SocketAddr::to_string).collect()
+        };
+        assert_eq!(of(":9100"), ["[::]:9100", "0.0.0.0:9100"]);
+        assert_eq!(of("127.0.0.1:0"), ["127.0.0.1:0"]);
+        assert!(of("localhost:9100").iter().all(|it| it.ends_with(":9100")));
+        for text in ["9100", ":", ":99999", "127.0.0.1"] {
+            let error = address(text).unwrap_err();
+            assert!(error.contains("write :PORT or HOST:PORT"), "{error}");
+        }
+    }
 }

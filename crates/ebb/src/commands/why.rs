@@ -9,7 +9,7 @@ use crate::cli;
 use crate::exit::{Exit, Failure};
 use crate::facts::diagnosis::{Diagnosis, VerdictKind};
 use crate::proc::target::{self, NotFound, Resolved};
-use crate::report;
+use crate::report::{self, diagnosis::Form};
 use crate::verdict;
 
 mod observe;
@@ -20,12 +20,27 @@ pub use observe::{Depth, Observer};
 use subject::Subject;
 pub use watch::Ending;
 
+const EXAMPLES: &str = "Examples:
+  ebb why 4711                    a process and its descendants, in ten lines
+  ebb why -v gunicorn             by name, with every figure
+  ebb why --watch 10m 4711        what grows
+  ebb why -- ./service --port 80  started for this, looked at after 10 s, ended";
+
 /// The arguments of `ebb why`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A pid, a process name, a unit, a container's id, or the path of a cgroup
-    #[arg(value_name = "TARGET", required_unless_present = "command")]
+    #[arg(value_name = "TARGET", required_unless_present_any = ["command", "pid"])]
     targets: Vec<String>,
+
+    /// The same as a pid in TARGET
+    #[arg(short, long, value_name = "PID")]
+    pid: Vec<u32>,
+
+    /// Print every figure: the ledgers, each cause, what the readers say
+    #[arg(long, short)]
+    verbose: bool,
 
     /// Only the process itself, without its descendants
     #[arg(long)]
@@ -36,20 +51,35 @@ pub struct Args {
     json: bool,
 
     /// How long to let a command run before it is looked at
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = cli::time)]
     after: Duration,
 
     /// Look again and again for so long, and tell what grows
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = cli::time)]
     watch: Option<Duration>,
 
     /// How often to look; by default 120 times
-    #[arg(long, value_name = "TIME", requires = "watch", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", requires = "watch", value_parser = cli::time)]
     every: Option<Duration>,
 
     /// Start this command, look at it, and end it
-    #[arg(last = true, value_name = "CMD", conflicts_with = "targets")]
+    #[arg(last = true, value_name = "CMD", conflicts_with_all = ["targets", "pid"])]
     command: Vec<OsString>,
+}
+
+impl Args {
+    fn targets(&self) -> Vec<String> {
+        let pids = self.pid.iter().map(u32::to_string);
+        self.targets.iter().cloned().chain(pids).collect()
+    }
+
+    fn form(&self) -> Form {
+        if self.verbose {
+            Form::Full
+        } else {
+            Form::Short(cli::columns())
+        }
+    }
 }
 
 /// Runs the command.
@@ -59,17 +89,20 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
         return watch_one(args, &observer, time);
     }
     let look = |resolved: &Resolved| {
-        verdict::of(observer.look(resolved, !args.no_children, Depth::Objects))
+        verdict::of(observer.look(resolved, !args.no_children, Depth::Settled))
     };
-    let diagnoses = if args.command.is_empty() {
-        find(&args.targets)?.iter().map(look).collect()
+    let diagnoses: Vec<Diagnosis> = if args.command.is_empty() {
+        let found = find(&args.targets())?;
+        let each = found.into_iter().flat_map(target::by_cgroup);
+        each.map(|resolved| look(&resolved)).collect()
     } else {
         let mut subject = Subject::start(&args.command)?;
         vec![look(&subject.run_for(args.after)?)]
     };
-    let text = match args.json {
-        true => json(diagnoses.as_slice())?,
-        false => report::diagnosis::render(&diagnoses),
+    let text = if args.json {
+        json(diagnoses.as_slice())?
+    } else {
+        report::diagnosis::render(&diagnoses, args.form())
     };
     cli::print(&text)?;
     Ok(exit(&diagnoses).into())
@@ -78,7 +111,7 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
 /// Watches the one target, or the command.
 fn watch_one(args: &Args, observer: &Observer, time: Duration) -> Result<ExitCode, Failure> {
     let mut subject;
-    let resolved = match args.targets.as_slice() {
+    let resolved = match args.targets().as_slice() {
         [] => {
             subject = Subject::start(&args.command)?;
             subject.run_for(args.after)?
@@ -87,9 +120,10 @@ fn watch_one(args: &Args, observer: &Observer, time: Duration) -> Result<ExitCod
         _ => return Err(Failure::new(Exit::Usage, "--watch takes one target")),
     };
     let growth = watch::watch(observer, &resolved, !args.no_children, time, args.every)?;
-    let text = match args.json {
-        true => json(&growth)?,
-        false => report::growth::render(&growth),
+    let text = if args.json {
+        json(&growth)?
+    } else {
+        report::growth::render(&growth, args.form())
     };
     cli::print(&text)?;
     Ok(code(growth.verdict.kind, &growth.last).into())

@@ -71,6 +71,8 @@ pub enum Cause {
     Kept,
     /// Free pages that are given back, and that the kernel has not taken yet.
     Lazy,
+    /// Free pages that are locked in memory.
+    Locked,
     /// The allocator's bookkeeping.
     Metadata,
     /// Objects in CPython's arenas.

@@ -63,8 +63,11 @@ pub struct Trend {
     pub to: u64,
     /// How fast the floors move; absent with too few of them.
     pub slope: Option<Slope>,
-    /// Whether it grows beyond doubt and by an amount that matters.
+    /// Whether it grows beyond doubt, by an amount that matters, and up to the end.
     pub grows: bool,
+    /// Whether it rose by such an amount and is flat in the last third of the time.
+    #[serde(default)]
+    pub settled: bool,
 }
 
 /// What a growth goes with.

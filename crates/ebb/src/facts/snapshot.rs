@@ -94,6 +94,9 @@ pub struct Process {
     /// A library that has a pool of its own beside `malloc`, unless it was told not to.
     #[serde(default)]
     pub pool: Option<Pool>,
+    /// Allocators beside the one in charge of `malloc` whose memory was not read.
+    #[serde(default)]
+    pub hidden: Vec<Hidden>,
     /// What the allocator holds.
     pub heap: Option<Heap>,
     /// What CPython's object arenas hold, where there are such and they were read.
@@ -177,6 +180,17 @@ pub struct Allocator {
     pub file: Option<String>,
 }
 
+/// An allocator in a file that a process has mapped, and that is not in charge of its `malloc`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hidden {
+    /// Its name; absent where the file could not be searched for one.
+    pub name: Option<String>,
+    /// The file.
+    pub file: String,
+    /// Why its memory was not read.
+    pub why: String,
+}
+
 /// Libraries that take their memory from a pool of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -225,10 +239,17 @@ pub struct Heap {
     /// Free pages that it gave back lazily (MADV_FREE): the kernel takes them when memory is short.
     #[serde(default)]
     pub lazy: u64,
+    /// Whole free pages that are locked in memory (mlock), which the kernel takes back from nobody.
+    #[serde(default)]
+    pub locked: u64,
     /// The allocator's own bookkeeping, where it is told apart.
     pub metadata: u64,
     /// Not read: torn while the program ran, or put there by others.
     pub unread: u64,
+    /// Bytes that the allocator counts as its own and that were not found: as far as they are resident they lie in the process's
+    /// other anonymous memory. Not a part of `resident`.
+    #[serde(default)]
+    pub missing: u64,
     /// Free bytes whose pages are not resident: nothing to gain there.
     pub free_not_resident: u64,
     /// Arenas, where it has such.
@@ -355,6 +376,9 @@ pub struct Cgroup {
     pub limit: Option<u64>,
     /// The path of the cgroup that the limit is of.
     pub limit_of: Option<String>,
+    /// All that is charged to that cgroup: what the limit is compared with.
+    #[serde(default)]
+    pub limit_usage: Option<u64>,
     /// Above this the kernel reclaims and slows down (v2's `memory.high`).
     pub high: Option<u64>,
     /// The most that was ever charged.
@@ -455,10 +479,13 @@ impl Heap {
         self.cached += other.cached;
         self.kept += other.kept;
         self.lazy += other.lazy;
+        self.locked += other.locked;
         self.metadata += other.metadata;
         self.unread += other.unread;
+        self.missing = self.missing.saturating_add(other.missing);
         self.free_not_resident += other.free_not_resident;
         self.arenas = Option::zip(self.arenas, other.arenas).map(|(one, two)| one + two);
+        self.free_blocks = self.free_blocks.or(other.free_blocks);
         self.error = self.error.max(other.error);
         self.notes.extend(other.notes);
         self.settings.extend(other.settings);

@@ -31,6 +31,10 @@ impl Place {
         if let Some((limit, folder)) = self.limit() {
             let below = folder.strip_prefix(&self.mount).unwrap_or(&folder);
             cgroup.limit = Some(limit);
+            cgroup.limit_usage = number(&folder.join(match self.version {
+                1 => "memory.usage_in_bytes",
+                _ => "memory.current",
+            }));
             cgroup.limit_of = Some(format!("/{}", below.display()));
         }
         cgroup

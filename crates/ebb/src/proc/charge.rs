@@ -6,7 +6,7 @@
 //! order is read from the loader's own list (`r_debug`) in the memory of the process; where that is
 //! not allowed or in swap, from the mapped files, if these leave no doubt.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +15,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use procfs::ProcError;
-use procfs::process::{MMapPath, Process};
+use procfs::process::{MMapPath, MemoryMap, Process};
 
 use super::elf::Elf;
 use super::root::Root;
@@ -34,6 +34,9 @@ pub enum Unreadable {
     /// The loader has not finished.
     #[error("its libraries are not loaded yet")]
     Starting,
+    /// It is of another word size than we are.
+    #[error("a {0}-bit program: not read")]
+    Bits(u8),
     /// What the loader left in its memory is in swap.
     #[error("its loader's list is in swap, which is not read")]
     Swapped,
@@ -104,8 +107,10 @@ pub fn malloc_source(pid: i32) -> Result<MallocSource, Unreadable> {
     let root = Root::of(pid);
     match link_map::objects(&process, &own, &program) {
         Ok(objects) => {
-            let paths: Vec<PathBuf> = objects.iter().map(|it| here(&root, &it.path)).collect();
-            first_definer(&paths, &own)
+            let replaced = Replaced::of(&process, &root);
+            first_definer(&objects, &own, |path| {
+                replaced.open(path, || here(&root, path))
+            })
         }
         Err(Unreadable::Permission | Unreadable::Swapped) => only_definer(pid, &own, &program),
         Err(error) => Err(error),
@@ -139,6 +144,9 @@ fn open(pid: i32) -> Result<(Process, Elf, PathBuf), Unreadable> {
     let program = process.exe().map_err(reason)?;
     let own = Elf::read(Path::new(&format!("/proc/{pid}/exe")))
         .map_err(|error| Unreadable::Other(format!("{}: {error}", program.display())))?;
+    if u32::from(own.machine.bits) != usize::BITS {
+        return Err(Unreadable::Bits(own.machine.bits));
+    }
     Ok((process, own, program))
 }
 
@@ -147,10 +155,15 @@ fn here(root: &Root, path: &Path) -> PathBuf {
     root.resolve(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// The first of `objects`, which are in the loader's order, that defines `malloc`.
-fn first_definer(objects: &[PathBuf], program: &Elf) -> Result<MallocSource, Unreadable> {
-    match objects.iter().find(|path| defines_malloc(path)) {
-        Some(path) => Ok(MallocSource::File(path.clone())),
+/// The first of `objects`, which are in the loader's order, that defines `malloc`; `open` tells where a file is opened.
+fn first_definer(
+    objects: &[link_map::Object],
+    program: &Elf,
+    open: impl Fn(&Path) -> PathBuf,
+) -> Result<MallocSource, Unreadable> {
+    let mut files = objects.iter().map(|object| open(&object.path));
+    match files.find(|path| defines_malloc(path)) {
+        Some(path) => Ok(MallocSource::File(path)),
         // The loader's list starts with the program alone and grows.
         None if objects.len() < 2 && !program.needed.is_empty() => Err(Unreadable::Starting),
         None => Ok(MallocSource::Nobody),
@@ -172,6 +185,51 @@ fn only_definer(pid: i32, own: &Elf, program: &Path) -> Result<MallocSource, Unr
         ([], Some(libc)) => Ok(MallocSource::File(libc.clone())),
         ([], None) => Err(Unreadable::Starting),
         _ => Err(Unreadable::Order),
+    }
+}
+
+/// How the kernel ends the name of a mapped file that has lost it.
+const DELETED: &str = " (deleted)";
+
+/// Where the file that `map` shows can be opened: the one that was mapped, also if it was deleted or another one has
+/// its name now. `None` where that takes a right that we have not.
+pub fn mapped_file(pid: i32, root: &Root, map: &MemoryMap) -> Option<PathBuf> {
+    let MMapPath::Path(name) = &map.pathname else {
+        return None;
+    };
+    if !name.to_string_lossy().ends_with(DELETED) {
+        return Some(here(root, name));
+    }
+    let (start, end) = map.address;
+    let by_mapping = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
+    fs::metadata(&by_mapping).is_ok().then_some(by_mapping)
+}
+
+/// The name without what the kernel adds where the file has lost it.
+pub fn name_when_mapped(path: &Path) -> PathBuf {
+    let name = path.to_string_lossy();
+    PathBuf::from(name.strip_suffix(DELETED).unwrap_or(&name))
+}
+
+/// The mapped files of a process that were deleted or replaced, by the name that they had: where each can be opened.
+struct Replaced(BTreeMap<PathBuf, PathBuf>);
+
+impl Replaced {
+    fn of(process: &Process, root: &Root) -> Self {
+        let maps = process.maps().map(|maps| maps.0).unwrap_or_default();
+        let files = maps.iter().filter_map(|map| match &map.pathname {
+            MMapPath::Path(name) if name.to_string_lossy().ends_with(DELETED) => Some((
+                name_when_mapped(name),
+                mapped_file(process.pid(), root, map)?,
+            )),
+            _ => None,
+        });
+        Self(files.collect())
+    }
+
+    /// Where `path` is opened, which is at `otherwise` unless it was replaced.
+    fn open(&self, path: &Path, otherwise: impl Fn() -> PathBuf) -> PathBuf {
+        self.0.get(path).cloned().unwrap_or_else(otherwise)
     }
 }
 

@@ -24,6 +24,9 @@ mod regions;
 /// ebbmalloc publishes at every so many bytes of growth, so its figures are off by no more.
 const PUBLISHED_EVERY_BYTES: u64 = 4 << 20;
 
+/// The largest chunk that M_MXFAST lets into a fastbin, its header included.
+const MOST_FAST_BYTES: u64 = 176;
+
 /// Reads the heap of `pid`, whose `malloc` is that of `allocator`, which lies in `file`.
 pub fn read(
     pid: i32,
@@ -61,6 +64,12 @@ pub fn read_inside(pid: i32, inside: Inside) -> Option<Result<Heap, NotRead>> {
     regions::read_inside(pid, inside)
 }
 
+/// Reads the heap of the `allocator` in the mapped file `name` of `pid`: nothing where it has not served a request, `None`
+/// for one without a reader.
+pub fn read_mapped(pid: i32, allocator: &str, name: &Path) -> Option<Result<Option<Heap>, String>> {
+    regions::read_mapped(pid, allocator, name)
+}
+
 fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
     let seen = counters.read(pid, Duration::MAX);
     let walked = counters.layout(pid).map(|place| {
@@ -68,8 +77,9 @@ fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
             .map_err(Unsupported::from)
             .and_then(|target| ebb_inspect::ebbmalloc::read(&target, &place))
     });
+    let kept_by_lock = |heap| if is_locked(pid) { locked(heap) } else { heap };
     match (walked, seen) {
-        (Some(Ok(holdings)), seen) => Ok(of_walk(holdings, seen.as_ref())),
+        (Some(Ok(holdings)), seen) => Ok(kept_by_lock(of_walk(holdings, seen.as_ref()))),
         (walked, Some(seen)) => {
             let mut heap = of_counters(&seen);
             if let Some(Err(error)) = walked {
@@ -82,6 +92,21 @@ fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
             "ebbmalloc has not published its counters yet",
         )),
     }
+}
+
+/// Whether most of the memory of `pid` is locked (mlockall), so that the kernel takes no page back.
+fn is_locked(pid: i32) -> bool {
+    let status = procfs::process::Process::new(pid).and_then(|process| process.status());
+    let status = status.ok();
+    let sizes = status.and_then(|status| Some((status.vmlck?, status.vmrss?)));
+    sizes.is_some_and(|(locked, resident)| locked >= resident / 2)
+}
+
+/// The same heap, whose free pages stay.
+fn locked(mut heap: Heap) -> Heap {
+    heap.locked += std::mem::take(&mut heap.trimmable);
+    heap.returns_within_ms = None;
+    heap
 }
 
 /// What the heap is at this moment, slot by slot; of the counters, what it does not tell.
@@ -172,6 +197,7 @@ fn from_glibc(heap: &ebb_inspect::Heap) -> Heap {
         + ledger.secondary_tops.resident;
     let tops = heap.trim.secondary_tops.min(free);
     let trimmable = heap.trim.returns.min(free - tops);
+    let locked = heap.trim.locked.min(free - tops - trimmable);
     let all_free = ledger.fastbins.bytes
         + ledger.free.bytes
         + ledger.main_top.bytes
@@ -189,8 +215,11 @@ fn from_glibc(heap: &ebb_inspect::Heap) -> Heap {
             }
         ));
     }
-    if !ledger.mmapped_complete {
-        notes.push("not all blocks that are mappings of their own were found".to_owned());
+    if ledger.missing > 0 {
+        notes.push(format!(
+            "malloc counts {:.1} MB more as its own than was found",
+            ledger.missing as f64 / 1e6
+        ));
     }
     if !heap.quality.counted {
         notes.push(format!(
@@ -198,6 +227,30 @@ fn from_glibc(heap: &ebb_inspect::Heap) -> Heap {
             ledger.unread.resident as f64 / 1e6
         ));
     }
+    if locked > 0 {
+        notes.push(format!(
+            "{:.1} MB of free pages are locked in memory (mlock): malloc_trim does not return them",
+            locked as f64 / 1e6
+        ));
+    }
+    // A block that is free in an unknown fastbin looks as if it was in use.
+    let live = ledger.in_use.resident + ledger.mmapped.resident;
+    let unsure = match heap.quality.fastbins_complete {
+        true => 0,
+        false => {
+            let small = heap
+                .sizes
+                .iter()
+                .filter(|size| size.up_to <= MOST_FAST_BYTES);
+            let unsure = small.map(|size| size.bytes).sum::<u64>().min(live);
+            notes.push(format!(
+                "not all lists of small free blocks were read to their end: {:.1} MB of small blocks may be free",
+                unsure as f64 / 1e6
+            ));
+            unsure
+        }
+    };
+    let unread = ledger.unread.resident + unsure;
     if heap.quality.breaks > 0 {
         notes.push(format!(
             "the heap changed while it was read: {} places were not",
@@ -213,18 +266,20 @@ fn from_glibc(heap: &ebb_inspect::Heap) -> Heap {
     Heap {
         reader: format!("glibc {}", heap.version),
         resident,
-        live: ledger.in_use.resident + ledger.mmapped.resident,
+        live: live - unsure,
         trimmable,
         tops,
-        pinned: free - tops - trimmable,
+        pinned: free - tops - trimmable - locked,
+        locked,
         cached: ledger.tcache.resident,
         metadata: ledger.overhead.resident,
-        unread: ledger.unread.resident,
+        unread,
+        missing: ledger.missing,
         free_not_resident: all_free.saturating_sub(free),
         arenas: Some(heap.arenas),
         free_blocks: Some(ledger.free.chunks + ledger.fastbins.chunks + heap.arenas),
         returns_within_ms: None,
-        error: ledger.unread.resident as f64 / resident.max(1) as f64,
+        error: unread as f64 / resident.max(1) as f64,
         notes,
         classes: classes(&heap.sizes),
         large: heap.large.clone(),
@@ -259,7 +314,7 @@ mod tests {
             bytes: resident + 10,
             resident,
         };
-        for returns in [0, 300, 5000] {
+        for (returns, fastbins_complete) in [(0, true), (300, true), (5000, true), (300, false)] {
             let heap = from_glibc(&ebb_inspect::Heap {
                 version: "2.36".into(),
                 arenas: 2,
@@ -279,6 +334,7 @@ mod tests {
                     returns,
                     secondary_tops: 290,
                     pinned: 0,
+                    locked: 30,
                 },
                 thresholds: None,
                 sizes: vec![SizeCount {
@@ -288,17 +344,23 @@ mod tests {
                 }],
                 large: Vec::new(),
                 caches: 1,
-                quality: Quality::default(),
+                quality: Quality {
+                    fastbins_complete,
+                    ..Quality::default()
+                },
             });
             let parts = heap.live
                 + heap.trimmable
                 + heap.tops
                 + heap.pinned
+                + heap.locked
                 + heap.cached
                 + heap.metadata
                 + heap.unread;
             assert_eq!(parts, heap.resident);
-            assert_eq!((heap.live, heap.tops), (1500, 290));
+            let unsure = if fastbins_complete { 0 } else { 190 };
+            assert_eq!((heap.live, heap.tops), (1500 - unsure, 290));
+            assert_eq!(heap.unread, unsure, "small blocks that may be in a fastbin");
             assert_eq!(heap.free_not_resident, 40);
         }
     }

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use object::{Object, ObjectSymbol, ReadCache, SymbolKind};
+use object::{Object, ObjectSection, ObjectSymbol, ReadCache, SectionKind, SymbolKind};
 
 use super::elf::Elf;
 
@@ -27,6 +27,12 @@ pub enum Inside {
     Mimalloc,
     /// ebbmalloc, by its crate or its archive.
     Ebbmalloc,
+    /// tcmalloc by its own names.
+    Tcmalloc,
+    /// rpmalloc by its own names.
+    Rpmalloc,
+    /// snmalloc by its own names.
+    Snmalloc,
 }
 
 impl Inside {
@@ -36,7 +42,8 @@ impl Inside {
             Inside::PrefixedJemalloc | Inside::Jemalloc => Some("jemalloc"),
             Inside::Mimalloc => Some("mimalloc"),
             Inside::Ebbmalloc => Some("ebbmalloc"),
-            Inside::Go => None,
+            Inside::Tcmalloc => Some("tcmalloc"),
+            Inside::Go | Inside::Rpmalloc | Inside::Snmalloc => None,
         }
     }
 
@@ -46,7 +53,12 @@ impl Inside {
             Inside::PrefixedJemalloc => Some("_RJEM_MALLOC_CONF"),
             Inside::Jemalloc => Some("MALLOC_CONF"),
             // ebbmalloc reads what the preloaded one reads.
-            Inside::Go | Inside::Mimalloc | Inside::Ebbmalloc => None,
+            Inside::Go
+            | Inside::Mimalloc
+            | Inside::Ebbmalloc
+            | Inside::Tcmalloc
+            | Inside::Rpmalloc
+            | Inside::Snmalloc => None,
         }
     }
 }
@@ -59,6 +71,9 @@ impl fmt::Display for Inside {
             Inside::Jemalloc => "a jemalloc of its own",
             Inside::Mimalloc => "a mimalloc of its own",
             Inside::Ebbmalloc => "an ebbmalloc of its own",
+            Inside::Tcmalloc => "a tcmalloc of its own",
+            Inside::Rpmalloc => "an rpmalloc of its own",
+            Inside::Snmalloc => "an snmalloc of its own",
         })
     }
 }
@@ -76,9 +91,65 @@ pub fn inside(path: &Path) -> Option<Inside> {
         return symbols
             // A thread's variable is none in that word's sense.
             .filter(|it| it.is_definition() || it.kind() == SymbolKind::Tls)
-            .find_map(|symbol| by_symbol(symbol.name().ok()?));
+            .find_map(|symbol| by_any_symbol(symbol.name().ok()?));
     }
     by_texts(path)
+}
+
+/// The allocator inside the mapped library or program at `path`, if one is found: by its symbols, else by the texts of
+/// its constants. These are searched as far as `budget` goes, in bytes for all files.
+pub fn in_library(path: &Path, budget: &mut u64) -> Result<Option<Inside>, &'static str> {
+    let unreadable = "it cannot be read";
+    let data = ReadCache::new(File::open(path).map_err(|_| unreadable)?);
+    let Ok(file) = object::File::parse(&data) else {
+        // Mapped to be executed, and no program: code that another program made.
+        return Ok(None);
+    };
+    let symbols = file.symbols().chain(file.dynamic_symbols());
+    let named = symbols
+        .filter(|it| it.is_definition() || it.kind() == SymbolKind::Tls)
+        .filter_map(|symbol| by_any_symbol(symbol.name().ok()?))
+        // A prefixed one has the names of the other kind as well.
+        .max_by_key(|inside| *inside == Inside::PrefixedJemalloc);
+    if named.is_some() {
+        return Ok(named);
+    }
+    let constants = file.sections().filter(|it| {
+        matches!(
+            it.kind(),
+            SectionKind::ReadOnlyData
+                | SectionKind::ReadOnlyString
+                | SectionKind::ReadOnlyDataWithRel
+        )
+    });
+    let mut found = None;
+    for section in constants {
+        *budget = budget
+            .checked_sub(section.size())
+            .ok_or("the libraries of the process are too large to search all of them")?;
+        let Ok(bytes) = section.data() else {
+            return Err(unreadable);
+        };
+        let here = TEXTS
+            .iter()
+            .position(|(text, _)| memchr::memmem::find(bytes, text).is_some());
+        found = [found, here].into_iter().flatten().min();
+    }
+    Ok(found.map(|at| TEXTS[at].1))
+}
+
+/// Also by names that a program could have that calls an allocator of its own.
+fn by_any_symbol(name: &str) -> Option<Inside> {
+    match name {
+        "tc_malloc" | "TCMallocInternalMalloc" => Some(Inside::Tcmalloc),
+        "rpmalloc" | "rpmalloc_initialize" => Some(Inside::Rpmalloc),
+        "sn_malloc" | "sn_rust_alloc" => Some(Inside::Snmalloc),
+        // Under a prefix of its own.
+        _ if name.ends_with("_mallctlbymib") && name != "_rjem_mallctlbymib" => {
+            Some(Inside::Jemalloc)
+        }
+        _ => by_symbol(name),
+    }
 }
 
 /// Whether the library at `path`, whose facts are `elf`, is ebbmalloc, whatever its file is called.
@@ -99,12 +170,13 @@ fn by_symbol(name: &str) -> Option<Inside> {
 }
 
 /// What jemalloc and mimalloc write before each message, the variable of the prefixed build, a message of ebbmalloc's.
-const TEXTS: [(&[u8], Inside); 4] = [
+const TEXTS: [(&[u8], Inside); 5] = [
     // First, since ebbmalloc has messages in jemalloc's words.
     (b"ebbmalloc: stats_file: cannot create ", Inside::Ebbmalloc),
     (b"_RJEM_MALLOC_CONF", Inside::PrefixedJemalloc),
     (b"<jemalloc>: ", Inside::Jemalloc),
     (b"mimalloc: warning: ", Inside::Mimalloc),
+    (b"tcmalloc: large alloc ", Inside::Tcmalloc),
 ];
 const PIECE_BYTES: usize = 1 << 20;
 

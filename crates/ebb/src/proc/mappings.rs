@@ -76,7 +76,7 @@ pub fn by_kind(maps: &MemoryMaps, hints: &Hints) -> BTreeMap<Kind, Usage> {
         let usage = usage(map);
         let kind = kind(map, before, hints);
         match kind {
-            Kind::File => {
+            Kind::File | Kind::Shared if is_private(map) => {
                 // A private mapping of a file has pages of the file and copies of its own.
                 let own = Usage {
                     rss: usage.anon,
@@ -85,8 +85,12 @@ pub fn by_kind(maps: &MemoryMaps, hints: &Hints) -> BTreeMap<Kind, Usage> {
                     swap: usage.swap,
                     ..Usage::default()
                 };
-                kinds.entry(Kind::Data).or_default().add(own);
-                kinds.entry(Kind::File).or_default().add(Usage {
+                let copies = match is_without_file(map) {
+                    true => Kind::Anonymous,
+                    false => Kind::Data,
+                };
+                kinds.entry(copies).or_default().add(own);
+                kinds.entry(kind).or_default().add(Usage {
                     rss: usage.rss - own.rss.min(usage.rss),
                     pss: usage.pss - own.pss,
                     anon: 0,
@@ -100,6 +104,21 @@ pub fn by_kind(maps: &MemoryMaps, hints: &Hints) -> BTreeMap<Kind, Usage> {
     }
     kinds.retain(|_, usage| usage.mappings > 0 || usage.rss > 0 || usage.swap > 0);
     kinds
+}
+
+/// Whether what is mapped has a name, and no file that anybody else can open.
+fn is_without_file(map: &MemoryMap) -> bool {
+    match &map.pathname {
+        MMapPath::Path(path) => {
+            let name = path.to_string_lossy();
+            name.starts_with("/memfd:") || name.starts_with("/dev/zero")
+        }
+        _ => false,
+    }
+}
+
+fn is_private(map: &MemoryMap) -> bool {
+    !map.perms.contains(MMPermissions::SHARED)
 }
 
 /// What one mapping is; `before` is the one below it.

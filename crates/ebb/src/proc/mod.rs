@@ -6,7 +6,8 @@
 //! - [`inherited`]: what a program that we start must find as our parent left it.
 //! - [`root`]: the file system as a process sees it.
 //! - [`environ`]: the environment that a process was started with, and the one it has now.
-//! - [`inside`]: allocators that are compiled into a program.
+//! - [`inside`]: allocators that are compiled into a program or a library.
+//! - [`hidden`]: those in mapped files that are not in charge of `malloc`.
 //! - [`instruments`]: profilers and checks that are switched on in a process.
 //! - [`charge`]: which file a process takes its `malloc` from.
 //! - [`mappings`]: its mappings by kind.
@@ -33,6 +34,7 @@ pub mod enclosure;
 pub mod environ;
 pub mod follow;
 pub mod heap;
+pub mod hidden;
 pub mod inherited;
 pub mod inside;
 pub mod instruments;

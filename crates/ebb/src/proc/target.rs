@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use procfs::process::{Process, all_processes};
+use procfs::process::{Process, Stat, all_processes};
 
 use super::cgroup::Place;
 use super::tree::{Tree, shown_by};
@@ -28,9 +28,24 @@ pub enum NotFound {
     /// No process has this number.
     #[error("no process has the number {0}")]
     Pid(i32),
-    /// Nothing has this name.
-    #[error("no process, unit, container or cgroup is called {0}")]
-    Name(String),
+    /// It has ended, and its parent has not collected it.
+    #[error(
+        "process {pid} ({name}) is a zombie: it has ended and has no memory; its parent {parent} has not collected it yet"
+    )]
+    Zombie {
+        /// Its number.
+        pid: i32,
+        /// The kernel's name of it.
+        name: String,
+        /// Its parent's number.
+        parent: i32,
+    },
+    /// It is no program.
+    #[error("{0} ({1}) is a kernel thread: it has no memory of its own")]
+    KernelThread(i32, String),
+    /// Nothing has this name; some processes have names that are like it.
+    #[error("no process, unit, container or cgroup is called {0}{like}", like = like(.1))]
+    Name(String, Vec<String>),
     /// Several cgroups answer to it.
     #[error("{0} stands for several cgroups: {1}")]
     Several(String, String),
@@ -51,9 +66,11 @@ pub fn resolve(asked: &str) -> Result<Resolved, NotFound> {
         cgroup,
     };
     if let Ok(pid) = asked.parse::<i32>() {
-        return match Process::new(pid).is_ok() {
-            true => Ok(found(TargetKind::Pid, vec![pid], None)),
-            false => Err(NotFound::Pid(pid)),
+        let stat = Process::new(pid).and_then(|process| process.stat());
+        let stat = stat.map_err(|_| NotFound::Pid(pid))?;
+        return match without_memory(&stat, shown_by(pid).is_some()) {
+            Some(why) => Err(why),
+            None => Ok(found(TargetKind::Pid, vec![pid], None)),
         };
     }
     let named = if asked.contains('/') {
@@ -66,7 +83,7 @@ pub fn resolve(asked: &str) -> Result<Resolved, NotFound> {
     }
     let mut places = Place::find(asked);
     match (places.pop(), places.len()) {
-        (None, _) => Err(NotFound::Name(asked.to_owned())),
+        (None, _) => Err(NotFound::Name(asked.to_owned(), nearest(asked))),
         (Some(place), 0) => match place.pids() {
             pids if pids.is_empty() => Err(NotFound::Empty(place.path())),
             pids => Ok(found(TargetKind::Cgroup, pids, Some(place))),
@@ -75,6 +92,79 @@ pub fn resolve(asked: &str) -> Result<Resolved, NotFound> {
             let paths: Vec<String> = places.iter().chain([&last]).map(Place::path).collect();
             Err(NotFound::Several(asked.to_owned(), paths.join(", ")))
         }
+    }
+}
+
+/// The same processes by the cgroups of the first of each: one entry for each cgroup.
+pub fn by_cgroup(resolved: Resolved) -> Vec<Resolved> {
+    if resolved.roots.len() < 2 || resolved.cgroup.is_some() {
+        return vec![resolved];
+    }
+    let mut groups: Vec<(Option<Place>, Vec<i32>)> = Vec::new();
+    for &root in &resolved.roots {
+        let place = Place::of(root);
+        match groups.iter_mut().find(|(known, _)| *known == place) {
+            Some((_, roots)) => roots.push(root),
+            None => groups.push((place, vec![root])),
+        }
+    }
+    let of = |(_, roots)| Resolved {
+        roots,
+        ..resolved.clone()
+    };
+    groups.into_iter().map(of).collect()
+}
+
+/// Why a process has no memory that can be looked at; `goes_on` where a thread of it runs.
+fn without_memory(stat: &Stat, goes_on: bool) -> Option<NotFound> {
+    const KERNEL_THREAD: u32 = 0x0020_0000;
+    if stat.flags & KERNEL_THREAD != 0 {
+        Some(NotFound::KernelThread(stat.pid, stat.comm.clone()))
+    } else if !goes_on && matches!(stat.state, 'Z' | 'X') {
+        Some(NotFound::Zombie {
+            pid: stat.pid,
+            name: stat.comm.clone(),
+            parent: stat.ppid,
+        })
+    } else {
+        None
+    }
+}
+
+/// The names of running processes that are like this one, the nearest first.
+fn nearest(asked: &str) -> Vec<String> {
+    const LEAST_LIKE: f64 = 0.8;
+    const MOST: usize = 3;
+    if asked.contains('/') {
+        return Vec::new();
+    }
+    let mut names: Vec<(f64, String)> = Vec::new();
+    for process in all_processes().into_iter().flatten().flatten() {
+        let own = process.pid == std::process::id() as i32;
+        let Some(stat) = process.stat().ok().filter(|_| !own) else {
+            continue;
+        };
+        let script = process.cmdline().unwrap_or_default().into_iter().nth(1);
+        let script = script.filter(|word| !word.starts_with('-'));
+        let script = script.and_then(|word| {
+            let name = Path::new(&word).file_name()?;
+            Some(name.to_string_lossy().into_owned())
+        });
+        for name in [Some(stat.comm), script].into_iter().flatten() {
+            let like = strsim::jaro_winkler(asked, &name);
+            if like >= LEAST_LIKE && !names.iter().any(|(_, known)| *known == name) {
+                names.push((like, name));
+            }
+        }
+    }
+    names.sort_by(|left, right| right.0.total_cmp(&left.0));
+    names.into_iter().map(|(_, name)| name).take(MOST).collect()
+}
+
+fn like(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        names => format!("; running are {}", names.join(", ")),
     }
 }
 
@@ -151,9 +241,33 @@ mod tests {
     fn a_number_that_nobody_has_and_a_name_that_nobody_has_are_told_apart() {
         assert_eq!(resolve("4194999").unwrap_err(), NotFound::Pid(4_194_999));
         let error = resolve("no-such-service-anywhere").unwrap_err();
-        assert!(matches!(error, NotFound::Name(_)), "{error}");
+        assert!(matches!(error, NotFound::Name(..)), "{error}");
         let error = resolve("/no/such/cgroup").unwrap_err();
-        assert!(matches!(error, NotFound::Name(_)), "{error}");
+        assert!(matches!(error, NotFound::Name(..)), "{error}");
+    }
+
+    #[test]
+    fn a_kernel_thread_and_a_zombie_are_named_as_what_they_are() {
+        // Of Linux 6.18: kthreadd, and a shell whose parent sleeps.
+        let kthreadd = "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 12 0 0 20 0 1 0 3 0 0 18446744073709551615 0 0 0 0 0 0 0 \
+                        2147483647 0 0 0 0 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0";
+        let zombie = "77 (sh) Z 76 76 1 0 -1 4227148 95 0 0 0 0 0 0 0 20 0 1 0 900 0 0 18446744073709551615 0 0 0 0 0 0 0 0 \
+                      0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 0";
+        let of = |text: &str, goes_on| {
+            let stat = <Stat as procfs::FromRead>::from_read(text.as_bytes()).unwrap();
+            without_memory(&stat, goes_on).map(|why| why.to_string())
+        };
+        assert_eq!(
+            of(kthreadd, true).as_deref(),
+            Some("2 (kthreadd) is a kernel thread: it has no memory of its own")
+        );
+        let zombies = of(zombie, false).unwrap();
+        assert!(
+            zombies.starts_with("process 77 (sh) is a zombie: "),
+            "{zombies}"
+        );
+        assert!(zombies.contains("its parent 76"), "{zombies}");
+        assert_eq!(of(zombie, true), None, "another thread of it goes on");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! read. Lines differ by colour, by dashes, and by a label at their end. Colours are CSS variables of
 //! the page, so the drawing follows its light and dark mode. Pure.
 
-use super::drawing::{COLOURS, DASHES, Size, escape, nice_step};
+use super::drawing::{Size, escape, nice_step};
 use super::timeline::{Line, Shade, Timeline};
 use std::fmt::Write;
 
@@ -194,10 +194,9 @@ fn path(axes: &Axes, points: impl Iterator<Item = (f64, f64)>) -> String {
 }
 
 fn style(line: &Line) -> String {
-    let dashes = DASHES[line.variant % DASHES.len()];
     format!(
-        "style=\"--c:var(--line-{})\" stroke-dasharray=\"{dashes}\"",
-        line.variant % COLOURS
+        "style=\"--c:var(--line-{})\" stroke-dasharray=\"{}\"",
+        line.stroke.colour, line.stroke.dashes
     )
 }
 
@@ -231,7 +230,7 @@ fn draw_restarts(svg: &mut String, axes: &Axes, line: &Line) {
             svg,
             "<path class=\"restart\" data-v=\"{}\" style=\"--c:var(--line-{})\" d=\"M{x:.1} {:.1}V{:.1}\"><title>{}: {}</title></path>",
             line.variant,
-            line.variant % COLOURS,
+            line.stroke.colour,
             y - 9.0,
             y + 9.0,
             escape(&line.name),
@@ -241,7 +240,7 @@ fn draw_restarts(svg: &mut String, axes: &Axes, line: &Line) {
 }
 
 fn draw_live(svg: &mut String, axes: &Axes, line: &Line) {
-    let colour = format!("style=\"--c:var(--line-{})\"", line.variant % COLOURS);
+    let colour = format!("style=\"--c:var(--line-{})\"", line.stroke.colour);
     if line.live.len() > 1 {
         let data = path(axes, line.live.iter().copied());
         let _ = write!(

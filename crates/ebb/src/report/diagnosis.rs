@@ -1,4 +1,5 @@
-//! A diagnosis in a terminal: the verdict first, then the ledgers, the causes, and what to type next.
+//! A diagnosis in a terminal: [`short`] by default; in full the verdict first, then the ledgers, the causes, and what to
+//! type next.
 
 use std::fmt::Write;
 
@@ -8,17 +9,33 @@ use crate::facts::diagnosis::{Bridge, Cause, Diagnosis, Finding, Ledger, Weight}
 use crate::facts::snapshot::{Cgroup, Missing, Snapshot};
 
 mod python;
+pub mod short;
 
 /// Widths beyond this are harder to read, not easier.
 const MOST_COLUMNS: u16 = 100;
 
+/// How much to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// At most ten lines of so many columns each.
+    Short(usize),
+    /// Every figure.
+    Full,
+}
+
 /// All of them, one below the other.
-pub fn render(diagnoses: &[Diagnosis]) -> String {
-    let all: Vec<String> = diagnoses.iter().map(one).collect();
+pub fn render(diagnoses: &[Diagnosis], form: Form) -> String {
+    let all: Vec<String> = diagnoses
+        .iter()
+        .map(|diagnosis| match form {
+            Form::Short(columns) => short::render(diagnosis, columns),
+            Form::Full => full(diagnosis),
+        })
+        .collect();
     all.join("\n")
 }
 
-fn one(diagnosis: &Diagnosis) -> String {
+fn full(diagnosis: &Diagnosis) -> String {
     let snapshot = &diagnosis.snapshot;
     let mut out = String::new();
     let _ = writeln!(out, "{}\n", diagnosis.verdict.sentence);
@@ -38,18 +55,32 @@ fn one(diagnosis: &Diagnosis) -> String {
     for missing in &snapshot.missing {
         let _ = writeln!(out, "? {}", missing_line(missing));
     }
-    for process in &snapshot.processes {
-        for note in process.heap.iter().flat_map(|heap| &heap.notes) {
-            let _ = writeln!(out, "  {} ({}): {note}", process.name, process.pid);
-        }
-        for line in process.python.iter().flat_map(python::lines) {
-            let _ = writeln!(out, "  {} ({}): {line}", process.name, process.pid);
-        }
-    }
+    notes(&mut out, snapshot);
     if let Some(next) = &diagnosis.verdict.next {
         let _ = writeln!(out, "\nNext: {next}");
     }
     out
+}
+
+/// What readers say of each process, once where workers say the same.
+fn notes(out: &mut String, snapshot: &Snapshot) {
+    let mut notes: Vec<(String, &str, Vec<String>)> = Vec::new();
+    for process in &snapshot.processes {
+        let heap = process.heap.iter().flat_map(|heap| heap.notes.clone());
+        for note in heap.chain(process.python.iter().flat_map(python::lines)) {
+            let known = notes
+                .iter_mut()
+                .find(|(text, name, _)| *text == note && *name == process.name);
+            let pid = process.pid.to_string();
+            match known {
+                Some((_, _, pids)) => pids.push(pid),
+                None => notes.push((note, &process.name, vec![pid])),
+            }
+        }
+    }
+    for (note, name, pids) in notes {
+        let _ = writeln!(out, "  {name} ({}): {note}", pids.join(", "));
+    }
 }
 
 fn ledger(ledger: &Ledger, snapshot: &Snapshot) -> String {
@@ -234,6 +265,7 @@ pub fn label(cause: Cause) -> &'static str {
         Cause::Cached => "threads' caches",
         Cause::Kept => "kept free pages",
         Cause::Lazy => "given back lazily",
+        Cause::Locked => "free, but locked in memory",
         Cause::Metadata => "allocator's bookkeeping",
         Cause::Objects => "CPython's objects",
         Cause::FreeObjects => "free in CPython's arenas",
@@ -274,6 +306,37 @@ fn count(number: u64, noun: &str) -> String {
         _ if noun.ends_with('s') => format!("{number} {noun}es"),
         _ => format!("{number} {noun}s"),
     }
+}
+
+/// Lines of no more than `columns`, those after the first indented; a longer word has a line of its own. What is not
+/// printable is shown as `?`: names of processes are theirs to choose.
+pub(super) fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = String::new();
+    let mut width = 0;
+    for word in text.split_whitespace() {
+        let word = word.replace(char::is_control, "?");
+        let more = word.chars().count();
+        if width > 0 && width + 1 + more > columns {
+            lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
+            width = indent;
+        } else if width > 0 {
+            line.push(' ');
+            width += 1;
+        }
+        line.push_str(&word);
+        width += more;
+    }
+    lines.push(line);
+    lines
+}
+
+/// With a capital letter in front.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
 }
 
 fn mb(bytes: i64) -> String {

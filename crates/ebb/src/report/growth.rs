@@ -2,33 +2,52 @@
 
 use std::fmt::Write;
 
-use super::diagnosis;
+use super::diagnosis::{self, Form, wrap};
 use crate::facts::difference::{Change, Difference, Unit};
 use crate::facts::growth::{Growth, Series, Trend};
 
-/// The verdict, what grows and what does not, then the last look.
-pub fn render(growth: &Growth) -> String {
-    let mut out = format!("{}\n\n", growth.verdict.sentence);
-    for trend in &growth.trends {
-        let _ = writeln!(out, "{}", line(trend));
+/// A series that moved by less has no line in the short form.
+const LEAST_MOVE: u64 = 100_000;
+
+/// The verdict, what grows and what does not, the next step; in full the last look as well.
+pub fn render(growth: &Growth, form: Form) -> String {
+    let mut out = String::new();
+    match form {
+        Form::Short(columns) => {
+            for line in wrap(&growth.verdict.sentence, columns, 2) {
+                let _ = writeln!(out, "{line}");
+            }
+            let moves = |trend: &&Trend| {
+                trend.series == Series::Total || trend.from.abs_diff(trend.to) >= LEAST_MOVE
+            };
+            for trend in growth.trends.iter().filter(moves) {
+                let _ = writeln!(out, "{}", line(trend));
+            }
+            for line in diagnosis::short::next(&growth.verdict, &growth.last.findings, columns) {
+                let _ = writeln!(out, "{line}");
+            }
+        }
+        Form::Full => {
+            let _ = writeln!(out, "{}\n", growth.verdict.sentence);
+            for trend in &growth.trends {
+                let _ = writeln!(out, "{}", line(trend));
+            }
+            if let Some(next) = &growth.verdict.next {
+                let _ = writeln!(out, "\nNext: {next}");
+            }
+            let _ = write!(
+                out,
+                "\nThe last of {} looks:\n\n{}",
+                growth.points.len(),
+                diagnosis::render(std::slice::from_ref(&growth.last), form)
+            );
+        }
     }
-    if let Some(next) = &growth.verdict.next {
-        let _ = writeln!(out, "\nNext: {next}");
-    }
-    let _ = write!(
-        out,
-        "\nThe last of {} looks:\n\n{}",
-        growth.points.len(),
-        diagnosis::render(std::slice::from_ref(&growth.last))
-    );
     out
 }
 
 fn line(trend: &Trend) -> String {
-    let mark = match trend.grows {
-        true => "* ",
-        false => "- ",
-    };
+    let mark = if trend.grows { "* " } else { "- " };
     let name = match trend.series {
         Series::Live => "live",
         Series::Held => "freed and held",

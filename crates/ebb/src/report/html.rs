@@ -4,16 +4,16 @@
 //! without the script; the script adds the values under the pointer.
 
 use super::chart::{self, TimeScale};
-use super::drawing::{COLOURS, DASHES, NARROW, WIDE};
+use super::drawing::{NARROW, Stroke, WIDE, escape, strokes};
 use super::figures;
 use super::latency;
 use super::notes::{self, Note};
 use super::table::Table;
 use super::tables;
 use super::timeline::Timeline;
-use crate::facts::trial::{Column, Trial, Unit, Variant, Verdict, Workload};
+use crate::facts::trial::{Column, Trial, Unit, Variant, Verdict, VerdictKind, Workload};
 use minijinja::Environment;
-use minijinja::value::Serde;
+use minijinja::value::{Serde, Value};
 use serde::Serialize;
 use std::path::Path;
 
@@ -22,6 +22,7 @@ pub fn render(trial: &Trial) -> Result<String, String> {
     let timeline = Timeline::of(trial);
     let distributions = latency::of(trial);
     let mut environment = Environment::new();
+    environment.add_filter("breakable", |name: &str| breakable(name));
     // The name's ending switches escaping of HTML on.
     environment
         .add_template("page.html", include_str!("page/page.html"))
@@ -46,6 +47,8 @@ pub fn render(trial: &Trial) -> Result<String, String> {
         has_band: timeline.lines.iter().any(|line| !line.band.is_empty()),
         has_live: timeline.lines.iter().any(|line| !line.live.is_empty()),
         tables: tables::of(trial),
+        next: next(trial),
+        docs: DOCS,
         notes: notes::of(trial),
         method: notes::method(trial),
         variants: trial
@@ -84,6 +87,57 @@ struct Contents<'a> {
     variants: Vec<Ground<'a>>,
     metric: &'static str,
     is_live: bool,
+    next: Vec<Step>,
+    docs: &'static str,
+}
+
+/// Where the manual is.
+const DOCS: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/HEAD/docs");
+
+/// Something to do next, and its command.
+#[derive(Debug, Serialize)]
+struct Step {
+    what: String,
+    command: String,
+}
+
+/// What follows from a trial: the commands are for the folder that has `results.json`.
+fn next(trial: &Trial) -> Vec<Step> {
+    let step = |what: &str, command: &str| Step {
+        what: what.to_owned(),
+        command: command.to_owned(),
+    };
+    let mut steps = Vec::new();
+    if trial.verdict.kind == VerdictKind::Recommend && trial.canary.is_none() {
+        steps.push(step(
+            "Put the recommended variant into the file that starts the service (a Dockerfile, compose file, manifest, \
+             unit, Procfile or Cargo.toml). The command shows the change and writes nothing.",
+            "ebb fix Dockerfile --from results.json",
+        ));
+        steps.push(step(
+            "Try it once without a change.",
+            "ebb run --from results.json -- COMMAND",
+        ));
+    }
+    if notes::is_disturbed(trial) {
+        steps.push(step(
+            "Repeat the trial on a quiet machine: its costs are not known.",
+            "ebb compare ... -n 5",
+        ));
+    }
+    steps
+}
+
+/// A name as HTML, which may be broken after the signs between its words, and nowhere else.
+fn breakable(name: &str) -> Value {
+    let mut out = String::with_capacity(name.len());
+    for letter in name.chars() {
+        out.push_str(&escape(letter.encode_utf8(&mut [0; 4])));
+        if matches!(letter, '+' | '=' | ',' | ':' | '/' | '_' | '-') {
+            out.push_str("<wbr>");
+        }
+    }
+    Value::from_safe_string(out)
 }
 
 /// What a variant ran on.
@@ -146,6 +200,7 @@ fn bars(trial: &Trial) -> Vec<Bar> {
         .map(|figure| figure.max)
         .fold(1.0, f64::max);
     let percent = |bytes: f64| (bytes / highest * 1000.0).round() / 10.0;
+    let strokes = strokes(&trial.variants);
     let bar = |(index, variant): (usize, &Variant)| {
         let figure = |column: Column| {
             variant
@@ -157,7 +212,7 @@ fn bars(trial: &Trial) -> Vec<Bar> {
         Bar {
             name: variant.name.clone(),
             recommended: trial.verdict.variant.as_deref() == Some(variant.name.as_str()),
-            colour: index % COLOURS,
+            colour: strokes[index].colour,
             after_rest: after.map_or(String::new(), |figure| {
                 figures::plain(figure.median, Unit::Bytes)
             }),
@@ -184,8 +239,7 @@ fn bars(trial: &Trial) -> Vec<Bar> {
 struct Entry {
     variant: usize,
     name: String,
-    colour: usize,
-    dashes: &'static str,
+    stroke: Stroke,
 }
 
 fn legend(timeline: &Timeline) -> Vec<Entry> {
@@ -195,8 +249,7 @@ fn legend(timeline: &Timeline) -> Vec<Entry> {
         .map(|line| Entry {
             variant: line.variant,
             name: line.name.clone(),
-            colour: line.variant % COLOURS,
-            dashes: DASHES[line.variant % DASHES.len()],
+            stroke: line.stroke,
         })
         .collect()
 }
@@ -253,6 +306,7 @@ fn data(timeline: &Timeline) -> Result<String, String> {
 mod tests {
     use super::*;
     use crate::facts::example;
+    use crate::report::drawing::COLOURS;
 
     #[test]
     fn the_page_is_whole_and_needs_no_network() {
@@ -267,9 +321,26 @@ mod tests {
         ] {
             assert!(page.contains(expected), "{expected}");
         }
+        // A link is followed by a reader, not fetched by the page.
+        let links = page.matches("<a href=\"https://").count();
+        assert_eq!(links, page.matches("https://").count());
+        let page = page.replace("<a href=\"https://", "");
         for network in ["http://", "https://", "src=", "@import", "url("] {
             assert!(!page.contains(network), "{network} in the page");
         }
+    }
+
+    #[test]
+    fn a_name_is_broken_between_its_words_and_the_next_step_is_named() {
+        let mut trial = example::trial();
+        trial.variants[1].name = "ebbmalloc+A=<b>".into();
+        trial.verdict.variant = Some("ebbmalloc+A=<b>".into());
+        let page = render(&trial).unwrap();
+        assert!(page.contains("ebbmalloc+<wbr>A=<wbr>&lt;b&gt;"), "{page}");
+        assert!(page.contains("ebb fix Dockerfile --from results.json"));
+        assert!(page.contains("/docs/compare.md"));
+        trial.verdict.kind = VerdictKind::NothingToGain;
+        assert!(!render(&trial).unwrap().contains("ebb fix"));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! Used by the tables and the page. A variant one of whose loads gave no histogram has no distribution: a
 //! part would be taken for the whole. Pure.
 
-use super::drawing::{COLOURS, DASHES, Size, escape};
+use super::drawing::{Size, Stroke, escape, strokes};
 use crate::facts::trial::{LoadResult, Trial, Variant};
 use crate::statistics;
 use std::fmt::Write;
@@ -25,6 +25,8 @@ pub struct Distribution {
     pub variant: usize,
     /// Its name.
     pub name: String,
+    /// How its line is drawn.
+    pub stroke: Stroke,
     /// Upper bound in milliseconds and the number of requests in the cell.
     pub cells: Vec<(f64, u64)>,
 }
@@ -51,6 +53,7 @@ impl Distribution {
 
 /// Those of all variants that have one.
 pub fn of(trial: &Trial) -> Vec<Distribution> {
+    let strokes = strokes(&trial.variants);
     let one = |(variant, facts): (usize, &Variant)| {
         let loads: Vec<&LoadResult> = facts
             .complete()
@@ -69,6 +72,7 @@ pub fn of(trial: &Trial) -> Vec<Distribution> {
         any.then(|| Distribution {
             variant,
             name: facts.name.clone(),
+            stroke: strokes[variant],
             cells,
         })
     };
@@ -133,8 +137,8 @@ pub fn draw(distributions: &[Distribution], size: Size) -> String {
             svg,
             "<path class=\"line\" data-v=\"{0}\" style=\"--c:var(--line-{1})\" stroke-dasharray=\"{2}\" d=\"{path}\"><title>{3}</title></path>",
             distribution.variant,
-            distribution.variant % COLOURS,
-            DASHES[distribution.variant % DASHES.len()],
+            distribution.stroke.colour,
+            distribution.stroke.dashes,
             escape(&distribution.name)
         );
     }

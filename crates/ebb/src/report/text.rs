@@ -3,7 +3,7 @@
 use super::table::{Cell, Table};
 use super::{notes, tables};
 use crate::facts::trial::Trial;
-use comfy_table::{CellAlignment, ContentArrangement, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
 use std::fmt::Write;
 
 /// The whole report. `width` is the terminal's.
@@ -48,10 +48,20 @@ fn draw(table: &Table, width: u16) -> String {
         .set_content_arrangement(ContentArrangement::Dynamic);
     drawn.set_width(width);
     drawn.set_header(std::iter::once("variant".to_owned()).chain(table.columns.clone()));
+    let mut widest = 0;
     for row in &table.rows {
         let mark = if row.recommended { " *" } else { "" };
         let cells = row.cells.iter().map(lines);
-        drawn.add_row(std::iter::once(format!("{}{mark}", row.name)).chain(cells));
+        let name = in_lines(&row.name) + mark;
+        let longest = name.lines().map(|line| line.chars().count()).max();
+        widest = widest.max(longest.unwrap_or(0));
+        drawn.add_row(std::iter::once(name).chain(cells));
+    }
+    if let Some(column) = drawn.column_mut(0) {
+        // With its padding.
+        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(
+            widest as u16 + 2,
+        )));
     }
     for column in drawn.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -64,6 +74,24 @@ fn lines(cell: &Cell) -> String {
         Some(detail) => format!("{}\n{detail}", cell.main),
         None => cell.main.clone(),
     }
+}
+
+/// A long name in several lines, which end where a word of it does.
+fn in_lines(name: &str) -> String {
+    const LETTERS: usize = 20;
+    let mut lines = vec![String::new()];
+    for part in name.split_inclusive(['+', '=', ',', ':', '/', '_', '-']) {
+        let is_full = lines.last().is_some_and(|line| {
+            !line.is_empty() && line.chars().count() + part.chars().count() > LETTERS
+        });
+        if is_full {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_str(part);
+        }
+    }
+    lines.join("\n")
 }
 
 #[cfg(test)]
@@ -118,6 +146,41 @@ mod tests {
             text.contains("one run, direction only") && !text.contains("340.0–345.0"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn long_names_are_broken_between_their_words() {
+        let mut trial = example::trial();
+        trial.variants[0].name = "jemalloc-1000+PYTHONMALLOC=malloc".into();
+        for width in [80, 120] {
+            let text = render(&trial, width);
+            for line in ["jemalloc-1000+ ", "PYTHONMALLOC=malloc "] {
+                assert!(text.contains(line), "{text}");
+            }
+        }
+        assert_eq!(in_lines("ebbmalloc"), "ebbmalloc");
+    }
+
+    #[test]
+    fn a_star_is_explained_below_its_table() {
+        let mut trial = example::trial();
+        let text = render(&trial, 100);
+        let marked = text.matches(" * ").count();
+        assert!(marked > 0 && text.contains("\n* recommended\n"), "{text}");
+        trial.verdict.variant = None;
+        assert!(!render(&trial, 100).contains("recommended"));
+    }
+
+    #[test]
+    fn a_table_without_a_figure_is_left_out() {
+        let mut trial = example::trial();
+        for variant in &mut trial.variants {
+            variant.summary = None;
+            variant.runs.clear();
+        }
+        let text = render(&trial, 100);
+        assert!(!text.contains("Cost (") && !text.contains('─'), "{text}");
+        assert!(text.contains("Verdict: "));
     }
 
     #[test]

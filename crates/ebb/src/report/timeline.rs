@@ -4,6 +4,7 @@
 //! lie on top of each other by the clock. Each phase is stretched to the median length that it had over
 //! all complete runs; within a phase time is proportional. Pure.
 
+use super::drawing::{Stroke, strokes};
 use crate::facts::trial::{Metric, PhaseKind, PhaseSpan, Run, Sample, Trial, Variant};
 
 /// Points of a line. More than the widest plot has pixels to tell apart would only make the file bigger.
@@ -31,6 +32,8 @@ pub struct Line {
     pub variant: usize,
     /// Its name.
     pub name: String,
+    /// How it is drawn.
+    pub stroke: Stroke,
     /// Median of the runs.
     pub median: Vec<(f64, f64)>,
     /// Recommended by the verdict: drawn stronger.
@@ -66,6 +69,7 @@ impl Timeline {
         let runs: Vec<&Run> = trial.variants.iter().flat_map(Variant::complete).collect();
         let shades = common_axis(&runs);
         let end_s = shades.last().map_or(0.0, |shade| shade.to_s);
+        let strokes = strokes(&trial.variants);
         let lines: Vec<Line> = trial
             .variants
             .iter()
@@ -75,6 +79,7 @@ impl Timeline {
                 let best = trial.verdict.variant.as_deref() == Some(variant.name.as_str());
                 Line {
                     best,
+                    stroke: strokes[index],
                     ..line(index, variant, &shades, end_s, trial.metric)
                 }
             })

@@ -36,13 +36,60 @@ pub fn floors(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     lowest.into_iter().flatten().collect()
 }
 
-/// The slope through points of different times; `None` of too few.
-pub fn slope(points: &[(f64, f64)]) -> Option<Slope> {
-    let n = points.len();
-    if n < LEAST_FLOORS {
-        return None;
+/// Floors of windows twice as long, for courses with cycles that are longer than a window.
+pub fn coarser(floors: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let lower = |pair: &[(f64, f64)]| {
+        let least = pair.iter().min_by(|left, right| left.1.total_cmp(&right.1));
+        least.copied()
+    };
+    floors.chunks(2).filter_map(lower).collect()
+}
+
+/// How a course that rose ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It rises in its last third as well.
+    GoesOn,
+    /// It is flat in its last third.
+    Flat,
+    /// It rises more slowly, or moves too much to tell.
+    Unclear,
+}
+
+/// How points end that rose by `per_s` over all.
+pub fn end(points: &[(f64, f64)], per_s: f64) -> End {
+    /// A rate below this part of the whole one's has stopped, if it may be 0.
+    const STOPPED: f64 = 0.25;
+    /// And below this in any case.
+    const NOTHING: f64 = 0.05;
+    /// With this part it goes on, by floors alone.
+    const GOES_ON: f64 = 0.5;
+    let (Some(first), Some(last)) = (points.first(), points.last()) else {
+        return End::Unclear;
+    };
+    let from = first.0 + (last.0 - first.0) * 2.0 / 3.0;
+    let third = points.partition_point(|(at, _)| *at < from);
+    if let Some(third) = slope(&floors(&points[third..])) {
+        if third.high < NOTHING * per_s || (third.low <= 0.0 && third.high < STOPPED * per_s) {
+            return End::Flat;
+        }
+        if third.low > 0.0 && third.bytes_per_s >= STOPPED * per_s {
+            return End::GoesOn;
+        }
     }
-    let mut slopes = Vec::with_capacity(n * (n - 1) / 2);
+    // Cycles that are longer than a part of a third: by the floors of the whole.
+    let floors = floors(points);
+    let third = floors.partition_point(|(at, _)| *at < from);
+    match middle(&mut slopes(&floors[third..])) {
+        Some(third) if third >= GOES_ON * per_s => End::GoesOn,
+        Some(third) if third <= NOTHING * per_s => End::Flat,
+        _ => End::Unclear,
+    }
+}
+
+/// The slopes between all pairs of points.
+fn slopes(points: &[(f64, f64)]) -> Vec<f64> {
+    let mut slopes = Vec::with_capacity(points.len() * points.len().saturating_sub(1) / 2);
     for (index, left) in points.iter().enumerate() {
         for right in &points[index + 1..] {
             let time = right.0 - left.0;
@@ -51,15 +98,28 @@ pub fn slope(points: &[(f64, f64)]) -> Option<Slope> {
             }
         }
     }
-    if slopes.is_empty() {
+    slopes
+}
+
+/// The median of values, which are sorted by this.
+fn middle(values: &mut [f64]) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(values[middle]),
+        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
+    }
+}
+
+/// The slope through points of different times; `None` of too few.
+pub fn slope(points: &[(f64, f64)]) -> Option<Slope> {
+    let n = points.len();
+    if n < LEAST_FLOORS {
         return None;
     }
-    slopes.sort_by(f64::total_cmp);
-    let middle = slopes.len() / 2;
-    let bytes_per_s = match slopes.len() % 2 {
-        1 => slopes[middle],
-        _ => f64::midpoint(slopes[middle - 1], slopes[middle]),
-    };
+    let mut slopes = slopes(points);
+    let bytes_per_s = middle(&mut slopes)?;
     // Sen (1968): the ranks between which the median lies, from the variance of Kendall's statistic.
     let (n, pairs) = (n as f64, slopes.len() as f64);
     let variance = n * (n - 1.0) * (2.0 * n + 5.0) / 18.0 * dependence(points, bytes_per_s);
@@ -202,6 +262,30 @@ mod tests {
         assert_eq!(floors.len(), WINDOWS);
         let slope = slope(&floors).unwrap();
         assert!((0.99..1.01).contains(&slope.bytes_per_s), "{slope:?}");
+    }
+
+    #[test]
+    fn the_last_third_tells_whether_a_rise_goes_on() {
+        let of = |value: &dyn Fn(f64) -> f64| {
+            let points = line(120, |at| value(at as f64));
+            let whole = slope(&floors(&points)).unwrap();
+            end(&points, whole.bytes_per_s)
+        };
+        assert_eq!(of(&|at| at), End::GoesOn);
+        assert_eq!(of(&|at| at.min(57.0)), End::Flat);
+        assert_eq!(of(&|at| at.min(80.0)), End::Flat);
+        assert_ne!(of(&|at| at.min(100.0)), End::Flat);
+        // On cycles of 10 with an amplitude of 30.
+        assert_eq!(of(&|at| at + (at % 10.0) * 3.0), End::GoesOn);
+        assert_eq!(of(&|at| at.min(60.0) + (at % 10.0) * 3.0), End::Flat);
+        assert_eq!(end(&[], 1.0), End::Unclear);
+    }
+
+    #[test]
+    fn coarser_floors_span_a_cycle() {
+        let saw = line(12, |at| (at % 2) as f64 * 50.0);
+        let slope = slope(&coarser(&saw)).unwrap();
+        assert_eq!((slope.low, slope.high), (0.0, 0.0));
     }
 
     #[test]

@@ -10,43 +10,19 @@ use crate::facts::diagnosis::Cause;
 use crate::facts::difference::{Change, Difference, Unit};
 use crate::facts::snapshot::{CgroupParts, FORMAT, Kind, Snapshot};
 
-/// Changes of bytes below this are noise between any two looks.
+/// Changes of bytes below this are noise between any two looks, and so are those of counts of things that changed by
+/// fewer bytes.
 const LEAST_CHANGE: u64 = 1 << 20;
 
 /// Compares.
 pub fn of(before: &Snapshot, after: &Snapshot) -> Difference {
-    let mut changes = changes(before, after);
-    changes.retain(|change| match change.unit {
-        Unit::Bytes => change.before.abs_diff(change.after) >= LEAST_CHANGE,
-        Unit::Count => change.before != change.after,
-    });
-    // Bytes in front, in them what grew the most.
-    changes.sort_by_key(|change| (change.unit, std::cmp::Reverse(change.growth())));
+    let (figures_before, figures_after) = (figures(before), figures(after));
+    let changes = changes(&figures_before, &figures_after);
     let (from, to) = (ledger::of(before).total, ledger::of(after).total);
     let live = |snapshot| ledger::of(snapshot).bytes(Cause::Live);
     let live_grew = live(after).saturating_sub(live(before));
-    let grew = changes
-        .iter()
-        .find(|change| change.unit == Unit::Bytes && change.growth() > 0)
-        .map_or_else(String::new, |change| {
-            format!(
-                ", the most of it in {} (+{} MB)",
-                change.what,
-                megabytes(change.growth() as u64)
-            )
-        });
-    let verb = match to.cmp(&from) {
-        std::cmp::Ordering::Greater => "grew",
-        std::cmp::Ordering::Less => "shrank",
-        std::cmp::Ordering::Equal => "stayed",
-    };
     Difference {
-        sentence: format!(
-            "{} {verb} from {} to {} MB{grew}.",
-            after.target.asked,
-            megabytes(from),
-            megabytes(to)
-        ),
+        sentence: sentence(&after.target.asked, from, to, &changes),
         // The monotonic clock starts anew at boot.
         seconds: (after.at_s > before.at_s).then_some(after.at_s - before.at_s),
         cautions: cautions(before, after),
@@ -58,59 +34,99 @@ pub fn of(before: &Snapshot, after: &Snapshot) -> Difference {
     }
 }
 
-/// The figures of a snapshot by name.
-fn figures(snapshot: &Snapshot) -> BTreeMap<(String, Unit), u64> {
-    let mut figures: BTreeMap<(String, Unit), u64> = BTreeMap::new();
-    let mut add = |what: String, unit, value: u64| {
-        *figures.entry((what, unit)).or_default() += value;
+/// What changed in all, and what most of that change is in.
+fn sentence(asked: &str, from: u64, to: u64, changes: &[Change]) -> String {
+    let bytes = || changes.iter().filter(|change| change.unit == Unit::Bytes);
+    let part = |change: &Change| {
+        let sign = if change.growth() < 0 { "\u{2212}" } else { "+" };
+        format!(
+            "{} ({sign}{} MB)",
+            change.what,
+            megabytes(change.growth().unsigned_abs())
+        )
     };
-    for line in ledger::of(snapshot).lines {
-        add(
-            super::findings::noun(line.cause, snapshot),
-            Unit::Bytes,
-            line.bytes,
-        );
+    let most = |change: &Change| format!(", most of it in {}", part(change));
+    if from.abs_diff(to) < LEAST_CHANGE {
+        // Lines of the ledger stand in front of size classes, and the last of equal ones would be taken.
+        let largest = bytes()
+            .rev()
+            .max_by_key(|change| change.growth().unsigned_abs());
+        let within = largest.map_or_else(String::new, |change| {
+            format!("; the largest change is in {}", part(change))
+        });
+        return format!("{asked} is unchanged at {} MB{within}.", megabytes(to));
     }
+    let (verb, largest) = if to > from {
+        ("grew", bytes().rev().max_by_key(|change| change.growth()))
+    } else {
+        ("shrank", bytes().min_by_key(|change| change.growth()))
+    };
+    // One that went the other way explains nothing.
+    let largest = largest.filter(|change| (change.growth() > 0) == (to > from));
+    format!(
+        "{asked} {verb} from {} to {} MB{}.",
+        megabytes(from),
+        megabytes(to),
+        largest.map_or_else(String::new, most)
+    )
+}
+
+/// A figure of a snapshot.
+#[derive(Clone, Copy, Debug, Default)]
+struct Figure {
+    value: u64,
+    /// Of a count of things that have a size: their bytes, which decide whether the change matters.
+    bytes: Option<u64>,
+}
+
+type Figures = BTreeMap<(String, Unit), Figure>;
+
+/// The figures of a snapshot by name.
+fn figures(snapshot: &Snapshot) -> Figures {
+    let mut figures = Figures::new();
+    let mut count = |what: String, value: u64, bytes: Option<u64>| {
+        let sum = figures.entry((what, Unit::Count)).or_default();
+        sum.value += value;
+        sum.bytes = bytes.map(|bytes| bytes + sum.bytes.unwrap_or(0));
+    };
     for process in &snapshot.processes {
-        add("threads".into(), Unit::Count, process.threads);
+        count("threads".into(), process.threads, None);
         for (kind, usage) in process.memory.iter().flatten() {
-            add(
-                format!("mappings of {}", kind_noun(*kind)),
-                Unit::Count,
-                usage.mappings,
-            );
-        }
-        let python = process.python.iter();
-        for of in python.clone().flat_map(|python| &python.types) {
-            let name = of.name.as_deref().unwrap_or_default();
-            add(format!("Python's {name} objects"), Unit::Bytes, of.bytes);
-        }
-        for of in python.flat_map(|python| python.buffers.iter().flatten()) {
-            let whose = of.name.as_deref().unwrap_or("no Python object");
-            add(format!("large blocks of {whose}"), Unit::Bytes, of.bytes);
+            let what = format!("mappings of {}", kind_noun(*kind));
+            count(what, usage.mappings, Some(usage.size));
         }
         let Some(heap) = &process.heap else { continue };
         if let Some(arenas) = heap.arenas {
-            add("arenas".into(), Unit::Count, arenas);
+            count("arenas".into(), arenas, None);
         }
         for (size, class) in &heap.classes {
-            add(
-                format!("live blocks up to {size} B"),
-                Unit::Bytes,
-                class.bytes,
-            );
-            add(
-                format!("live blocks up to {size} B"),
-                Unit::Count,
-                class.count,
-            );
+            let what = format!("live blocks up to {size} B");
+            count(what, class.count, Some(class.bytes));
         }
     }
-    add(
-        "processes".into(),
-        Unit::Count,
-        snapshot.processes.len() as u64,
-    );
+    let processes = snapshot.processes.len() as u64;
+    count("processes".into(), processes, None);
+    let mut add = |what: String, value: u64| {
+        figures.entry((what, Unit::Bytes)).or_default().value += value;
+    };
+    for line in ledger::of(snapshot).lines {
+        add(super::findings::noun(line.cause, snapshot), line.bytes);
+    }
+    for process in &snapshot.processes {
+        let python = process.python.iter();
+        for of in python.clone().flat_map(|python| &python.types) {
+            let name = of.name.as_deref().unwrap_or_default();
+            add(format!("Python's {name} objects"), of.bytes);
+        }
+        for of in python.flat_map(|python| python.buffers.iter().flatten()) {
+            let whose = of.name.as_deref().unwrap_or("no Python object");
+            add(format!("large blocks of {whose}"), of.bytes);
+        }
+        let Some(heap) = &process.heap else { continue };
+        for (size, class) in &heap.classes {
+            add(format!("live blocks up to {size} B"), class.bytes);
+        }
+    }
     // Of a cgroup that others are in, too, it is not known whose a growth is.
     let parts = match &snapshot.cgroup {
         Some(cgroup) if owns_cgroup(snapshot) => cgroup.parts,
@@ -123,24 +139,39 @@ fn figures(snapshot: &Snapshot) -> BTreeMap<(String, Unit), u64> {
         ("sockets of the cgroup", parts.sockets),
     ] {
         if let Some(bytes) = bytes {
-            add(what.into(), Unit::Bytes, bytes);
+            add(what.into(), bytes);
         }
     }
     figures
 }
 
-fn changes(before: &Snapshot, after: &Snapshot) -> Vec<Change> {
-    let (before, after) = (figures(before), figures(after));
+/// What changed by so much that it is no noise: bytes in front, in them what grew the most.
+fn changes(before: &Figures, after: &Figures) -> Vec<Change> {
     let names: BTreeSet<&(String, Unit)> = before.keys().chain(after.keys()).collect();
-    names
+    let of = |figures: &Figures, name| figures.get(name).copied().unwrap_or_default();
+    let mut changes: Vec<Change> = names
         .into_iter()
-        .map(|name| Change {
-            what: name.0.clone(),
-            unit: name.1,
-            before: before.get(name).copied().unwrap_or(0),
-            after: after.get(name).copied().unwrap_or(0),
+        .filter_map(|name| {
+            let (before, after) = (of(before, name), of(after, name));
+            let matters = match (name.1, before.bytes.or(after.bytes)) {
+                (Unit::Bytes, _) => before.value.abs_diff(after.value) >= LEAST_CHANGE,
+                (Unit::Count, None) => before.value != after.value,
+                (Unit::Count, Some(_)) => {
+                    let bytes = |figure: Figure| figure.bytes.unwrap_or(0);
+                    before.value != after.value
+                        && bytes(before).abs_diff(bytes(after)) >= LEAST_CHANGE
+                }
+            };
+            matters.then(|| Change {
+                what: name.0.clone(),
+                unit: name.1,
+                before: before.value,
+                after: after.value,
+            })
         })
-        .collect()
+        .collect();
+    changes.sort_by_key(|change| (change.unit, std::cmp::Reverse(change.growth())));
+    changes
 }
 
 fn cautions(before: &Snapshot, after: &Snapshot) -> Vec<String> {
@@ -245,6 +276,66 @@ mod tests {
         assert!(!named.contains(&"arenas"), "they did not change: {named:?}");
         assert_eq!(difference.cautions, Vec::<String>::new());
         assert_eq!(difference.next.as_deref(), Some("heaptrack -p 7"));
+    }
+
+    #[test]
+    fn a_fall_names_what_fell_and_no_change_is_called_that() {
+        let of = |before: u64, after: u64, held: [u64; 2]| {
+            let with = |live, held: u64, at_s| {
+                let mut snapshot = snapshot(at_s, live, 10);
+                let process = &mut snapshot.processes[0];
+                process.heap.as_mut().unwrap().trimmable = held * MB;
+                let usage = process
+                    .memory
+                    .as_mut()
+                    .unwrap()
+                    .get_mut(&Kind::Brk)
+                    .unwrap();
+                usage.pss += held * MB;
+                usage.rss += held * MB;
+                snapshot
+            };
+            super::of(&with(before, held[0], 1.0), &with(after, held[1], 2.0)).sentence
+        };
+        let trimmed = of(50, 56, [231, 49]);
+        assert_eq!(
+            trimmed,
+            "7 shrank from 281 to 105 MB, most of it in free pages that malloc_trim would return (\u{2212}182 MB)."
+        );
+        assert_eq!(of(50, 50, [55, 55]), "7 is unchanged at 105 MB.");
+        assert_eq!(
+            of(50, 60, [55, 46]),
+            "7 is unchanged at 106 MB; the largest change is in live blocks (+10.0 MB)."
+        );
+    }
+
+    #[test]
+    fn a_count_of_little_bytes_is_noise_and_threads_are_not() {
+        let mut before = snapshot(1.0, 50, 10);
+        let mut after = snapshot(2.0, 50, 10);
+        let class = |count, bytes| Class { count, bytes };
+        for (snapshot, more) in [(&mut before, 0), (&mut after, 7)] {
+            let process = &mut snapshot.processes[0];
+            process.threads = 3 + more;
+            let heap = process.heap.as_mut().unwrap();
+            heap.classes.insert(32, class(100 + more, 3200 + 32 * more));
+            heap.classes
+                .insert(4096, class(100 + 100 * more, 409_600 * (1 + more)));
+        }
+        let difference = of(&before, &after);
+        let named: Vec<(&str, Unit)> = difference
+            .changes
+            .iter()
+            .map(|change| (change.what.as_str(), change.unit))
+            .collect();
+        assert_eq!(
+            named,
+            [
+                ("live blocks up to 4096 B", Unit::Bytes),
+                ("live blocks up to 4096 B", Unit::Count),
+                ("threads", Unit::Count),
+            ]
+        );
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Every cause with its figure: what applies, what does not, what is not known.
 
+use std::collections::BTreeSet;
+
 use super::bridge::owns_cgroup;
 use super::{ledger, settings};
 use crate::facts::diagnosis::{Cause, Finding, Ledger, Weight};
@@ -55,6 +57,7 @@ fn causes(snapshot: &Snapshot, ledger: &Ledger) -> Vec<(Cause, Option<u64>)> {
         heap(Cause::Cached),
         heap(Cause::Kept),
         heap(Cause::Lazy),
+        heap(Cause::Locked),
         there(Cause::Objects),
         there(Cause::FreeObjects),
         there(Cause::UnreadHeap),
@@ -152,6 +155,7 @@ fn error(cause: Cause, snapshot: &Snapshot) -> Option<String> {
             | Cause::Cached
             | Cause::Kept
             | Cause::Lazy
+            | Cause::Locked
     );
     if of_heap {
         let heaps = snapshot
@@ -198,6 +202,9 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
         }
         Cause::Lazy => {
             "nothing: the kernel takes these pages when memory gets short, and only then does RSS fall"
+        }
+        Cause::Locked => {
+            "the program locks its memory (mlock, mlockall): no trim and no allocator returns such pages before it unlocks them"
         }
         Cause::Objects => {
             "tracemalloc or memray show who holds them; whether they grow is seen by a second look"
@@ -262,6 +269,29 @@ pub fn megabytes(bytes: u64) -> String {
     }
 }
 
+/// Memory that may be an allocator's, and whose.
+fn unread_noun(snapshot: &Snapshot) -> String {
+    let hidden = snapshot
+        .processes
+        .iter()
+        .flat_map(|process| &process.hidden);
+    let hidden: BTreeSet<String> = hidden.map(ledger::hidden_name).collect();
+    match hidden.into_iter().collect::<Vec<_>>().as_slice() {
+        [] => {
+            let narrow = snapshot.missing.iter().map(|missing| &missing.why);
+            let mut narrow = narrow.filter_map(|why| why.strip_suffix(": not read"));
+            match narrow.find(|why| why.ends_with("-bit program")) {
+                Some(program) => format!("memory of {program}, which is not read"),
+                None => "an allocator's memory that cannot be told apart".to_owned(),
+            }
+        }
+        names => format!(
+            "memory of {}, or mapped by the program itself",
+            names.join(", ")
+        ),
+    }
+}
+
 /// What a cause is called in a sentence.
 pub fn noun(cause: Cause, snapshot: &Snapshot) -> String {
     match cause {
@@ -274,12 +304,13 @@ pub fn noun(cause: Cause, snapshot: &Snapshot) -> String {
         Cause::Cached => "freed blocks in the caches of threads",
         Cause::Kept => "free pages that the allocator keeps",
         Cause::Lazy => "free pages that are given back, and not yet taken by the kernel",
+        Cause::Locked => "free pages that are locked in memory (mlock)",
         Cause::Metadata => "the allocator's bookkeeping",
         Cause::Objects => "objects in CPython's arenas",
         Cause::FreeObjects => {
             "free memory in CPython's arenas, held by objects that live beside it"
         }
-        Cause::UnreadHeap => "an allocator's memory that cannot be told apart",
+        Cause::UnreadHeap => return unread_noun(snapshot),
         Cause::Anonymous => match ledger::owners(snapshot).as_slice() {
             [] => "mapped by the program itself, not by malloc",
             owners => return format!("{}, or mapped by the program itself", owners.join(", ")),

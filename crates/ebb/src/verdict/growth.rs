@@ -1,16 +1,27 @@
 //! The verdict over several looks: what grows, and with what.
 
-use super::findings::megabytes;
+use super::findings::{LEAST_BYTES, megabytes};
 use super::ledger::owners;
+use super::next;
 use crate::facts::diagnosis::{Cause, Diagnosis, Verdict, VerdictKind};
 use crate::facts::growth::{Company, Growth, Point, Series, Slope, Trend};
-use crate::facts::snapshot::Runtime;
-use crate::statistics::slope;
+use crate::facts::snapshot::{Runtime, Snapshot};
+use crate::statistics::slope::{self, End};
 
 /// A growth below this over the time watched is noise: a buffer, a cache that fills.
 const LEAST_GROWTH: f64 = 2_000_000.0;
 /// And below this part of what is there.
 const LEAST_PART: f64 = 0.02;
+/// A rise below this may be a few pages: no reason to watch for longer.
+const LEAST_RISE: f64 = 500_000.0;
+/// Held memory is a reason from this part of the whole on, as in the verdict of one look.
+const REASON: f64 = 0.2;
+/// Growth that would take longer than this to matter is named, and no reason to watch for longer.
+const LONGEST: f64 = 86_400.0;
+/// A time that would be enough is this much longer than the one that is computed.
+const MARGIN: f64 = 1.5;
+/// No shorter time than this is recommended.
+const SHORTEST: f64 = 30.0;
 /// A window in which less than this part of the busiest one's CPU time was used had no load.
 const IDLE: f64 = 0.25;
 /// Less CPU time than this part of a processor is no work.
@@ -55,6 +66,7 @@ pub fn of(points: Vec<Point>, last: Diagnosis) -> Growth {
     let growing = trends
         .iter()
         .filter(|trend| trend.grows && trend.series != Series::Total)
+        .filter(|trend| trend.series != Series::Held || is_held(trend.to, &points))
         .max_by_key(|trend| trend.to.saturating_sub(trend.from));
     let company = growing.map(|trend| company(trend.series, &points));
     let verdict = verdict(&trends, growing, company, &points, &last);
@@ -65,6 +77,12 @@ pub fn of(points: Vec<Point>, last: Diagnosis) -> Growth {
         points,
         last,
     }
+}
+
+/// Whether so much held memory is a reason for a verdict.
+fn is_held(bytes: u64, points: &[Point]) -> bool {
+    let total = points.last().map_or(0, |point| point.total);
+    bytes >= LEAST_BYTES && bytes as f64 >= REASON * total as f64
 }
 
 fn value(series: Series, point: &Point) -> Option<u64> {
@@ -86,20 +104,30 @@ fn values(series: Series, points: &[Point]) -> Vec<(f64, f64)> {
 }
 
 fn trend_of(series: Series, points: &[Point]) -> Option<Trend> {
-    let floors = slope::floors(&values(series, points));
+    let values = values(series, points);
+    let floors = slope::floors(&values);
     let (first, last) = (floors.first()?, floors.last()?);
     let slope = slope::slope(&floors);
     let time = last.0 - first.0;
-    let grows = slope.is_some_and(|slope| {
-        slope.low > 0.0 && slope.bytes_per_s * time >= LEAST_GROWTH.max(LEAST_PART * first.1)
-    });
+    let rose = slope
+        .is_some_and(|slope| slope.low > 0.0 && slope.bytes_per_s * time >= least_growth(first.1));
+    let mean = (last.1 - first.1) / time.max(f64::MIN_POSITIVE);
+    let jumped = slope.is_some() && last.1 - first.1 >= least_growth(first.1);
+    let per_s = slope.map_or(0.0, |slope| slope.bytes_per_s).max(mean);
+    let end = slope::end(&values, per_s);
     Some(Trend {
         series,
         from: first.1 as u64,
         to: last.1 as u64,
         slope,
-        grows,
+        grows: rose && end == End::GoesOn,
+        settled: (rose || jumped) && end == End::Flat,
     })
+}
+
+/// A growth from there below this is none to speak of.
+fn least_growth(from: f64) -> f64 {
+    LEAST_GROWTH.max(LEAST_PART * from)
 }
 
 /// Whether a growth goes with work: the growth in windows with work against that in those without.
@@ -167,21 +195,20 @@ fn verdict(
         return not_enough(format!("{who} could not be read"));
     };
     let Some(slope_of_total) = total.slope else {
-        return not_enough(format!(
-            "{} looks at {who} in {} give no slope; watch it for longer",
-            points.len(),
-            time(seconds)
-        ));
+        let looks = match points.len() {
+            1 => "1 look".to_owned(),
+            several => format!("{several} looks"),
+        };
+        let each = seconds / (points.len().max(2) - 1) as f64;
+        let enough = each * slope::WINDOWS as f64;
+        return too_short(
+            format!("{looks} at {who} in {} give no slope", time(seconds)),
+            enough.max(2.0 * seconds),
+            &last.snapshot,
+        );
     };
     let Some(trend) = growing else {
-        if total.grows {
-            return not_enough(format!(
-                "{who} grows by {}, and of what does not show in {}; watch it for longer",
-                rate(slope_of_total),
-                time(seconds)
-            ));
-        }
-        return flat(slope_of_total, seconds, last);
+        return not_growing(trends, total, slope_of_total, points, last);
     };
     let runtime_of = last.snapshot.runtime();
     let owners = owners(&last.snapshot);
@@ -225,7 +252,12 @@ fn verdict(
             trend.slope.map_or_else(String::new, rate),
             company.map_or("", with)
         ),
-        next: Some(find_the_stack(last, runtime_of)),
+        next: Some(match trend.series {
+            // Held memory has no stack that allocates it.
+            Series::Held => next::give_back(main, &last.snapshot),
+            Series::Shared => next::shared(&last.snapshot),
+            _ => find_the_stack(last, runtime_of),
+        }),
     }
 }
 
@@ -238,13 +270,123 @@ fn not_enough(why: String) -> Verdict {
     }
 }
 
+/// Nothing can be concluded yet; `enough` is the time that would do.
+fn too_short(why: String, enough: f64, snapshot: &Snapshot) -> Verdict {
+    let enough = rounded((enough * MARGIN).max(SHORTEST));
+    Verdict {
+        kind: VerdictKind::NotEnoughEvidence,
+        main: None,
+        sentence: format!(
+            "Too short to tell: {why}; watch it for longer: {} would be enough.",
+            time(enough)
+        ),
+        next: Some(next::watch(snapshot, &argument(enough))),
+    }
+}
+
+/// No part grows beyond doubt, by an amount that matters, and to the end.
+fn not_growing(
+    trends: &[Trend],
+    total: &Trend,
+    slope: Slope,
+    points: &[Point],
+    last: &Diagnosis,
+) -> Verdict {
+    let seconds = points.last().map_or(0.0, |point| point.at_s);
+    let who = super::conclude::who(&last.snapshot);
+    let too_short = |why, enough: f64| too_short(why, enough, &last.snapshot);
+    if total.grows {
+        return too_short(
+            format!(
+                "{who} grows by {} in {}, and no part of it enough by itself",
+                rate(slope),
+                time(seconds)
+            ),
+            2.0 * seconds,
+        );
+    }
+    // Of those that rise beyond doubt the one that rises the fastest, and when that would matter.
+    let rising = |least: f64| {
+        let rises =
+            |(_, slope): &(&Trend, Slope)| slope.low > 0.0 && slope.bytes_per_s * seconds >= least;
+        let of = trends
+            .iter()
+            .filter(|trend| !trend.settled)
+            .filter_map(|trend| Some((trend, trend.slope?)));
+        of.filter(rises)
+            .max_by(|(_, left), (_, right)| left.bytes_per_s.total_cmp(&right.bytes_per_s))
+    };
+    if let Some((trend, slope)) = rising(LEAST_RISE) {
+        let enough = (wanted(trend, total) / slope.bytes_per_s).max(2.0 * seconds);
+        let what = match trend.series {
+            Series::Total => who.clone(),
+            series => format!("{} of {who}", noun(series)),
+        };
+        if enough <= LONGEST {
+            return too_short(
+                format!(
+                    "{what} grew from {} MB in {} ({})",
+                    growth_mb(trend),
+                    time(seconds),
+                    rate(slope)
+                ),
+                enough,
+            );
+        }
+    }
+    if total.settled {
+        return flat(
+            format!(
+                "Flat for the last {}, after {who} rose from {} MB",
+                time(seconds / 3.0),
+                growth_mb(total)
+            ),
+            last,
+        );
+    }
+    if let Some((_, slope)) = rising(0.0) {
+        let how = format!("Hardly any growth in {} ({})", time(seconds), rate(slope));
+        return flat(how, last);
+    }
+    // A growth that the looks cannot exclude is no "no".
+    let excludes =
+        |slope: Slope| slope.high * seconds < (LEAST_BYTES as f64).max(REASON * total.from as f64);
+    let floors = slope::floors(&values(Series::Total, points));
+    let coarse = slope::slope(&slope::coarser(&floors));
+    if !excludes(slope) && !coarse.is_some_and(excludes) {
+        return too_short(
+            format!(
+                "{who} goes up and down too much for a slope after {} ({})",
+                time(seconds),
+                rate(slope)
+            ),
+            4.0 * seconds,
+        );
+    }
+    let verb = match slope.high < 0.0 {
+        true => "It shrinks",
+        false => "No growth",
+    };
+    flat(
+        format!("{verb} in {} ({})", time(seconds), rate(slope)),
+        last,
+    )
+}
+
+/// How much a series has to rise from its first floor on until that is a verdict.
+fn wanted(trend: &Trend, total: &Trend) -> f64 {
+    let from = trend.from as f64;
+    match trend.series {
+        Series::Held => (LEAST_BYTES as f64).max(REASON * total.to as f64) - from,
+        _ => least_growth(from),
+    }
+}
+
 /// Nothing grows: the last look says the rest.
-fn flat(total: Slope, seconds: f64, last: &Diagnosis) -> Verdict {
+fn flat(how: String, last: &Diagnosis) -> Verdict {
     Verdict {
         sentence: format!(
-            "No growth in {} ({}). {}",
-            time(seconds),
-            rate(total),
+            "{how}. {}",
             last.verdict
                 .sentence
                 .replace("; whether they grow takes a second look", "")
@@ -254,6 +396,36 @@ fn flat(total: Slope, seconds: f64, last: &Diagnosis) -> Verdict {
             _ => last.verdict.next.clone(),
         },
         ..last.verdict.clone()
+    }
+}
+
+/// What a series is called in a sentence.
+fn noun(series: Series) -> &'static str {
+    match series {
+        Series::Live => "the live heap",
+        Series::Held => "what the allocator holds of freed memory",
+        Series::Other => "other anonymous memory",
+        Series::Shared => "the shared memory",
+        Series::Total => "the memory",
+    }
+}
+
+/// A time that a person would type: up to the next 10 seconds, minute, or hour.
+fn rounded(seconds: f64) -> f64 {
+    let step = match seconds {
+        seconds if seconds <= 60.0 => 10.0,
+        seconds if seconds <= 7200.0 => 60.0,
+        _ => 3600.0,
+    };
+    (seconds / step).ceil() * step
+}
+
+/// The same for `--watch`.
+fn argument(seconds: f64) -> String {
+    match seconds as u64 {
+        whole if whole % 3600 == 0 => format!("{}h", whole / 3600),
+        whole if whole % 60 == 0 => format!("{}m", whole / 60),
+        whole => format!("{whole}s"),
     }
 }
 

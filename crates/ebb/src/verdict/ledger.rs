@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::diagnosis::{Cause, Ledger, Line};
-use crate::facts::snapshot::{Heap, Kind, Objects, Pool, Process, Runtime, Snapshot};
+use crate::facts::snapshot::{Heap, Hidden, Kind, Objects, Pool, Process, Runtime, Snapshot};
 
 /// The order of the lines.
 const ORDER: &[Cause] = &[
@@ -18,6 +18,7 @@ const ORDER: &[Cause] = &[
     Cause::Cached,
     Cause::Kept,
     Cause::Lazy,
+    Cause::Locked,
     Cause::Metadata,
     Cause::Objects,
     Cause::FreeObjects,
@@ -31,13 +32,14 @@ const ORDER: &[Cause] = &[
 ];
 
 /// What was freed and is held.
-const HELD: [Cause; 7] = [
+const HELD: [Cause; 8] = [
     Cause::Trimmable,
     Cause::Tops,
     Cause::Pinned,
     Cause::Cached,
     Cause::Kept,
     Cause::Lazy,
+    Cause::Locked,
     Cause::FreeObjects,
 ];
 
@@ -112,7 +114,10 @@ fn with_mappings(process: &Process) -> (u64, Lines) {
             }
             let heaps: u64 = lines.iter().map(|(_, bytes)| bytes).sum();
             let beside = anywhere.pss.saturating_sub(heaps);
-            [lines, vec![(Cause::Anonymous, beside)]].concat()
+            let unread = scaled(unread_beside(process), anywhere.pss, anywhere.rss).min(beside);
+            lines.push((Cause::UnreadHeap, unread));
+            lines.push((Cause::Anonymous, beside - unread));
+            lines
         }
         // A runtime maps its own heap; without one, what is anonymous may be arenas of malloc.
         None if process.runtime.is_some() => vec![
@@ -140,11 +145,23 @@ fn with_mappings(process: &Process) -> (u64, Lines) {
     (total, lines)
 }
 
+/// The most that allocators may have of the memory that no reader found.
+fn unread_beside(process: &Process) -> u64 {
+    match (process.hidden.is_empty(), &process.heap) {
+        (false, _) => u64::MAX,
+        (true, Some(heap)) => heap.missing,
+        (true, None) => 0,
+    }
+}
+
 /// A reader's resident bytes as their share by PSS.
 fn scaled(bytes: u64, pss: u64, rss: u64) -> u64 {
     match rss {
         0 => bytes,
-        _ => (u128::from(bytes) * u128::from(pss) / u128::from(rss)) as u64,
+        _ => {
+            let share = u128::from(bytes) * u128::from(pss) / u128::from(rss);
+            u64::try_from(share).unwrap_or(u64::MAX)
+        }
     }
 }
 
@@ -165,6 +182,7 @@ fn of_heap(heap: &Heap, pss: u64, rss: u64) -> Lines {
         (Cause::Cached, heap.cached),
         (Cause::Kept, heap.kept),
         (Cause::Lazy, heap.lazy),
+        (Cause::Locked, heap.locked),
         (Cause::Metadata, heap.metadata),
         (Cause::UnreadHeap, heap.unread),
     ]
@@ -216,7 +234,22 @@ fn note(cause: Cause, snapshot: &Snapshot) -> Option<String> {
                     .filter(|process| process.heap.is_none())
                     .filter_map(|process| process.allocator.name.clone()),
             );
-            (!unread.is_empty()).then(|| format!("{unread}: live and free not told apart"))
+            let hidden = names(
+                processes
+                    .iter()
+                    .flat_map(|process| &process.hidden)
+                    .map(hidden_name),
+            );
+            let is_missing =
+                |process: &Process| process.heap.as_ref().is_some_and(|heap| heap.missing > 0);
+            match (unread.is_empty(), hidden.is_empty()) {
+                (false, _) => Some(format!("{unread}: live and free not told apart")),
+                (true, false) => Some(format!("{hidden}, or what the program maps itself")),
+                (true, true) => processes
+                    .iter()
+                    .any(is_missing)
+                    .then(|| "counted by malloc, not found".to_owned()),
+            }
         }
         Cause::Live => {
             let readers = names(
@@ -235,6 +268,15 @@ fn note(cause: Cause, snapshot: &Snapshot) -> Option<String> {
             (!readers.is_empty()).then_some(readers)
         }
         _ => None,
+    }
+}
+
+/// What an allocator out of sight is called.
+pub(super) fn hidden_name(hidden: &Hidden) -> String {
+    let file = hidden.file.rsplit('/').next().unwrap_or_default();
+    match &hidden.name {
+        Some(name) => format!("{name} in {file}"),
+        None => format!("{file}, which was not searched"),
     }
 }
 

@@ -8,6 +8,7 @@
 //! - `next`: what to type next.
 //! - [`difference`]: what grew between two.
 //! - [`growth`]: the verdict over several looks, on the robust slopes of [`crate::statistics::slope`].
+//! - [`workers`]: the processes in groups, those that are alike together.
 //! - [`trim`]: whether malloc_trim is to be called, and what it would do.
 //!
 //! One look proves that memory is held, never a leak: that needs two, or a slope.
@@ -21,6 +22,7 @@ pub mod ledger;
 mod next;
 mod settings;
 pub mod trim;
+pub mod workers;
 
 use crate::facts::diagnosis::Diagnosis;
 use crate::facts::snapshot::Snapshot;

@@ -4,50 +4,90 @@
 
 use std::collections::BTreeSet;
 
+use super::settings;
 use crate::facts::diagnosis::{Cause, VerdictKind};
-use crate::facts::snapshot::Snapshot;
+use crate::facts::snapshot::{Runtime, Snapshot, TargetKind};
 
-/// The step that follows from a verdict.
+/// The step that follows from a verdict: a command, then what it is for after a colon. It contains the remedy for the
+/// main cause.
 pub(super) fn next(kind: VerdictKind, main: Option<Cause>, snapshot: &Snapshot) -> Option<String> {
-    let asked = &snapshot.target.asked;
     match kind {
-        // What malloc_trim returns comes back without a restart; what the reason is, a trial shows.
-        VerdictKind::Retention | VerdictKind::Mixed
-            if main == Some(Cause::Trimmable) && is_glibc(snapshot) =>
-        {
-            Some(format!(
-                "ebb trim {asked}: what malloc_trim would return, and with --inject it does; then ebb compare: which allocator \
-                 does so by itself"
-            ))
-        }
-        VerdictKind::Retention | VerdictKind::Mixed => {
-            Some(
-                "ebb compare WORKLOAD -o DIR: which allocator gives it back under your own load (docs/workload.md); \
-                 then ebb fix FILE --from DIR/results.json writes it (docs/fix.md)"
-                    .to_owned(),
-            )
-        }
+        VerdictKind::Retention | VerdictKind::Mixed => Some(give_back(main, snapshot)),
         VerdictKind::InUse | VerdictKind::LiveHeapGrows => {
-            Some(format!("ebb why --watch 10m {asked}"))
+            Some(format!("{}: whether it grows", watch(snapshot, "10m")))
         }
-        VerdictKind::NotEnoughEvidence => {
-            Some(gates(snapshot).unwrap_or_else(|| format!("ebb why --watch 10m {asked}")))
-        }
+        VerdictKind::NotEnoughEvidence => Some(gates(snapshot).unwrap_or_else(|| {
+            match snapshot.runtime() {
+                Some(Runtime::Cpython) if main == Some(Cause::Anonymous) => {
+                    "PYTHONMALLOC=malloc and a restart: its objects are then malloc's, and read"
+                        .to_owned()
+                }
+                _ => format!("{}: whether it grows", watch(snapshot, "10m")),
+            }
+        })),
         VerdictKind::NotHeap => {
-            let first = snapshot.processes.first()?;
-            let pid = first.pid;
+            let pid = snapshot.processes.first()?.pid;
+            let asked = quoted(snapshot);
             Some(match main? {
                 Cause::Stacks => format!("ls /proc/{pid}/task | wc -l"),
-                Cause::SharedMemory => {
-                    format!("grep -E 'memfd|/dev/shm|SYSV|zero' /proc/{pid}/maps")
-                }
+                Cause::SharedMemory => shared(snapshot),
                 Cause::Tmpfs => "df -h -t tmpfs".to_owned(),
                 Cause::Kernel => "slabtop -o -s c".to_owned(),
                 Cause::PageCache | Cause::MappedFiles => format!("ebb snap {asked} -o before.json"),
-                _ => format!("ebb why --watch 10m {asked}"),
+                _ => watch(snapshot, "10m"),
             })
         }
     }
+}
+
+/// How memory that was freed and is held comes back.
+pub(super) fn give_back(main: Option<Cause>, snapshot: &Snapshot) -> String {
+    let is_running = snapshot.target.kind != TargetKind::Command;
+    let variants = match main {
+        // What malloc_trim returns comes back without a restart; which allocator needs none, a trial shows.
+        Some(Cause::Trimmable) if is_glibc(snapshot) && is_running => {
+            return format!(
+                "ebb trim {} --inject: malloc_trim in the running process, once; ebb compare WORKLOAD then shows which \
+                 allocator returns it by itself",
+                quoted(snapshot)
+            );
+        }
+        Some(Cause::FreeObjects) => "--variants glibc,ebbmalloc,ebbmalloc+PYTHONMALLOC=malloc",
+        Some(Cause::Tops) if is_glibc(snapshot) => {
+            "--variants glibc,glibc+MALLOC_TRIM_THRESHOLD_=131072,ebbmalloc"
+        }
+        _ => "-o DIR",
+    };
+    let why = match main {
+        Some(Cause::FreeObjects) => {
+            "whether CPython's objects give memory back as malloc's blocks (PYTHONMALLOC=malloc), and what that costs"
+                .to_owned()
+        }
+        Some(cause) => settings::remedy(cause, snapshot)
+            .unwrap_or_else(|| "which allocator gives it back under your own load".to_owned()),
+        None => "which allocator gives it back under your own load".to_owned(),
+    };
+    format!("ebb compare WORKLOAD {variants}: {why} (docs/workload.md)")
+}
+
+/// A look over so long.
+pub(super) fn watch(snapshot: &Snapshot, time: &str) -> String {
+    match snapshot.target.kind {
+        TargetKind::Command => format!("ebb why --watch {time} -- CMD"),
+        _ => format!("ebb why --watch {time} {}", quoted(snapshot)),
+    }
+}
+
+/// Which shared memory a process has.
+pub(super) fn shared(snapshot: &Snapshot) -> String {
+    let pid = snapshot.processes.first().map_or(0, |first| first.pid);
+    format!("grep -E 'memfd|/dev/shm|SYSV|zero' /proc/{pid}/maps")
+}
+
+/// The target as a word for a shell.
+fn quoted(snapshot: &Snapshot) -> String {
+    let asked = &snapshot.target.asked;
+    shlex::try_quote(asked).map_or_else(|_| asked.clone(), |quoted| quoted.into_owned())
 }
 
 /// What opens what could not be read: each gate once, with the processes behind it where there is more than one gate.
@@ -89,8 +129,10 @@ fn is_glibc(snapshot: &Snapshot) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
-    use crate::facts::snapshot::Missing;
+    use crate::facts::snapshot::{Allocator, Heap, Missing, Process};
 
     #[test]
     fn each_gate_is_named_once_with_the_processes_behind_it() {
@@ -114,5 +156,41 @@ mod tests {
             of([one, other].concat()).as_deref(),
             Some("1, 2: Open it. 7: Another.")
         );
+    }
+
+    #[test]
+    fn the_next_step_contains_the_remedy() {
+        let of = |main, reader: &str| {
+            give_back(
+                Some(main),
+                &crate::facts::example::snapshot(vec![Process {
+                    allocator: Allocator {
+                        name: Some(reader.to_owned()),
+                        file: None,
+                    },
+                    heap: Some(Heap {
+                        reader: reader.to_owned(),
+                        kept: 50,
+                        settings: BTreeMap::from([("background_thread".into(), "false".into())]),
+                        ..Heap::default()
+                    }),
+                    ..Process::default()
+                }]),
+            )
+        };
+        for (main, reader, remedy) in [
+            (Cause::Trimmable, "glibc", "ebb trim 7 --inject"),
+            (Cause::Tops, "glibc", "glibc+MALLOC_TRIM_THRESHOLD_=131072"),
+            (Cause::FreeObjects, "glibc", "ebbmalloc+PYTHONMALLOC=malloc"),
+            (
+                Cause::Kept,
+                "jemalloc",
+                "MALLOC_CONF=background_thread:true",
+            ),
+            (Cause::Pinned, "glibc", "ebb compare WORKLOAD -o DIR"),
+        ] {
+            let next = of(main, reader);
+            assert!(next.contains(remedy), "{remedy} is not in {next}");
+        }
     }
 }

@@ -13,14 +13,21 @@ pub fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
         .filter_map(|process| process.heap.as_ref())
         .max_by_key(|heap| bytes(cause, heap))
         .filter(|heap| bytes(cause, heap) > 0)?;
-    let name = worst.reader.split([' ', ',']).next().unwrap_or_default();
-    match name {
+    match name(cause, &worst.reader) {
         "jemalloc" => jemalloc(cause, worst),
         "mimalloc" => mimalloc(cause, worst),
         "tcmalloc" => tcmalloc(cause, worst),
         "musl" => musl(cause),
         _ => None,
     }
+}
+
+/// The allocator in question among those that were read together. glibc keeps no free pages in this sense.
+fn name(cause: Cause, reader: &str) -> &str {
+    let first_word = |part: &'_ str| part.split([' ', ',']).next().unwrap_or_default().len();
+    let mut names = reader.split(" and ").map(|part| &part[..first_word(part)]);
+    let is_possible = |name: &str| !matches!(cause, Cause::Kept | Cause::Lazy) || name != "glibc";
+    names.find(|name| is_possible(name)).unwrap_or_default()
 }
 
 fn bytes(cause: Cause, heap: &Heap) -> u64 {
@@ -175,6 +182,19 @@ mod tests {
         assert!(never.contains("for ever"), "{never}");
         let soon = kept(&[("background_thread", "true"), ("dirty_decay_ms", "10000")]);
         assert!(soon.contains("10000 ms"), "{soon}");
+    }
+
+    #[test]
+    fn of_two_allocators_the_one_that_keeps_pages_is_asked() {
+        let asked = |cause| {
+            asked(
+                "glibc 2.36 and jemalloc 5.3.1 in engine.so",
+                &[("dirty_decay_ms", "-1")],
+                cause,
+            )
+        };
+        assert!(asked(Cause::Kept).unwrap().contains("_RJEM_MALLOC_CONF"));
+        assert_eq!(asked(Cause::Pinned), None, "it may be glibc's");
     }
 
     #[test]

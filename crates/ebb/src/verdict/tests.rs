@@ -316,3 +316,241 @@ fn nothing_read_is_not_enough() {
         VerdictKind::NotEnoughEvidence
     );
 }
+
+/// Whether a verdict says that no allocator has a part in it.
+fn is_sure_of_no_allocator(diagnosis: &Diagnosis) -> bool {
+    diagnosis
+        .verdict
+        .sentence
+        .contains("another allocator changes none of that")
+}
+
+/// Every way in which a look may end early: whatever is then in doubt is said to be, and decides nothing.
+#[test]
+fn what_was_not_read_is_never_told_as_known() {
+    let beside = || [(Kind::Brk, 20), (Kind::Anonymous, 300)];
+    let base = || process(&beside(), Some(heap(18, 2, 0, 0)));
+    let sure = of(snapshot(vec![base()]));
+    assert_eq!(sure.verdict.kind, VerdictKind::NotHeap);
+    assert!(is_sure_of_no_allocator(&sure), "nothing is in doubt");
+    let with = |change: &dyn Fn(&mut Heap)| {
+        let mut process = base();
+        change(process.heap.as_mut().unwrap());
+        process
+    };
+    let hidden = |name: Option<&str>| Process {
+        hidden: vec![Hidden {
+            name: name.map(str::to_owned),
+            file: "/usr/lib/engine.so".into(),
+            why: "no reader knows it".into(),
+        }],
+        ..base()
+    };
+    let cases = [
+        (
+            "large blocks that were not found",
+            with(&|heap| heap.missing = 300 * MB),
+        ),
+        ("more than there is", with(&|heap| heap.missing = u64::MAX)),
+        (
+            "heaps that changed, are in swap or were out of time",
+            with(&|heap| {
+                heap.resident += 150 * MB;
+                heap.unread = 150 * MB;
+                heap.missing = 150 * MB;
+            }),
+        ),
+        (
+            "an allocator inside a library",
+            hidden(Some("an rpmalloc of its own")),
+        ),
+        ("a library that was not searched", hidden(None)),
+        (
+            "a heap that contradicts itself",
+            Process {
+                heap: None,
+                ..base()
+            },
+        ),
+        (
+            "object arenas that were not read",
+            Process {
+                runtime: Some(Runtime::Cpython),
+                ..base()
+            },
+        ),
+        (
+            "mappings that are closed",
+            Process {
+                memory: None,
+                heap: None,
+                status: Status {
+                    rss: Some(320 * MB),
+                    anon: Some(318 * MB),
+                    ..Status::default()
+                },
+                ..base()
+            },
+        ),
+    ];
+    for (doubt, process) in cases {
+        let diagnosis = of(snapshot(vec![process]));
+        adds_up(&diagnosis);
+        let verdict = &diagnosis.verdict;
+        assert_eq!(
+            verdict.kind,
+            VerdictKind::NotEnoughEvidence,
+            "{doubt}: {}",
+            verdict.sentence
+        );
+        assert!(!is_sure_of_no_allocator(&diagnosis), "{doubt}");
+    }
+}
+
+#[test]
+fn small_blocks_that_may_be_free_do_not_count_as_live() {
+    // 100 MB of small blocks, whose lists were not read to their end.
+    let unsure = Heap {
+        resident: 200 * MB,
+        unread: 100 * MB,
+        ..heap(100, 0, 0, 0)
+    };
+    let diagnosis = of(snapshot(vec![process(&[(Kind::Brk, 200)], Some(unsure))]));
+    adds_up(&diagnosis);
+    assert_eq!(diagnosis.verdict.kind, VerdictKind::NotEnoughEvidence);
+}
+
+#[test]
+fn doubt_that_could_not_change_the_verdict_is_a_sentence_beside_it() {
+    let unread = |live: u64, trimmable: u64, unread: u64| {
+        let heap = Heap {
+            resident: (live + trimmable + unread) * MB,
+            unread: unread * MB,
+            ..heap(live, trimmable, 0, 0)
+        };
+        let brk = heap.resident / MB;
+        of(snapshot(vec![process(&[(Kind::Brk, brk)], Some(heap))])).verdict
+    };
+    let held = unread(100, 100, 20);
+    assert_eq!(held.kind, VerdictKind::Retention);
+    assert!(
+        held.sentence
+            .ends_with("20.0 MB more could not be told apart."),
+        "{held:?}"
+    );
+    let live = unread(200, 0, 10);
+    assert_eq!(live.kind, VerdictKind::InUse);
+    assert!(
+        live.sentence
+            .ends_with("10.0 MB more could not be told apart."),
+        "{live:?}"
+    );
+    assert!(!unread(200, 0, 1).sentence.contains("told apart"));
+}
+
+#[test]
+fn a_part_that_is_missing_is_moved_and_no_more() {
+    let mut some = process(
+        &[(Kind::Brk, 20), (Kind::Anonymous, 300)],
+        Some(heap(18, 2, 0, 0)),
+    );
+    some.heap.as_mut().unwrap().missing = 30 * MB;
+    let diagnosis = of(snapshot(vec![some]));
+    adds_up(&diagnosis);
+    assert_eq!(diagnosis.ledger.bytes(Cause::UnreadHeap), 30 * MB);
+    assert_eq!(diagnosis.ledger.bytes(Cause::Anonymous), 270 * MB);
+    assert_eq!(diagnosis.verdict.kind, VerdictKind::NotHeap);
+    assert!(
+        diagnosis
+            .verdict
+            .sentence
+            .contains("30.0 MB more could not be told apart")
+    );
+}
+
+#[test]
+fn a_librarys_pool_is_an_allocator() {
+    let process = Process {
+        pool: Some(Pool::Arrow),
+        ..process(
+            &[(Kind::Brk, 10), (Kind::Anonymous, 300)],
+            Some(heap(10, 0, 0, 0)),
+        )
+    };
+    let diagnosis = of(snapshot(vec![process]));
+    assert_eq!(diagnosis.verdict.kind, VerdictKind::NotHeap);
+    assert!(
+        !is_sure_of_no_allocator(&diagnosis),
+        "{}",
+        diagnosis.verdict.sentence
+    );
+}
+
+#[test]
+fn pages_that_go_back_by_themselves_are_no_retention() {
+    let mut ours = heap(20, 300, 0, 0);
+    ours.returns_within_ms = Some(1000);
+    let diagnosis = of(snapshot(vec![process(
+        &[(Kind::Brk, 320)],
+        Some(ours.clone()),
+    )]));
+    adds_up(&diagnosis);
+    assert_eq!(diagnosis.verdict.kind, VerdictKind::InUse);
+    assert!(
+        diagnosis
+            .verdict
+            .sentence
+            .contains("by itself within 1000 ms"),
+        "{}",
+        diagnosis.verdict.sentence
+    );
+    // What stays is retention all the same, by its own cause.
+    ours.resident += 200 * MB;
+    ours.pinned = 200 * MB;
+    let process = process(&[(Kind::Brk, 520)], Some(ours));
+    assert_eq!(
+        judged(process),
+        (VerdictKind::Retention, Some(Cause::Pinned))
+    );
+}
+
+#[test]
+fn locked_pages_are_held_and_no_trim_is_advised() {
+    let heap = Heap {
+        resident: 320 * MB,
+        locked: 300 * MB,
+        ..heap(20, 0, 0, 0)
+    };
+    let process = process(&[(Kind::Brk, 320)], Some(heap));
+    assert_eq!(
+        judged(process),
+        (VerdictKind::Retention, Some(Cause::Locked))
+    );
+}
+
+#[test]
+fn one_that_ended_is_said_to_have_ended() {
+    let mut ended = snapshot(Vec::new());
+    ended.missing.push(Missing {
+        pid: Some(7),
+        what: conclude::ENDED.into(),
+        why: "it ended while it was read".into(),
+        remedy: None,
+    });
+    let verdict = of(ended).verdict;
+    assert_eq!(verdict.kind, VerdictKind::NotEnoughEvidence);
+    assert!(
+        verdict.sentence.contains("ended while it was read"),
+        "{}",
+        verdict.sentence
+    );
+}
+
+#[test]
+fn held_memory_below_the_thresholds_is_no_retention() {
+    // Less than 16 MB, less than a fifth.
+    for (live, held) in [(20, 15), (400, 90)] {
+        let process = process(&[(Kind::Brk, live + held)], Some(heap(live, held, 0, 0)));
+        assert_eq!(judged(process).0, VerdictKind::InUse, "{live} and {held}");
+    }
+}

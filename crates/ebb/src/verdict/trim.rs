@@ -33,7 +33,7 @@ pub fn judge(
     let prediction = predict(heap, cost);
     (
         Some(prediction),
-        too_little(&prediction, limits).or_else(|| too_long(&prediction, limits)),
+        too_little(&prediction, heap.locked, limits).or_else(|| too_long(&prediction, limits)),
     )
 }
 
@@ -51,8 +51,18 @@ fn predict(heap: &Heap, cost: Option<&Cost>) -> Prediction {
     }
 }
 
-fn too_little(prediction: &Prediction, limits: &Limits) -> Option<Left> {
-    (prediction.returns < limits.least_bytes).then(|| Left {
+fn too_little(prediction: &Prediction, locked: u64, limits: &Limits) -> Option<Left> {
+    let of_locked = || {
+        (locked >= limits.least_bytes).then(|| {
+            format!(
+                "{} MB are free and locked in memory (mlock), and the kernel takes no such pages: the program has to unlock \
+                 them first",
+                megabytes(locked)
+            )
+        })
+    };
+    (prediction.returns < limits.least_bytes).then(|| {
+        Left {
         reason: Reason::BelowThreshold,
         why: format!(
             "malloc_trim would return {} MB, less than the {} MB of --min",
@@ -65,7 +75,9 @@ fn too_little(prediction: &Prediction, limits: &Limits) -> Option<Left> {
                  MALLOC_TRIM_THRESHOLD_=131072 or another allocator, and a restart",
                 megabytes(prediction.tops)
             )
-        }),
+        })
+        .or_else(of_locked),
+    }
     })
 }
 
@@ -230,6 +242,16 @@ mod tests {
                 .unwrap()
                 .contains("MALLOC_TRIM_THRESHOLD_")
         );
+    }
+
+    #[test]
+    fn locked_pages_are_named_as_what_keeps_a_trim_from_its_work() {
+        let mut locked = glibc(0, 0, 1);
+        locked.heap.as_mut().unwrap().locked = 100 * MB;
+        let (_, left) = judge(&locked, &[], Some(&COST), &LIMITS);
+        let left = left.unwrap();
+        assert_eq!(left.reason, Reason::BelowThreshold);
+        assert!(left.remedy.unwrap().contains("mlock"));
     }
 
     #[test]

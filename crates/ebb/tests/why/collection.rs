@@ -146,19 +146,7 @@ fn run(case: &Case) -> Option<serde_json::Value> {
     }
     let mut command = match &cgroup {
         // The shell enters before anything is charged to it.
-        Some(cgroup) => {
-            let mut shell = std::process::Command::new("sh");
-            shell
-                .arg("-c")
-                .arg(format!(
-                    "echo $$ > {}/cgroup.procs && exec \"$@\"",
-                    cgroup.0.display()
-                ))
-                .arg("sh")
-                .arg(command.get_program())
-                .args(command.get_args());
-            shell
-        }
+        Some(cgroup) => cgroup.with(&command),
         None => command,
     };
     let subject = Subject::start(&mut command);
@@ -259,11 +247,11 @@ fn disk(folder: &tempfile::TempDir) -> PathBuf {
 }
 
 /// A memory cgroup of our own; removed in the end.
-struct Cgroup(PathBuf);
+pub struct Cgroup(pub PathBuf);
 
 impl Cgroup {
     /// Below the mount, where we may make one.
-    fn new(name: &str) -> Option<Self> {
+    pub fn new(name: &str) -> Option<Self> {
         let mounts = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"];
         let mount = mounts
             .iter()
@@ -278,6 +266,23 @@ impl Cgroup {
                 None
             }
         }
+    }
+}
+
+impl Cgroup {
+    /// The command, started in it: a shell enters before anything is charged.
+    pub fn with(&self, command: &std::process::Command) -> std::process::Command {
+        let mut shell = std::process::Command::new("sh");
+        shell
+            .arg("-c")
+            .arg(format!(
+                "echo $$ > {}/cgroup.procs && exec \"$@\"",
+                self.0.display()
+            ))
+            .arg("sh")
+            .arg(command.get_program())
+            .args(command.get_args());
+        shell
     }
 }
 

@@ -15,7 +15,7 @@ const USAGE: i32 = 64;
 #[test]
 fn the_first_line_is_the_verdict_and_the_exit_status_its_kind() {
     let subject = Subject::start(&mut subjects::command("c:burst-1-thread"));
-    let why = output(harness::ebb().args(["why", &subject.pid()]));
+    let why = output(harness::ebb().args(["why", "--verbose", &subject.pid()]));
     assert_eq!(why.status.code(), Some(RETENTION), "{}", stderr(&why));
     let text = stdout(&why);
     assert!(text.starts_with("Retention: of "), "{text}");
@@ -83,7 +83,7 @@ fn a_process_of_another_user_is_named_with_what_can_still_be_said() {
         }
         false => "1".to_owned(),
     };
-    let why = output(harness::unprivileged_ebb(&folder).args(["why", &pid]));
+    let why = output(harness::unprivileged_ebb(&folder).args(["why", "-v", &pid]));
     let text = stdout(&why);
     assert!(
         text.contains("another user") && text.contains("Run ebb as root"),
@@ -121,7 +121,13 @@ fn a_process_of_another_user_namespace_is_named() {
     harness::unprivileged_ebb(&folder);
     let program = folder.path().join("ebb");
     let program = program.to_str().unwrap();
-    let why = output(&mut nobody(&["--user", program, "why", &subject.pid()]));
+    let why = output(&mut nobody(&[
+        "--user",
+        program,
+        "why",
+        "-v",
+        &subject.pid(),
+    ]));
     let text = stdout(&why);
     let named = "it is in another user namespace. Run ebb as root outside of the container, or inside of it as its user.";
     assert!(text.contains(named), "{text}");
@@ -147,7 +153,7 @@ fn workers_of_another_user_are_read_by_root_alone() {
         assert!(live > 20_000_000, "{worker}");
         // The tests' user without rights is the workers'.
         let pid = worker["pid"].to_string();
-        let why = output(harness::unprivileged_ebb(&folder).args(["why", &pid]));
+        let why = output(harness::unprivileged_ebb(&folder).args(["why", "-v", &pid]));
         assert_eq!(why.status.code(), Some(PERMISSION));
         assert!(stdout(&why).contains("not dumpable"), "{}", stdout(&why));
     }
@@ -264,7 +270,7 @@ fn what_cpython_says_of_its_objects_is_in_the_report() {
             "{found}"
         );
     }
-    let text = stdout(&output(harness::ebb().args(["why", &subject.pid()])));
+    let text = stdout(&output(harness::ebb().args(["why", "-v", &subject.pid()])));
     for words in [
         "interpreter 0 of 2: the collector is off",
         "most tracked objects: ",

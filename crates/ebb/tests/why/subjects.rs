@@ -61,7 +61,7 @@ fn builds() -> &'static TempDir {
 }
 
 /// The C program `name`, made of the file `source` at the first use.
-fn compiled(name: &str, source: &str, flags: &[&str]) -> PathBuf {
+pub fn compiled(name: &str, source: &str, flags: &[&str]) -> PathBuf {
     compiled_by("gcc", name, source, flags)
 }
 
@@ -169,7 +169,7 @@ pub fn command(program: &str) -> Command {
             command.arg(case);
             command
         }
-        Some((name @ ("second" | "returns"), case)) => {
+        Some((name @ ("second" | "returns" | "evidence"), case)) => {
             let mut command = built_c(name);
             command.arg(case);
             command

@@ -34,6 +34,7 @@ static int at_exit(size_t size) {
 
 static void *allocate_for_ever(void *unused) {
     for (;;) allocate_some(unused);
+    return unused;
 }
 
 static void *free_unaligned(void *block) {

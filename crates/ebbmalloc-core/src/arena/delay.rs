@@ -54,6 +54,10 @@ impl Cost {
 
 /// T in milliseconds, where a page of `page_bytes` costs `per_page_ns` to return and fault in again and
 /// `bytes_per_core` of memory are worth one processor.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "no longer than a bound of 64 bits, as compared just above"
+)]
 pub const fn break_even_ms(per_page_ns: u64, page_bytes: usize, bytes_per_core: u64) -> u64 {
     let page_bytes = if page_bytes == 0 { 1 } else { page_bytes };
     let ns = per_page_ns as u128 * bytes_per_core as u128 / page_bytes as u128;
@@ -75,6 +79,10 @@ pub const MOST_PAUSE: u64 = 16;
 
 /// Time to the next tick after one that returned little: T, or longer if ticks of `cost_ns`, like the last,
 /// would take more than their share. In the last `elapsed_ms` the process has used `process_ns` otherwise.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "no longer than a bound of 64 bits, as compared just above"
+)]
 pub const fn pause_ms(interval_ms: u64, elapsed_ms: u64, cost_ns: u64, process_ns: u64) -> u64 {
     let process_ns = if process_ns == 0 { 1 } else { process_ns };
     let ms =

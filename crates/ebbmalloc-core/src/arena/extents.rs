@@ -14,6 +14,7 @@ use super::large_counts::LargeCounts;
 use super::region::Region;
 use super::tree::{ByLength, Tree};
 use super::walk::Walk;
+use crate::base::exact::u32_of;
 use crate::os::Os;
 use crate::size::GRANULE;
 
@@ -26,7 +27,7 @@ pub const REGIONS: usize = 64;
 const MOVED_TO_DIRTY: u32 = 16;
 /// A clean extent of this many granules has whole pages of descriptors inside, where pages are of
 /// 4 KiB.
-const STALE_GRANULES: u32 = 2 * (4096 / size_of::<Granule>()) as u32;
+const STALE_GRANULES: u32 = 2 * u32_of(4096 / size_of::<Granule>());
 
 /// See the module. Behind the arena's lock.
 pub struct Extents {
@@ -148,7 +149,7 @@ impl Extents {
         unsafe {
             let base = (*extent).base;
             let aligned = base.next_multiple_of(align as usize * GRANULE);
-            self.carve_at(extent, ((aligned - base) / GRANULE) as u32, len)
+            self.carve_at(extent, u32_of((aligned - base) / GRANULE), len)
         }
     }
 

@@ -5,6 +5,7 @@ use super::Arena;
 use super::extents::Extents;
 use super::granule::{FREE_PENDING, FROM_DIRTY, Fill, Granule, TAIL_LEAVING, TAIL_LISTED};
 use super::large::{LargeBlock, forget_abandoned};
+use crate::base::exact::{u32_of, usize_of};
 use crate::base::sync::Ordering;
 use crate::os::Os;
 use crate::size::{GRANULE, granules_for};
@@ -35,7 +36,7 @@ impl Arena {
         tick: u32,
     ) -> Option<usize> {
         // SAFETY: the caller's promise.
-        let (old_start, old_bytes) = unsafe { ((*head).base, (*head).bits as usize) };
+        let (old_start, old_bytes) = unsafe { ((*head).base, usize_of((*head).bits)) };
         let new = self
             .allocate_to_grow(os, size, tick)
             .or_else(|| self.allocate_large(os, size, 1, tick, true))?;
@@ -75,7 +76,7 @@ impl Arena {
                     // The pages are gone, but for the tail, less than a granule, that may be resident.
                     // The front goes first: the tail's granule says true until it is free itself.
                     let moved = if tail {
-                        (old_bytes / GRANULE) as u32
+                        u32_of(old_bytes / GRANULE)
                     } else {
                         len
                     };

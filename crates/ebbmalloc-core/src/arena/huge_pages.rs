@@ -4,6 +4,7 @@
 
 use super::Arena;
 use super::granule::Granule;
+use crate::base::exact::usize_of;
 use crate::os::Os;
 use crate::size::GRANULE;
 use core::sync::atomic::Ordering;
@@ -31,7 +32,7 @@ impl Arena {
         }
         // SAFETY: the caller's promise.
         let (base, len, bytes) = unsafe { ((*head).base, (*head).len as usize, (*head).bits) };
-        if bytes as usize >= HUGE_PAGE && kept < len {
+        if usize_of(bytes) >= HUGE_PAGE && kept < len {
             os.settle_huge_pages(base + kept * GRANULE, (len - kept) * GRANULE);
         }
     }

@@ -8,6 +8,7 @@ use super::Arena;
 use super::extents::Extents;
 use super::granule::{FREE_PENDING, FROM_DIRTY, Fill, Granule, Kind, TAIL_LEAVING, TAIL_LISTED};
 use crate::base::corrupt::{Corruption, corruption};
+use crate::base::exact::usize_of;
 use crate::base::sync::Ordering;
 use crate::os::{Os, PageRun};
 use crate::size::{GRANULE, granules_for, is_possible};
@@ -91,7 +92,7 @@ impl Arena {
         // SAFETY: the caller's promise, and the lock is held.
         unsafe {
             check_large(os, head, address);
-            let bytes = (*head).bits as usize;
+            let bytes = usize_of((*head).bits);
             extents.large_bytes -= bytes;
             extents.large_blocks -= 1;
             extents.large_counts.freed(bytes);
@@ -162,7 +163,7 @@ impl Arena {
         // SAFETY: the caller's promise; a live block's descriptor changes only by its owner's calls.
         unsafe {
             check_large(os, head, address);
-            (*head).bits as usize
+            usize_of((*head).bits)
         }
     }
 
@@ -188,7 +189,7 @@ impl Arena {
         let mut extents = self.lock(os);
         // SAFETY: the caller's promise, and the lock is held.
         unsafe {
-            let (old_bytes, old_len) = ((*head).bits as usize, (*head).len);
+            let (old_bytes, old_len) = (usize_of((*head).bits), (*head).len);
             if extents.is_abandoned(head) || (*head).flags & TAIL_LEAVING != 0 {
                 return false;
             }

@@ -11,6 +11,7 @@ use super::granule::{
     FREE_PENDING, Fill, Granule, Kind, TAIL_LEAVING, TAIL_LISTED, inner_descriptors, mark_ends,
 };
 use super::walk::Walk;
+use crate::base::exact::usize_of;
 use crate::base::purged::Purged;
 use crate::os::{Os, PageRun};
 use crate::size::GRANULE;
@@ -344,7 +345,7 @@ unsafe fn runs_of(leaving: &[Leaving], page_bytes: usize, runs: &mut [PageRun; B
     let mut count = 0;
     for item in leaving {
         // SAFETY: the caller's promise.
-        let (base, bits) = unsafe { ((*item.head).base, (*item.head).bits as usize) };
+        let (base, bits) = unsafe { ((*item.head).base, usize_of((*item.head).bits)) };
         let end = base + item.len as usize * GRANULE;
         let (start, end) = match item.part {
             Part::Extent => (base, end),

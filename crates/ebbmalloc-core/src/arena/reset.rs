@@ -6,6 +6,7 @@ use super::borders::Borders;
 use super::extents::Extents;
 use super::granule::{Fill, GIVEN_ADDRESSES, Granule, Kind};
 use super::region::Region;
+use crate::base::exact::usize_of;
 use crate::os::Os;
 use crate::size::GRANULE;
 use core::sync::atomic::Ordering;
@@ -42,7 +43,7 @@ impl Arena {
                         Kind::Large => {
                             forget(head);
                             extents.unlist_tail(head);
-                            extents.large_counts.freed((*head).bits as usize);
+                            extents.large_counts.freed(usize_of((*head).bits));
                             extents.free(head, len, Fill::Dirty, tick);
                         }
                         _ => {}

@@ -9,6 +9,7 @@ use super::Arena;
 use super::extents::Extents;
 use super::granule::{Fill, GIVEN_ADDRESSES, Granule, Kind, mark_ends};
 use super::region::Region;
+use crate::base::exact::u32_of;
 use crate::os::{Os, OsError, Scarce};
 use crate::size::GRANULE;
 
@@ -61,11 +62,11 @@ impl Extents {
             }
             let (base, end) = ((*head).base, (*head).base + (*head).len as usize * GRANULE);
             let start = base.next_multiple_of(unit);
-            let len = ((end / unit * unit).saturating_sub(start) / GRANULE) as u32;
+            let len = u32_of((end / unit * unit).saturating_sub(start) / GRANULE);
             if len < LEAST {
                 return None;
             }
-            let head = self.carve_at(head, ((start - base) / GRANULE) as u32, len);
+            let head = self.carve_at(head, u32_of((start - base) / GRANULE), len);
             // Not to a request.
             self.fresh_granules -= len as usize;
             mark_ends(head, len, Kind::Leaving);
@@ -126,7 +127,7 @@ impl Extents {
                 let base = (*head).base;
                 let mut taken = least.next_multiple_of(STEP).min(len);
                 let mut result = os.take_back(base, taken as usize * GRANULE, scarce);
-                let unit = os.given_unit().div_ceil(GRANULE) as u32;
+                let unit = u32_of(os.given_unit().div_ceil(GRANULE));
                 let fewest = least.next_multiple_of(unit).min(len);
                 if result == Err(OsError::OutOfMemory) && taken > fewest {
                     taken = fewest;

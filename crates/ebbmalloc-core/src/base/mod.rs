@@ -2,6 +2,7 @@
 //! the corruption abort, what a purge came to.
 
 pub mod corrupt;
+pub mod exact;
 pub mod holds;
 pub mod life;
 pub mod lock;

@@ -27,6 +27,7 @@
 
 use super::ration::Rations;
 use super::stack::{Demand, Entry, Stack, Stacks};
+use crate::base::exact::u8_of;
 use crate::base::sync::{AtomicU8, Ordering, UnsafeCell, compiler_fence};
 use crate::size::{CLASSES, QUANTUM, QUICK_MAX, class_of};
 use core::ptr::{NonNull, null_mut};
@@ -86,7 +87,7 @@ pub(super) const QUICK_CLASSES: [u8; QUICK_MAX / QUANTUM + 1] = {
     let mut classes = [0; QUICK_MAX / QUANTUM + 1];
     let mut index = 0;
     while index < classes.len() {
-        classes[index] = class_of(index * QUANTUM) as u8;
+        classes[index] = u8_of(class_of(index * QUANTUM));
         index += 1;
     }
     classes

@@ -156,7 +156,8 @@ impl ExplicitArena {
 
     /// Counts a thread more or less.
     pub fn count_threads(&self, change: isize) {
-        self.threads.fetch_add(change as usize, Ordering::Relaxed);
+        self.threads
+            .fetch_add(change.cast_unsigned(), Ordering::Relaxed);
     }
 
     /// In a child of fork, whose threads are fewer.

@@ -5,6 +5,7 @@ use super::explicit::{ENDING, ExplicitArena, LIVE, UNLIMITED, UNUSED};
 use crate::arena::hooks::ExtentHooks;
 use crate::arena::own_space::OwnSpace;
 use crate::arena::owner_map::OwnerMap;
+use crate::base::exact::u16_of;
 use crate::base::lock::{Lock, Rank};
 use crate::base::metadata::Metadata;
 use crate::os::Os;
@@ -99,7 +100,7 @@ impl ExplicitArenas {
 
     /// The live arenas.
     pub fn live(&self) -> impl Iterator<Item = &ExplicitArena> {
-        (1..=self.count()).filter_map(|home| self.get(home as u16))
+        (1..=self.count()).filter_map(|home| self.get(u16_of(home)))
     }
 
     /// All that were ever made: for locks.
@@ -192,7 +193,7 @@ impl ExplicitArenas {
         let arena = piece.cast::<ExplicitArena>();
         // SAFETY: the piece is ours, long enough and aligned to its rounded size; it stays.
         unsafe {
-            ExplicitArena::make(arena, place as u16);
+            ExplicitArena::make(arena, u16_of(place));
             (*table)[place].store(arena.as_ptr(), Ordering::Release);
             self.count.store(place + 1, Ordering::Release);
             Some(arena.as_ref())

@@ -14,6 +14,7 @@
 use super::bins::Bins;
 use super::cache::{Cache, Entered, QUICK_CLASSES};
 use super::stack::Entry;
+use crate::base::exact::{u8_of, u16_of, usize_of};
 use crate::base::sync::{Ordering, compiler_fence};
 use crate::os::Os;
 use crate::size::{CLASS, CLASSES, QUANTUM, QUICK_MAX, class_of};
@@ -47,7 +48,7 @@ const START: [u16; RATIONED + 2] = {
     let mut start = [0; RATIONED + 2];
     let mut class = 1;
     while class <= RATIONED {
-        start[class + 1] = start[class] + slots_of(class) as u16;
+        start[class + 1] = start[class] + u16_of(slots_of(class));
         class += 1;
     }
     start
@@ -82,7 +83,7 @@ impl Cache {
     /// The caller, the owner, has entered the cache, and `rations` are made and stay until
     /// [`Cache::end_rations`].
     pub unsafe fn start_rations(&self, rations: NonNull<Rations>) {
-        let quick = core::array::from_fn(|index| ration_of(QUICK_CLASSES[index] as usize) as u8);
+        let quick = core::array::from_fn(|index| u8_of(ration_of(QUICK_CLASSES[index] as usize)));
         // SAFETY: the caller's promise.
         unsafe { self.set_rations(quick, 0, rations.as_ptr()) };
     }
@@ -176,7 +177,7 @@ impl Cache {
         // SAFETY: the caller's promise. The entries of a ration are slots, none of them at address 0.
         unsafe {
             let ahead = (*self.rations()).ahead[class];
-            let most = slots_of(class).min(ahead as usize);
+            let most = slots_of(class).min(usize_of(ahead));
             let enough = self.with_stack(class, |stack, _| 2 * stack.len() >= most);
             if ahead == UNKNOWN || most == 0 || !enough || self.ration_len(class) > 0 {
                 return None;
@@ -203,7 +204,7 @@ impl Cache {
                 // Nothing is ahead if a request of a signal handler came between the question and this
                 // one, which is not counted then.
                 let ahead = (*self.rations()).ahead[class];
-                let most = slots_of(class).min(ahead as usize).max(1);
+                let most = slots_of(class).min(usize_of(ahead)).max(1);
                 let closed = self.with_stack(class, |stack, demand| {
                     if !stack.is_closed() && 2 * stack.len() < most.max(2) {
                         self.refill(supply, bins, class, stack, demand);

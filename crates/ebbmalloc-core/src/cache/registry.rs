@@ -6,7 +6,9 @@ mod fork;
 use super::bins::{Bins, SHARDS};
 use super::cache::Cache;
 use super::drain::Drain;
+use crate::base::exact::u8_of;
 use crate::base::lock::{Lock, Rank};
+use crate::base::sync::AtomicBool;
 use crate::os::Os;
 use crate::slab::bin::Supply;
 use core::ptr::{NonNull, null_mut};
@@ -19,13 +21,15 @@ const STEP: usize = if cfg!(loom) { 1 } else { 96 };
 /// See the module.
 pub struct Registry {
     list: Lock<Caches>,
+    /// [`Caches::frozen`], where the lock cannot be taken.
+    is_frozen: AtomicBool,
 }
 
 struct Caches {
     first: *mut Cache,
     count: usize,
     next_shard: usize,
-    /// The caches are claimed for a fork.
+    /// The caches are claimed for a fork, those to come included, and stay so.
     frozen: bool,
     /// Every cache is shut, those to come included.
     shut: bool,
@@ -73,6 +77,7 @@ impl Registry {
     pub const fn new() -> Self {
         Self {
             list: Lock::new(Rank::Caches, Self::EMPTY),
+            is_frozen: AtomicBool::new(false),
         }
     }
 
@@ -82,6 +87,7 @@ impl Registry {
     pub fn new() -> Self {
         Self {
             list: Lock::new(Rank::Caches, Self::EMPTY),
+            is_frozen: AtomicBool::new(false),
         }
     }
 
@@ -118,8 +124,11 @@ impl Registry {
         }
         // SAFETY: the piece is ours, long enough, and aligned to a page.
         unsafe {
-            Cache::make(cache, shard as u8, explicit);
+            Cache::make(cache, u8_of(shard), explicit);
             cache.as_ref().set_shut(caches.shut);
+            if caches.frozen {
+                cache.as_ref().announce();
+            }
             cache.as_ref().next.with_mut(|next| *next = caches.first);
         }
         caches.first = cache.as_ptr();
@@ -287,7 +296,9 @@ impl Registry {
                 work(cache, true);
             } else {
                 work(cache, barrier && cache.seize());
-                cache.unclaim();
+                if !caches.frozen {
+                    cache.unclaim();
+                }
             }
         });
     }
@@ -338,7 +349,7 @@ impl Caches {
                 self.cursor = cache.next.with(|next| unsafe { *next });
                 stopped = budget == 0;
             }
-            if !is_own(cache) {
+            if !is_own(cache) && !self.frozen {
                 cache.unclaim();
             }
         }

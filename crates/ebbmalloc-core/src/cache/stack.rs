@@ -6,6 +6,7 @@
 //! leaves, and the next blocks, which may stay, would pin those.
 
 use super::ration::RATIONED;
+use crate::base::exact::u16_of;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
 use crate::size::{CLASS, CLASSES};
@@ -110,7 +111,7 @@ const FIRST_AT: [u16; CLASSES + 2] = {
     let mut at = [0; CLASSES + 2];
     let mut class = 1;
     while class <= CLASSES {
-        at[class + 1] = at[class] + first_words(class) as u16;
+        at[class + 1] = at[class] + u16_of(first_words(class));
         class += 1;
     }
     at

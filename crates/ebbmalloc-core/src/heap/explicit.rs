@@ -6,6 +6,7 @@ use crate::arena::granule::{Granule, Kind};
 use crate::arena::hooks::ExtentHooks;
 use crate::arena::own_space::OwnSpace;
 use crate::base::corrupt::{Corruption, corruption};
+use crate::base::exact::{u8_of, u32_of};
 use crate::cache::bins::SHARDS;
 use crate::cache::cache::Cache;
 use crate::cache::explicit::{EXPLICIT, ExplicitArena};
@@ -23,7 +24,7 @@ pub(super) enum PlaceIn {
 impl<O: Os> Heap<O> {
     /// Makes an explicit arena; see [`ExplicitArenas::create`](crate::cache::explicit_table::ExplicitArenas).
     pub fn create_arena(&self, hooks: *mut ExtentHooks, decay_ms: i64) -> Option<&ExplicitArena> {
-        let first = self.shards() as u32;
+        let first = u32_of(self.shards());
         let explicit = &self.bins.explicit;
         explicit.create(&self.os, &self.metadata, first, hooks, decay_ms)
     }
@@ -74,7 +75,7 @@ impl<O: Os> Heap<O> {
     pub(super) fn home(&self, access: Access) -> Option<&ExplicitArena> {
         match access {
             Access::Cached(cache) | Access::Around(cache) => self.bins.explicit.get(cache.home()),
-            Access::Direct | Access::Nested => None,
+            Access::Direct | Access::Nested | Access::Outside => None,
         }
     }
 
@@ -126,7 +127,7 @@ impl<O: Os> Heap<O> {
         align: usize,
     ) -> (*mut u8, bool) {
         let around = match access {
-            Access::Nested => Access::Nested,
+            Access::Nested | Access::Outside => access,
             _ => Access::Direct,
         };
         let Some(class) = class_aligned(size, align) else {
@@ -136,7 +137,7 @@ impl<O: Os> Heap<O> {
         let shard = shard % SHARDS;
         let bin = self.bins.get(shard, class);
         let wait = access.may_wait();
-        bin.take(&self.supply(), class, shard as u8, &mut slot, wait);
+        bin.take(&self.supply(), class, u8_of(shard), &mut slot, wait);
         match slot {
             // The rest of the way, which gives back what is idle first.
             [slot] if slot.is_null() => (self.allocate_slot(around, class), false),

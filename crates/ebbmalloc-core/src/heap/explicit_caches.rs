@@ -57,7 +57,7 @@ impl<O: Os> Heap<O> {
         let fresh = unsafe { cache.as_ref() };
         let (shard, home) = match access {
             Access::Cached(own) | Access::Around(own) => (own.shard(), own.home()),
-            Access::Direct | Access::Nested => (0, 0),
+            Access::Direct | Access::Nested | Access::Outside => (0, 0),
         };
         if fresh.enter() == Entered::Mine {
             self.settle(fresh, shard, self.bins.explicit.get(home));
@@ -190,20 +190,6 @@ impl<O: Os> Heap<O> {
                 Entered::Nested => return,
             }
         }
-    }
-
-    /// Fork: see [`Heap::freeze`].
-    pub(super) fn freeze_explicit_caches(&self) {
-        self.explicit_caches.changing.freeze(&self.os);
-    }
-
-    /// Fork: see [`Heap::thaw`].
-    ///
-    /// # Safety
-    /// As there.
-    pub(super) unsafe fn thaw_explicit_caches(&self) {
-        // SAFETY: the caller's promise.
-        unsafe { self.explicit_caches.changing.thaw(&self.os) }
     }
 
     /// See [`Heap::reset_locks`].

@@ -3,6 +3,7 @@
 
 use super::explicit::own_of;
 use super::{Access, Heap};
+use crate::base::exact::u8_of;
 use crate::base::purged::Purged;
 use crate::cache::cache::Entered;
 use crate::cache::explicit::ExplicitArena;
@@ -156,7 +157,7 @@ impl<O: Os> Heap<O> {
             Access::Cached(cache) => (cache, true),
             // The thread goes around its cache, or the purger has it.
             Access::Around(cache) => (cache, false),
-            Access::Direct | Access::Nested => return Moved::NoCache,
+            Access::Direct | Access::Nested | Access::Outside => return Moved::NoCache,
         };
         let arena = self.explicit_arena(index);
         if arena.is_none() && index >= self.shards() {
@@ -167,7 +168,7 @@ impl<O: Os> Heap<O> {
         }
         match arena {
             Some(_) => self.settle(cache, cache.shard(), arena),
-            None => self.settle(cache, index as u8, None),
+            None => self.settle(cache, u8_of(index), None),
         }
         if !entered {
             cache.leave();
@@ -180,7 +181,7 @@ impl<O: Os> Heap<O> {
         match (self.home(access), access) {
             (Some(arena), _) => self.index_of(arena),
             (None, Access::Cached(cache) | Access::Around(cache)) => cache.shard() as usize,
-            (None, Access::Direct | Access::Nested) => 0,
+            (None, Access::Direct | Access::Nested | Access::Outside) => 0,
         }
     }
 

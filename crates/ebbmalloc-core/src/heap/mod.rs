@@ -7,6 +7,8 @@ pub mod explicit;
 pub mod explicit_caches;
 pub mod explicit_life;
 pub mod figures;
+mod fork;
+pub mod gate;
 pub mod in_place;
 #[cfg(not(loom))]
 mod layout;
@@ -32,6 +34,7 @@ use crate::slab::bin::Supply;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use explicit_caches::ExplicitCaches;
+use gate::Gate;
 use outside::Outside;
 use pressure::Pressure;
 
@@ -47,6 +50,9 @@ pub enum Access<'a> {
     Around(&'a Cache),
     /// A signal handler inside an operation of its own thread: no lock may be waited for.
     Nested,
+    /// A fork has closed the heap for long: nothing in it is touched. New blocks are mappings of their own, and what is
+    /// freed is freed later.
+    Outside,
 }
 
 impl<'a> Access<'a> {
@@ -59,7 +65,7 @@ impl<'a> Access<'a> {
     }
 
     fn may_wait(self) -> bool {
-        !matches!(self, Access::Nested)
+        !matches!(self, Access::Nested | Access::Outside)
     }
 }
 
@@ -75,6 +81,8 @@ pub struct Heap<O> {
     bins: Bins,
     caches: Registry,
     outside: Outside,
+    /// See there.
+    pub gate: Gate,
     explicit_caches: ExplicitCaches,
     /// The heap profile.
     pub profile: Profile,
@@ -84,7 +92,7 @@ pub struct Heap<O> {
     pending: AtomicPtr<Pending>,
     /// The purger's clock. Written by the purger alone; a stamp may be one tick old.
     tick: AtomicU32,
-    /// One pass of the purger, or of trim, at a time, and none across a fork. Acquire on setting it
+    /// One pass of the purger, or of trim, at a time; a fork waits for its end. Acquire on setting it
     /// pairs with release on clearing it (loom: `fork_against_pass`).
     purging: AtomicBool,
     /// One count of free pages at a time. Acquire and release as above.
@@ -139,6 +147,7 @@ macro_rules! new_heap {
             bins: Bins::new(),
             caches: Registry::new(),
             outside: Outside::new(),
+            gate: Gate::new(),
             explicit_caches: ExplicitCaches::new(),
             profile: Profile::new(),
             pending: AtomicPtr::new(null_mut()),
@@ -323,125 +332,6 @@ impl<O: Os> Heap<O> {
             .iter()
             .flatten()
             .map(|bin| &bin.0)
-    }
-
-    /// Fork, before: after this no other thread is inside the heap, and all locks are held.
-    pub fn freeze(&self, own: Option<&Cache>) {
-        // No pass may be under way: what was leaving then would be lost to the child.
-        while self
-            .purging
-            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-            && !cfg!(ebb_mutation = "fork_pass")
-        {
-            self.os.yield_now();
-        }
-        self.caches.freeze(&self.os, own);
-        self.freeze_explicit_caches();
-        self.bins.explicit.freeze_table(&self.os);
-        let against_rank = cfg!(ebb_mutation = "fork_rank");
-        if against_rank {
-            self.arena.freeze(&self.os);
-        }
-        for bin in self.used_bins() {
-            bin.raw().freeze(&self.os);
-        }
-        self.bins.explicit.freeze_bins(&self.os);
-        if !against_rank {
-            self.arena.freeze(&self.os);
-        }
-        self.bins.explicit.freeze_arenas(&self.os);
-        self.profile.freeze(&self.os);
-        self.metadata.freeze(&self.os);
-    }
-
-    /// Fork, after: gives the locks back, in the parent or (`child`) in the child, which takes over
-    /// the caches of the threads that it does not have.
-    ///
-    /// # Safety
-    /// The calling thread, or its parent's, called [`Heap::freeze`].
-    pub unsafe fn thaw(&self, child: bool, own: Option<&Cache>) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            self.metadata.thaw(&self.os);
-            self.profile.thaw(&self.os);
-            self.arena.thaw(&self.os);
-            for bin in self.used_bins() {
-                if child {
-                    bin.raw().frozen_value(|slabs| slabs.leave_to_parent());
-                }
-                bin.raw().thaw(&self.os);
-            }
-            self.bins.explicit.thaw(&self.os, child);
-            self.thaw_explicit_caches();
-            self.purging.store(false, Ordering::Release);
-            if child {
-                // A thread that this process does not have may have been counting.
-                self.counting.store(false, Ordering::Relaxed);
-                self.pressure.reset();
-                self.caches.thaw_child(&self.supply(), &self.bins, own);
-                self.recount_threads();
-            } else {
-                self.caches.thaw_parent(&self.os);
-            }
-        }
-    }
-
-    /// In the child of a fork that ran no handlers: whoever held a lock does not exist here.
-    ///
-    /// The heap goes on as it is if nobody was at work on it. Its locks and words tell: of another thread's stores the child
-    /// has all up to some moment and none after it, since Linux copies the page tables under the lock of the
-    /// mappings, and a thread that may no longer write to a page waits for that lock. If somebody was, nothing is used again that was
-    /// free at the fork, and what is live stays where it is: half of a change cannot be completed.
-    ///
-    /// # Safety
-    /// The process has no other thread, and this one, whose cache is `own`, is not inside an operation.
-    pub unsafe fn take_over(&self, own: Option<&Cache>) {
-        let whole = self.is_at_rest(own) || cfg!(ebb_mutation = "fork_torn");
-        // SAFETY: the caller's promise.
-        unsafe { self.reset_locks() };
-        if !whole {
-            // SAFETY: as above.
-            unsafe { self.caches.abandon(&self.os, own) };
-            for bin in self.used_bins() {
-                bin.lock(&self.os).abandon();
-            }
-            self.arena.lock(&self.os).abandon();
-            self.bins.explicit.abandon(&self.os);
-            self.metadata.abandon(&self.os);
-            self.recount_threads();
-        }
-    }
-
-    /// Whether no thread, the purger included, was in the middle of a change when this process was forked.
-    fn is_at_rest(&self, own: Option<&Cache>) -> bool {
-        // Relaxed: the child has one thread.
-        !self.purging.load(Ordering::Relaxed)
-            && !self.metadata.is_held()
-            && !self.arena.is_held()
-            && !self.used_bins().any(|bin| bin.raw().is_held())
-            && self.bins.explicit.is_at_rest()
-            && self.caches.is_at_rest(own)
-    }
-
-    /// # Safety
-    /// As for [`Heap::take_over`].
-    unsafe fn reset_locks(&self) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            self.metadata.reset();
-            self.profile.reset_lock();
-            self.arena.reset();
-            for bin in self.used_bins() {
-                bin.raw().reset();
-            }
-            self.bins.explicit.reset_locks();
-            self.reset_explicit_caches();
-            self.caches.reset();
-        }
-        self.pressure.reset();
-        self.purging.store(false, Ordering::Relaxed);
-        self.counting.store(false, Ordering::Relaxed);
     }
 }
 

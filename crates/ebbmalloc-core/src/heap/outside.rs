@@ -1,5 +1,5 @@
 //! Blocks outside all regions: a signal handler that finds every lock taken gets a mapping of its
-//! own. A table without locks remembers them; it is looked at only for addresses that lie in no
+//! own, and so does a thread that a fork keeps waiting for long. A table without locks remembers them; it is looked at only for addresses that lie in no
 //! region.
 
 use crate::os::Os;
@@ -7,7 +7,7 @@ use crate::size::GRANULE;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Mappings at a time. Reached only by handlers that allocate without end at the worst moment; then
-/// they get no memory, which is an answer.
+/// they get no memory, which is an answer. Threads that a fork keeps waiting are then served from the heap.
 const PLACES: usize = 1024;
 
 struct Place {
@@ -44,10 +44,11 @@ impl Outside {
     pub fn allocate<O: Os>(&self, os: &O, size: usize, align: usize) -> Option<usize> {
         let bytes = size.max(1).checked_next_multiple_of(GRANULE)?;
         let place = self.places.iter().find(|place| {
-            place
-                .start
-                .compare_exchange(FREE, FILLING, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok()
+            place.start.load(Ordering::Relaxed) == FREE
+                && place
+                    .start
+                    .compare_exchange(FREE, FILLING, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
         })?;
         let start = os
             .reserve(bytes, align.max(GRANULE))

@@ -1,6 +1,7 @@
 //! Requests: blocks of a size, zeroed or aligned or not.
 
 use super::{Access, Heap};
+use crate::base::exact::u8_of;
 use crate::os::Os;
 use crate::size::{CLASSES, SMALL_MAX, class_aligned, class_of, is_possible};
 use core::ptr::null_mut;
@@ -72,6 +73,14 @@ impl<O: Os> Heap<O> {
                 slot[0]
             }
             Access::Nested => self.allocate_nested(class),
+            Access::Outside => {
+                let block = self.allocate_outside(crate::size::CLASS[class].size as usize, 1);
+                if block.is_null() {
+                    // No room there: better a child that finds the heap half changed.
+                    return self.allocate_slot(Access::Direct, class);
+                }
+                block
+            }
         }
     }
 
@@ -85,17 +94,20 @@ impl<O: Os> Heap<O> {
                 if self
                     .bins
                     .get(shard, class)
-                    .take(&supply, class, shard as u8, &mut slot, false)
+                    .take(&supply, class, u8_of(shard), &mut slot, false)
                     == 1
                 {
                     return slot[0];
                 }
             }
         }
-        let size = crate::size::CLASS[class].size as usize;
-        self.outside
-            .allocate(&self.os, size, 1)
-            .map_or(null_mut(), |start| start as *mut u8)
+        self.allocate_outside(crate::size::CLASS[class].size as usize, 1)
+    }
+
+    /// A mapping of its own.
+    fn allocate_outside(&self, size: usize, align: usize) -> *mut u8 {
+        let block = self.outside.allocate(&self.os, size, align);
+        block.map_or(null_mut(), |start| start as *mut u8)
     }
 
     /// A large block, and whether it is known to read as zero.
@@ -112,6 +124,13 @@ impl<O: Os> Heap<O> {
         if !is_possible(size, align) {
             return (null_mut(), false);
         }
+        if let Access::Outside = access {
+            let block = self.allocate_outside(size, align);
+            if block.is_null() {
+                return self.allocate_large(Access::Direct, size, align);
+            }
+            return (block, true);
+        }
         let mut made =
             self.arena
                 .allocate_large(&self.os, size, align, self.now(), access.may_wait());
@@ -122,8 +141,7 @@ impl<O: Os> Heap<O> {
                 None
             };
             if !access.may_wait() {
-                let block = self.outside.allocate(&self.os, size, align);
-                return (block.map_or(null_mut(), |start| start as *mut u8), true);
+                return (self.allocate_outside(size, align), true);
             }
             if self.relieve(own) {
                 made = self

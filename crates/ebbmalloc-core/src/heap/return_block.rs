@@ -31,6 +31,13 @@ impl<O: Os> Heap<O> {
     /// `block` came from this heap and is not used any more.
     pub unsafe fn free(&self, access: Access, block: *mut u8) {
         match self.place(block as usize) {
+            Place::Outside(_) => {
+                if !self.outside.free(&self.os, block as usize) {
+                    corruption(&self.os, Corruption::DoubleFree, block as usize);
+                }
+            }
+            // SAFETY: the block is the caller's and at least a pointer long.
+            _ if matches!(access, Access::Outside) => unsafe { self.postpone(block) },
             // SAFETY: the byte map says `class`.
             Place::Slot(class) => unsafe { self.free_slot(access, class, block) },
             Place::Lent(head, _) => {
@@ -82,11 +89,6 @@ impl<O: Os> Heap<O> {
             }
             // SAFETY: the caller's promise.
             Place::Explicit(arena) => unsafe { self.free_in(arena, access, block) },
-            Place::Outside(_) => {
-                if !self.outside.free(&self.os, block as usize) {
-                    corruption(&self.os, Corruption::DoubleFree, block as usize);
-                }
-            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::Heap;
 use crate::arena::granule::{Granule, Kind};
+use crate::base::exact::usize_of;
 use crate::cache::bins::SHARDS;
 use crate::cache::explicit::ExplicitArena;
 use crate::os::Os;
@@ -86,7 +87,7 @@ impl<O: Os> Heap<O> {
             // SAFETY: every granule of a region has a descriptor.
             Some((granule, _)) => unsafe {
                 let starts = (*granule).kind == Kind::Large && (*granule).base == address;
-                starts.then_some((*granule).bits as usize)
+                starts.then_some(usize_of((*granule).bits))
             },
             None => self.outside.size(address),
         };

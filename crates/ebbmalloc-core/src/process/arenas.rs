@@ -8,6 +8,7 @@ use super::thread::with_access;
 use super::{decay, entry, figures};
 use crate::arena::hooks::ExtentHooks;
 use crate::arena::labels::Labels;
+use crate::base::exact::u32_of;
 use crate::cache::bins::SHARDS;
 use crate::cache::explicit::ExplicitArena;
 use crate::heap::explicit_life::Moved;
@@ -185,7 +186,7 @@ pub fn hooks(index: usize) -> Option<*mut ExtentHooks> {
 pub unsafe fn set_hooks(index: usize, hooks: *mut ExtentHooks) -> bool {
     match HEAP.explicit_arena(index) {
         Some(arena) => {
-            arena.set_hooks(&HEAP.os, plain(hooks), HEAP.index_of(arena) as u32);
+            arena.set_hooks(&HEAP.os, plain(hooks), u32_of(HEAP.index_of(arena)));
             true
         }
         None => false,

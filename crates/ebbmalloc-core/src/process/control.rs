@@ -4,6 +4,7 @@ use super::conf::{Id, Source};
 use super::instance::{HEAP, hooks};
 use super::thread::{with_access, with_own_cache};
 use super::{in_force, purger};
+use crate::base::exact::usize_of;
 pub use crate::heap::utilization::Utilization;
 use crate::os::Os;
 use crate::size::CLASS;
@@ -99,14 +100,14 @@ static MOST_THREADS: AtomicUsize = AtomicUsize::new(0);
 /// How many threads there may be. There is never more than one.
 pub fn most_threads() -> usize {
     match MOST_THREADS.load(Ordering::Relaxed) {
-        0 => in_force::number(Id::MaxBackgroundThreads) as usize,
+        0 => usize_of(in_force::number(Id::MaxBackgroundThreads)),
         most => most,
     }
 }
 
 /// Bounds them, to no more than the settings do. False for a bound that is none.
 pub fn let_have_threads(most: usize) -> bool {
-    let allowed = (1..=in_force::number(Id::MaxBackgroundThreads) as usize).contains(&most);
+    let allowed = (1..=usize_of(in_force::number(Id::MaxBackgroundThreads))).contains(&most);
     if allowed {
         MOST_THREADS.store(most, Ordering::Relaxed);
     }
@@ -135,7 +136,7 @@ pub fn automatic_arenas() -> usize {
 
 /// The longest that memory stays idle where no setting bounds it, in milliseconds; -1 for ever.
 pub fn own_decay_ms() -> isize {
-    purger::idle_time_ms().map_or(-1, |ms| ms as isize)
+    purger::idle_time_ms().map_or(-1, |ms| usize_of(ms).cast_signed())
 }
 
 /// The text that settings were read from, if there was one.

@@ -7,6 +7,7 @@
 use super::arenas;
 use super::instance::HEAP;
 use super::purger;
+use crate::base::exact::{isize_of, usize_of};
 use crate::cache::bins::SHARDS;
 use core::sync::atomic::{AtomicI64, Ordering};
 
@@ -35,7 +36,7 @@ pub(super) fn set_all(decay_ms: Option<i64>, muzzy_decay_ms: i64) {
 /// The time of an arena, in milliseconds; -1 for ever. `None` if there is none of that index.
 pub fn of_arena(index: usize) -> Option<isize> {
     match HEAP.explicit_arena(index) {
-        Some(arena) => Some(arena.decay_ms() as isize),
+        Some(arena) => Some(isize_of(arena.decay_ms())),
         None if index < HEAP.shards() => Some(known(&AUTOMATIC[index % SHARDS])),
         None => None,
     }
@@ -43,8 +44,8 @@ pub fn of_arena(index: usize) -> Option<isize> {
 
 fn known(decay_ms: &AtomicI64) -> isize {
     match decay_ms.load(Ordering::Relaxed) {
-        OWN => purger::idle_time_ms().map_or(-1, |ms| ms as isize),
-        said => said as isize,
+        OWN => purger::idle_time_ms().map_or(-1, |ms| usize_of(ms).cast_signed()),
+        said => isize_of(said),
     }
 }
 
@@ -121,7 +122,7 @@ pub(super) fn follow() {
         .min();
     let keeps_all = own_keeps && HEAP.explicit_arenas().all(|arena| arena.decay_ms() < 0);
     HEAP.keep_own(own_keeps);
-    purger::set_idle_bound(bound.map(|bound| bound as u64), keeps_all);
+    purger::set_idle_bound(bound.map(|bound| bound.cast_unsigned()), keeps_all);
 }
 
 /// Where no thread does it, does what is due.

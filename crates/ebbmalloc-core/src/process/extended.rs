@@ -53,8 +53,8 @@ impl Choice {
         const LOG2_ALIGN: i32 = 0x3f;
         const ZERO: i32 = 0x40;
         const TWELVE_BITS: u32 = 0xfff;
-        let cache = flags as u32 >> 8 & TWELVE_BITS;
-        let arena = flags as u32 >> 20 & TWELVE_BITS;
+        let cache = flags.cast_unsigned() >> 8 & TWELVE_BITS;
+        let arena = flags.cast_unsigned() >> 20 & TWELVE_BITS;
         Self {
             align: 1 << (flags & LOG2_ALIGN),
             zero: flags & ZERO != 0,
@@ -233,7 +233,7 @@ fn allocate_in(
     align: usize,
 ) -> (*mut u8, bool) {
     let made = HEAP.allocate_in(arena, access, size, align);
-    if made.0.is_null() && matches!(access, Access::Nested) {
+    if made.0.is_null() && matches!(access, Access::Nested | Access::Outside) {
         return HEAP.allocate_chosen(access, size, align);
     }
     made

@@ -66,7 +66,7 @@ pub enum Which {
 
 /// Takes the figures.
 pub fn refresh() {
-    // The lock first: a fork takes it before it waits for threads that are inside their caches.
+    // The lock first, and the cache inside it: a fork waits for those who are inside.
     let mut taken = TAKEN.lock(&HEAP.os);
     let taken = &mut *taken;
     thread::with_own_cache(|own| take(taken, own));
@@ -142,21 +142,7 @@ pub fn uptime_ms() -> u64 {
     taken.saturating_sub(BOOT_MS.load(Ordering::Relaxed))
 }
 
-/// Fork, before.
-pub(super) fn freeze() {
-    TAKEN.freeze(&HEAP.os);
-}
-
-/// Fork, after, in the parent and in the child.
-///
-/// # Safety
-/// The calling thread, or its parent's, called [`freeze`].
-pub(super) unsafe fn thaw() {
-    // SAFETY: the caller's promise.
-    unsafe { TAKEN.thaw(&HEAP.os) }
-}
-
-/// In the child of a fork that ran no handlers.
+/// In the child of a fork: figures that were just being taken are taken again by the next question.
 ///
 /// # Safety
 /// The process has no other thread.

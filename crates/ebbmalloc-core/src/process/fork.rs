@@ -1,15 +1,15 @@
-//! Fork: the purger stops before it, so that the forking program is single-threaded again; the heap
-//! is frozen across it, so that the child finds every structure whole.
+//! Fork: the purger stops before it, so that the forking program is single-threaded again; other threads are kept out of
+//! the heap across it, so that the child finds every structure whole ([`crate::heap::gate`]).
+//!
+//! Between the handlers the forking thread uses the heap as ever: libc's own part of a fork and other libraries' handlers may
+//! allocate.
 
-use super::instance::HEAP;
+use super::instance::{HEAP, hooks};
 use super::thread::{begin_fork, end_fork, is_inside, is_own, own_cache};
-use super::{figures, instance::hooks, profile, publish, purger};
-use crate::cache::cache::Cache;
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use super::tls::thread_number;
+use super::{figures, profile, publish, purger};
+use core::sync::atomic::{AtomicBool, Ordering};
 
-/// The forking thread's cache, from prepare to parent or child. The heap is frozen in between, so
-/// only one thread can be there.
-static FORKING: AtomicPtr<Cache> = AtomicPtr::new(core::ptr::null_mut());
 /// libc has our handlers.
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 
@@ -30,66 +30,62 @@ pub(super) fn is_registered() -> bool {
 }
 
 unsafe extern "C" fn prepare() {
-    // A signal handler that forks in the middle of malloc: its thread may hold any lock, and goes on
-    // with it in the child. The heap is left as it is.
-    if is_inside() {
-        return;
-    }
-    purger::hold();
-    HEAP.os.prepare_membarrier();
-    let cache = begin_fork();
-    figures::freeze();
-    profile::freeze();
-    HEAP.freeze(is_own(cache).then_some(cache));
-    FORKING.store(core::ptr::from_ref(cache).cast_mut(), Ordering::Relaxed);
-}
-
-unsafe extern "C" fn parent() {
-    after(false);
-}
-
-unsafe extern "C" fn child() {
-    // The handlers were registered between this fork's prepare and its child: nothing was frozen.
-    if FORKING.load(Ordering::Relaxed).is_null() {
-        adopt();
-    }
-    HEAP.os.mark_alive();
-    purger::forget();
-    after(true);
-    publish::open_file();
-}
-
-fn after(in_child: bool) {
-    let cache = FORKING.swap(core::ptr::null_mut(), Ordering::Relaxed);
-    // SAFETY: `prepare` stored the forking thread's cache: a static one or its own.
-    let Some(cache) = (unsafe { cache.as_ref() }) else {
-        return;
+    let thread = thread_number();
+    let frozen = if is_inside() {
+        // A signal handler that forks in the middle of malloc: its thread may hold any lock, and goes on
+        // with it in the child.
+        purger::hold_for_moment();
+        HEAP.freeze_from_inside(thread, own_cache())
+    } else {
+        purger::hold();
+        HEAP.os.prepare_membarrier();
+        let cache = begin_fork();
+        let frozen = HEAP.freeze(thread, is_own(cache).then_some(cache));
+        end_fork(cache);
+        frozen
     };
-    // SAFETY: `prepare` froze the heap on this thread.
-    unsafe {
-        HEAP.thaw(in_child, is_own(cache).then_some(cache));
-        figures::thaw();
-        profile::thaw();
-    }
-    end_fork(cache);
-    if !in_child {
+    if !frozen {
         purger::let_go();
     }
 }
 
-/// A child of a fork that ran no handlers, at its first slow operation: the purger and every other
-/// thread are gone, in the middle of what they did.
+unsafe extern "C" fn parent() {
+    let thread = thread_number();
+    let thawed = if is_inside() {
+        HEAP.thaw(thread)
+    } else {
+        let cache = begin_fork();
+        let thawed = HEAP.thaw(thread);
+        end_fork(cache);
+        thawed
+    };
+    if thawed {
+        purger::let_go();
+    }
+}
+
+unsafe extern "C" fn child() {
+    // A handler that ran before this one may have allocated, and noticed.
+    if !HEAP.os.has_fork_mark() || !HEAP.os.is_alive_here() {
+        adopt();
+    }
+    publish::open_file();
+}
+
+/// In a child, at its first slow operation or when libc tells of the fork: the purger and every other thread are gone,
+/// maybe in the middle of what they did.
 #[cold]
 pub(super) fn adopt() {
     HEAP.os.mark_alive();
     purger::forget();
-    if !is_inside() {
-        // SAFETY: a child of fork has one thread, and it is not inside an operation.
-        unsafe {
-            HEAP.take_over(own_cache());
-            figures::reset();
-            profile::adopt();
+    // SAFETY: a child of fork has one thread, and `is_inside` says whether that is inside an operation.
+    unsafe {
+        if is_inside() {
+            return HEAP.go_on_inside();
         }
+        HEAP.take_over(own_cache());
+        figures::reset();
+        profile::adopt();
     }
 }
 

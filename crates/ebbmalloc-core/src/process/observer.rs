@@ -178,7 +178,7 @@ impl Observer {
     fn net(&self) -> i64 {
         let allocated = self.counters.allocated.load(Ordering::Relaxed);
         let freed = self.counters.deallocated.load(Ordering::Relaxed);
-        allocated.wrapping_sub(freed) as i64
+        allocated.wrapping_sub(freed).cast_signed()
     }
 
     /// Counts a freed block.
@@ -234,7 +234,7 @@ pub fn thread_peak() -> Option<u64> {
     observed_now().map(|observer| {
         let from = observer.peak_from.load(Ordering::Relaxed);
         let most = observer.peak.load(Ordering::Relaxed);
-        most.saturating_sub(from).max(0) as u64
+        most.saturating_sub(from).max(0).cast_unsigned()
     })
 }
 

@@ -7,6 +7,7 @@
 use super::instance::HEAP;
 use super::purger::START_BYTES;
 use crate::arena::delay;
+use crate::base::exact::usize_of;
 use crate::heap::tick::Tick;
 use crate::os::Os;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -70,7 +71,7 @@ impl Rhythm {
         let pause_ms = delay::pause_ms(interval_ms, elapsed_ms, cost_ns, others_ns).min(most_ms);
         if pause_ms > interval_ms {
             let usual = freed_bytes as u64 * pause_ms / elapsed_ms.max(1);
-            FREED_MARK.store(2 * usual as usize + START_BYTES, Ordering::Relaxed);
+            FREED_MARK.store(2 * usize_of(usual) + START_BYTES, Ordering::Relaxed);
         }
         pause_ms.max(interval_ms)
     }

@@ -5,6 +5,7 @@ use super::conf::{self, Fault, Id, KEYS, Options, Report, Source};
 use super::instance::{HEAP, hooks};
 use super::{decay, in_force, observer, profile, publish, purger};
 use crate::base::corrupt::Line;
+use crate::base::exact::usize_of;
 use crate::os::linux::HugePages;
 use crate::os::{Os, PageRun};
 use crate::size::GRANULE;
@@ -79,10 +80,10 @@ fn tell(report: &Report<'_>) {
 fn apply(options: &Options<'_>) {
     let dirty = options.number(Id::DirtyDecayMs);
     let dirty = match options.is(Id::Purge) {
-        true => (dirty != OWN_DECAY).then_some(dirty as i64),
+        true => (dirty != OWN_DECAY).then_some(dirty.cast_signed()),
         false => Some(-1),
     };
-    decay::set_all(dirty, options.number(Id::MuzzyDecayMs) as i64);
+    decay::set_all(dirty, options.number(Id::MuzzyDecayMs).cast_signed());
     purger::set_memory_price(options.number(Id::MemoryPrice));
     if !options.is(Id::BackgroundThread) {
         purger::forbid_thread();
@@ -90,14 +91,14 @@ fn apply(options: &Options<'_>) {
     if let Some(arenas) = arenas(options) {
         HEAP.limit_shards(arenas);
     }
-    HEAP.limit_caches(options.number(Id::TcacheMax) as usize);
+    HEAP.limit_caches(usize_of(options.number(Id::TcacheMax)));
     if options.is(Id::PercpuArena) {
         HEAP.choose_shards_by_processor();
     }
     if !options.is(Id::Retain) {
         HEAP.os.unmap_what_is_free();
     }
-    HEAP.return_at_once(options.number(Id::OversizeThreshold) as usize);
+    HEAP.return_at_once(usize_of(options.number(Id::OversizeThreshold)));
     observer::observe_everyone(observed_for(options));
     HEAP.os.set_huge_pages(
         match options.number(Id::Thp) {
@@ -122,8 +123,8 @@ fn arenas(options: &Options<'_>) -> Option<usize> {
         options.number(Id::NarenasRatio),
     ) {
         (0, 0) => None,
-        (0, ratio) => Some(((HEAP.os.cpus() * ratio as usize) >> 16).max(1)),
-        (arenas, _) => Some(arenas as usize),
+        (0, ratio) => Some(((HEAP.os.cpus() * usize_of(ratio)) >> 16).max(1)),
+        (arenas, _) => Some(usize_of(arenas)),
     }
 }
 
@@ -145,7 +146,7 @@ fn observed_for(options: &Options<'_>) -> u8 {
     } else {
         observer::NO_CACHE
     };
-    let interval = if options.number(Id::StatsInterval) as i64 >= 0 {
+    let interval = if options.number(Id::StatsInterval).cast_signed() >= 0 {
         observer::STATS_INTERVAL
     } else {
         0

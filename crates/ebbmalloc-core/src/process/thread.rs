@@ -9,7 +9,8 @@
 use super::instance::{HEAP, boot, hooks, notice_fork, nudge};
 use super::observer::{self, Interest, Observer};
 use super::tls::{
-    is_relocated, second_word_load, second_word_store, thread_word_added_to, thread_word_store,
+    is_relocated, second_word_load, second_word_store, thread_number, thread_word_added_to,
+    thread_word_store,
 };
 use super::{early, fork, settings};
 use crate::cache::cache::{Cache, Entered};
@@ -93,7 +94,12 @@ pub(super) fn observe(interest: Interest) -> Option<&'static Observer> {
         return None;
     }
     set_current(&BUSY);
+    if !HEAP.gate.come_in(&HEAP.os, thread_number()) {
+        set_current(cache);
+        return None;
+    }
     let made = observer::make(cache, interest);
+    HEAP.gate.go_out();
     if let Some(observer) = made {
         // SAFETY: as in `current`.
         unsafe { second_word_store(core::ptr::from_ref(observer).cast_mut().cast()) };
@@ -120,6 +126,9 @@ pub(super) fn with_access<R>(work: impl FnOnce(Access) -> R) -> R {
             early::relocate_self();
             return work(Access::Direct);
         }
+        if HEAP.gate.is_closed_to(thread_number()) && !waited_for_thaw() {
+            return outside(word, work);
+        }
         attach();
         word = current();
     }
@@ -129,9 +138,13 @@ pub(super) fn with_access<R>(work: impl FnOnce(Access) -> R) -> R {
     let observer = observer();
     let cache = observer.map_or(word, |observer| observer.cache());
     let own = !core::ptr::eq(word, &ENDED) && !core::ptr::eq(word, &NEW);
-    if own {
+    let mut purger_has_it = false;
+    while own && !purger_has_it {
         match cache.enter() {
-            Entered::Mine if observer.is_some_and(Observer::goes_around_cache) => cache.leave(),
+            Entered::Mine if observer.is_some_and(Observer::goes_around_cache) => {
+                cache.leave();
+                break;
+            }
             Entered::Mine => {
                 let result = work(Access::Cached(cache));
                 cache.leave();
@@ -140,21 +153,46 @@ pub(super) fn with_access<R>(work: impl FnOnce(Access) -> R) -> R {
                 return result;
             }
             Entered::Nested => return work(Access::Nested),
-            Entered::Claimed => {}
+            Entered::Claimed if HEAP.gate.is_closed_to(thread_number()) => {
+                if waited_for_thaw() {
+                    continue;
+                }
+                return outside(word, work);
+            }
+            Entered::Claimed => purger_has_it = true,
         }
     }
     set_current(&BUSY);
+    if !HEAP.gate.come_in(&HEAP.os, thread_number()) {
+        return outside(word, work);
+    }
     let result = work(if own {
         Access::Around(cache)
     } else {
         Access::Direct
     });
+    HEAP.gate.go_out();
     set_current(word);
     if own {
         follow_settings(observer);
     }
     nudge();
     result
+}
+
+/// Calls `work` for a thread that a fork keeps waiting for long.
+#[cold]
+fn outside<R>(word: &'static Cache, work: impl FnOnce(Access) -> R) -> R {
+    set_current(&BUSY);
+    let result = work(Access::Outside);
+    set_current(word);
+    result
+}
+
+/// Whether a fork that keeps the calling thread waiting is over.
+#[cold]
+fn waited_for_thaw() -> bool {
+    HEAP.gate.wait(&HEAP.os, thread_number())
 }
 
 /// After a slow operation of a thread that has a cache: whether it is observed may have changed, and
@@ -169,23 +207,27 @@ fn follow_settings(observer: Option<&Observer>) {
 }
 
 /// Calls `work` with the thread marked as busy, so that it may take locks: whatever interrupts it waits
-/// for nothing. `None` in a signal handler that interrupted a request.
+/// for nothing. `None` in a signal handler that interrupted a request, and while a fork keeps the heap closed.
 pub(super) fn set_apart<R>(work: impl FnOnce() -> R) -> Option<R> {
     let word = current();
     if is_inside() {
         return None;
     }
     set_current(&BUSY);
-    let result = work();
+    let result = HEAP.gate.come_in(&HEAP.os, thread_number()).then(|| {
+        let result = work();
+        HEAP.gate.go_out();
+        result
+    });
     set_current(word);
-    Some(result)
+    result
 }
 
 /// The calling thread's cache, entered, for `work`; `None` if it has none or cannot enter it.
 pub(super) fn with_own_cache<R>(work: impl FnOnce(Option<&Cache>) -> R) -> R {
     with_access(|access| match access {
         Access::Cached(cache) => work(Some(cache)),
-        Access::Direct | Access::Around(_) | Access::Nested => work(None),
+        Access::Direct | Access::Around(_) | Access::Nested | Access::Outside => work(None),
     })
 }
 
@@ -193,10 +235,14 @@ pub(super) fn with_own_cache<R>(work: impl FnOnce(Option<&Cache>) -> R) -> R {
 #[cold]
 fn attach() {
     set_current(&BUSY);
+    if !HEAP.gate.come_in(&HEAP.os, thread_number()) {
+        return set_current(&NEW);
+    }
     boot();
-    let Some(cache) = HEAP.attach() else {
-        set_current(&NEW);
-        return;
+    let made = HEAP.attach();
+    HEAP.gate.go_out();
+    let Some(cache) = made else {
+        return set_current(&NEW);
     };
     // SAFETY: made just now, and it lives until this thread's end.
     set_current(unsafe { cache.as_ref() });
@@ -226,6 +272,8 @@ unsafe extern "C" fn thread_ends(value: *mut u8) {
         return;
     };
     set_current(&BUSY);
+    // The cache can be drained nowhere else: a fork that keeps the thread waiting for long may be disturbed.
+    let guest = HEAP.gate.come_in(&HEAP.os, thread_number());
     // SAFETY: `value` is what `attach` passed, on this thread, which uses it no more: its word says
     // so since the line above.
     unsafe { HEAP.detach(cache) };
@@ -235,6 +283,9 @@ unsafe extern "C" fn thread_ends(value: *mut u8) {
             second_word_store(core::ptr::null_mut());
             observer::unmake(observer);
         }
+    }
+    if guest {
+        HEAP.gate.go_out();
     }
     set_current(&ENDED);
     nudge();

@@ -46,6 +46,22 @@ global_asm!(
     before = const BEFORE,
 );
 
+/// A number of the calling thread, which a child's one thread has from its parent: where libc's thread block is.
+pub fn thread_number() -> usize {
+    let number;
+    // SAFETY: libc keeps the block's address at its beginning, to which fs points.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!("mov {}, qword ptr fs:[0]", out(reg) number, options(nostack, preserves_flags, readonly));
+    }
+    // SAFETY: reads a register.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) number, options(nostack, preserves_flags, nomem));
+    }
+    number
+}
+
 /// Whether the dynamic loader has filled in this object's addresses; in an executable always.
 #[cfg(target_arch = "x86_64")]
 pub fn is_relocated() -> bool {

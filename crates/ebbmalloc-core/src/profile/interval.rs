@@ -26,6 +26,10 @@ impl Intervals {
     }
 
     /// Bytes to the next point: an allocation that is longer than what is left of them is sampled.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a float is cut to whole numbers on purpose, and one out of range becomes the largest"
+    )]
     pub fn draw(&mut self, lg: u32) -> i64 {
         // SplitMix64 (Steele, Lea and Flood, 2014): every state is a good one.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -53,6 +57,11 @@ impl Weight {
     pub const ONE: u64 = 256;
 
     /// Of an allocation of `bytes`.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float is cut to whole numbers on purpose, and one out of range becomes the largest"
+    )]
     pub fn of(bytes: usize, lg: u32) -> Self {
         let share = chance(bytes as f64, lg);
         Self {
@@ -75,6 +84,11 @@ impl Weight {
 
     /// The counts of samples, objects and bytes, that a reader of the heap_v2 format takes for this sum:
     /// it knows only the mean size, and scales by the chance that one of that size is sampled.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float is cut to whole numbers on purpose, and one out of range becomes the largest"
+    )]
     pub fn as_samples(self, lg: u32) -> (u64, u64) {
         if self.objects == 0 {
             return (0, 0);

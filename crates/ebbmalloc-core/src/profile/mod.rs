@@ -158,26 +158,18 @@ impl Profile {
         self.table.lock(store.os).reset(store.os, store.metadata);
     }
 
-    /// The lock, for the fork handlers.
-    pub fn freeze<O: Os>(&self, os: &O) {
-        self.table.freeze(os);
-    }
-
-    /// See [`Lock::thaw`].
+    /// In the child of a fork: the lock is free. If somebody held it, the samples so far are in no sum any more.
     ///
     /// # Safety
-    /// As there.
-    pub unsafe fn thaw<O: Os>(&self, os: &O) {
+    /// The process has no other thread, and this one is not at work on the profile.
+    pub unsafe fn take_over(&self) {
+        let torn = self.table.is_held();
         // SAFETY: the caller's promise.
-        unsafe { self.table.thaw(os) }
-    }
-
-    /// See [`Lock::reset`].
-    ///
-    /// # Safety
-    /// As there.
-    pub unsafe fn reset_lock(&self) {
-        // SAFETY: the caller's promise.
-        unsafe { self.table.reset() }
+        unsafe {
+            self.table.reset();
+            if torn {
+                self.table.frozen_value(Table::abandon);
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@
 
 use super::interval::Weight;
 use super::records::{Printed, Sample, Stack, Sums, Tally, Thread, give_back, hash_of, place};
+use crate::base::exact::usize_of;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
 use core::ptr::{NonNull, null_mut};
@@ -225,6 +226,13 @@ impl Table {
         });
     }
 
+    /// In the child of a fork that found the table half changed: its stacks are nobody's, and samples of before are in no
+    /// sum. Threads stay, since links to them change in one store each.
+    pub fn abandon(&mut self) {
+        self.epoch += 1;
+        self.buckets = null_mut();
+    }
+
     /// The stack with these addresses, made if there is none.
     fn stack<O: Os>(
         &mut self,
@@ -264,7 +272,7 @@ impl Table {
     /// There are buckets.
     unsafe fn bucket(&self, hash: u64) -> *mut *mut Stack {
         // SAFETY: the caller's promise.
-        unsafe { &raw mut (*self.buckets)[hash as usize % BUCKETS] }
+        unsafe { &raw mut (*self.buckets)[usize_of(hash) % BUCKETS] }
     }
 
     /// # Safety

@@ -8,6 +8,8 @@
 
 pub mod large;
 
+use crate::base::exact::u32_of;
+
 /// Distance of the smallest classes, and the alignment that every block has at least.
 pub const QUANTUM: usize = 16;
 /// Largest request that is served from a slab; larger ones are large blocks.
@@ -49,7 +51,7 @@ pub const fn is_possible(size: usize, align: usize) -> bool {
 pub const fn granules_for(bytes: usize) -> u32 {
     debug_assert!(bytes <= BLOCK_MAX);
     let granules = bytes.div_ceil(GRANULE);
-    if granules == 0 { 1 } else { granules as u32 }
+    if granules == 0 { 1 } else { u32_of(granules) }
 }
 
 /// Class of a request of `size` bytes.
@@ -145,11 +147,11 @@ const fn class(number: usize) -> Class {
     let size = size_of_class(number);
     let granules = granules_of(size);
     Class {
-        size: size as u32,
-        slots: (granules * GRANULE / size) as u32,
-        granules: granules as u32,
+        size: u32_of(size),
+        slots: u32_of(granules * GRANULE / size),
+        granules: u32_of(granules),
         inverse: (1u64 << 40).div_ceil(size as u64),
-        cache_slots: cache_slots_of(size) as u32,
+        cache_slots: u32_of(cache_slots_of(size)),
     }
 }
 

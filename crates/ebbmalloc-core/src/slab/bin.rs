@@ -17,6 +17,7 @@ use crate::arena::granule::{Fill, Granule, Kind, Room};
 use crate::arena::purge::IDLE_TICKS;
 use crate::arena::tree::{ByAddress, Tree};
 use crate::base::corrupt::{Corruption, corruption};
+use crate::base::exact::u8_of;
 use crate::base::lock::{Guard, Lock, Rank};
 use crate::base::metadata::Metadata;
 use crate::base::sync::Ordering;
@@ -319,7 +320,7 @@ impl Slabs {
     pub(super) unsafe fn is_abandoned(&self, slab: Slab) -> bool {
         // SAFETY: the caller's promise: the generation of a slab does not change.
         let made = unsafe { (*slab.0).oldest };
-        (made.wrapping_sub(self.abandoned_before) as i32) < 0
+        (made.wrapping_sub(self.abandoned_before).cast_signed()) < 0
     }
 
     /// Counts `slots` that came back. What was abandoned was not always counted right.
@@ -340,11 +341,11 @@ impl Slabs {
         let mut extents = supply.arena.lock_if(supply.os, wait)?;
         let head = supply
             .arena
-            .allocate_slab(supply.os, &mut extents, class as u8, granules)?;
+            .allocate_slab(supply.os, &mut extents, u8_of(class), granules)?;
         let slab = Slab(head);
         // SAFETY: the granules are ours alone until we hand out a slot.
         unsafe {
-            (*head).class = class as u8;
+            (*head).class = u8_of(class);
             (*head).shard = shard;
             (*head).room = Room::None;
             (*head).oldest = self.generation;

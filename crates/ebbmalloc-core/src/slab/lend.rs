@@ -16,6 +16,7 @@ use super::shape::{Shape, mask};
 use super::slab::Slab;
 use crate::arena::granule::{Granule, Kind, Room};
 use crate::base::corrupt::{Corruption, corruption};
+use crate::base::exact::u32_of;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
 use crate::size::CLASS;
@@ -46,7 +47,7 @@ impl Run {
         let slots = block / slot;
         let fits = (2..=SLOTS_MAX).contains(&slots) && slots * slot == block;
         (fits && lends(lender)).then_some(Self {
-            slots: slots as u32,
+            slots: u32_of(slots),
             align: 1 << block.trailing_zeros(),
         })
     }
@@ -268,7 +269,7 @@ impl Slab {
         }
         // SAFETY: the caller holds the lock.
         unsafe {
-            (*self.0).free -= lent as u32 * run.slots;
+            (*self.0).free -= u32_of(lent) * run.slots;
             self.touch(pages, tick);
         }
         lent
@@ -299,14 +300,14 @@ impl Slab {
                 return Err(Corruption::InteriorPointer);
             };
             let slot = shape.class.slot_of(address - (*self.0).base);
-            let (index, block) = (slot / 64, mask((slot % 64) as u32, slots as u32));
+            let (index, block) = (slot / 64, mask(u32_of(slot % 64), u32_of(slots)));
             let word = &mut self.bitmap(shape)[index];
             let leaving = (*self.0).leaving & shape.pages_of_slots(index, block) != 0;
             if leaving || *word & block != 0 {
                 return Err(Corruption::DoubleFree);
             }
             *word |= block;
-            (*self.0).free += slots as u32;
+            (*self.0).free += u32_of(slots);
             if let Some(tails) = self.tails(shape)
                 && !cfg!(ebb_mutation = "lent_tails")
             {

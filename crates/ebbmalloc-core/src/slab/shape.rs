@@ -1,5 +1,6 @@
 //! The geometry of a slab: which slots lie on which pages, and which in which word of the bitmap. Pure.
 
+use crate::base::exact::u32_of;
 use crate::size::{CLASS, Class, GRANULE};
 
 /// Geometry that does not change: the class and the page size.
@@ -22,7 +23,7 @@ impl Shape {
 
     /// Pages of the slab.
     pub fn pages(self) -> u32 {
-        ((self.class.granules as usize * GRANULE) >> self.page_shift) as u32
+        u32_of((self.class.granules as usize * GRANULE) >> self.page_shift)
     }
 
     /// All pages of the slab as a mask.
@@ -36,7 +37,7 @@ impl Shape {
         let size = self.class.size as usize;
         let first = (slot * size) >> self.page_shift;
         let last = (slot * size + size - 1) >> self.page_shift;
-        mask(first as u32, (last - first + 1) as u32)
+        mask(u32_of(first), u32_of(last - first + 1))
     }
 
     /// The slots that touch page `page`: the first and the one behind the last.
@@ -63,7 +64,7 @@ impl Shape {
         let size = self.class.size as usize;
         let first = (first * size) >> self.page_shift;
         let last = (last * size + size - 1) >> self.page_shift;
-        mask(first as u32, (last - first + 1) as u32)
+        mask(u32_of(first), u32_of(last - first + 1))
     }
 
     /// The pages that `slots` of word `index` of the bitmap touch; there is at least one.
@@ -91,7 +92,7 @@ impl Shape {
         while pages != 0 {
             let (first, behind) = self.slots_on_page(pages.trailing_zeros());
             let (first, behind) = (first.clamp(start, end), behind.clamp(start, end));
-            slots |= mask((first - start) as u32, (behind - first) as u32);
+            slots |= mask(u32_of(first - start), u32_of(behind - first));
             pages &= pages - 1;
         }
         slots

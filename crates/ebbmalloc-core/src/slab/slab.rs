@@ -10,6 +10,7 @@
 use super::shape::{Shape, mask};
 use crate::arena::granule::Granule;
 use crate::base::corrupt::Corruption;
+use crate::base::exact::u32_of;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
 use crate::size::Class;
@@ -57,7 +58,7 @@ impl Slab {
             };
             slab.bits = bitmap.as_ptr() as u64;
             for (index, word) in self.bitmap(shape).iter_mut().enumerate() {
-                *word = mask(0, slots - index as u32 * 64);
+                *word = mask(0, slots - u32_of(index) * 64);
             }
         }
         true
@@ -116,7 +117,7 @@ impl Slab {
         unsafe {
             self.take_where(shape, u64::MAX, base, out, &mut taken, &mut pages);
             let slab = &mut *self.0;
-            slab.free -= taken as u32;
+            slab.free -= u32_of(taken);
             slab.resident |= pages;
             slab.used |= pages;
             self.touch(pages, tick);
@@ -224,7 +225,7 @@ impl Slab {
                 }
                 *word |= bit;
             }
-            (*self.0).free += slots.len() as u32;
+            (*self.0).free += u32_of(slots.len());
         }
         Ok(())
     }
@@ -287,7 +288,7 @@ impl Slab {
             };
             for (index, word) in words.zip(bitmap) {
                 let from = first.max(index * 64);
-                let slots = mask((from % 64) as u32, (behind - from).min(64) as u32);
+                let slots = mask(u32_of(from % 64), u32_of((behind - from).min(64)));
                 let now = if free { *word | slots } else { *word & !slots };
                 changed += (*word ^ now).count_ones();
                 *word = now;
@@ -340,8 +341,8 @@ impl Slab {
 fn all_set(bitmap: &[u64], first: usize, behind: usize) -> bool {
     let mut at = first;
     while at < behind {
-        let bits = (64 - at % 64).min(behind - at) as u32;
-        let want = mask((at % 64) as u32, bits);
+        let bits = u32_of((64 - at % 64).min(behind - at));
+        let want = mask(u32_of(at % 64), bits);
         match bitmap.get(at / 64) {
             Some(word) if word & want == want => at += bits as usize,
             _ => return false,

@@ -6,6 +6,7 @@ use core::ffi::CStr;
 use core::sync::atomic::Ordering;
 use ebbmalloc_core::arena::hooks::ExtentHooks;
 use ebbmalloc_core::arena::labels::{DSS, NAME_BYTES};
+use ebbmalloc_core::base::exact::{isize_of, u8_of};
 use ebbmalloc_core::process::figures::Which;
 use ebbmalloc_core::process::{self, arenas, decay};
 
@@ -42,11 +43,11 @@ pub fn decay_of(index: usize) -> Result<isize> {
 /// The same between lazily and really returned.
 pub fn muzzy_decay_of(index: usize) -> Result<isize> {
     let said = arenas::labels(index, |labels| {
-        labels.muzzy_decay_ms.load(Ordering::Relaxed) as isize
+        isize_of(labels.muzzy_decay_ms.load(Ordering::Relaxed))
     });
     match which(index) {
         Which::One(_) => said.ok_or(Errno::EFAULT),
-        _ => Ok(decay::future_muzzy() as isize),
+        _ => Ok(isize_of(decay::future_muzzy())),
     }
 }
 
@@ -93,7 +94,7 @@ pub static NODES: &[Node] = &[
         let old = arenas::labels(index, |labels| {
             let old = labels.dss.load(Ordering::Relaxed);
             if let Some(new) = new {
-                labels.dss.store(new as u8, Ordering::Relaxed);
+                labels.dss.store(u8_of(new), Ordering::Relaxed);
             }
             old
         });
@@ -129,8 +130,9 @@ pub static NODES: &[Node] = &[
     read_write!(
         "muzzy_decay_ms",
         isize,
-        |mib| one(mib, |labels| labels.muzzy_decay_ms.load(Ordering::Relaxed)
-            as isize),
+        |mib| one(mib, |labels| isize_of(
+            labels.muzzy_decay_ms.load(Ordering::Relaxed)
+        )),
         |mib, new| if decay::is_decay(new) {
             one(mib, |labels| {
                 labels.muzzy_decay_ms.store(new as i64, Ordering::Relaxed);
@@ -218,7 +220,7 @@ fn first_name(index: usize) -> [u8; NAME_BYTES] {
     }
     for place in 0..digits {
         let digit = index / 10_usize.pow(digits - 1 - place) % 10;
-        text[kind.len() + place as usize] = b'0' + digit as u8;
+        text[kind.len() + place as usize] = b'0' + u8_of(digit);
     }
     text
 }

@@ -5,6 +5,7 @@ use crate::node::{Access, Node};
 use core::ffi::c_void;
 use core::ptr::null_mut;
 use ebbmalloc_core::arena::hooks::ExtentHooks;
+use ebbmalloc_core::base::exact::{isize_of, u32_of, usize_of};
 use ebbmalloc_core::process::conf::Id;
 use ebbmalloc_core::process::{arenas, control, decay, in_force};
 pub use ebbmalloc_core::size::large::LARGE_CLASSES;
@@ -12,7 +13,7 @@ use ebbmalloc_core::size::large::large_class_size;
 use ebbmalloc_core::size::{CLASS, CLASSES, GRANULE, QUANTUM};
 
 pub static NODES: &[Node] = &[
-    read!("narenas", u32, |_| Ok(control::arenas() as u32)),
+    read!("narenas", u32, |_| Ok(u32_of(control::arenas()))),
     read_write!(
         "dirty_decay_ms",
         isize,
@@ -22,30 +23,30 @@ pub static NODES: &[Node] = &[
     read_write!(
         "muzzy_decay_ms",
         isize,
-        |_| Ok(decay::future_muzzy() as isize),
+        |_| Ok(isize_of(decay::future_muzzy())),
         |_, new| done(decay::set_future_muzzy(new))
     ),
     read!("quantum", usize, |_| Ok(QUANTUM)),
     read!("page", usize, |_| Ok(control::page_bytes())),
     read!("hugepage", usize, |_| Ok(2 << 20)),
-    read!("tcache_max", usize, |_| Ok(
-        in_force::number(Id::TcacheMax) as usize
-    )),
-    read!("nbins", u32, |_| Ok(CLASSES as u32)),
-    read!("nhbins", u32, |_| Ok(CLASSES as u32)),
+    read!("tcache_max", usize, |_| Ok(usize_of(in_force::number(
+        Id::TcacheMax
+    )))),
+    read!("nbins", u32, |_| Ok(u32_of(CLASSES))),
+    read!("nhbins", u32, |_| Ok(u32_of(CLASSES))),
     Node::indexed("bin", |_, bin| bin < CLASSES, BIN),
-    read!("nlextents", u32, |_| Ok(LARGE_CLASSES as u32)),
+    read!("nlextents", u32, |_| Ok(u32_of(LARGE_CLASSES))),
     Node::indexed("lextent", |_, class| class < LARGE_CLASSES, LEXTENT),
     Node::leaf::<u32>("create", Access::ReadWrite, |call| {
         call.insists_on_old::<u32>()?;
         let hooks = call.take::<*mut ExtentHooks>()?.unwrap_or(null_mut());
         let index = arenas::create(hooks).ok_or(Errno::EAGAIN)?;
-        call.give(index as u32)
+        call.give(u32_of(index))
     }),
     Node::leaf::<u32>("lookup", Access::ReadWrite, |call| {
         let address = call.insists_on_new::<*mut c_void>()?;
         let index = arenas::lookup(address as usize).ok_or(Errno::EINVAL)?;
-        call.give(index as u32)
+        call.give(u32_of(index))
     }),
 ];
 

@@ -3,6 +3,7 @@
 use crate::call::Call;
 use crate::errno::Result;
 use crate::node::{Access, Node, Text};
+use ebbmalloc_core::base::exact::{u32_of, usize_of};
 use ebbmalloc_core::process::conf::keys::{KEYS, MIRRORED, OWN_DECAY, Shape, Width};
 use ebbmalloc_core::process::conf::{Id, Source};
 use ebbmalloc_core::process::{control, in_force};
@@ -27,30 +28,32 @@ const fn mirror(place: usize) -> Node {
             Node::leaf::<bool>(name, read, |call| give(call, |number| number != 0))
         }
         Shape::Number { width, .. } => match width {
-            Width::Unsigned => {
-                Node::leaf::<u32>(name, read, |call| give(call, |number| number as u32))
-            }
+            Width::Unsigned => Node::leaf::<u32>(name, read, |call| {
+                give(call, |number| u32_of(usize_of(number)))
+            }),
             Width::U64 => Node::leaf::<u64>(name, read, |call| give(call, |number| number)),
-            Width::I64 => Node::leaf::<i64>(name, read, |call| give(call, |number| number as i64)),
-            Width::Size => {
-                Node::leaf::<usize>(name, read, |call| give(call, |number| number as usize))
+            Width::I64 => {
+                Node::leaf::<i64>(name, read, |call| give(call, |number| number.cast_signed()))
             }
-            Width::SignedSize => {
-                Node::leaf::<isize>(name, read, |call| give(call, |number| number as isize))
-            }
+            Width::Size => Node::leaf::<usize>(name, read, |call| give(call, usize_of)),
+            Width::SignedSize => Node::leaf::<isize>(name, read, |call| {
+                give(call, |number| usize_of(number).cast_signed())
+            }),
         },
         Shape::Decay => Node::leaf::<isize>(name, read, |call| give(call, decay)),
         Shape::Arenas => Node::leaf::<u32>(name, read, |call| {
-            give(call, |_| control::automatic_arenas() as u32)
+            give(call, |_| u32_of(control::automatic_arenas()))
         }),
-        Shape::Ratio => Node::leaf::<u32>(name, read, |call| give(call, |number| number as u32)),
+        Shape::Ratio => Node::leaf::<u32>(name, read, |call| {
+            give(call, |number| u32_of(usize_of(number)))
+        }),
         Shape::Choice(_) => Node::leaf::<Text>(name, read, |call| {
             call.read_only()?;
             let place = key(call);
             let Shape::Choice(words) = KEYS[place].shape else {
                 unreachable!("the leaf was made for a choice")
             };
-            call.give(words[in_force::number_at(place) as usize].as_ptr())
+            call.give(words[usize_of(in_force::number_at(place))].as_ptr())
         }),
         Shape::Text(_) | Shape::Path(_) => Node::leaf::<Text>(name, read, |call| {
             call.read_only()?;
@@ -84,7 +87,7 @@ fn decay(number: u64) -> isize {
     if number == OWN_DECAY {
         return control::own_decay_ms();
     }
-    number as isize
+    usize_of(number).cast_signed()
 }
 
 /// The texts that the settings were read from.

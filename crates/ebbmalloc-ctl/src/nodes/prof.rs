@@ -4,6 +4,7 @@ use crate::call::Call;
 use crate::errno::{Errno, Result};
 use crate::node::{Access, Node, Text};
 use core::ffi::CStr;
+use ebbmalloc_core::base::exact::u32_of;
 use ebbmalloc_core::process::profile;
 
 /// `prof.*`.
@@ -44,7 +45,7 @@ pub static NODES: &[Node] = &[
         is_on()?;
         call.write_only()?;
         let lg = call.take::<usize>()?;
-        profile::reset(lg.map(|lg| lg.min(63) as u32));
+        profile::reset(lg.map(|lg| u32_of(lg.min(63))));
         Ok(())
     }),
     read!("interval", u64, |_| {

@@ -4,6 +4,7 @@ use super::arena;
 use super::arenas::LARGE_CLASSES;
 use crate::errno::{Errno, Result};
 use crate::node::Node;
+use ebbmalloc_core::base::exact::{u32_of, usize_of};
 use ebbmalloc_core::heap::figures::{ArenaFigures, BinFigures};
 use ebbmalloc_core::process::control;
 use ebbmalloc_core::process::figures::{self, Which};
@@ -22,9 +23,9 @@ pub static NODES: &[Node] = &[
     Node::group("background_thread", BACKGROUND_THREAD),
     Node::group("mutexes", super::mutexes::GLOBAL),
     Node::indexed("arenas", arena::holds, ARENA),
-    read!("zero_reallocs", usize, |_| Ok(
-        control::zero_reallocs() as usize
-    )),
+    read!("zero_reallocs", usize, |_| Ok(usize_of(
+        control::zero_reallocs()
+    ))),
 ];
 
 pub static APPROXIMATE: &[Node] = &[read!("active", usize, |_| all(|all| all.active))];
@@ -49,7 +50,9 @@ fn pages(bytes: usize) -> usize {
 }
 
 static ARENA: &[Node] = &[
-    read!("nthreads", u32, |mib| of(mib, |arena| arena.threads as u32)),
+    read!("nthreads", u32, |mib| of(mib, |arena| u32_of(
+        arena.threads
+    ))),
     read!("uptime", u64, |_| Ok(figures::uptime_ms() * 1_000_000)),
     read!("dss", crate::node::Text, |_| Ok(super::text(c"disabled"))),
     read!("dirty_decay_ms", isize, |mib| arena::decay_of(mib[2])),
@@ -153,6 +156,6 @@ static LEXTENT: &[Node] = &[
         .made)),
     read!("curlextents", usize, |mib| of(mib, |arena| {
         let class = arena.large[mib[4]];
-        (class.made - class.freed) as usize
+        usize_of(class.made - class.freed)
     })),
 ];

@@ -2,6 +2,7 @@
 
 use crate::errno::Errno;
 use crate::node::{Access, Node};
+use ebbmalloc_core::base::exact::u32_of;
 use ebbmalloc_core::process::arenas;
 
 pub static NODES: &[Node] = &[
@@ -9,7 +10,7 @@ pub static NODES: &[Node] = &[
         call.read_only()?;
         call.insists_on_old::<u32>()?;
         let index = arenas::create_cache().ok_or(Errno::EFAULT)?;
-        call.give(index as u32)
+        call.give(u32_of(index))
     }),
     Node::leaf::<u32>("flush", Access::Write, |call| {
         call.write_only()?;

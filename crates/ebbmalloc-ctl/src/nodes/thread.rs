@@ -3,12 +3,13 @@
 use crate::errno::{Errno, Result};
 use crate::node::{Access, Node};
 use core::sync::atomic::{AtomicU64, Ordering};
+use ebbmalloc_core::base::exact::u32_of;
 use ebbmalloc_core::process::{arenas, control, observer};
 use ebbmalloc_core::size::SMALL_MAX;
 
 pub static NODES: &[Node] = &[
     Node::leaf::<u32>("arena", Access::ReadWrite, |call| {
-        let old = arenas::of_thread() as u32;
+        let old = u32_of(arenas::of_thread());
         let new = call.take::<u32>()?;
         call.give(old)?;
         match new {

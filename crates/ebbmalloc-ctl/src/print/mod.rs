@@ -14,6 +14,7 @@ use crate::node::{Access, Kind, Node, Text, Type};
 use crate::tree::{DEPTH, name_to_mib, read_mib};
 use core::ffi::CStr;
 use core::fmt::{self, Write};
+use ebbmalloc_core::base::exact::usize_of;
 use ebbmalloc_core::process::{control, figures};
 use emitter::Emitter;
 
@@ -267,7 +268,7 @@ fn arenas(out: &mut Emitter<'_>, options: Options) {
             Some(Shown::Truth(true))
         )
     };
-    let count = number(format_args!("arenas.narenas")) as usize;
+    let count = usize_of(number(format_args!("arenas.narenas")));
     let some = (0..count).filter(|&index| initialized(index)).count();
     out.object("stats.arenas");
     if options.merged && (some > 1 || !options.unmerged) {

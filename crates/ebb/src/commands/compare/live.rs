@@ -30,11 +30,11 @@ pub struct Args {
     live: Vec<(String, String)>,
 
     /// How long to watch them.
-    #[arg(long = "for", value_name = "TIME", default_value = "1h", requires = "live", value_parser = humantime::parse_duration)]
+    #[arg(long = "for", value_name = "TIME", default_value = "1h", requires = "live", value_parser = cli::time)]
     time: Duration,
 
     /// How often to look.
-    #[arg(long, value_name = "TIME", default_value = "10s", requires = "live", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", requires = "live", value_parser = cli::time)]
     every: Duration,
 }
 

@@ -37,7 +37,7 @@ pub struct Args {
     warm_up: Option<String>,
 
     /// Rest after each load. Default: 15s.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = cli::time)]
     rest: Option<Duration>,
 
     /// How often load and rest come. Default: 2.

@@ -29,11 +29,11 @@ const INTERVAL: Duration = Duration::from_millis(25);
 /// One program in one process; a process that executes another one becomes another entry.
 type Key = (i32, u64, PathBuf);
 
-/// Starts the program, says within `seconds` what it runs on, and ends as it ends.
+/// Starts the program, says within `time` what it runs on, and ends as it ends.
 pub(super) fn run(
     start: &Start,
     allocator: &str,
-    seconds: f64,
+    time: Duration,
     style: Style,
 ) -> Result<ExitCode, Failure> {
     let mut forwarder = forward::Forwarder::install()?;
@@ -44,7 +44,7 @@ pub(super) fn run(
     let own_program = std::env::current_exe().unwrap_or_default();
     let mut seen = Observations::default();
     let begin = Instant::now();
-    while begin.elapsed().as_secs_f64() < seconds {
+    while begin.elapsed() < time {
         let ended = has_ended(pid)?;
         seen.look(pid, &own_program);
         if ended {

@@ -1,15 +1,16 @@
 //! One look at a target: from `proc` and `allocators` to the facts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use procfs::process::Process as Proc;
+use procfs::process::{MemoryMaps, ProcState, Process as Proc};
 
 use crate::allocators;
 use crate::facts::snapshot::{
-    Allocator, Cgroup, FORMAT, Heap, Kind, Missing, Objects, Process, Python, Runtime, Snapshot,
-    Status, Usage, Work,
+    Allocator, Cgroup, FORMAT, Heap, Hidden, Kind, Missing, Objects, Pool, Process, Python,
+    Runtime, Snapshot, Status, Usage, Work,
 };
 use crate::proc::cgroup::Place;
 use crate::proc::inside::{Inside, inside};
@@ -17,12 +18,18 @@ use crate::proc::mappings::{self, Hints};
 use crate::proc::root::Root;
 use crate::proc::target::{self, Resolved};
 use crate::proc::{
-    Counters, Elf, MallocSource, NotRead, Unreadable, heap, look, malloc_source, pool, python,
-    runtime,
+    Counters, Elf, MallocSource, NotRead, Unreadable, charge, environ, heap, hidden, look,
+    malloc_source, pool, python, runtime,
 };
+use crate::verdict::conclude::ENDED;
 
 /// Less anonymous memory beside the heap is not worth reading the program for.
 const LEAST_BESIDE: u64 = 8 << 20;
+
+/// An allocator that takes longer to return pages is not waited for.
+const LONGEST_WAIT: Duration = Duration::from_secs(3);
+/// How often a process is read that executes another program meanwhile.
+const ATTEMPTS: u32 = 3;
 
 /// How much to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +40,8 @@ pub enum Depth {
     Heaps,
     /// And the objects of CPython one by one, which takes seconds where there are many.
     Objects,
+    /// The same, and where an allocator is about to return pages by itself, after it has done so.
+    Settled,
 }
 
 /// Looks at targets; remembers where counters lie between looks.
@@ -75,6 +84,20 @@ impl Observer {
                 Some(process)
             })
             .collect();
+        let mut processes = processes;
+        if depth == Depth::Settled {
+            self.settle(&mut processes, &mut missing);
+        }
+        let ended = roots
+            .roots
+            .iter()
+            .filter(|pid| Identity::of(**pid).is_none());
+        missing.extend(ended.map(|&pid| Missing {
+            pid: Some(pid),
+            what: ENDED.to_owned(),
+            why: "it ended while it was read".to_owned(),
+            remedy: None,
+        }));
         let place = resolved
             .cgroup
             .clone()
@@ -92,8 +115,46 @@ impl Observer {
         }
     }
 
-    /// The facts of one process; nothing where it is gone, a zombie, or a thread of the kernel.
+    /// Reads those again whose allocator returns much by itself within a moment, after that moment.
+    fn settle(&self, processes: &mut Vec<Process>, missing: &mut Vec<Missing>) {
+        let waits: Vec<(i32, Duration)> = processes
+            .iter()
+            .filter_map(|process| Some((process.pid, returns_after(process)?)))
+            .collect();
+        let Some(longest) = waits.iter().map(|(_, time)| *time).max() else {
+            return;
+        };
+        std::thread::sleep(longest);
+        missing.retain(|it| waits.iter().all(|(pid, _)| it.pid != Some(*pid)));
+        let all = std::mem::take(processes);
+        processes.extend(all.into_iter().filter_map(|process| {
+            match waits.iter().any(|(pid, _)| *pid == process.pid) {
+                true => self.process(process.pid, Depth::Objects, missing),
+                false => Some(process),
+            }
+        }));
+    }
+
+    /// The facts of one process; nothing where it is gone, a zombie, or a thread of the kernel. One that executes
+    /// another program meanwhile is read again.
     fn process(&self, pid: i32, depth: Depth, missing: &mut Vec<Missing>) -> Option<Process> {
+        let mut before = Identity::of(pid)?;
+        for attempt in 1.. {
+            let mut found = Vec::new();
+            let process = self.once(pid, depth, &mut found);
+            // What was read of one that ends are halves.
+            let after = Identity::of(pid)?;
+            if after != before && attempt < ATTEMPTS {
+                before = after;
+                continue;
+            }
+            missing.append(&mut found);
+            return process;
+        }
+        None
+    }
+
+    fn once(&self, pid: i32, depth: Depth, missing: &mut Vec<Missing>) -> Option<Process> {
         let process = Proc::new(pid).ok()?;
         let stat = process.stat().ok()?;
         let status = process.status().ok()?;
@@ -108,24 +169,26 @@ impl Observer {
                 remedy,
             });
         };
-        let (memory, mapped_runtime, pool) = match mappings::read(&process) {
+        let maps = mappings::read(&process);
+        let (memory, mapped_runtime, pool) = match &maps {
             Ok(maps) => {
-                let runtime = runtime::of_mappings(&maps).or_else(|| go(pid));
+                let runtime = runtime::of_mappings(maps).or_else(|| go(pid));
                 let mut hints = Hints::of(&process);
                 if runtime == Some(Runtime::Go) {
                     // The stacks of goroutines lie in Go's heap.
                     hints.stack_pointers.clear();
                 }
-                let pool = pool::of_mappings(pid, &maps);
-                (Some(mappings::by_kind(&maps, &hints)), runtime, pool)
+                let pool = pool::of_mappings(pid, maps);
+                (Some(mappings::by_kind(maps, &hints)), runtime, pool)
             }
             Err(Unreadable::Gone) => return None,
             Err(error) => {
-                let refused = NotRead::refused(pid, error);
+                let refused = NotRead::refused(pid, error.clone());
                 closed("mappings", refused.why, refused.remedy);
                 (None, None, None)
             }
         };
+        let mut is_foreign = false;
         let allocator = match memory {
             Some(_) => self::allocator(pid, program.as_deref()),
             None => Ok(Allocator::default()),
@@ -134,13 +197,16 @@ impl Observer {
             Ok(allocator) => allocator,
             Err(Unreadable::Gone) => return None,
             Err(error) => {
+                is_foreign = matches!(error, Unreadable::Bits(_));
                 closed("allocator", error.to_string(), None);
                 Allocator::default()
             }
         };
         let mut allocator = allocator;
         let heap = match (depth, &memory) {
-            (Depth::Heaps | Depth::Objects, Some(_)) => {
+            (Depth::Kernel, _) | (_, None) => None,
+            _ if is_foreign => None,
+            _ => {
                 let (name, file) = (allocator.name.as_deref(), allocator.file.as_deref());
                 match heap::read(pid, name, file, &self.counters) {
                     Ok(heap) => Some(heap),
@@ -150,7 +216,6 @@ impl Observer {
                     }
                 }
             }
-            _ => None,
         };
         let runtime = mapped_runtime.or_else(|| runtime_of(program.as_deref(), &stat.comm));
         let beside = memory.as_ref().zip(heap.as_ref()).map(beside);
@@ -173,8 +238,9 @@ impl Observer {
                 }
                 // Linked as `malloc`, or preloaded: its counters are read already.
                 Some(Inside::Ebbmalloc) => heap,
-                Some(found) if found.allocator().is_some() => {
-                    allocator.name = found.allocator().map(str::to_owned);
+                None | Some(Inside::Go) => heap,
+                Some(found) => {
+                    allocator.name = found.allocator().map(str::to_owned).or(allocator.name);
                     match heap::read_inside(pid, found) {
                         // What C libraries of the program have of libc's is there as well.
                         Some(Ok(own)) => heap.map(|libc| own.with(libc)),
@@ -196,7 +262,6 @@ impl Observer {
                         }
                     }
                 }
-                _ => heap,
             },
             _ => heap,
         };
@@ -204,6 +269,10 @@ impl Observer {
             (Some(Runtime::Cpython), Some(_)) => python_of(pid, depth, heap.as_ref()),
             _ => (None, Ok(None)),
         };
+        let objects = objects.or_else(|error| match no_arenas(pid, python.as_ref()) {
+            Some(none) => Ok(Some(none)),
+            None => Err(error),
+        });
         // Without arenas CPython's objects may be its own mimalloc's.
         let own = match (&objects, beside) {
             (Err(_), Some(LEAST_BESIDE..)) => python::mimalloc(pid, &self.counters),
@@ -213,6 +282,30 @@ impl Observer {
             Some(Ok(own)) => (heap.map(|libc| own.with(libc)), Ok(None)),
             _ => (heap, objects),
         };
+        let (heap, hidden) = match (&maps, heap) {
+            (Ok(maps), Some(heap)) if may_hide_allocators(runtime) => beside_others(
+                pid,
+                maps,
+                &allocator,
+                pool,
+                memory.as_ref(),
+                heap,
+                objects.as_ref().ok(),
+            ),
+            (_, heap) => (heap, Vec::new()),
+        };
+        for hidden in &hidden {
+            closed(
+                "an allocator",
+                format!(
+                    "{} in {}: {}",
+                    hidden.name.as_deref().unwrap_or("maybe one"),
+                    hidden.file,
+                    hidden.why
+                ),
+                None,
+            );
+        }
         let objects = match objects {
             Ok(objects) => objects,
             Err(error) => {
@@ -241,6 +334,7 @@ impl Observer {
             memory,
             allocator,
             pool,
+            hidden,
             heap,
             objects,
             python,
@@ -253,6 +347,68 @@ impl Observer {
     }
 }
 
+/// What tells a program in execution from another one in the same process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Identity {
+    started_ticks: u64,
+    program: Option<PathBuf>,
+    /// Where its stack begins: another place for each program that is executed.
+    stack: u64,
+}
+
+impl Identity {
+    /// Nothing for a process that is gone, or as good as.
+    fn of(pid: i32) -> Option<Self> {
+        let process = Proc::new(pid).ok()?;
+        let stat = process.stat().ok()?;
+        if matches!(stat.state(), Ok(ProcState::Zombie | ProcState::Dead)) {
+            return None;
+        }
+        Some(Self {
+            started_ticks: stat.starttime,
+            program: process.exe().ok(),
+            stack: stat.startstack,
+        })
+    }
+}
+
+/// V8, the JVM and Go have heaps of their own, which explain the memory beside malloc's.
+fn may_hide_allocators(runtime: Option<Runtime>) -> bool {
+    matches!(runtime, None | Some(Runtime::Cpython) | Some(Runtime::Ruby))
+}
+
+/// Reads the allocators in mapped files that are not in charge, where much memory is not `heap`'s; those that are
+/// not read are named.
+fn beside_others(
+    pid: i32,
+    maps: &MemoryMaps,
+    allocator: &Allocator,
+    pool: Option<Pool>,
+    memory: Option<&BTreeMap<Kind, Usage>>,
+    heap: Heap,
+    objects: Option<&Option<Objects>>,
+) -> (Option<Heap>, Vec<Hidden>) {
+    let objects = objects.and_then(Option::as_ref);
+    let of_objects = objects.map_or(0, |objects| objects.resident);
+    let rest = memory.map_or(0, |memory| beside((memory, &heap)));
+    if rest.saturating_sub(of_objects) < LEAST_BESIDE {
+        return (Some(heap), Vec::new());
+    }
+    let in_charge = allocator.file.as_deref().map(Path::new);
+    let program = Proc::new(pid).and_then(|process| process.exe()).ok();
+    let found = hidden::find(pid, maps, |name| {
+        let file = name.file_name().and_then(|name| name.to_str());
+        let file = file.unwrap_or_default();
+        // The program was searched already; CPython's own mimalloc and Arrow's pool are known as what they are.
+        Some(charge::name_when_mapped(name).as_path()) == in_charge
+            || Some(name) == program.as_deref()
+            || file.starts_with("libpython")
+            || (pool == Some(Pool::Arrow) && file.starts_with("libarrow.so"))
+    });
+    let heap = found.heaps.into_iter().fold(heap, Heap::with);
+    (Some(heap), found.hidden)
+}
+
 /// What CPython has, as deep as is asked for.
 fn python_of(
     pid: i32,
@@ -262,7 +418,7 @@ fn python_of(
     match depth {
         Depth::Kernel => (None, Ok(None)),
         Depth::Heaps => (None, python::arenas(pid).map(Some)),
-        Depth::Objects => {
+        Depth::Objects | Depth::Settled => {
             // Only glibc's reader lists its blocks.
             let glibc = heap.filter(|heap| heap.reader.starts_with("glibc"));
             match python::read(pid, glibc.map(|heap| heap.large.as_slice())) {
@@ -271,6 +427,30 @@ fn python_of(
             }
         }
     }
+}
+
+/// The object arenas of a CPython that was told to take all its memory from `malloc`: there are none.
+fn no_arenas(pid: i32, python: Option<&Python>) -> Option<Objects> {
+    let variables = environ::at_start(pid).ok()?;
+    let told = variables.get(OsStr::new("PYTHONMALLOC"))?;
+    let is_malloc = told == "malloc" || told == "malloc_debug";
+    is_malloc.then(|| Objects {
+        reader: python.map_or_else(String::new, |python| python.reader.clone()),
+        ..Objects::default()
+    })
+}
+
+/// When the allocator of `process` has returned pages that are worth waiting for; nothing for one that is stopped.
+fn returns_after(process: &Process) -> Option<Duration> {
+    let heap = process.heap.as_ref()?;
+    let time = Duration::from_millis(heap.returns_within_ms?);
+    let state = Proc::new(process.pid)
+        .and_then(|it| it.stat())
+        .ok()?
+        .state();
+    let is_stopped = matches!(state, Ok(ProcState::Stopped | ProcState::Tracing));
+    let is_worth_it = heap.trimmable >= LEAST_BESIDE && time <= LONGEST_WAIT && !is_stopped;
+    is_worth_it.then_some(time)
 }
 
 /// Anonymous memory that the heap's reader did not find.
@@ -292,9 +472,14 @@ fn allocator(pid: i32, program: Option<&str>) -> Result<Allocator, Unreadable> {
     Ok(match source {
         MallocSource::File(path) => {
             let seen = if is_program { &running } else { &path };
+            // A file that was deleted is opened by its mapping.
+            let name = match std::fs::read_link(&path) {
+                Ok(name) if path.starts_with("/proc") => charge::name_when_mapped(&name),
+                _ => Root::of(pid).inside(&path),
+            };
             Allocator {
-                name: Some(name_of(seen, &path, is_program)),
-                file: Some(Root::of(pid).inside(&path).display().to_string()),
+                name: Some(name_of(seen, &name, is_program)),
+                file: Some(name.display().to_string()),
             }
         }
         MallocSource::Static => Allocator {

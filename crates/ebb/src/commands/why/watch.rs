@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::{Depth, Observer};
+use crate::cli;
 use crate::exit::{Exit, Failure};
-use crate::facts::growth::Growth;
+use crate::facts::growth::{Growth, Point};
 use crate::proc::target::Resolved;
+use crate::report::figures::duration;
+use crate::statistics::slope::WINDOWS;
 use crate::verdict;
 
 /// More looks than this sharpen no slope.
@@ -25,6 +28,9 @@ impl Ending {
     pub fn listen() -> Result<Self, Failure> {
         let asked = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
+            // A second one does not wait for a look that takes long.
+            let code = i32::from(Exit::Interrupted.code());
+            signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&asked))?;
             signal_hook::flag::register(signal, Arc::clone(&asked))?;
         }
         Ok(Self(asked))
@@ -57,6 +63,12 @@ pub fn watch(
     let every = every.unwrap_or(time / MOST_LOOKS).max(STEP);
     let ending = Ending::listen()?;
     let start = Instant::now();
+    cli::warn(&format!(
+        "watching {} for {}; Ctrl-C ends earlier, with what is known then",
+        resolved.target.asked,
+        duration(time.as_secs_f64())
+    ));
+    let mut windows = Windows::new(time);
     let mut points = Vec::new();
     let mut last = None;
     let mut start_s = None;
@@ -68,7 +80,9 @@ pub fn watch(
         }
         let start_s = *start_s.get_or_insert(snapshot.at_s);
         let diagnosis = verdict::of(snapshot);
-        points.push(verdict::growth::point(&diagnosis, start_s));
+        let point = verdict::growth::point(&diagnosis, start_s);
+        windows.add(&point);
+        points.push(point);
         last = Some(diagnosis);
         // A look that takes long is not made more often: at most half of the time is spent reading.
         let next = (looked + every).max(Instant::now() + looked.elapsed());
@@ -83,4 +97,56 @@ pub fn watch(
         )
     })?;
     Ok(verdict::growth::of(points, last))
+}
+
+/// Says a line for each window of the time, so that a long watch is not silent.
+struct Windows {
+    each_s: f64,
+    time_s: f64,
+    /// The window, and the lowest point in it so far.
+    now: Option<(u64, Point)>,
+}
+
+impl Windows {
+    fn new(time: Duration) -> Self {
+        let time_s = time.as_secs_f64();
+        Self {
+            // Lines that follow each other faster are not read.
+            each_s: (time_s / WINDOWS as f64).max(1.0),
+            time_s,
+            now: None,
+        }
+    }
+
+    fn add(&mut self, point: &Point) {
+        let window = (point.at_s / self.each_s) as u64;
+        match &mut self.now {
+            Some((now, lowest)) if *now == window => {
+                if point.total < lowest.total {
+                    *lowest = *point;
+                }
+            }
+            before => {
+                if let Some((window, lowest)) = before.replace((window, *point)) {
+                    let end_s = ((window + 1) as f64 * self.each_s).min(self.time_s);
+                    cli::warn(&line(end_s, self.time_s, &lowest));
+                }
+            }
+        }
+    }
+}
+
+/// What a window's lowest look was.
+fn line(end_s: f64, time_s: f64, point: &Point) -> String {
+    let mb = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
+    let heap = match (point.live, point.held) {
+        (Some(live), Some(held)) => format!(", {} live, {} freed and held", mb(live), mb(held)),
+        _ => String::new(),
+    };
+    format!(
+        "{} of {}: {}{heap}",
+        duration(end_s),
+        duration(time_s),
+        mb(point.total)
+    )
 }

@@ -11,18 +11,38 @@ use ebb_inspect::{Holdings, Target, Unreadable, jemalloc, mimalloc, musl, tcmall
 
 use super::{NotRead, classes};
 use crate::facts::snapshot::Heap;
+use crate::proc::charge::name_when_mapped;
 use crate::proc::inside::Inside;
 use crate::proc::look;
 
-/// Reads what `allocator`, which lies in `file`, holds in process `pid`; `None` for one without a reader.
-pub fn read(pid: i32, allocator: &str, file: &Path) -> Option<Result<Heap, NotRead>> {
-    let reader = match allocator {
+type Reader = fn(&Target, &Path) -> Result<Holdings, Unsupported>;
+
+fn reader(allocator: &str) -> Option<Reader> {
+    Some(match allocator {
         "jemalloc" => jemalloc::read,
         "mimalloc" => mimalloc::read,
         "musl" => musl::read,
         "tcmalloc" => tcmalloc::read,
         _ => return None,
-    };
+    })
+}
+
+/// Reads what the `allocator` in the file that `pid` has mapped as `name` holds: nothing where it has not been used.
+pub fn read_mapped(pid: i32, allocator: &str, name: &Path) -> Option<Result<Option<Heap>, String>> {
+    let reader = reader(allocator)?;
+    let read = Target::open(pid)
+        .map_err(Unsupported::from)
+        .and_then(|target| reader(&target, name));
+    Some(match read {
+        Ok(holdings) => Ok(Some(of_holdings(holdings))),
+        Err(Unsupported::NotThere(_)) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    })
+}
+
+/// Reads what `allocator`, which lies in `file`, holds in process `pid`; `None` for one without a reader.
+pub fn read(pid: i32, allocator: &str, file: &Path) -> Option<Result<Heap, NotRead>> {
+    let reader = reader(allocator)?;
     let read = || -> Result<Holdings, Unsupported> {
         let target = look::open(pid)?;
         let mapped = mapped(&target, file)?;
@@ -62,7 +82,9 @@ fn mapped(target: &Target, file: &Path) -> Result<PathBuf, Unsupported> {
         .filter_map(|mapping| mapping.file())
         .collect();
     // A file that was replaced on disk is still mapped by its name.
-    let by_name = files.iter().find(|path| **path == file);
+    let by_name = files
+        .iter()
+        .find(|path| **path == file || name_when_mapped(path) == file);
     let program = target.process().exe().ok();
     let by_file = || {
         files.iter().find(|path| {
@@ -96,6 +118,12 @@ pub(super) fn of_holdings(holdings: Holdings) -> Heap {
             .collect();
         notes.push(format!("settings in force: {}", settings.join(",")));
     }
+    if holdings.missing > 0 {
+        notes.push(format!(
+            "up to {:.1} MB that are its own were not found",
+            holdings.missing as f64 / 1e6
+        ));
+    }
     if holdings.torn > 0 {
         notes.push(format!(
             "the heap changed while it was read: {} places were not",
@@ -112,6 +140,7 @@ pub(super) fn of_holdings(holdings: Holdings) -> Heap {
         kept: ledger.kept.resident + ledger.returned.resident,
         lazy: ledger.lazy.resident,
         metadata: ledger.overhead.resident,
+        missing: holdings.missing,
         free_not_resident: (ledger.free.bytes - ledger.free.resident)
             + (ledger.kept.bytes - ledger.kept.resident)
             + (ledger.lazy.bytes - ledger.lazy.resident)

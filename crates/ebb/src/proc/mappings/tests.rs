@@ -17,6 +17,29 @@ fn sorted(entries: &[String], hints: &Hints) -> BTreeMap<Kind, Usage> {
 }
 
 #[test]
+fn what_was_written_to_a_private_mapping_is_no_shared_memory() {
+    let kinds = sorted(
+        &[
+            entry(
+                "1000-9000 rw-p 00000000 00:01 9 /memfd:x (deleted)",
+                32,
+                32,
+                32,
+            ),
+            entry("a000-e000 rw-p 00000000 00:2a 9 /run/x", 16, 16, 8),
+        ],
+        &Hints {
+            memory_devices: BTreeSet::from([(0, 0x2a)]),
+            ..Hints::default()
+        },
+    );
+    let pss = |kind: Kind| kinds.get(&kind).map(|usage| usage.pss / 1024);
+    assert_eq!(pss(Kind::Anonymous), Some(32), "of the memfd");
+    assert_eq!(pss(Kind::Data), Some(8), "copies of a file's pages");
+    assert_eq!(pss(Kind::Shared), Some(8), "the rest of the file's");
+}
+
+#[test]
 fn names_tell_most_kinds() {
     let kinds = sorted(
         &[

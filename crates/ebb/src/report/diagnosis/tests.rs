@@ -88,7 +88,7 @@ fn diagnosis() -> Diagnosis {
 
 #[test]
 fn the_verdict_is_the_first_line_and_the_next_command_the_last() {
-    let text = render(&[diagnosis()]);
+    let text = render(&[diagnosis()], Form::Full);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "Retention: much.");
     assert_eq!(lines[lines.len() - 1], "Next: ebb compare WORKLOAD");
@@ -111,8 +111,67 @@ fn the_verdict_is_the_first_line_and_the_next_command_the_last() {
 
 #[test]
 fn what_is_absent_has_no_line() {
-    let text = render(&[diagnosis()]);
+    let text = render(&[diagnosis()], Form::Full);
     for absent in ["slab", "page tables", "high", "peak"] {
         assert!(!text.contains(absent), "{absent} is in\n{text}");
     }
+}
+
+#[test]
+fn the_short_form_has_the_headroom_in_line_two_and_the_next_step_last() {
+    let text = render(&[diagnosis()], Form::Short(80));
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "Retention: much.");
+    assert!(
+        lines[1].starts_with("At 80 % of the limit: 400 of 500 MB, 100 MB left (limit of /a)"),
+        "{text}"
+    );
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("2 processes were OOM-killed"), "{text}");
+    assert!(
+        text.contains("Memory: 301 MB freed in whole pages"),
+        "{text}"
+    );
+    assert!(text.contains("Not read: heap of 7: closed."), "{text}");
+    assert_eq!(lines[lines.len() - 2], "Next: ebb compare WORKLOAD");
+    assert_eq!(lines[lines.len() - 1], "      trim it", "the remedy");
+    assert!(lines.len() <= short::MOST_LINES, "{text}");
+    assert!(
+        lines.iter().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+}
+
+#[test]
+fn with_more_than_ten_lines_the_least_important_go() {
+    let mut long = diagnosis();
+    let words = "word ".repeat(60);
+    long.verdict.sentence = format!("Retention: of much; {words}");
+    long.verdict.next = Some(format!("ebb compare WORKLOAD: {words}"));
+    long.snapshot.missing[0].why = words.clone();
+    long.snapshot.processes = (0..40)
+        .map(|pid| Process {
+            pid,
+            name: format!("service-{pid}"),
+            ..Process::default()
+        })
+        .collect();
+    let text = render(&[long], Form::Short(80));
+    assert!(text.lines().count() <= short::MOST_LINES, "{text}");
+    assert!(
+        text.starts_with("Retention: of much.\nAt 80 % of the limit"),
+        "{text}"
+    );
+    assert!(text.contains("\nNext: ebb compare WORKLOAD\n"), "{text}");
+}
+
+#[test]
+fn a_name_cannot_break_a_line() {
+    assert_eq!(
+        wrap("a\u{1b}[2Jb c", 80, 2),
+        ["a?[2Jb c"],
+        "nor move the cursor"
+    );
+    assert_eq!(wrap("one two three", 8, 2), ["one two", "  three"]);
+    assert_eq!(wrap("", 80, 2), [""]);
 }

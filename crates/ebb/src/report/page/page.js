@@ -1,6 +1,18 @@
 // The values under the pointer or at the arrow keys, one line at a time by the legend, and a closer look
 // at a part of the time. The page is whole without it.
 "use strict";
+// The sign above a table that has columns out of sight, gone where it ends.
+for (const sign of document.querySelectorAll(".more-columns")) {
+  const table = sign.nextElementSibling;
+  const look = () => {
+    const hidden = table.scrollWidth - table.clientWidth - table.scrollLeft;
+    sign.style.display = table.scrollWidth > table.clientWidth + 1 ? "block" : "none";
+    sign.style.visibility = hidden > 1 ? "visible" : "hidden";
+  };
+  table.addEventListener("scroll", look, { passive: true });
+  addEventListener("resize", look);
+  look();
+}
 (() => {
   const figure = document.getElementById("plot");
   const readout = document.getElementById("readout");

@@ -103,10 +103,10 @@ fn held_memory_that_grows_is_retention_and_not_a_growing_live_heap() {
 
 #[test]
 fn growth_with_load_only_is_told_from_growth_in_idleness() {
-    // Work in the first half only.
-    let cpu = |at: f64| at.min(300.0);
+    // Work for 90 s, none for 110 s.
+    let work = |at: f64| (at / 200.0).floor() * 90.0 + (at % 200.0).min(90.0);
     let stops = of(
-        course(|at| heap(50.0 + at.min(300.0) * 0.2, 10.0, cpu(at))),
+        course(|at| heap(50.0 + work(at) * 0.2, 10.0, work(at))),
         last(None),
     );
     assert_eq!(
@@ -116,7 +116,7 @@ fn growth_with_load_only_is_told_from_growth_in_idleness() {
         stops.verdict.sentence
     );
     let goes_on = of(
-        course(|at| heap(50.0 + at * 0.2, 10.0, cpu(at))),
+        course(|at| heap(50.0 + at * 0.2, 10.0, work(at))),
         last(None),
     );
     assert_eq!(goes_on.company, Some(Company::WithAndWithoutLoad));
@@ -177,4 +177,187 @@ fn a_few_looks_or_a_little_growth_are_not_enough() {
         of(Vec::new(), last(None)).verdict.kind,
         VerdictKind::NotEnoughEvidence
     );
+}
+
+fn sentence_of(points: Vec<Point>) -> (VerdictKind, String) {
+    let growth = of(points, last(None));
+    (growth.verdict.kind, growth.verdict.sentence)
+}
+
+/// 119 looks, one a second, at a process whose live heap is so many MB.
+fn two_minutes(live: impl Fn(f64) -> f64) -> Vec<Point> {
+    (0..120)
+        .map(|look| {
+            let at_s = f64::from(look);
+            Point {
+                at_s,
+                ..heap(live(at_s), 1.0, at_s * 0.1)
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn a_slow_leak_is_too_short_to_tell_and_the_time_that_is_enough_tells_it() {
+    // 1 MB a minute.
+    let leak = |at: f64| 50.0 + at / 60.0;
+    let growth = of(two_minutes(leak), last(None));
+    let sentence = &growth.verdict.sentence;
+    assert_eq!(growth.verdict.kind, VerdictKind::NotEnoughEvidence);
+    assert!(sentence.starts_with("Too short to tell: "), "{sentence}");
+    assert!(!sentence.contains("No growth"), "{sentence}");
+    assert!(sentence.contains("60.0 MB an hour (95 %: "), "{sentence}");
+    assert!(sentence.contains("6 min would be enough"), "{sentence}");
+    assert_eq!(growth.verdict.next.as_deref(), Some("ebb why --watch 6m 7"));
+    let longer: Vec<Point> = (0..120)
+        .map(|look| {
+            let at_s = f64::from(look) * 3.0;
+            Point {
+                at_s,
+                ..heap(leak(at_s), 1.0, at_s)
+            }
+        })
+        .collect();
+    assert_eq!(sentence_of(longer).0, VerdictKind::LiveHeapGrows);
+}
+
+#[test]
+fn a_fast_leak_grows() {
+    let (kind, sentence) = sentence_of(two_minutes(|at| 50.0 + at));
+    assert_eq!(kind, VerdictKind::LiveHeapGrows, "{sentence}");
+}
+
+#[test]
+fn a_leak_that_shows_through_cycles_grows() {
+    let (kind, sentence) = sentence_of(two_minutes(|at| 50.0 + at * 0.5 + (at % 8.0) * 4.0));
+    assert_eq!(kind, VerdictKind::LiveHeapGrows, "{sentence}");
+}
+
+#[test]
+fn a_cache_that_is_full_is_flat_and_not_a_leak() {
+    // Full after 57 s of 119, with a little noise.
+    let noise = |at: f64| ((at * 7.0) % 5.0) * 0.02;
+    let cache = |at: f64| 20.0 + 46.0 * (at / 57.0).min(1.0) + noise(at);
+    let growth = of(two_minutes(cache), last(None));
+    assert!(
+        growth.trends.iter().all(|trend| !trend.grows),
+        "{:?}",
+        growth.trends
+    );
+    let sentence = growth.verdict.sentence;
+    assert!(
+        sentence.starts_with("Flat for the last 40 s, after "),
+        "{sentence}"
+    );
+    assert_ne!(growth.verdict.kind, VerdictKind::LiveHeapGrows);
+}
+
+#[test]
+fn one_jump_that_stays_is_flat_since_then() {
+    let (_, sentence) = sentence_of(two_minutes(|at| if at < 70.0 { 50.0 } else { 90.0 }));
+    assert!(sentence.starts_with("Flat for the last 40 s"), "{sentence}");
+}
+
+#[test]
+fn one_burst_that_goes_back_is_no_growth() {
+    let burst = |at: f64| {
+        if (40.0..60.0).contains(&at) {
+            300.0
+        } else {
+            50.0
+        }
+    };
+    let (_, sentence) = sentence_of(two_minutes(burst));
+    assert!(sentence.starts_with("No growth in 119 s"), "{sentence}");
+}
+
+#[test]
+fn noise_is_no_growth() {
+    let mut random = fastrand::Rng::with_seed(5);
+    let noise: Vec<f64> = (0..120).map(|_| 60.0 + random.f64()).collect();
+    let (_, sentence) = sentence_of(two_minutes(|at| noise[at as usize]));
+    assert!(sentence.starts_with("No growth in 119 s"), "{sentence}");
+}
+
+/// A slope may be any within an interval as wide as the memory itself.
+#[test]
+fn what_goes_up_and_down_too_much_is_too_short_to_tell() {
+    let mut random = fastrand::Rng::with_seed(6);
+    let wild: Vec<f64> = (0..12).map(|_| 50.0 + 200.0 * random.f64()).collect();
+    let (kind, sentence) = sentence_of(two_minutes(|at| wild[(at / 10.0) as usize]));
+    assert_eq!(kind, VerdictKind::NotEnoughEvidence, "{sentence}");
+    assert!(sentence.starts_with("Too short to tell: "), "{sentence}");
+}
+
+#[test]
+fn a_growth_that_slows_is_too_short_to_tell() {
+    let (kind, sentence) = sentence_of(two_minutes(|at| 20.0 + 40.0 * (1.0 - (-at / 35.0).exp())));
+    assert_eq!(kind, VerdictKind::NotEnoughEvidence, "{sentence}");
+    assert!(sentence.starts_with("Too short to tell: "), "{sentence}");
+}
+
+/// Below what matters within a day: named, and no reason to watch on.
+#[test]
+fn a_drift_of_next_to_nothing_is_not_called_no_growth() {
+    let (kind, sentence) = sentence_of(two_minutes(|at| 500.0 + at * 1e-5));
+    assert_ne!(kind, VerdictKind::NotEnoughEvidence, "{sentence}");
+    assert!(
+        sentence.starts_with("Hardly any growth in 119 s (0.0 MB"),
+        "{sentence}"
+    );
+}
+
+/// A few pages more, next to a cache that filled.
+#[test]
+fn a_few_pages_are_no_reason_to_watch_for_longer() {
+    let cache = |at: f64| 20.0 + 46.0 * (at / 57.0).min(1.0);
+    let points = (0..120).map(|look| {
+        let at_s = f64::from(look);
+        Point {
+            at_s,
+            ..heap(cache(at_s), 0.2 + at_s * 1e-4, at_s * 0.1)
+        }
+    });
+    let (_, sentence) = sentence_of(points.collect());
+    assert!(sentence.starts_with("Flat for the last 40 s"), "{sentence}");
+}
+
+#[test]
+fn held_memory_below_the_thresholds_is_no_verdict_and_has_no_stack() {
+    let held =
+        |from: f64, to: f64| course(move |at| heap(65.0, from + (to - from) * at / 590.0, at));
+    let growth = of(held(0.1, 2.6), last(None));
+    assert_eq!(growth.verdict.kind, VerdictKind::NotEnoughEvidence);
+    assert!(
+        !growth.verdict.sentence.contains("Retention"),
+        "{}",
+        growth.verdict.sentence
+    );
+    let growth = of(held(10.0, 70.0), last(None));
+    assert_eq!(growth.verdict.kind, VerdictKind::Retention);
+    let next = growth.verdict.next.unwrap();
+    assert!(next.starts_with("ebb compare"), "{next}");
+}
+
+#[test]
+fn shared_memory_that_grows_leads_to_its_files() {
+    let points = course(|at| Point {
+        shared: 20 * MB + (at * 1e5) as u64,
+        total: 90 * MB + (at * 1e5) as u64,
+        ..heap(60.0, 1.0, at)
+    });
+    let growth = of(points, last(None));
+    assert_eq!(growth.verdict.kind, VerdictKind::NotHeap);
+    assert!(growth.verdict.next.unwrap().starts_with("grep -E 'memfd"));
+}
+
+#[test]
+fn too_few_looks_say_how_long_would_be_enough() {
+    let few: Vec<Point> = two_minutes(|at| 50.0 + at).into_iter().take(5).collect();
+    let (_, sentence) = sentence_of(few);
+    assert!(
+        sentence.starts_with("Too short to tell: 5 looks at service (7) in 4 s"),
+        "{sentence}"
+    );
+    assert!(sentence.ends_with("30 s would be enough."), "{sentence}");
 }

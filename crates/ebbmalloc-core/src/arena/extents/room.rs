@@ -6,6 +6,7 @@ use crate::arena::granule::{Fill, Granule, List};
 use crate::arena::region::{NoGrowth, Region};
 use crate::arena::tree::Tree;
 use crate::arena::walk::Walk;
+use crate::base::exact::u32_of;
 use crate::os::{Os, OsError};
 use crate::size::GRANULE;
 
@@ -53,7 +54,7 @@ impl Extents {
                     if gap > 0 {
                         skip_head.write(Granule::new(base + skipped * GRANULE));
                         // Merges with what is free before it.
-                        self.free(skip_head, gap as u32, fill, 0);
+                        self.free(skip_head, u32_of(gap), fill, 0);
                     }
                 }
                 return Some(head);

@@ -1,96 +1,115 @@
-//! Fork: no thread is inside a cache while the process is copied, and the child takes over the caches of
-//! the threads that it does not have.
+//! Fork: no thread is inside a cache while the process is copied, if that can be had, and the child takes over the
+//! caches of the threads that it does not have.
 
-use super::Registry;
-use crate::base::sync::spin_hint;
+use super::{Caches, Registry};
+use crate::base::lock::Guard;
+use crate::base::sync::Ordering;
 use crate::cache::bins::Bins;
 use crate::cache::cache::Cache;
 use crate::os::Os;
 use crate::slab::bin::Supply;
 use core::ptr::{NonNull, null_mut};
 
-/// Times a fork waits for a thread that is inside its cache (about a microsecond each) before it
-/// forks all the same; what that cache holds is then lost to the child.
-const FORK_PATIENCE: usize = 10_000;
-
 impl Registry {
-    /// Fork, before: claims every cache and waits until no other thread is inside one. The registry
-    /// stays locked.
+    /// Fork, before: claims every cache but `own`, and those to come, until [`Registry::thaw`]. Whoever is inside one
+    /// leaves it, which [`Registry::is_quiet`] tells.
     pub fn freeze<O: Os>(&self, os: &O, own: Option<&Cache>) {
-        self.list.freeze(os);
-        // SAFETY: the lock was taken just above and is held until `thaw`.
-        unsafe {
-            self.list.frozen_value(|caches| {
-                caches.frozen = true;
-                caches.for_each(|cache| cache.announce());
-                let barrier = os.membarrier();
-                caches.for_each(|cache| {
-                    if own.is_some_and(|own| core::ptr::eq(own, cache))
-                        || !barrier
-                        || cfg!(ebb_mutation = "fork_wait")
-                    {
-                        return;
-                    }
-                    for turn in 0..FORK_PATIENCE {
-                        if cache.seize() {
-                            break;
-                        }
-                        if turn % 16 == 15 {
-                            os.yield_now();
-                        }
-                        spin_hint();
-                    }
-                });
-            });
+        self.claim_all(self.list.lock(os), own);
+        // Without it an owner may be inside a while longer: the child looks again.
+        os.membarrier();
+    }
+
+    /// [`Registry::freeze`] if the list's lock is free: for a caller that may hold it.
+    pub fn try_freeze<O: Os>(&self, os: &O, own: Option<&Cache>) {
+        if let Some(caches) = self.list.try_lock(os) {
+            self.claim_all(caches, own);
+            os.membarrier();
         }
     }
 
+    fn claim_all<O: Os>(&self, mut caches: Guard<'_, Caches, O>, own: Option<&Cache>) {
+        caches.frozen = true;
+        // Relaxed: the one thread that has the gate writes and reads it.
+        self.is_frozen.store(true, Ordering::Relaxed);
+        caches.for_each(|cache| {
+            if !own.is_some_and(|own| core::ptr::eq(own, cache)) {
+                cache.announce();
+            }
+        });
+    }
+
+    /// Whether the caches are claimed for a fork: asked by the thread that forks.
+    pub fn is_frozen(&self) -> bool {
+        self.is_frozen.load(Ordering::Relaxed)
+    }
+
+    /// Fork, before: whether nobody is inside a cache but `own`.
+    pub fn is_quiet<O: Os>(&self, os: &O, own: Option<&Cache>) -> bool {
+        let mut quiet = true;
+        self.list.lock(os).for_each(|cache| {
+            let is_own = own.is_some_and(|own| core::ptr::eq(own, cache));
+            quiet &= is_own || cache.seize() || cfg!(ebb_mutation = "fork_wait");
+        });
+        quiet
+    }
+
     /// Fork, after, in the parent.
+    pub fn thaw<O: Os>(&self, os: &O) {
+        let mut caches = self.list.lock(os);
+        caches.frozen = false;
+        self.is_frozen.store(false, Ordering::Relaxed);
+        caches.for_each(Cache::unclaim);
+    }
+
+    /// In the child of a fork by a thread that is inside an operation: caches are not claimed any more. It may hold the
+    /// list's lock, though not since [`Registry::freeze`].
     ///
     /// # Safety
-    /// The calling thread called [`Registry::freeze`].
-    pub unsafe fn thaw_parent<O: Os>(&self, os: &O) {
-        // SAFETY: the caller's promise.
+    /// The process has no other thread.
+    pub unsafe fn forget_freeze(&self) {
+        self.is_frozen.store(false, Ordering::Relaxed);
+        // SAFETY: nobody else is there to touch the list, and links change in one store each.
         unsafe {
             self.list.frozen_value(|caches| {
                 caches.frozen = false;
                 caches.for_each(Cache::unclaim);
             });
-            self.list.thaw(os);
         }
     }
 
-    /// Fork, after, in the child: the other threads are gone. Their caches are drained and unmade, if
+    /// In the child of a fork that found the heap whole: the other threads are gone. Their caches are drained and unmade, if
     /// they were not inside at the fork; else their memory is lost, as the threads' stacks are. Explicit
     /// caches stay.
     ///
     /// # Safety
-    /// The calling thread, or its parent's, called [`Registry::freeze`]; all locks below are free.
-    pub unsafe fn thaw_child<O: Os>(&self, supply: &Supply<O>, bins: &Bins, own: Option<&Cache>) {
+    /// The process has no other thread, and its thread is inside no cache; all locks are free.
+    pub unsafe fn take_over<O: Os>(&self, supply: &Supply<O>, bins: &Bins, own: Option<&Cache>) {
         let mut orphans = null_mut::<Cache>();
-        // SAFETY: the caller's promise; the child has one thread.
+        // SAFETY: the links are under the lock.
         unsafe {
-            self.list.frozen_value(|caches| {
-                caches.frozen = false;
-                let mut at = caches.first;
-                caches.first = null_mut();
-                caches.count = 0;
-                while let Some(cache) = NonNull::new(at) {
-                    at = cache.as_ref().next.with(|next| *next);
-                    let is_own = own.is_some_and(|own| core::ptr::eq(own, cache.as_ref()));
-                    if is_own || cache.as_ref().explicit {
-                        cache.as_ref().unclaim();
-                        cache.as_ref().next.with_mut(|next| *next = caches.first);
-                        caches.first = cache.as_ptr();
-                        caches.count += usize::from(is_own);
-                    } else {
-                        cache.as_ref().next.with_mut(|next| *next = orphans);
-                        orphans = cache.as_ptr();
-                    }
+            let mut caches = self.list.lock(supply.os);
+            let mut at = caches.first;
+            caches.first = null_mut();
+            caches.cursor = null_mut();
+            caches.count = 0;
+            caches.frozen = false;
+            while let Some(cache) = NonNull::new(at) {
+                at = cache.as_ref().next.with(|next| *next);
+                let is_own = own.is_some_and(|own| core::ptr::eq(own, cache.as_ref()));
+                if is_own || cache.as_ref().explicit {
+                    cache.as_ref().unclaim();
+                    cache.as_ref().next.with_mut(|next| *next = caches.first);
+                    caches.first = cache.as_ptr();
+                    caches.count += usize::from(is_own);
+                } else {
+                    cache.as_ref().next.with_mut(|next| *next = orphans);
+                    orphans = cache.as_ptr();
                 }
-            });
-            self.list.thaw(supply.os);
-            while let Some(cache) = NonNull::new(orphans) {
+            }
+        }
+        while let Some(cache) = NonNull::new(orphans) {
+            // SAFETY: out of the list since above, and the caller's promise.
+            unsafe {
                 orphans = cache.as_ref().next.with(|next| *next);
                 if cache.as_ref().seize() {
                     cache.as_ref().drain(supply, bins, true);
@@ -102,23 +121,9 @@ impl Registry {
         }
     }
 
-    /// Whether nobody is at work on the list, or inside a cache but for the one whose owner asks. In the child of a
-    /// fork that ran no handlers.
-    pub fn is_at_rest(&self, own: Option<&Cache>) -> bool {
-        if self.list.is_held() {
-            return false;
-        }
-        let mut rest = true;
-        // SAFETY: the child has one thread, and the list's lock is free.
-        unsafe {
-            self.list.frozen_value(|caches| {
-                caches.for_each(|cache| {
-                    let is_own = own.is_some_and(|own| core::ptr::eq(own, cache));
-                    rest &= is_own || cache.seize();
-                });
-            });
-        }
-        rest
+    /// Whether somebody is at work on the list.
+    pub fn is_held(&self) -> bool {
+        self.list.is_held()
     }
 
     /// In the child of a fork that found the heap half changed: no cache keeps anything, and those of the threads that
@@ -157,5 +162,6 @@ impl Registry {
     pub unsafe fn reset(&self) {
         // SAFETY: the caller's promise.
         unsafe { self.list.reset() }
+        self.is_frozen.store(false, Ordering::Relaxed);
     }
 }

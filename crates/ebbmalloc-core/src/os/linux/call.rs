@@ -34,9 +34,11 @@ pub unsafe fn call<const N: usize>(number: usize, args: [usize; N]) -> Result<us
     // SAFETY: as demanded of our caller; arguments that a call does not have are ignored.
     let result = unsafe { arch::syscall(number, six) };
     // The kernel's errors are -4095 to -1.
-    if result as usize > -4096isize as usize {
-        Err(Errno(-result as u16))
+    if result.cast_unsigned() > (-4096isize).cast_unsigned() {
+        #[expect(clippy::cast_possible_truncation, reason = "at most 4095")]
+        let errno = result.unsigned_abs() as u16;
+        Err(Errno(errno))
     } else {
-        Ok(result as usize)
+        Ok(result.cast_unsigned())
     }
 }

@@ -84,7 +84,7 @@ pub unsafe fn discard(vectors: &AtomicU8, runs: &[PageRun]) -> Discarded {
 /// # Safety
 /// As for [`discard`].
 unsafe fn discard_vector(runs: &[PageRun]) -> Result<usize, Errno> {
-    const PIDFD_SELF: usize = -10000isize as usize;
+    const PIDFD_SELF: usize = (-10000isize).cast_unsigned();
     let mut vector = [[0usize; 2]; VECTOR_RUNS];
     for (entry, run) in vector.iter_mut().zip(runs) {
         *entry = [run.start, run.bytes];

@@ -135,12 +135,18 @@ impl Linux {
     /// Nobody relies on what the advice throws away.
     pub unsafe fn madvise(&self, start: usize, bytes: usize, advice: i32) -> Result<(), Errno> {
         // SAFETY: as demanded of our caller.
-        unsafe { call(nr::MADVISE, [start, bytes, advice as usize]) }.map(|_| ())
+        unsafe {
+            call(
+                nr::MADVISE,
+                [start, bytes, (advice as isize).cast_unsigned()],
+            )
+        }
+        .map(|_| ())
     }
 
     /// Whether this advice asks for huge pages.
     pub fn wants_huge_pages(advice: i32) -> bool {
-        advice as usize == MADV_HUGEPAGE
+        (advice as isize).cast_unsigned() == MADV_HUGEPAGE
     }
 }
 

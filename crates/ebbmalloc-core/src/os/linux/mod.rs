@@ -31,6 +31,8 @@ mod signal;
 mod startup;
 #[cfg(test)]
 mod tests;
+// What clone returns is a thread's number, or its negative error.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 mod thread;
 mod wait;
 
@@ -105,13 +107,13 @@ impl Linux {
     /// Kernel's id of the calling thread.
     pub fn gettid(&self) -> u32 {
         // SAFETY: no arguments, no effects.
-        unsafe { call(arch::nr::GETTID, []) }.unwrap_or(0) as u32
+        u32::try_from(unsafe { call(arch::nr::GETTID, []) }.unwrap_or(0)).unwrap_or(0)
     }
 
     /// Kernel's id of the process, for names of files; never to detect a fork.
     pub fn process_id(&self) -> u32 {
         // SAFETY: no arguments, no effects.
-        unsafe { call(arch::nr::GETPID, []) }.unwrap_or(0) as u32
+        u32::try_from(unsafe { call(arch::nr::GETPID, []) }.unwrap_or(0)).unwrap_or(0)
     }
 
     /// The calling thread's effective user and group, in one word.

@@ -9,12 +9,21 @@ impl Linux {
     /// The system call `unshare`: parts with what `flags` name.
     pub fn unshare(&self, flags: i32) -> Result<(), Errno> {
         // SAFETY: the kernel's doing alone; no memory changes.
-        unsafe { call(nr::UNSHARE, [flags as usize]) }.map(|_| ())
+        unsafe { call(nr::UNSHARE, [(flags as isize).cast_unsigned()]) }.map(|_| ())
     }
 
     /// The system call `setns`: enters the namespaces behind a descriptor.
     pub fn setns(&self, descriptor: i32, kinds: i32) -> Result<(), Errno> {
         // SAFETY: the kernel's doing alone; no memory changes.
-        unsafe { call(nr::SETNS, [descriptor as usize, kinds as usize]) }.map(|_| ())
+        unsafe {
+            call(
+                nr::SETNS,
+                [
+                    (descriptor as isize).cast_unsigned(),
+                    (kinds as isize).cast_unsigned(),
+                ],
+            )
+        }
+        .map(|_| ())
     }
 }

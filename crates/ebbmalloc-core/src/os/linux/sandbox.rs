@@ -18,10 +18,21 @@ impl Linux {
     ///
     /// # Safety
     /// `arguments` are what the operation demands.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        reason = "what the kernel returns from prctl is an int"
+    )]
     pub unsafe fn prctl(&self, operation: i32, arguments: [usize; 4]) -> Result<i32, Errno> {
         let [a, b, c, d] = arguments;
         // SAFETY: as demanded of our caller.
-        unsafe { call(nr::PRCTL, [operation as usize, a, b, c, d]) }.map(|result| result as i32)
+        unsafe {
+            call(
+                nr::PRCTL,
+                [(operation as isize).cast_unsigned(), a, b, c, d],
+            )
+        }
+        .map(|result| result as i32)
     }
 
     /// Whether this operation of prctl is the beginning of a sandbox: a filter, or the promise that

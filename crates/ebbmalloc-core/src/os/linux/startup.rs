@@ -14,7 +14,7 @@ use super::{Linux, memory};
 /// Longest path of a file that a setting may name, its final NUL included.
 pub const PROCESS_PATH_BYTES: usize = 512;
 
-const AT_FDCWD: usize = -100isize as usize;
+const AT_FDCWD: usize = (-100isize).cast_unsigned();
 const O_RDWR: usize = 0o2;
 pub(super) const O_CREAT: usize = 0o100;
 const O_EXCL: usize = 0o200;

@@ -91,9 +91,9 @@ pub const STATS_FILE: usize = 3;
 pub const TEXTS: usize = 4;
 
 /// A decay that nobody set: ebbmalloc's own delay.
-pub const OWN_DECAY: u64 = i64::MIN as u64;
+pub const OWN_DECAY: u64 = i64::MIN.cast_unsigned();
 
-const MINUS_ONE: u64 = -1_i64 as u64;
+const MINUS_ONE: u64 = (-1_i64).cast_unsigned();
 const MANY: u64 = i64::MAX as u64;
 const PAGE: i64 = 4096;
 const HUGE: u64 = 2 << 20;

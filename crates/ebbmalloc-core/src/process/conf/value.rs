@@ -85,6 +85,11 @@ pub fn number(text: &[u8]) -> Result<i128, Fault> {
     Ok(sign * value)
 }
 
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "bounds are those of 64 bits, and a negative number keeps its bits"
+)]
 fn bounded(text: &[u8], least: i128, most: i128, clips: bool) -> Result<u64, Fault> {
     let value = number(text)?;
     if !clips && !(least..=most).contains(&value) {

@@ -48,25 +48,16 @@ pub(super) fn walk(frames: &mut [usize]) -> usize {
     unsafe { (*GUARDED.unwinder.get()).walk(&Kernel, here, hooks().is_own_object, frames) }
 }
 
-/// Fork, before: no other thread walks.
-pub(crate) fn freeze() {
-    LOCK.freeze(&HEAP.os);
-}
-
-/// Fork, after.
-///
-/// # Safety
-/// The calling thread, or its parent's, called [`freeze`].
-pub(crate) unsafe fn thaw() {
-    // SAFETY: the caller's promise.
-    unsafe { LOCK.thaw(&HEAP.os) }
-}
-
-/// In the child of a fork that ran no handlers.
+/// In the child of a fork.
 ///
 /// # Safety
 /// The process has no other thread, and this one is in no walk.
 pub(crate) unsafe fn adopt() {
-    // SAFETY: the caller's promise.
-    unsafe { LOCK.reset() }
+    // SAFETY: the caller's promise: nobody else uses what the lock guards, and zeros are as good as new.
+    unsafe {
+        if LOCK.is_held() {
+            GUARDED.unwinder.get().write_bytes(0, 1);
+        }
+        LOCK.reset();
+    }
 }

@@ -2,6 +2,7 @@
 //! walks stacks in place of `backtrace`, and one that is told of dumps.
 
 use super::backtrace;
+use crate::base::exact::u32_of;
 use core::ffi::{CStr, c_char, c_uint, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -76,6 +77,6 @@ unsafe extern "C" fn walk_by_tables(frames: *mut *mut c_void, depth: *mut c_uint
     // SAFETY: the caller's arrays, as the type says.
     unsafe {
         let frames = core::slice::from_raw_parts_mut(frames.cast::<usize>(), most as usize);
-        *depth = backtrace::walk(frames) as c_uint;
+        *depth = u32_of(backtrace::walk(frames));
     }
 }

@@ -9,7 +9,7 @@ mod dumps;
 mod hooks;
 mod sampling;
 
-pub(super) use backtrace::{adopt, freeze, thaw};
+pub(super) use backtrace::adopt;
 pub(super) use dumps::{after_growth, at_exit};
 pub use dumps::{dump, set_prefix};
 pub use hooks::{
@@ -23,6 +23,7 @@ pub use sampling::{
 use super::conf::{Id, Options};
 use super::instance::HEAP;
 use super::observer;
+use crate::base::exact::{u32_of, usize_of};
 use crate::profile::interval::LG_MAX;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -47,7 +48,7 @@ pub(super) fn configure(options: &Options<'_>) {
     let every_thread = options.is(Id::ProfThreadActiveInit);
     THREAD_ACTIVE_INIT.store(every_thread, Ordering::Relaxed);
     let lg = options.number(Id::LgProfSample).min(u64::from(LG_MAX));
-    LG_SAMPLE.store(lg as u32, Ordering::Relaxed);
+    LG_SAMPLE.store(u32_of(usize_of(lg)), Ordering::Relaxed);
     GDUMP.store(options.is(Id::ProfGdump), Ordering::Relaxed);
     if let Ok(lg) = u32::try_from(options.number(Id::LgProfInterval)) {
         INTERVAL.store(1 << lg.min(63), Ordering::Relaxed);

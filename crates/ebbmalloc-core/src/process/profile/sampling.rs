@@ -5,6 +5,7 @@ use super::super::instance::HEAP;
 use super::super::observer::{self, Observer};
 use super::super::{in_force, thread};
 use super::{GENERATION, LG_SAMPLE, dumps, hooks, is_active, is_on, lg_sample};
+use crate::base::exact::usize_of;
 use crate::profile::interval::{Intervals, LG_MAX, Weight};
 use crate::profile::{DEPTH, Sampled, Thread};
 use core::ptr::{NonNull, null_mut};
@@ -47,7 +48,7 @@ impl Sampler {
     /// Counts an allocation of `bytes`; true if it is to be sampled, by [`record`].
     #[inline(always)]
     pub(crate) fn takes(&self, bytes: usize) -> bool {
-        let left = self.left.load(Ordering::Relaxed) - bytes as i64;
+        let left = self.left.load(Ordering::Relaxed) - (bytes as u64).cast_signed();
         self.left.store(left, Ordering::Relaxed);
         left < 0
     }
@@ -55,7 +56,7 @@ impl Sampler {
     /// What is left after an allocation of `bytes`; `None` if it is to be sampled.
     #[inline(always)]
     pub(crate) fn left_after(&self, bytes: usize) -> Option<i64> {
-        let left = self.left.load(Ordering::Relaxed) - bytes as i64;
+        let left = self.left.load(Ordering::Relaxed) - (bytes as u64).cast_signed();
         (left >= 0).then_some(left)
     }
 
@@ -94,7 +95,7 @@ impl Sampler {
     /// How many allocations of `bytes` come before the next one that is to be sampled.
     #[cold]
     pub(crate) fn draw_ahead(&self, bytes: usize) -> u64 {
-        self.draw() as u64 / bytes as u64
+        self.draw().cast_unsigned() / bytes as u64
     }
 
     fn draw(&self) -> i64 {
@@ -130,7 +131,7 @@ pub(crate) fn record(observer: &Observer, block: *mut u8, bytes: usize, lg: u32,
     // A signal handler that interrupted a request is not sampled: it may wait for nothing.
     thread::set_apart(|| {
         let mut frames = [0; DEPTH];
-        let most = DEPTH.min(in_force::number(Id::ProfBtMax) as usize);
+        let most = DEPTH.min(usize_of(in_force::number(Id::ProfBtMax)));
         let depth = hooks::walk(&mut frames[..most]);
         let Some(thread) = observer.sampler.thread() else {
             return;

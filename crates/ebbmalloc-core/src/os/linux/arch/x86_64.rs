@@ -62,7 +62,7 @@ pub unsafe fn syscall(number: usize, args: [usize; 6]) -> isize {
     unsafe {
         asm!(
             "syscall",
-            inlateout("rax") number as isize => result,
+            inlateout("rax") number.cast_signed() => result,
             in("rdi") args[0],
             in("rsi") args[1],
             in("rdx") args[2],
@@ -108,7 +108,7 @@ pub unsafe fn clone_thread(
             "ud2",
             "2:",
             exit = const nr::EXIT,
-            inlateout("rax") nr::CLONE as isize => result,
+            inlateout("rax") nr::CLONE.cast_signed() => result,
             in("rdi") flags,
             in("rsi") stack_top,
             in("rdx") tid,

@@ -1,0 +1,122 @@
+//! `dlopen` without RTLD_DEEPBIND: a library that is loaded with that flag finds libc's `malloc` and `free` before ours,
+//! and frees with the one what it got from the other.
+//!
+//! The loader goes by its caller where it searches a library (RUNPATH, `$ORIGIN`, the namespace), so libc's function is
+//! jumped to with the caller's return address, not called.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::mem::transmute;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use ebbmalloc_capi::weak_symbol;
+
+type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
+type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+
+/// libc's function, once somebody asked for it. Relaxed: every thread finds the same.
+static NEXT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// `dlopen(3)`. RTLD_DEEPBIND is 8 in glibc; musl knows no such flag.
+///
+/// # Safety
+/// As in C.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn dlopen(_file: *const c_char, _flags: c_int) -> *mut c_void {
+    core::arch::naked_asm!(
+        "and esi, -9",
+        "mov rax, qword ptr [rip + {next}]",
+        "test rax, rax",
+        "jnz 2f",
+        "push rdi",
+        "push rsi",
+        "sub rsp, 8",
+        "call {find}",
+        "add rsp, 8",
+        "pop rsi",
+        "pop rdi",
+        "test rax, rax",
+        "jnz 2f",
+        "ret",
+        "2:",
+        "jmp rax",
+        next = sym NEXT,
+        find = sym find,
+    )
+}
+
+/// `dlopen(3)`. RTLD_DEEPBIND is 8 in glibc; musl knows no such flag.
+///
+/// # Safety
+/// As in C.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn dlopen(_file: *const c_char, _flags: c_int) -> *mut c_void {
+    core::arch::naked_asm!(
+        "and w1, w1, #0xfffffff7",
+        "adrp x16, {next}",
+        "ldr x16, [x16, :lo12:{next}]",
+        "cbnz x16, 2f",
+        "stp x0, x1, [sp, #-32]!",
+        "str x30, [sp, #16]",
+        "bl {find}",
+        "mov x16, x0",
+        "ldr x30, [sp, #16]",
+        "ldp x0, x1, [sp], #32",
+        "cbnz x16, 2f",
+        "mov x0, xzr",
+        "ret",
+        "2:",
+        "br x16",
+        next = sym NEXT,
+        find = sym find,
+    )
+}
+
+/// libc's `dlopen`; null if there is none.
+extern "C" fn find() -> *mut c_void {
+    const RTLD_NEXT: *mut c_void = usize::MAX as *mut c_void;
+    // SAFETY: the C library's function of that name has this type.
+    let dlsym = unsafe { transmute::<*const (), Option<Dlsym>>(weak_symbol!("dlsym")) };
+    let found = match dlsym {
+        // SAFETY: the caller is this object, so the next one is behind it.
+        Some(dlsym) => unsafe { dlsym(RTLD_NEXT, c"dlopen".as_ptr()) },
+        None => find_in_libdl(),
+    };
+    NEXT.store(found, Ordering::Relaxed);
+    found
+}
+
+/// Before glibc 2.34 `dlopen` and `dlsym` are in a library of their own, which a program may load late.
+fn find_in_libdl() -> *mut c_void {
+    /// RTLD_NOW, and the flag by which libc's own calls are known.
+    const NOW_FOR_LIBC: c_int = 2 | (1 << 31);
+    // SAFETY: glibc's private functions of these names have these types.
+    let (open, symbol) = unsafe {
+        (
+            transmute::<*const (), Option<Dlopen>>(weak_symbol!("__libc_dlopen_mode")),
+            transmute::<*const (), Option<Dlsym>>(weak_symbol!("__libc_dlsym")),
+        )
+    };
+    let (Some(open), Some(symbol)) = (open, symbol) else {
+        return null_mut();
+    };
+    // SAFETY: the names are C strings; who calls dlopen has loaded the library already.
+    unsafe {
+        match open(c"libdl.so.2".as_ptr(), NOW_FOR_LIBC) {
+            library if library.is_null() => library,
+            library => symbol(library, c"dlopen".as_ptr()),
+        }
+    }
+}
+
+/// Opens a library only if the program has it loaded; null if not.
+pub fn open_loaded(library: &CStr) -> *mut c_void {
+    /// RTLD_LAZY | RTLD_NOLOAD.
+    const ONLY_IF_LOADED: c_int = 1 | 4;
+    // SAFETY: the name is a C string; nothing is loaded by this.
+    unsafe { dlopen(library.as_ptr(), ONLY_IF_LOADED) }
+}
