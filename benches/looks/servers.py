@@ -23,7 +23,7 @@ def connected(path):
 
 def redis(state, folder):
     path = f"{folder}/socket"
-    server = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", path, "--save", "", "--dir", folder],
+    server = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", path, "--save", "", "--enable-debug-command", "yes", "--dir", folder],
                               stdout=subprocess.DEVNULL)
     connection = connected(path)
     file = connection.makefile("rwb")
