@@ -28,8 +28,9 @@ const LEAST_BESIDE: u64 = 8 << 20;
 
 /// An allocator that takes longer to return pages is not waited for.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
-/// How often a process is read that executes another program meanwhile.
+/// How often a process is read that changes meanwhile, and until when it is read once more.
 const ATTEMPTS: u32 = 3;
+const AGAIN_WITHIN: Duration = Duration::from_secs(5);
 
 /// How much to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,17 +137,28 @@ impl Observer {
     }
 
     /// The facts of one process; nothing where it is gone, a zombie, or a thread of the kernel. One that executes
-    /// another program meanwhile is read again.
+    /// another program meanwhile, or whose mappings and heap are of different times, is read again.
     fn process(&self, pid: i32, depth: Depth, missing: &mut Vec<Missing>) -> Option<Process> {
+        let began = Instant::now();
         let mut before = Identity::of(pid)?;
         for attempt in 1.. {
             let mut found = Vec::new();
-            let process = self.once(pid, depth, &mut found);
+            let mut process = self.once(pid, depth, &mut found);
             // What was read of one that ends are halves.
             let after = Identity::of(pid)?;
-            if after != before && attempt < ATTEMPTS {
+            let change = process.as_ref().and_then(change_meanwhile);
+            let is_steady = after == before && change.is_none();
+            if !is_steady && attempt < ATTEMPTS && began.elapsed() < AGAIN_WITHIN {
                 before = after;
                 continue;
+            }
+            let heap = process.as_mut().and_then(|process| process.heap.as_mut());
+            if let Some((heap, bytes)) = heap.zip(change) {
+                heap.missing = heap.missing.saturating_add(bytes);
+                heap.notes.push(format!(
+                    "its memory changed by {:.1} MB while it was read",
+                    bytes as f64 / 1e6
+                ));
             }
             missing.append(&mut found);
             return process;
@@ -345,6 +357,17 @@ impl Observer {
             },
         })
     }
+}
+
+/// By how much the anonymous memory of `process` has changed since its mappings were read, if that is much: what its heap
+/// does not explain may have been the heap's a moment before.
+fn change_meanwhile(process: &Process) -> Option<u64> {
+    process.heap.as_ref()?;
+    let then = process.status.anon?;
+    let status = Proc::new(process.pid).and_then(|process| process.status());
+    let now = status.ok()?.rssanon? * 1024;
+    let change = now.abs_diff(then);
+    (change >= LEAST_BESIDE.max(then / 20)).then_some(change)
 }
 
 /// What tells a program in execution from another one in the same process.
