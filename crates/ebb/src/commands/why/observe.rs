@@ -49,6 +49,7 @@ pub enum Depth {
 #[derive(Debug, Default)]
 pub struct Observer {
     counters: Counters,
+    searched: hidden::Searched,
 }
 
 impl Observer {
@@ -164,6 +165,30 @@ impl Observer {
             return process;
         }
         None
+    }
+
+    /// Adds the allocators in mapped files that are not in charge to `heap`; those that are not read are named.
+    fn others(
+        &self,
+        pid: i32,
+        maps: &MemoryMaps,
+        allocator: &Allocator,
+        pool: Option<Pool>,
+        heap: Heap,
+    ) -> (Option<Heap>, Vec<Hidden>) {
+        let in_charge = allocator.file.as_deref().map(Path::new);
+        let program = Proc::new(pid).and_then(|process| process.exe()).ok();
+        let found = self.searched.find(pid, maps, |name| {
+            let file = name.file_name().and_then(|name| name.to_str());
+            let file = file.unwrap_or_default();
+            // The program was searched already; CPython's own mimalloc and Arrow's pool are known as what they are.
+            Some(charge::name_when_mapped(name).as_path()) == in_charge
+                || Some(name) == program.as_deref()
+                || file.starts_with("libpython")
+                || (pool == Some(Pool::Arrow) && file.starts_with("libarrow.so"))
+        });
+        let heap = found.heaps.into_iter().fold(heap, Heap::with);
+        (Some(heap), found.hidden)
     }
 
     fn once(&self, pid: i32, depth: Depth, missing: &mut Vec<Missing>) -> Option<Process> {
@@ -295,15 +320,17 @@ impl Observer {
             _ => (heap, objects),
         };
         let (heap, hidden) = match (&maps, heap) {
-            (Ok(maps), Some(heap)) if may_hide_allocators(runtime) => beside_others(
-                pid,
-                maps,
-                &allocator,
-                pool,
-                memory.as_ref(),
-                heap,
-                objects.as_ref().ok(),
-            ),
+            (Ok(maps), Some(heap)) if may_hide_allocators(runtime) => {
+                let rest = memory
+                    .as_ref()
+                    .map_or(0, |memory| self::beside((memory, &heap)));
+                let objects = objects.as_ref().ok().and_then(Option::as_ref);
+                let rest = rest.saturating_sub(objects.map_or(0, |objects| objects.resident));
+                match rest {
+                    LEAST_BESIDE.. => self.others(pid, maps, &allocator, pool, heap),
+                    _ => (Some(heap), Vec::new()),
+                }
+            }
             (_, heap) => (heap, Vec::new()),
         };
         for hidden in &hidden {
@@ -398,38 +425,6 @@ impl Identity {
 /// V8, the JVM and Go have heaps of their own, which explain the memory beside malloc's.
 fn may_hide_allocators(runtime: Option<Runtime>) -> bool {
     matches!(runtime, None | Some(Runtime::Cpython) | Some(Runtime::Ruby))
-}
-
-/// Reads the allocators in mapped files that are not in charge, where much memory is not `heap`'s; those that are
-/// not read are named.
-fn beside_others(
-    pid: i32,
-    maps: &MemoryMaps,
-    allocator: &Allocator,
-    pool: Option<Pool>,
-    memory: Option<&BTreeMap<Kind, Usage>>,
-    heap: Heap,
-    objects: Option<&Option<Objects>>,
-) -> (Option<Heap>, Vec<Hidden>) {
-    let objects = objects.and_then(Option::as_ref);
-    let of_objects = objects.map_or(0, |objects| objects.resident);
-    let rest = memory.map_or(0, |memory| beside((memory, &heap)));
-    if rest.saturating_sub(of_objects) < LEAST_BESIDE {
-        return (Some(heap), Vec::new());
-    }
-    let in_charge = allocator.file.as_deref().map(Path::new);
-    let program = Proc::new(pid).and_then(|process| process.exe()).ok();
-    let found = hidden::find(pid, maps, |name| {
-        let file = name.file_name().and_then(|name| name.to_str());
-        let file = file.unwrap_or_default();
-        // The program was searched already; CPython's own mimalloc and Arrow's pool are known as what they are.
-        Some(charge::name_when_mapped(name).as_path()) == in_charge
-            || Some(name) == program.as_deref()
-            || file.starts_with("libpython")
-            || (pool == Some(Pool::Arrow) && file.starts_with("libarrow.so"))
-    });
-    let heap = found.heaps.into_iter().fold(heap, Heap::with);
-    (Some(heap), found.hidden)
 }
 
 /// What CPython has, as deep as is asked for.
