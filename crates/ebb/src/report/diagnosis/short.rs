@@ -155,9 +155,10 @@ fn right(snapshot: &Snapshot) -> Option<String> {
     let first = snapshot.missing.iter().find(closed)?;
     let count = snapshot.missing.iter().filter(closed).count();
     let all = snapshot.processes.len();
-    let of = match count < all {
-        true => format!(" ({count} of {all} processes)"),
-        false => String::new(),
+    let of = if count < all {
+        format!(" ({count} of {all} processes)")
+    } else {
+        String::new()
     };
     Some(format!("{}{of}.", capital(&first.why)))
 }
@@ -240,10 +241,10 @@ fn trim(diagnosis: &Diagnosis) -> Option<String> {
         (Some(_), None) => {
             let bytes = diagnosis.ledger.bytes(Cause::Trimmable);
             let mb = megabytes(bytes);
-            match bytes >= LEAST_BYTES {
-                true => return Some(format!("Trim: malloc_trim would return {mb} MB.")),
-                false => format!("malloc_trim would return {mb} MB"),
+            if bytes >= LEAST_BYTES {
+                return Some(format!("Trim: malloc_trim would return {mb} MB."));
             }
+            format!("malloc_trim would return {mb} MB")
         }
     };
     Some(format!("Trim does not help: {text}."))
