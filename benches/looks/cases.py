@@ -198,7 +198,8 @@ for state, label, options in [
     ("frame_freed", HELD, {"figures": False}),
     ("arrow", OTHER, {"figures": False, "also": (USE, UNKNOWN), "unsaid": "another allocator changes none"}),
     ("arrow_system", USE, {"env": {"ARROW_DEFAULT_MEMORY_POOL": "system"}}),
-    ("polars_frame", USE, {"figures": False}), ("polars_freed", HELD, {"figures": False}),
+    ("polars_frame", USE, {"figures": False}),
+    ("polars_freed", HELD, {"figures": False, "env": {"_RJEM_MALLOC_CONF": "background_thread:false,dirty_decay_ms:-1"}}),
 ]:
     case(f"data frames: {state}", label, "python-data", state, "120", **options)
 
