@@ -232,8 +232,9 @@ fn services(
     let after = declared::services(kind, &args.file, &change.after())
         .map_err(|why| Failure::new(Exit::Internal, format!("{name}: {why}")))?;
     let check = files::of_services(&name, kind, &after, Some(&is_chosen), Some(wanted));
-    let mounts =
-        kind == Kind::Compose && wish.preloads() && change.after().contains("./libebbmalloc.so:");
+    let mounts = kind == Kind::Compose
+        && wish.allocator.name == "ebbmalloc"
+        && change.after().contains("./libebbmalloc.so:");
     let place = folder(&args.file).join(LIBRARY_FILE);
     let library = (mounts && !place.exists()).then_some(place);
     if let Some(place) = &library {
