@@ -1,7 +1,7 @@
 //! A process with something to advise: started, looked at, treated, measured.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A process that has said that it is ready; ends with this value.
 pub struct Process {
     child: Child,
+    /// Kept open: the process writes once more.
+    _output: BufReader<ChildStdout>,
     /// The one to look at: a child of `child`, where the state has one.
     pub pid: u32,
 }
@@ -29,15 +31,18 @@ impl Process {
             .spawn()
             .unwrap_or_else(|error| panic!("{command:?}: {error}: ci/install.sh"));
         let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("a pipe"))
-            .read_line(&mut line)
-            .expect("a line");
+        let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+        output.read_line(&mut line).expect("a line");
         let mut words = line.split_whitespace();
         assert_eq!(words.next(), Some("ready"), "{command:?}");
         let pid = words
             .next()
             .map_or(child.id(), |pid| pid.parse().expect("a number"));
-        Self { child, pid }
+        Self {
+            child,
+            _output: output,
+            pid,
+        }
     }
 
     /// Has it do what it was started for.
@@ -79,12 +84,13 @@ impl Process {
         harness::stdout(&output) + &harness::stderr(&output)
     }
 
-    /// Waits until no more than `most` bytes are resident. Gives what is in the end.
+    /// Waits until no more than `most` bytes are resident. Gives what is resident half a second later.
     pub fn falls_to(&self, most: u64) -> u64 {
         let began = Instant::now();
         while self.resident() > most && began.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(50));
         }
+        std::thread::sleep(Duration::from_millis(500));
         self.resident()
     }
 }
