@@ -44,12 +44,12 @@ STATES = [
 ]
 for allocator in ("", "jemalloc", "mimalloc", "tcmalloc", "ebbmalloc", "mimalloc3"):
     for name, plain, others, program in STATES:
-        label, settle = (others if allocator else plain), 0
+        label, rest = (others if allocator else plain), []
         if allocator == "ebbmalloc":
             # Whole free pages go back by themselves; what stays is what lives and what it pins.
-            settle = 5
-            label = HELD if name[:4] in ("48 B", "200 ") else USE
-        case(f"{allocator or 'glibc'}: {name}", label, *program.split(), preload=allocator, settle=settle)
+            rest = ["sleep:5000"]
+            label = HELD if name[:4] in ("48 B", "200 ", "size") else USE
+        case(f"{allocator or 'glibc'}: {name}", label, *program.split(), *rest, preload=allocator)
 for name, label, program in [
     ("small blocks, live", USE, "a:64:512:80"), ("large blocks, live", USE, "a:1000000:8000000:120"),
     ("threads, live", USE, "th:4:16:20000:90:0:stay"), ("48 B, one in ten lives", HELD, "a:48:48:90 f:90"),
@@ -134,9 +134,9 @@ case("tcmalloc, released", USE, "held", "a:5000:300000:90", "f:100", "trim", pre
 # A preloaded file that is gone from the disk
 for allocator in ("jemalloc", "mimalloc", "tcmalloc", "ebbmalloc"):
     case(f"{allocator}, file deleted: live", USE, "held", "a:64:9000:90", preload=allocator, file="deleted")
-    label = USE if allocator == "ebbmalloc" else HELD
-    case(f"{allocator}, file replaced: freed", label, "held", "a:640:9000:90", "f:98", preload=allocator,
-         file="replaced", settle=5 if allocator == "ebbmalloc" else 0)
+    label, rest = (USE, ["sleep:5000"]) if allocator == "ebbmalloc" else (HELD, [])
+    case(f"{allocator}, file replaced: freed", label, "held", "a:640:9000:90", "f:98", *rest, preload=allocator,
+         file="replaced")
 
 # Allocators that are out of sight
 case("homemade allocator, live", UNKNOWN, "held", "a:200:3000:90", preload="homemade", env={"HELD_HEADER": "16"})
@@ -168,13 +168,13 @@ case("another user's, freed", HELD, "held", "a:200:5000:90", "f:97", user="nobod
 case("another user's, jemalloc, freed", HELD, "held", "a:200:5000:90", "f:97", user="nobody", preload="jemalloc")
 case("at its limit, live", USE, "held", "a:200:5000:100", limit_mb=112)
 case("at its limit, freed", HELD, "held", "a:200:5000:100", "f:97", limit_mb=112)
-case("at its limit, page cache", OTHER, "held", "a:200:5000:10", "file:150:written", limit_mb=120)
-case("at its limit, files on tmpfs", OTHER, "held", "a:200:5000:10", "shm:90:read", limit_mb=120)
+case("at its limit, page cache", OTHER, "held", "a:200:5000:10", "file:150:written", limit_mb=120, figures=False)
+case("at its limit, files on tmpfs", OTHER, "held", "a:200:5000:10", "shm:90:read", limit_mb=120, figures=False)
 case("at its limit, forked and shared", USE, "held", "a:200:5000:90", "fork:4", limit_mb=115)
 case("stopped, live", USE, "held", "a:200:5000:80", stopped=True)
 case("stopped, freed", HELD, "held", "th:4:200:5000:90:97:stay", stopped=True)
 case("stopped while it allocates", USE, "held", "a:200:5000:80", "churn:1", stopped=True, figures=False)
-case("ends before it is looked at", UNKNOWN, "held", "a:200:5000:80", "dies:0", settle=0.3)
+case("ends before it is looked at", UNKNOWN, "held", "a:200:5000:80", "dies:1", settle=0.3)
 case("ends during the look", UNKNOWN, "held", "a:48:48:200", "dies:35", also=(USE,), figures=False)
 
 # Python
@@ -198,14 +198,15 @@ for state, label, options in [
     ("frame_freed", HELD, {"figures": False}),
     ("arrow", OTHER, {"figures": False, "also": (USE, UNKNOWN), "unsaid": "another allocator changes none"}),
     ("arrow_system", USE, {"env": {"ARROW_DEFAULT_MEMORY_POOL": "system"}}),
-    ("polars_frame", USE, {"figures": False}), ("polars_freed", HELD, {"figures": False}),
+    ("polars_frame", USE, {"figures": False}),
+    ("polars_freed", HELD, {"figures": False, "env": {"_RJEM_MALLOC_CONF": "background_thread:false,dirty_decay_ms:-1"}}),
 ]:
     case(f"data frames: {state}", label, "python-data", state, "120", **options)
 
 # Other runtimes and servers
 for state, label in [("objects", OTHER), ("objects_freed", USE), ("buffers", USE), ("small_buffers", USE),
                      ("small_buffers_freed", HELD), ("shared", USE)]:
-    also = (OTHER,) if state in ("objects_freed", "shared") else ()
+    also = {"objects_freed": (OTHER,), "shared": (OTHER,), "small_buffers_freed": (BOTH,)}.get(state, ())
     case(f"node: {state}", label, "node", state, figures=False, also=also)
 for state, label in [("strings", USE), ("strings_freed", HELD), ("large", USE), ("hashes", USE)]:
     case(f"ruby: {state}", label, "ruby", state, figures=False)

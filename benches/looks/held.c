@@ -63,7 +63,18 @@ static unsigned long draw(struct list *list, unsigned long below)
 
 static size_t size_of(struct block *block)
 {
-    return malloc_usable_size(block) + header;
+    size_t size = malloc_usable_size(block) + header;
+#ifndef __GLIBC__
+    /* musl's usable size is what was asked for; the block takes a slot of one of these, in units of 16 bytes. */
+    static const unsigned short slots[] = {
+        1,   2,   3,   4,   5,   6,   7,   8,   9,   10,  12,   15,   18,   20,   25,   31,   36,   42,   50,   63,   72,   84,   102,  127,
+        146, 170, 204, 255, 292, 340, 409, 511, 584, 682, 818,  1023, 1169, 1364, 1637, 2047, 2340, 2730, 3276, 4095, 4680, 5460, 6552, 8191,
+    };
+    for (unsigned i = 0; i < sizeof slots / sizeof *slots; i++)
+        if (size <= slots[i] * 16ul)
+            return slots[i] * 16ul;
+#endif
+    return size;
 }
 
 static void add(struct list *list, void *memory, size_t asked, int write)
@@ -138,6 +149,8 @@ static void *work(void *argument)
 {
     struct thread *thread = argument;
     fill(&thread->list, thread->least, thread->most, thread->total, 1);
+    /* What is freed must not serve those that still allocate. */
+    pthread_barrier_wait(&there);
     if (thread->part)
         release(&thread->list, thread->part);
     if (thread->ends)
@@ -156,6 +169,7 @@ static void threads(int count, size_t least, size_t most, size_t total, unsigned
         all[i] = (struct thread){least, most, total / (size_t)count, part, ends, {NULL, 1234567u + (unsigned)i}};
         check(pthread_create(&ids[i], NULL, work, &all[i]) == 0, "pthread_create");
     }
+    pthread_barrier_wait(&there);
     if (!ends)
         pthread_barrier_wait(&there);
     for (int i = 0; i < count; i++) {
@@ -174,8 +188,9 @@ static void threads(int count, size_t least, size_t most, size_t total, unsigned
 static void *touch(void *argument)
 {
     size_t bytes = (size_t)argument;
-    char *stack = __builtin_alloca(bytes);
-    memset(stack, 1, bytes);
+    volatile char *stack = __builtin_alloca(bytes);
+    for (size_t at = 0; at < bytes; at += 4096)
+        stack[at] = 1;
     pthread_barrier_wait(&there);
     for (;;)
         pause();
@@ -233,6 +248,8 @@ static void split(const char *how)
 {
     for (struct block *block = own.first; block; block = block->next) {
         char *second = (char *)(((uintptr_t)block + 4096) & -4096ul);
+        if (malloc_usable_size(block) < MB)
+            continue;
         size_t bytes = (malloc_usable_size(block) - 8192) & -4096ul;
         int failed = 0;
         if (strcmp(how, "huge") == 0)
@@ -240,11 +257,11 @@ static void split(const char *how)
         else if (strcmp(how, "nohuge") == 0)
             failed = madvise(second, bytes, MADV_NOHUGEPAGE);
         else if (strcmp(how, "dump") == 0)
-            failed = madvise(second + bytes / 2, bytes / 4 & -4096ul, MADV_DONTDUMP);
+            failed = madvise(second + (bytes / 2 & -4096ul), bytes / 4 & -4096ul, MADV_DONTDUMP);
         else if (strcmp(how, "fork") == 0)
             failed = madvise(second, bytes / 2 & -4096ul, MADV_DONTFORK);
         else if (strcmp(how, "readonly") == 0)
-            failed = mprotect(second + bytes / 2, 65536, PROT_READ);
+            failed = mprotect(second + (bytes / 2 & -4096ul), 65536, PROT_READ);
         else
             failed = mlock(second, 65536);
         check(!failed, how);
@@ -272,8 +289,6 @@ static void fork_children(int count, const char *what)
         }
         check(read(pipes[0], &byte, 1) == 1, "a child");
         pids[children++] = pid;
-        if (strcmp(what, "touch") == 0)
-            live += (long)0;
     }
     if (strcmp(what, "touch") == 0)
         live *= count + 1;
@@ -361,9 +376,11 @@ static void one(char *op)
         fill(&own, n[0], n[1], n[2] * MB, 0);
     else if (IS("aligned"))
         for (size_t sum = 0; sum < n[2] * MB; sum += n[1]) {
-            void *memory;
+            void *memory = NULL;
             check(posix_memalign(&memory, n[0], n[1]) == 0, "posix_memalign");
             add(&own, memory, n[1], 1);
+            /* glibc: a mapping of its own, whose first page and page in front of the block are written, too. */
+            live += n[0] + n[1] > 131072 ? 8192 : 0;
         }
     else if (IS("grow")) {
         char *memory = NULL;

@@ -23,7 +23,7 @@ def connected(path):
 
 def redis(state, folder):
     path = f"{folder}/socket"
-    server = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", path, "--save", "", "--dir", folder],
+    server = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", path, "--save", "", "--enable-debug-command", "yes", "--dir", folder],
                               stdout=subprocess.DEVNULL)
     connection = connected(path)
     file = connection.makefile("rwb")
@@ -40,6 +40,7 @@ def redis(state, folder):
     if state == "flushed":
         ask("FLUSHALL", "SYNC")
         time.sleep(12)
+    time.sleep(0.5)  # its figures are of its last tick
     lines = dict(line.split(":", 1) for line in ask("INFO", "MEMORY").decode().splitlines() if ":" in line)
     live, resident = int(lines["allocator_allocated"]), int(lines["allocator_resident"])
     return server.pid, live, max(0, resident - live)

@@ -178,13 +178,20 @@ impl Container {
         state["pid"].to_string()
     }
 
+    /// Its cgroup that counts memory.
     fn cgroup(&self) -> String {
         let groups = fs::read_to_string(format!("/proc/{}/cgroup", self.pid())).unwrap();
-        let own = groups.lines().find_map(|line| {
-            let path = line.splitn(3, ':').nth(2)?;
-            path.contains(&self.id).then(|| path.to_owned())
-        });
-        own.expect("a cgroup of its own")
+        let of = |controller: &str| {
+            groups.lines().find_map(|line| {
+                let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+                let found = controllers.split(',').any(|one| one == controller);
+                (found && path.contains(&self.id)).then(|| path.to_owned())
+            })
+        };
+        // The empty name is version 2.
+        of("memory")
+            .or_else(|| of(""))
+            .expect("a cgroup of its own")
     }
 }
 

@@ -175,12 +175,19 @@ fn read(path: &Path) -> Result<String, Failure> {
         ))
         .remedy("left alone"));
     }
-    fs::read_to_string(path).map_err(|error| match error.kind() {
+    let text = fs::read_to_string(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::PermissionDenied => {
             Failure::new(Exit::Permission, format!("{}: {error}", path.display()))
         }
+        std::io::ErrorKind::InvalidData => {
+            unusable("it is not a text".to_owned()).remedy("left alone")
+        }
         _ => unusable(error.to_string()).remedy("left alone"),
-    })
+    })?;
+    if text.trim().is_empty() {
+        return Err(unusable("it is empty".to_owned()).remedy("left alone"));
+    }
+    Ok(text)
 }
 
 fn shown(change: &Change) -> File {

@@ -6,6 +6,9 @@ use super::diagnosis::{self, Form, wrap};
 use crate::facts::difference::{Change, Difference, Unit};
 use crate::facts::growth::{Growth, Series, Trend};
 
+/// A series that moved by less has no line in the short form.
+const LEAST_MOVE: u64 = 100_000;
+
 /// The verdict, what grows and what does not, the next step; in full the last look as well.
 pub fn render(growth: &Growth, form: Form) -> String {
     let mut out = String::new();
@@ -14,7 +17,9 @@ pub fn render(growth: &Growth, form: Form) -> String {
             for line in wrap(&growth.verdict.sentence, columns, 2) {
                 let _ = writeln!(out, "{line}");
             }
-            let moves = |trend: &&Trend| trend.series == Series::Total || trend.from != trend.to;
+            let moves = |trend: &&Trend| {
+                trend.series == Series::Total || trend.from.abs_diff(trend.to) >= LEAST_MOVE
+            };
             for trend in growth.trends.iter().filter(moves) {
                 let _ = writeln!(out, "{}", line(trend));
             }

@@ -111,7 +111,7 @@ fn next(trial: &Trial) -> Vec<Step> {
     if trial.verdict.kind == VerdictKind::Recommend && trial.canary.is_none() {
         steps.push(step(
             "Put the recommended variant into the file that starts the service (a Dockerfile, compose file, manifest, \
-             unit, Procfile or Cargo.toml). This shows the change; --write makes it.",
+             unit, Procfile or Cargo.toml). The command shows the change and writes nothing.",
             "ebb fix Dockerfile --from results.json",
         ));
         steps.push(step(

@@ -191,8 +191,8 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
              returns idle pages"
         }
         Cause::Pinned => {
-            "live blocks lie on these pages: malloc_trim does not help; an allocator that packs by size does, as far as sizes \
-             allow, and a trial shows how far"
+            "live blocks lie on these pages: malloc_trim does not help; another allocator may pack them closer, as far as sizes \
+             allow, and ebb compare shows how far"
         }
         Cause::Cached => {
             "caches of threads: fewer threads, or an allocator that empties idle caches"
@@ -210,7 +210,8 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
             "tracemalloc or memray show who holds them; whether they grow is seen by a second look"
         }
         Cause::FreeObjects => {
-            "CPython gives back whole arenas only: PYTHONMALLOC=malloc on an allocator that returns pages lets the rest go"
+            "CPython gives back whole arenas only: PYTHONMALLOC=malloc on an allocator that returns idle pages lets those go \
+             that have no live object on them"
         }
         Cause::UnreadHeap => {
             "the allocator's own statistics tell live from free; a trial tells without them"
@@ -228,13 +229,13 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
                 "GOMEMLIMIT bounds it; net/http/pprof's heap profile shows what is live"
             }
             Some(Runtime::Cpython) => {
-                "object arenas: run with PYTHONMALLOC=malloc to have them seen and returned; tracemalloc or memray show \
-                 what is live"
+                "object arenas: run with PYTHONMALLOC=malloc to have them seen, and returned by an allocator that returns idle \
+                 pages; tracemalloc or memray show what is live"
             }
             Some(Runtime::Ruby) => "GC.stat and ObjectSpace show what is live",
             None => "the program maps this memory itself, without malloc: no allocator changes it",
         },
-        Cause::Stacks => "fewer threads, or smaller stacks (ulimit -s, pthread_attr_setstacksize)",
+        Cause::Stacks => "fewer threads: a stack keeps each page that was once touched",
         Cause::MappedFiles => {
             "pages of files: the kernel drops those that are not locked when memory gets short"
         }

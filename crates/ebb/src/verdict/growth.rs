@@ -12,6 +12,8 @@ use crate::statistics::slope::{self, End};
 const LEAST_GROWTH: f64 = 2_000_000.0;
 /// And below this part of what is there.
 const LEAST_PART: f64 = 0.02;
+/// A rise below this may be a few pages: no reason to watch for longer.
+const LEAST_RISE: f64 = 500_000.0;
 /// Held memory is a reason from this part of the whole on, as in the verdict of one look.
 const REASON: f64 = 0.2;
 /// Growth that would take longer than this to matter is named, and no reason to watch for longer.
@@ -304,29 +306,26 @@ fn not_growing(
         );
     }
     // Of those that rise beyond doubt the one that rises the fastest, and when that would matter.
-    let rising = trends
-        .iter()
-        .filter(|trend| !trend.settled)
-        .filter_map(|trend| Some((trend, trend.slope?)))
-        .filter(|(_, slope)| slope.low > 0.0)
-        .max_by(|(_, left), (_, right)| left.bytes_per_s.total_cmp(&right.bytes_per_s));
-    if let Some((trend, slope)) = rising {
-        let wanted = match trend.series {
-            Series::Held => {
-                let whole = total.to as f64;
-                (LEAST_BYTES as f64).max(REASON * whole) - trend.from as f64
-            }
-            _ => least_growth(trend.from as f64),
-        };
-        let enough = (wanted / slope.bytes_per_s).max(2.0 * seconds);
+    let rising = |least: f64| {
+        let rises =
+            |(_, slope): &(&Trend, Slope)| slope.low > 0.0 && slope.bytes_per_s * seconds >= least;
+        let of = trends
+            .iter()
+            .filter(|trend| !trend.settled)
+            .filter_map(|trend| Some((trend, trend.slope?)));
+        of.filter(rises)
+            .max_by(|(_, left), (_, right)| left.bytes_per_s.total_cmp(&right.bytes_per_s))
+    };
+    if let Some((trend, slope)) = rising(LEAST_RISE) {
+        let enough = (wanted(trend, total) / slope.bytes_per_s).max(2.0 * seconds);
         let what = match trend.series {
-            Series::Total => who,
+            Series::Total => who.clone(),
             series => format!("{} of {who}", noun(series)),
         };
         if enough <= LONGEST {
             return too_short(
                 format!(
-                    "{what} grew from {} in {} ({})",
+                    "{what} grew from {} MB in {} ({})",
                     growth_mb(trend),
                     time(seconds),
                     rate(slope)
@@ -334,18 +333,20 @@ fn not_growing(
                 enough,
             );
         }
-        let how = format!("Hardly any growth in {} ({})", time(seconds), rate(slope));
-        return flat(how, last);
     }
     if total.settled {
         return flat(
             format!(
-                "Flat for the last {}, after {who} rose from {}",
+                "Flat for the last {}, after {who} rose from {} MB",
                 time(seconds / 3.0),
                 growth_mb(total)
             ),
             last,
         );
+    }
+    if let Some((_, slope)) = rising(0.0) {
+        let how = format!("Hardly any growth in {} ({})", time(seconds), rate(slope));
+        return flat(how, last);
     }
     // A growth that the looks cannot exclude is no "no".
     let excludes =
@@ -362,14 +363,24 @@ fn not_growing(
             4.0 * seconds,
         );
     }
-    let verb = match slope.high < 0.0 {
-        true => "It shrinks",
-        false => "No growth",
+    let verb = if slope.high < 0.0 {
+        "It shrinks"
+    } else {
+        "No growth"
     };
     flat(
         format!("{verb} in {} ({})", time(seconds), rate(slope)),
         last,
     )
+}
+
+/// How much a series has to rise from its first floor on until that is a verdict.
+fn wanted(trend: &Trend, total: &Trend) -> f64 {
+    let from = trend.from as f64;
+    match trend.series {
+        Series::Held => (LEAST_BYTES as f64).max(REASON * total.to as f64) - from,
+        _ => least_growth(from),
+    }
 }
 
 /// Nothing grows: the last look says the rest.

@@ -54,9 +54,17 @@ fn jemalloc(cause: Cause, heap: &Heap) -> Option<String> {
              (mallctl \"background_thread\"), or nothing purges while it is idle"
                 .to_owned(),
         ),
-        Cause::Kept if thread == Some("false") => Some(format!(
-            "dirty pages: nothing purges them while the program makes no requests: {variable}=background_thread:true,dirty_decay_ms:1000"
-        )),
+        Cause::Kept if thread == Some("false") => {
+            // A library without symbols does not say what was asked for.
+            let forked = match setting("background_thread_asked") {
+                None => "; a forked process lost that thread and turns it on again (mallctl \"background_thread\")",
+                Some(_) => "",
+            };
+            Some(format!(
+                "dirty pages: nothing purges them while the program makes no requests: \
+                 {variable}=background_thread:true,dirty_decay_ms:1000{forked}"
+            ))
+        }
         Cause::Kept => decay.map(|decay| {
             format!(
                 "dirty pages go back within about {decay} ms of the last use: {variable}=dirty_decay_ms:1000 shortens that"
@@ -66,11 +74,14 @@ fn jemalloc(cause: Cause, heap: &Heap) -> Option<String> {
             "muzzy pages: resident until the kernel is short of memory: {variable}=muzzy_decay_ms:0 gives them back at once"
         )),
         Cause::Cached => Some(format!(
-            "nobody empties the cache of an idle thread: {variable}=tcache_max:4096 keeps large blocks out of it, fewer threads help"
+            "nothing empties the cache of an idle thread: {variable}=tcache_max:4096,background_thread:true,dirty_decay_ms:1000 \
+             keeps large blocks out of it and returns their pages; fewer threads help"
         )),
-        Cause::Pinned => Some(format!(
-            "a slab stays while one of its regions lives; {variable}=narenas:2 lets fewer arenas have slabs of their own"
-        )),
+        Cause::Pinned => Some(
+            "a slab stays while one of its regions lives, and no setting of jemalloc changes that much: ebb compare shows \
+             whether another allocator packs closer"
+                .to_owned(),
+        ),
         _ => None,
     }
 }
@@ -78,12 +89,19 @@ fn jemalloc(cause: Cause, heap: &Heap) -> Option<String> {
 fn mimalloc(cause: Cause, heap: &Heap) -> Option<String> {
     let setting = |name: &str| heap.settings.get(name).map(String::as_str);
     match cause {
-        Cause::Kept => Some(match setting("purge_delay").or(setting("decommit_delay")) {
-            Some("-1") => "purge_delay is -1, so free pages stay for ever: MIMALLOC_PURGE_DELAY=10".to_owned(),
-            _ => "mimalloc purges in threads that allocate or free, so idle ones keep their pages: mi_collect(true) in each \
-                  gives them back"
-                .to_owned(),
-        }),
+        // 2.0 has no purge_delay, and its mi_collect(true) returns next to nothing of what threads hold.
+        Cause::Kept => Some(match (setting("purge_delay"), setting("decommit_delay")) {
+            (Some("-1"), _) => "purge_delay is -1, so free pages stay for ever: MIMALLOC_PURGE_DELAY=0",
+            (None, Some(_)) => {
+                "mimalloc 2.0 returns pages only while their thread allocates or frees: MIMALLOC_DECOMMIT_DELAY=0 returns \
+                 them with the free; mi_collect(true) does not help"
+            }
+            _ => {
+                "mimalloc purges in threads that allocate or free, so idle ones keep their pages: mi_collect(true) in each \
+                 thread gives them back, MIMALLOC_PURGE_DELAY=0 returns them with the free"
+            }
+        }
+        .to_owned()),
         _ => None,
     }
 }
@@ -93,16 +111,18 @@ fn tcmalloc(cause: Cause, heap: &Heap) -> Option<String> {
     match cause {
         Cause::Kept => Some(match rate.map(String::as_str) {
             Some("0") => {
-                "tcmalloc_release_rate is 0, so free spans stay for ever: TCMALLOC_RELEASE_RATE=10, or \
+                "tcmalloc_release_rate is 0, so free spans stay for ever: TCMALLOC_AGGRESSIVE_DECOMMIT=t, or \
                  MallocExtension::ReleaseFreeMemory() in the program"
                     .to_owned()
             }
-            _ => "free spans go back only while the program frees: TCMALLOC_RELEASE_RATE=10 or \
-                  TCMALLOC_AGGRESSIVE_DECOMMIT=t, or MallocExtension::ReleaseFreeMemory() in the program"
+            _ => "few free spans go back, and only while the program frees: TCMALLOC_AGGRESSIVE_DECOMMIT=t returns each, \
+                  MallocExtension::ReleaseFreeMemory() in the program returns all"
                 .to_owned(),
         }),
         Cause::Cached => Some(
-            "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES bounds the caches of all threads together".to_owned(),
+            "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES=1048576 bounds the caches of all threads together, but for 512 KiB each; \
+             with TCMALLOC_AGGRESSIVE_DECOMMIT=t what leaves them goes back"
+                .to_owned(),
         ),
         _ => None,
     }
@@ -111,8 +131,8 @@ fn tcmalloc(cause: Cause, heap: &Heap) -> Option<String> {
 fn musl(cause: Cause) -> Option<String> {
     let text = match cause {
         Cause::Pinned => {
-            "musl returns a group of slots when the last one is freed, and has no settings: another allocator packs \
-             sizes closer"
+            "musl returns a group of slots when the last one is freed, and has no settings: ebb compare shows whether \
+             another allocator packs closer"
         }
         _ => return None,
     };

@@ -149,9 +149,12 @@ fn cannot(allocator: &str) -> Left {
             "mallctl(\"arena.4096.purge\") in the program, or a start with \
              MALLOC_CONF=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000"
         }
-        "mimalloc" => "mi_collect(true) in the program, or a start with MIMALLOC_PURGE_DELAY=0",
+        "mimalloc" => {
+            "mi_collect(true) in each thread, or a start with MIMALLOC_PURGE_DELAY=0; before 2.1 only a start with \
+             MIMALLOC_DECOMMIT_DELAY=0"
+        }
         "tcmalloc" => {
-            "MallocExtension::ReleaseFreeMemory in the program, or a start with TCMALLOC_RELEASE_RATE=10"
+            "MallocExtension::ReleaseFreeMemory in the program, or a start with TCMALLOC_AGGRESSIVE_DECOMMIT=t"
         }
         "musl" => "musl returns what it can by itself; another allocator, and a restart",
         _ => "its own control, if it has one; or another allocator, and a restart",
@@ -168,7 +171,7 @@ fn cannot(allocator: &str) -> Left {
 fn of_runtime(runtime: Option<Runtime>) -> Option<&'static str> {
     Some(match runtime? {
         Runtime::Go => "debug.FreeOSMemory() in the program, or GOMEMLIMIT",
-        Runtime::Jvm => "jcmd PID GC.run, and a collector that uncommits (G1, ZGC)",
+        Runtime::Jvm => "jcmd PID GC.run, where the collector is G1",
         Runtime::V8 => "node --max-old-space-size bounds it",
         Runtime::Cpython | Runtime::Ruby => return None,
     })

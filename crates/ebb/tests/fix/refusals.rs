@@ -215,7 +215,11 @@ fn what_is_not_understood_is_left_alone_with_one_line() {
     }
     let place = Place::with(&[]);
     fs::write(place.path("Dockerfile"), b"FROM \xff\n").unwrap();
-    assert_refused(&place.fix(&["Dockerfile"]), 64, &["UTF-8", "left alone"]);
+    assert_refused(
+        &place.fix(&["Dockerfile"]),
+        64,
+        &["is not a text", "left alone"],
+    );
     assert_refused(&place.fix(&["nobody"]), 64, &["nobody"]);
     assert_refused(&place.fix(&["."]), 64, &["no file"]);
 }

@@ -1,6 +1,6 @@
 //! `ebb why` and its kin on real processes. `collection` runs the labelled cases of
-//! `tests/fixtures/why/cases.toml`; `manners` is about what happens around a verdict, `evidence` about what
-//! is not known, `short` about what a terminal shows.
+//! `tests/fixtures/why/cases.toml`; `manners` is about what happens around a verdict, `evidence` about what is not
+//! known, `short` about what a terminal shows.
 
 #[path = "../run/harness.rs"]
 #[allow(

@@ -68,7 +68,7 @@ impl Gate {
     /// Whether a thread of this number has to wait.
     #[inline]
     pub fn is_closed_to(&self, thread: usize) -> bool {
-        self.state.load(Ordering::Relaxed) != OPEN && !self.is_owner(thread)
+        self.state.load(Ordering::Acquire) != OPEN && !self.is_owner(thread)
     }
 
     /// Whether this thread closed it.
@@ -187,7 +187,9 @@ impl Gate {
     pub(super) fn wait_for_guests<O: Os>(&self, os: &O, is_quiet: impl Fn() -> bool) -> bool {
         let until = os.now_ms() + FORK_PATIENCE_MS;
         loop {
-            if self.guests.load(Ordering::Acquire) == 0 && is_quiet() {
+            let empty =
+                self.guests.load(Ordering::Acquire) == 0 || cfg!(ebb_mutation = "fork_pass");
+            if empty && is_quiet() {
                 return true;
             }
             if os.now_ms() >= until {

@@ -103,8 +103,8 @@ fn held_memory_that_grows_is_retention_and_not_a_growing_live_heap() {
 
 #[test]
 fn growth_with_load_only_is_told_from_growth_in_idleness() {
-    // Work for 100 s, none for 100 s.
-    let work = |at: f64| (at / 200.0).floor() * 100.0 + (at % 200.0).min(100.0);
+    // Work for 90 s, none for 110 s.
+    let work = |at: f64| (at / 200.0).floor() * 90.0 + (at % 200.0).min(90.0);
     let stops = of(
         course(|at| heap(50.0 + work(at) * 0.2, 10.0, work(at))),
         last(None),
@@ -305,6 +305,21 @@ fn a_drift_of_next_to_nothing_is_not_called_no_growth() {
         sentence.starts_with("Hardly any growth in 119 s (0.0 MB"),
         "{sentence}"
     );
+}
+
+/// A few pages more, next to a cache that filled.
+#[test]
+fn a_few_pages_are_no_reason_to_watch_for_longer() {
+    let cache = |at: f64| 20.0 + 46.0 * (at / 57.0).min(1.0);
+    let points = (0..120).map(|look| {
+        let at_s = f64::from(look);
+        Point {
+            at_s,
+            ..heap(cache(at_s), 0.2 + at_s * 1e-4, at_s * 0.1)
+        }
+    });
+    let (_, sentence) = sentence_of(points.collect());
+    assert!(sentence.starts_with("Flat for the last 40 s"), "{sentence}");
 }
 
 #[test]

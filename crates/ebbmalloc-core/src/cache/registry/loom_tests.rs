@@ -8,6 +8,7 @@
 use super::super::bins::Bins;
 use super::super::cache::{Cache, Entered};
 use super::{Drained, Registry};
+use crate::base::sync::spin_hint;
 use crate::slab::loom_tests::{CLASS_NUMBER, Ground, Slot, model, spawn};
 use core::ptr::NonNull;
 use loom::sync::Arc;
@@ -179,15 +180,20 @@ fn fork_against_claim() {
         });
         let os = &world.ground.os;
         world.registry.freeze(os, None);
+        while !world.registry.is_quiet(os, None) {
+            spin_hint();
+        }
         // At this point the child would get its copy of the caches, and take them over as is done
         // here: the owner is outside, and stays outside until the thaw.
-        assert!(own.cache().seize());
-        // SAFETY: frozen, and seized.
+        // Nobody is at work on the list then.
+        let list = world.registry.list.lock(os);
+        // SAFETY: frozen, and quiet since then: the owner may look, and goes away again.
         unsafe {
             own.cache().drain(&world.ground.supply(), &world.bins, true);
             assert_eq!(own.cache().bytes(), 0);
-            world.registry.thaw_parent(os);
         }
+        drop(list);
+        world.registry.thaw(os);
         owner.join().unwrap();
         purger.join().unwrap();
         world.finish(&caches);

@@ -355,9 +355,9 @@ fn a_child_keeps_arenas_and_explicit_caches() {
     let block = super::allocate(&heap, own, 100);
     let cache = with_access(own, |access| heap.create_cache(access)).unwrap();
     assert_eq!(arena.threads(), 2);
-    heap.freeze(None);
-    // SAFETY: frozen just above.
-    unsafe { heap.thaw(true, own.map(|cache| &*cache.as_ptr())) };
+    assert!(heap.freeze(1, None));
+    // SAFETY: the test is the child's only thread.
+    unsafe { heap.take_over(own.map(|cache| &*cache.as_ptr())) };
     assert_eq!(arena.threads(), 1, "the other thread is not there");
     assert!(heap.flush_cache(cache));
     // SAFETY: live until here.

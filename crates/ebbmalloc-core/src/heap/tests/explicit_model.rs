@@ -179,9 +179,13 @@ fn check(steps: &[Step]) {
                 heap.trim(None);
             }
             Step::Fork { child } => {
-                heap.freeze(None);
-                // SAFETY: frozen just above.
-                unsafe { heap.thaw(child, thread.map(|cache| &*cache.as_ptr())) };
+                assert!(heap.freeze(1, None));
+                if child {
+                    // SAFETY: the test is the child's only thread.
+                    unsafe { heap.take_over(thread.map(|cache| &*cache.as_ptr())) };
+                } else {
+                    assert!(heap.thaw(1));
+                }
             }
         }
     }

@@ -12,6 +12,8 @@ use core::ptr::null_mut;
 use core::sync::atomic::Ordering;
 
 const SIZE: usize = 1024;
+/// Number of the thread that forks.
+const THREAD: usize = 1;
 
 /// A heap that was forked: with a slab of which every other slot is live, by address.
 fn forked() -> (Box<Heap<Fake>>, Vec<*mut u8>) {
@@ -25,9 +27,9 @@ fn forked() -> (Box<Heap<Fake>>, Vec<*mut u8>) {
         unsafe { free(&heap, None, block) };
     }
     let live = blocks.into_iter().step_by(2).collect();
-    heap.freeze(None);
-    // SAFETY: frozen just now; the test is the child's only thread.
-    unsafe { heap.thaw(true, None) };
+    assert!(heap.freeze(THREAD, None));
+    // SAFETY: the test is the child's only thread.
+    unsafe { heap.take_over(None) };
     validate(&heap);
     (heap, live)
 }
@@ -75,6 +77,19 @@ struct Copied {
     heap: Box<Heap<Fake>>,
     thread: Thread,
     live: Vec<(*mut u8, usize)>,
+}
+
+/// Takes all locks that a change of the heap takes, for ever.
+fn hold_all(heap: &Heap<Fake>) {
+    heap.purging.store(true, Ordering::Relaxed);
+    heap.bins.explicit.freeze_table(&heap.os);
+    for bin in heap.used_bins() {
+        bin.raw().freeze(&heap.os);
+    }
+    heap.bins.explicit.freeze_bins(&heap.os);
+    heap.arena.freeze(&heap.os);
+    heap.bins.explicit.freeze_arenas(&heap.os);
+    heap.metadata.freeze(&heap.os);
 }
 
 /// A size of which nothing was allocated: such blocks are made of free slots of 16 or 64 bytes.
@@ -161,8 +176,7 @@ impl Copied {
         // SAFETY: nobody else has the cache.
         unsafe { cache.tear() };
         // In the middle of everything: a thread that ends holds every lock, and a pass is under way.
-        std::thread::scope(|scope| scope.spawn(|| heap.freeze(Some(cache))).join())
-            .expect("frozen");
+        std::thread::scope(|scope| scope.spawn(|| hold_all(heap)).join()).expect("held");
     }
 
     /// What in the descriptors of a block is not its owner's.
@@ -261,9 +275,9 @@ fn a_copy_that_was_torn_is_left_and_the_child_goes_on() {
     free_all(heap, copied.thread, &[first]);
     // A child of the child, forked with handlers: the torn slabs stay what they are, the others are inherited.
     let kept = allocate(heap, copied.thread, SIZE);
-    heap.freeze(own_cache(copied.thread));
-    // SAFETY: frozen just now.
-    unsafe { heap.thaw(true, own_cache(copied.thread)) };
+    assert!(heap.freeze(THREAD, own_cache(copied.thread)));
+    // SAFETY: the test is the child's only thread.
+    unsafe { heap.take_over(own_cache(copied.thread)) };
     free_all(heap, copied.thread, &[kept]);
     validate(heap);
     // Its arena can be ended: what was torn of it goes with its addresses.
@@ -298,36 +312,94 @@ fn a_copy_at_rest_is_used_as_it_is() {
 fn whoever_was_at_work_is_noticed() {
     let copied = Copied::new();
     let (heap, arena) = (&*copied.heap, copied.arena());
-    let own = own_cache(copied.thread);
-    assert!(heap.is_at_rest(own));
+    assert!(heap.is_at_rest());
     // SAFETY: each lock was frozen just before.
     unsafe {
         heap.metadata.freeze(&heap.os);
-        assert!(!heap.is_at_rest(own));
+        assert!(!heap.is_at_rest());
         heap.metadata.thaw(&heap.os);
         for arena in [&heap.arena, &arena.arena] {
             arena.freeze(&heap.os);
-            assert!(!heap.is_at_rest(own));
+            assert!(!heap.is_at_rest());
             arena.thaw(&heap.os);
         }
         for bin in heap.used_bins().chain(arena.bins().map(|(_, bin)| bin)) {
             bin.raw().freeze(&heap.os);
-            assert!(!heap.is_at_rest(own));
+            assert!(!heap.is_at_rest());
             bin.raw().thaw(&heap.os);
         }
         heap.bins.explicit.freeze_table(&heap.os);
-        assert!(!heap.is_at_rest(own));
+        assert!(!heap.is_at_rest());
         heap.bins.explicit.thaw(&heap.os, false);
-        heap.caches.freeze(&heap.os, own);
-        assert!(!heap.is_at_rest(own));
-        heap.caches.thaw_parent(&heap.os);
     }
     heap.purging.store(true, Ordering::Relaxed);
-    assert!(!heap.is_at_rest(own));
+    assert!(!heap.is_at_rest());
     heap.purging.store(false, Ordering::Relaxed);
-    let other = own_cache(heap.attach()).expect("memory");
-    assert_eq!(other.enter(), Entered::Mine);
-    assert!(!heap.is_at_rest(own));
-    other.leave();
-    assert!(heap.is_at_rest(own));
+    assert!(heap.is_at_rest());
+}
+
+#[test]
+fn a_cache_whose_owner_was_inside_is_lost_and_the_rest_is_whole() {
+    let copied = Copied::new();
+    let (heap, end) = (&*copied.heap, copied.end());
+    let other = heap.attach();
+    for _ in 0..20 {
+        let block = allocate(heap, other, SIZE);
+        free_all(heap, other, &[block]);
+    }
+    let inside = own_cache(other).expect("memory");
+    assert_eq!(inside.enter(), Entered::Mine);
+    assert_eq!(heap.caches.count(&heap.os), 2);
+    // SAFETY: the test is the child's only thread, and inside no operation.
+    unsafe { heap.take_over(own_cache(copied.thread)) };
+    assert_eq!(heap.caches.count(&heap.os), 1);
+    let block = allocate(heap, copied.thread, SIZE);
+    assert!((block as usize) < end);
+    free_all(heap, copied.thread, &[block]);
+    copied.go_on();
+}
+
+#[test]
+fn a_thread_that_a_fork_keeps_waiting_is_served_outside() {
+    let copied = Copied::new();
+    let (heap, own) = (&*copied.heap, own_cache(copied.thread));
+    assert!(heap.freeze(THREAD, own));
+    assert!(!heap.gate.is_closed_to(THREAD) && heap.gate.is_closed_to(2));
+    assert!(!heap.freeze(THREAD, own), "a fork within the fork");
+    let mut blocks = Vec::new();
+    for size in SIZES {
+        let block = heap.allocate(Access::Outside, size);
+        assert!(heap.arena.granule_of(block as usize).is_none());
+        // SAFETY: live, and as long.
+        unsafe { block.write_bytes(7, size) };
+        // SAFETY: as above.
+        let moved = unsafe { heap.reallocate(Access::Outside, block, 3 * size) };
+        // SAFETY: as above.
+        assert_eq!(unsafe { *moved.add(size - 1) }, 7);
+        blocks.push(moved);
+    }
+    let inside = allocate(heap, copied.thread, SIZE);
+    for block in blocks {
+        // SAFETY: live until here.
+        unsafe { heap.free(Access::Outside, block) };
+    }
+    assert_eq!(heap.outside.bytes(), 0);
+    // SAFETY: live until here. What is freed stays as it is until the heap is open.
+    unsafe { heap.free(Access::Outside, inside) };
+    assert!(!heap.pending.load(Ordering::Relaxed).is_null());
+    assert!(!heap.thaw(2) && !heap.thaw(THREAD), "one fork is left");
+    assert!(heap.thaw(THREAD) && !heap.thaw(THREAD));
+    assert!(!heap.gate.is_closed_to(2));
+    copied.go_on();
+}
+
+#[test]
+fn whoever_finds_no_room_outside_is_served_from_the_heap() {
+    let heap = Heap::new(Fake::new(4096));
+    assert!(!heap.allocate(Access::Direct, SIZE).is_null());
+    heap.os.fail(Call::Reserve, 0, 1000, OsError::OutOfMemory);
+    let block = heap.allocate(Access::Outside, SIZE);
+    assert!(heap.arena.granule_of(block as usize).is_some());
+    let large = heap.allocate(Access::Outside, 2 * SMALL_MAX);
+    assert!(heap.arena.granule_of(large as usize).is_some());
 }
