@@ -32,6 +32,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3);
 const ATTEMPTS: u32 = 3;
 const AGAIN_WITHIN: Duration = Duration::from_secs(5);
 
+/// The kernel's flag of a task that is ending (PF_EXITING): its memory may be gone already.
+const EXITING: u32 = 4;
+
 /// How much to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
@@ -153,13 +156,8 @@ impl Observer {
                 before = after;
                 continue;
             }
-            let heap = process.as_mut().and_then(|process| process.heap.as_mut());
-            if let Some((heap, bytes)) = heap.zip(change) {
-                heap.missing = heap.missing.saturating_add(bytes);
-                heap.notes.push(format!(
-                    "its memory changed by {:.1} MB while it was read",
-                    bytes as f64 / 1e6
-                ));
+            if let Some(process) = process.as_mut().filter(|_| !is_steady) {
+                in_doubt(process);
             }
             missing.append(&mut found);
             return process;
@@ -397,6 +395,16 @@ fn change_meanwhile(process: &Process) -> Option<u64> {
     (change >= LEAST_BESIDE.max(then / 20)).then_some(change)
 }
 
+/// What no reader found of a process that changes all the time may be its heap's.
+fn in_doubt(process: &mut Process) {
+    let all = process.status.rss.unwrap_or(u64::MAX);
+    if let Some(heap) = &mut process.heap {
+        heap.missing = heap.missing.max(all);
+        heap.notes
+            .push("its memory changed each time it was read".to_owned());
+    }
+}
+
 /// What tells a program in execution from another one in the same process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Identity {
@@ -411,7 +419,8 @@ impl Identity {
     fn of(pid: i32) -> Option<Self> {
         let process = Proc::new(pid).ok()?;
         let stat = process.stat().ok()?;
-        if matches!(stat.state(), Ok(ProcState::Zombie | ProcState::Dead)) {
+        let is_over = matches!(stat.state(), Ok(ProcState::Zombie | ProcState::Dead));
+        if is_over || stat.flags & EXITING != 0 {
             return None;
         }
         Some(Self {
