@@ -13,9 +13,9 @@ pub(super) fn check(args: &Args) -> Result<(), Failure> {
         .collect();
     let has_service = args.sketch.has_service();
     match (args.sketch.flag(), words.as_slice()) {
-        (Some(flag), [_, ..]) if has_service => usage(
+        (Some(_), [_, ..]) if has_service => usage(
             format!(
-                "{flag} and -- SERVICE cannot be used with the workload {}",
+                "a service after `--` cannot be used with the workload {}",
                 words[0]
             ),
             "leave out one of them",
