@@ -259,7 +259,7 @@ impl Attempt<'_> {
     fn resumed(&self, registers: user_regs_struct) -> user_regs_struct {
         let call = task::resumed(self.target, place::call_of(&registers), registers.rip);
         user_regs_struct {
-            orig_rax: call.number as u64,
+            orig_rax: call.number.cast_unsigned(),
             ..registers
         }
     }

@@ -75,7 +75,7 @@ pub fn call(target: &Target, function: &Function, patience: Duration) -> Result<
     loop {
         let mut left = Vec::new();
         let candidates = candidates(target, &mut left)?;
-        let mut rest = candidates.len() as u32;
+        let mut rest = u32::try_from(candidates.len()).unwrap_or(u32::MAX);
         for (_, tid, doing) in candidates {
             attempts += 1;
             // Each of those that are left gets an equal part of the time that is.

@@ -7,11 +7,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use ebb_inspect::exact::usize_of;
 use nix::errno::Errno;
 use nix::time::{ClockId, clock_gettime};
 
 /// Pages that are touched and returned: so many that a call's own cost is seen, and done in a millisecond.
-const PAGES: usize = 1024;
+const PAGES_U32: u32 = 1024;
+const PAGES: usize = PAGES_U32 as usize;
 /// The fastest of so many rounds counts: others have been disturbed.
 const ROUNDS: usize = 3;
 
@@ -35,8 +37,8 @@ impl Cost {
             one_by_one = one_by_one.min(memory.time_return(1)?);
         }
         Ok(Self {
-            call: one_by_one.saturating_sub(at_once) / PAGES as u32,
-            page: at_once / PAGES as u32,
+            call: one_by_one.saturating_sub(at_once) / PAGES_U32,
+            page: at_once / PAGES_U32,
         })
     }
 
@@ -96,7 +98,7 @@ impl Refault {
         }
         let a_page = |mut all: Vec<Duration>| {
             all.sort_unstable();
-            all[Self::ROUNDS / 2] / PAGES as u32
+            all[Self::ROUNDS / 2] / PAGES_U32
         };
         Ok(Self {
             touched: a_page(touched),
@@ -118,7 +120,7 @@ struct Memory {
 
 impl Memory {
     fn map() -> Result<Self, Errno> {
-        let page_bytes = procfs::page_size() as usize;
+        let page_bytes = usize_of(procfs::page_size());
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that there is.
         let start = unsafe {
             libc::mmap(

@@ -5,6 +5,7 @@
 //! rt_sigreturn then reads this frame and puts back all registers, the vector state and the signal
 //! mask. Nobody else is needed for that.
 
+use ebb_inspect::exact::usize_of;
 use libc::user_regs_struct;
 
 use crate::xstate::Vectors;
@@ -68,7 +69,7 @@ impl Frame {
         let vectors_at = (top - vectors.len() as u64) & !(XSAVE_ALIGNMENT - 1);
         // At a function's entry the stack is aligned to 16 behind the return address.
         let address = ((vectors_at - FRAME_BYTES as u64) & !15) - 8;
-        let mut bytes = Vec::with_capacity((vectors_at - address) as usize + vectors.len());
+        let mut bytes = Vec::with_capacity(usize_of(vectors_at - address) + vectors.len());
         let it = &context.registers;
         let words = [
             restorer,
@@ -113,7 +114,7 @@ impl Frame {
             context.mask,
         ];
         bytes.extend(words.into_iter().flat_map(u64::to_le_bytes));
-        bytes.resize((vectors_at - address) as usize, 0);
+        bytes.resize(usize_of(vectors_at - address), 0);
         bytes.extend(vectors);
         Self { address, bytes }
     }

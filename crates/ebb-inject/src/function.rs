@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use ebb_inspect::exact::usize_of;
 use ebb_inspect::glibc::{self, Unsupported};
 use ebb_inspect::image::Image;
 use ebb_inspect::memory::Memory;
@@ -78,9 +79,15 @@ impl Function {
     }
 }
 
+/// Bytes of code that are searched for it at most, more than a libc has.
+const MOST_CODE_BYTES: u64 = 64 << 20;
+
 /// The first such code in a mapping.
 fn restorer(file: &File, mapping: &Mapping) -> Option<u64> {
-    let mut code = vec![0; mapping.len() as usize];
+    if mapping.len() > MOST_CODE_BYTES {
+        return None;
+    }
+    let mut code = vec![0; usize_of(mapping.len())];
     file.read_exact_at(&mut code, mapping.offset).ok()?;
     let at = code
         .windows(RESTORER.len())

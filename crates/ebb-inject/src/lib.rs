@@ -18,6 +18,14 @@
 //!
 //! Linux on x86-64, and functions of glibc.
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss
+    )
+)]
 
 mod attempt;
 pub mod call;

@@ -3,6 +3,7 @@
 //! A good place is a system call that malloc does not make: the wait that a thread is in, which will be called
 //! again, or the end of one, whose result it takes along.
 
+use ebb_inspect::exact::low_half;
 use std::time::{Duration, Instant};
 
 use libc::user_regs_struct;
@@ -37,7 +38,7 @@ impl Place {
     /// Behind a system call that is done.
     pub fn behind(registers: user_regs_struct) -> Self {
         Self {
-            call: registers.orig_rax as i64,
+            call: registers.orig_rax.cast_signed(),
             registers,
             is_called_again: false,
             mended: None,
@@ -49,11 +50,11 @@ impl Place {
         let mut before = before(&registers);
         // The only waits of this kind have it in their fourth argument.
         if let Some((3, left_ms)) = left_ms {
-            before.r10 = left_ms as u64;
+            before.r10 = i64::from(left_ms).cast_unsigned();
         }
         Self {
             registers: before,
-            call: registers.orig_rax as i64,
+            call: registers.orig_rax.cast_signed(),
             is_called_again: true,
             mended: mended(&registers).map(|_| before),
         }
@@ -62,7 +63,7 @@ impl Place {
 
 /// Where a thread stands that was asked to stop.
 pub fn find(registers: user_regs_struct, begun: Option<Instant>, pid: i32) -> Found {
-    if (registers.orig_rax as i64) < 0 {
+    if registers.orig_rax.cast_signed() < 0 {
         return Found::AtTheNext;
     }
     let call = call_of(&registers);
@@ -76,9 +77,11 @@ pub fn find(registers: user_regs_struct, begun: Option<Instant>, pid: i32) -> Fo
         // One that nobody saw begin began a moment ago: the thread was elsewhere when it was chosen.
         (Ended::Interrupted, Wait::Brittle(Limit::InMemory)) => again(None),
         (Ended::Interrupted, Wait::Brittle(Limit::Milliseconds(argument))) => {
-            let limit_ms = call.arguments[argument] as i32;
+            let limit_ms = low_half(call.arguments[argument]).cast_signed();
             let waited = begun.map_or(Duration::ZERO, |begun| begun.elapsed());
-            let left_ms = limit_ms.saturating_sub(waited.as_millis() as i32).max(0);
+            let left_ms = limit_ms
+                .saturating_sub(i32::try_from(waited.as_millis()).unwrap_or(i32::MAX))
+                .max(0);
             again(Some((argument, left_ms)))
         }
         (Ended::CallAgain | Ended::GoOn | Ended::Interrupted, _) => Found::Not,
@@ -114,7 +117,7 @@ pub fn mended(registers: &user_regs_struct) -> Option<user_regs_struct> {
 /// The system call that a thread is in, or comes out of.
 pub fn call_of(registers: &user_regs_struct) -> Call {
     Call {
-        number: registers.orig_rax as i64,
+        number: registers.orig_rax.cast_signed(),
         arguments: [
             registers.rdi,
             registers.rsi,

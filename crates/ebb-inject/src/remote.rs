@@ -10,6 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use ebb_inspect::cpython::{Remote, Unsupported};
+use ebb_inspect::exact::usize_of;
 use ebb_inspect::{Gate, Memory, Target, Unreadable, permission};
 use nix::sys::uio::{RemoteIoVec, process_vm_writev};
 use nix::unistd::Pid;
@@ -191,7 +192,7 @@ fn refusal(target: &Target, error: Unreadable) -> NotRun {
 
 fn write(target: &Target, address: u64, bytes: &[u8]) -> Result<(), Unreadable> {
     let place = RemoteIoVec {
-        base: address as usize,
+        base: usize_of(address),
         len: bytes.len(),
     };
     let written = process_vm_writev(

@@ -21,7 +21,8 @@ const NEEDED: [(i64, &str); 4] = [
 const ARCHITECTURE: u32 = 0xc000_003e;
 /// Words that a program may keep, and the length of `struct seccomp_data` in words.
 const SCRATCH_WORDS: usize = 16;
-const DATA_WORDS: usize = 16;
+const DATA_BYTES: u32 = 64;
+const DATA_WORDS: usize = DATA_BYTES as usize / 4;
 const ACTION: u32 = 0xffff_0000;
 /// The third and fourth argument of madvise and futex as malloc uses them: `MADV_DONTNEED`.
 const ADVICE: u32 = 4;
@@ -52,7 +53,10 @@ pub fn check(tracee: &Tracee) -> Result<(), Left> {
 /// Whether the filter lets a call pass.
 fn allows(filter: &[sock_filter], call: i64) -> bool {
     let mut data = [0; DATA_WORDS];
-    (data[0], data[1]) = (call as u32, ARCHITECTURE);
+    let Ok(number) = u32::try_from(call) else {
+        return false;
+    };
+    (data[0], data[1]) = (number, ARCHITECTURE);
     if call == libc::SYS_madvise {
         // Number, architecture, instruction pointer, then arguments of two words each.
         data[4 + 2 * 2] = ADVICE;
@@ -81,7 +85,7 @@ fn run(program: &[sock_filter], data: &[u32; DATA_WORDS]) -> Option<u32> {
                     libc::BPF_IMM => k,
                     libc::BPF_ABS => *data.get(k as usize / 4)?,
                     libc::BPF_MEM => *scratch.get(k as usize)?,
-                    libc::BPF_LEN => 4 * DATA_WORDS as u32,
+                    libc::BPF_LEN => DATA_BYTES,
                     _ => return None,
                 }
             }
@@ -89,7 +93,7 @@ fn run(program: &[sock_filter], data: &[u32; DATA_WORDS]) -> Option<u32> {
                 x = match code & 0xe0 {
                     libc::BPF_IMM => k,
                     libc::BPF_MEM => *scratch.get(k as usize)?,
-                    libc::BPF_LEN => 4 * DATA_WORDS as u32,
+                    libc::BPF_LEN => DATA_BYTES,
                     _ => return None,
                 }
             }

@@ -4,6 +4,7 @@
 //! A thread in a handler may have been interrupted anywhere, also within malloc. Its frame tells: the kernel's
 //! frame is on the stack above it, until the handler has returned.
 
+use ebb_inspect::exact::usize_of;
 use ebb_inspect::memory::{Memory, Presence};
 use ebb_inspect::target::Backing;
 use ebb_inspect::{Mapping, Target, Unreadable};
@@ -73,10 +74,10 @@ pub fn has_frame_of_a_handler(target: &Target, from: u64, to: u64) -> Result<boo
     let page_bytes = memory.page_bytes();
     let (first, last) = (from & !(page_bytes - 1), to.next_multiple_of(page_bytes));
     let presence = Presence::read(memory, first, last)?;
-    let mut bytes = vec![0; (last - first) as usize];
+    let mut bytes = vec![0; usize_of(last - first)];
     for (page, copy) in (first..last)
-        .step_by(page_bytes as usize)
-        .zip(bytes.chunks_mut(page_bytes as usize))
+        .step_by(usize_of(page_bytes))
+        .zip(bytes.chunks_mut(usize_of(page_bytes)))
     {
         // What is absent has never been written to.
         if presence.bytes(page, page + page_bytes) > 0 {
@@ -84,12 +85,12 @@ pub fn has_frame_of_a_handler(target: &Target, from: u64, to: u64) -> Result<boo
         }
     }
     let word = |address: u64| {
-        let at = address.checked_sub(first)? as usize;
+        let at = usize_of(address.checked_sub(first)?);
         let bytes = bytes.get(at..at + 8)?;
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
     };
     let begin = from.next_multiple_of(WORD);
-    Ok((begin..to).step_by(WORD as usize).any(|at| {
+    Ok((begin..to).step_by(usize_of(WORD)).any(|at| {
         let words = (|| {
             Some((
                 word(at + TO_FLAGS)?,

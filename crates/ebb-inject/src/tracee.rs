@@ -4,6 +4,7 @@
 //! go on at once, without stopping it again: that is why each attempt has a thread of its own, and why
 //! nothing has to be undone when `ebb` is killed.
 
+use ebb_inspect::exact::usize_of;
 use std::io::IoSlice;
 use std::time::{Duration, Instant};
 
@@ -85,12 +86,12 @@ impl Tracee {
 
     /// Lets it go on to its next system call's entry or exit, with this signal.
     pub fn go(&self, signal: Option<i32>) -> Result<(), Errno> {
-        self.request(libc::PTRACE_SYSCALL, 0, signal.unwrap_or(0) as usize)
+        self.request(libc::PTRACE_SYSCALL, 0, number_of(signal)?)
     }
 
     /// Lets it go for good.
     pub fn release(self, signal: Option<i32>) -> Result<(), Errno> {
-        self.request(libc::PTRACE_DETACH, 0, signal.unwrap_or(0) as usize)
+        self.request(libc::PTRACE_DETACH, 0, number_of(signal)?)
     }
 
     /// Its registers.
@@ -141,7 +142,7 @@ impl Tracee {
             // SAFETY: with null it writes nothing, else as many instructions as it said with null.
             let found =
                 unsafe { libc::ptrace(SECCOMP_GET_FILTER, self.tid.as_raw(), number, data) };
-            Errno::result(found).map(|found| found as usize)
+            usize::try_from(Errno::result(found)?).map_err(|_| Errno::EINVAL)
         };
         let instructions = match count(0) {
             Err(Errno::ENOENT) => return Ok(None),
@@ -161,7 +162,7 @@ impl Tracee {
     /// Writes into its process's memory, where that may be written.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Errno> {
         let range = RemoteIoVec {
-            base: address as usize,
+            base: usize_of(address),
             len: bytes.len(),
         };
         match process_vm_writev(self.tid, &[IoSlice::new(bytes)], &[range])? {
@@ -203,4 +204,9 @@ impl Tracee {
         let done = unsafe { libc::ptrace(request, self.tid.as_raw(), address, data) };
         Errno::result(done).map(drop)
     }
+}
+
+/// A signal's number, as ptrace takes it; 0 for none.
+fn number_of(signal: Option<i32>) -> Result<usize, Errno> {
+    usize::try_from(signal.unwrap_or(0)).map_err(|_| Errno::EINVAL)
 }

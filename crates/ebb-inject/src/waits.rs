@@ -3,6 +3,8 @@
 //! The kernel ends a wait to stop a thread, and begins it again when the thread goes on. Whether a frame can
 //! do the same (by calling again) depends on the call.
 
+use ebb_inspect::exact::low_half;
+
 /// EINTR and the kernel's four words for "to be called again", as a register holds them.
 pub const EINTR: i64 = -4;
 const CALL_AGAIN: std::ops::RangeInclusive<i64> = -514..=-512;
@@ -82,7 +84,7 @@ impl Call {
     /// What becomes of it.
     pub fn wait(&self) -> Wait {
         let argument = |number: usize| self.arguments[number];
-        let unlimited = |number: usize| (argument(number) as i32) < 0;
+        let unlimited = |number: usize| low_half(argument(number)).cast_signed() < 0;
         match self.number {
             libc::SYS_read
             | libc::SYS_readv
@@ -178,7 +180,7 @@ impl Call {
             self.number,
             libc::SYS_read | libc::SYS_readv | libc::SYS_pread64
         )
-        .then_some(self.arguments[0] as i32)
+        .then_some(low_half(self.arguments[0]).cast_signed())
     }
 }
 
@@ -197,7 +199,7 @@ pub enum Ended {
 
 /// By the result.
 pub fn ended(result: u64) -> Ended {
-    match result as i64 {
+    match result.cast_signed() {
         result if CALL_AGAIN.contains(&result) => Ended::CallAgain,
         GO_ON_AFTER_RESTART => Ended::GoOn,
         EINTR => Ended::Interrupted,

@@ -36,12 +36,17 @@ impl Vectors {
         let in_use = self.word(LEGACY_BYTES);
         let features = enabled & (!ON_REQUEST | in_use);
         let bytes = bytes_of(features).min(self.area.len());
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the processor's state has some KiB"
+        )]
+        let size = bytes as u32;
         let mut area = self.area[..bytes].to_vec();
         let mut software = Vec::with_capacity(LEGACY_BYTES - SOFTWARE_BYTES);
         software.extend(MAGIC_1.to_le_bytes());
-        software.extend((bytes as u32 + 4).to_le_bytes());
+        software.extend((size + 4).to_le_bytes());
         software.extend(features.to_le_bytes());
-        software.extend((bytes as u32).to_le_bytes());
+        software.extend(size.to_le_bytes());
         software.resize(LEGACY_BYTES - SOFTWARE_BYTES, 0);
         area[SOFTWARE_BYTES..LEGACY_BYTES].copy_from_slice(&software);
         area.extend(MAGIC_2.to_le_bytes());

@@ -164,7 +164,10 @@ fn states<M: crate::Memory>(
                 "its list of interpreters does not end".to_owned(),
             ));
         }
-        states.push((next, reader.word(next.wrapping_add(layout.id))? as i64));
+        states.push((
+            next,
+            reader.word(next.wrapping_add(layout.id))?.cast_signed(),
+        ));
         next = reader.word(next.wrapping_add(layout.next))?;
     }
     if states.is_empty() {

@@ -15,6 +15,7 @@ mod tests;
 
 use ebb_stats::layout::{DIRTY, Offsets, Place, kind};
 
+use crate::exact::usize_of;
 use crate::holdings::{Classes, Holdings, Ledger, Unsupported};
 use crate::line::Line;
 use crate::memory::{Memory, Presence, Reader, Unreadable, unless_torn};
@@ -199,10 +200,10 @@ impl Sum<'_> {
         let offsets = self.place.offsets;
         let start = region.base + index * offsets.granule_bytes;
         let mut bytes = [0; 1024];
-        let bytes = &mut bytes[..offsets.descriptor_bytes as usize];
+        let bytes = &mut bytes[..usize_of(offsets.descriptor_bytes)];
         // A descriptor whose page is absent is one inside what was given back.
         let found = unless_torn(region.reader.bytes(at, bytes))?.is_some();
-        let byte = |at: u64| bytes[at as usize];
+        let byte = |at: u64| bytes[usize_of(at)];
         let word = |at: u64| number(bytes, at, 8);
         let kind = byte(offsets.kind);
         if !found || kind == kind::UNUSED {
@@ -292,7 +293,7 @@ impl Sum<'_> {
 /// The number of `len` bytes, at most 8, at `at`; [`is_sane`] has seen that it is within.
 fn number(bytes: &[u8], at: u64, len: usize) -> u64 {
     let mut word = [0; 8];
-    let from = at as usize;
+    let from = usize_of(at);
     // The machine's own order is this one: ebbmalloc runs on x86-64 and AArch64.
     word[..len].copy_from_slice(&bytes[from..from + len]);
     u64::from_le_bytes(word)

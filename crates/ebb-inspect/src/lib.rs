@@ -22,9 +22,18 @@
 //! the target's size; what the target's memory says is never trusted, so it costs neither a panic nor
 //! an endless loop; a figure that cannot be had is an error or `None`, never 0.
 #![deny(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss
+    )
+)]
 
 pub mod cpython;
 pub mod ebbmalloc;
+pub mod exact;
 pub mod glibc;
 pub mod holdings;
 pub mod image;

@@ -6,6 +6,7 @@
 //! pymalloc's state, and the state lies in the interpreter or is pointed to from there (since 3.12.2 or so): where it
 //! is in the main one, it is in the others.
 
+use crate::exact::usize_of;
 use crate::memory::{Memory, Presence, Reader, Unreadable, unless_torn};
 
 use super::arenas::{FIRST_RECORDS, record};
@@ -97,14 +98,14 @@ pub(super) fn find<M: Memory>(
     for &(start, end) in data {
         let presence = Presence::read(reader.memory(), start, end)?;
         for (run, len) in presence.runs(start, end) {
-            for page in (run..run + len as u64).step_by(page_bytes as usize) {
-                let mut words = vec![0; page_bytes as usize];
+            for page in (run..run + len as u64).step_by(usize_of(page_bytes)) {
+                let mut words = vec![0; usize_of(page_bytes)];
                 match reader.bytes(page, &mut words) {
                     Err(error) if error.is_final() => return Err(error),
                     Err(_) => continue,
                     Ok(()) => {}
                 }
-                for (at, word) in (page..).step_by(WORD as usize).zip(words.as_chunks().0) {
+                for (at, word) in (page..).step_by(usize_of(WORD)).zip(words.as_chunks().0) {
                     let array = u64::from_ne_bytes(*word);
                     match &mut first {
                         Some(first) if first.array == array => first.words.push(at),
@@ -154,7 +155,7 @@ fn field<M: Memory>(
     if let Some(word) = first.words.iter().find(is_inside) {
         return Ok(Some(Field::Inside(word - main)));
     }
-    for offset in (0..MOST_INTERPRETER_BYTES).step_by(WORD as usize) {
+    for offset in (0..MOST_INTERPRETER_BYTES).step_by(usize_of(WORD)) {
         let to = unless_torn(reader.word(main.wrapping_add(offset)))?;
         if first.words.iter().any(|&word| to == Some(state_of(word))) {
             return Ok(Some(Field::State(offset)));

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use super::arenas::{block_of, ranges};
 use super::collector::name;
 use super::layout::Layout;
+use crate::exact::{low_half, usize_of};
 use crate::memory::{Memory, Presence, Reader, Unreadable, unless_torn};
 
 /// In front of an object may lie: nothing, the collector's head, that and two words for its attributes.
@@ -91,7 +92,7 @@ fn search<M: Memory>(
     let mut piece = vec![0; PIECE_BYTES];
     for (run, length) in presence.runs(start, end) {
         for at in (run..run + length as u64).step_by(PIECE_BYTES) {
-            let bytes = &mut piece[..PIECE_BYTES.min((run + length as u64 - at) as usize)];
+            let bytes = &mut piece[..PIECE_BYTES.min(usize_of(run + length as u64 - at))];
             let copied = reader.memory().copy(&[(at, bytes.len())], bytes);
             if unless_torn(copied)?.is_none() {
                 continue;
@@ -137,7 +138,7 @@ fn type_of<M: Memory>(
     type_of_types: u64,
 ) -> Result<Option<u64>, Unreadable> {
     let references = reader.word(object)?;
-    if references as u32 == 0 || references & OVERFLOW != 0 {
+    if low_half(references) == 0 || references & OVERFLOW != 0 {
         return Ok(None);
     }
     let kind = reader.word(object.wrapping_add(TYPE))?;

@@ -114,8 +114,8 @@ pub(super) fn read<M: Memory>(
     let mut head = generations;
     // The lists later, as long as there is time.
     for generation in &mut collector.generations {
-        generation.threshold = reader.int(head.wrapping_add(THRESHOLD))? as i32;
-        generation.count = reader.int(head.wrapping_add(COUNT))? as i32;
+        generation.threshold = reader.int(head.wrapping_add(THRESHOLD))?.cast_signed();
+        generation.count = reader.int(head.wrapping_add(COUNT))?.cast_signed();
         head = head.wrapping_add(GENERATION_BYTES);
     }
     head = generations;
@@ -255,7 +255,7 @@ fn tally<M: Memory>(
     let items = match tally.item {
         0 => 0,
         // Negative for the sign of some numbers.
-        _ => (reader.word(object.wrapping_add(SIZE))? as i64).unsigned_abs(),
+        _ => (reader.word(object.wrapping_add(SIZE))?.cast_signed()).unsigned_abs(),
     };
     // What no object has is no number of items: a type of an extension that is laid out otherwise.
     let bytes = tally

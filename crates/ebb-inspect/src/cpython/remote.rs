@@ -4,6 +4,7 @@
 //! with a bit of its `eval_breaker` set. This is the reading half: `ebb-inject` writes. Of all threads only
 //! the main one is named, because its state is never freed while the interpreter runs.
 
+use crate::exact::usize_of;
 use crate::memory::{Memory, Reader};
 use crate::target::Target;
 
@@ -111,7 +112,7 @@ impl Remote {
                 .map_err(|_| unknown())?,
             pending: support.wrapping_add(pending),
             path: support.wrapping_add(path),
-            path_bytes: path_bytes as usize,
+            path_bytes: usize_of(path_bytes),
             eval_breaker: thread.wrapping_add(eval_breaker),
         })
     }

@@ -2,6 +2,7 @@
 
 use ebb_stats::layout::Place;
 
+use crate::exact::usize_of;
 use crate::holdings::Ledger;
 use crate::holdings::Unsupported;
 use crate::line::Line;
@@ -72,7 +73,7 @@ impl Slab {
         if self.class.slots <= 64 {
             return Ok(Some(vec![bits]));
         }
-        let mut bytes = vec![0; self.class.slots.div_ceil(64) as usize * 8];
+        let mut bytes = vec![0; usize_of(self.class.slots.div_ceil(64)) * 8];
         let read = unless_torn(reader.bytes(bits, &mut bytes))?;
         let words = bytes.as_chunks().0.iter();
         Ok(read.map(|()| words.map(|word| u64::from_ne_bytes(*word)).collect()))

@@ -13,6 +13,7 @@ use crate::memory::{Memory, Reader, Unreadable};
 use super::heaps::Heap;
 use super::layout::{FASTBINS, HEADER_BYTES, Layout, MIN_CHUNK_BYTES};
 use super::lists::chunk_size;
+use crate::exact::low_half;
 
 /// The largest chunk that a fastbin holds.
 pub const MAX_BYTES: u64 = MIN_CHUNK_BYTES + (FASTBINS as u64 - 1) * HEADER_BYTES;
@@ -22,7 +23,7 @@ const SHORT: usize = 1 << 14;
 const MAX_LINKS: usize = 1 << 24;
 /// Bytes with one record of marks: 256 places for a chunk.
 const PAGE_BYTES: u64 = 4096;
-const UNITS_A_PAGE: u32 = (PAGE_BYTES / HEADER_BYTES) as u32;
+const UNITS_A_PAGE: u32 = low_half(PAGE_BYTES / HEADER_BYTES);
 /// The link of the last chunk of a list.
 const END: u32 = u32::MAX;
 /// A link that leads to no noted chunk.
@@ -226,8 +227,7 @@ impl Fast {
             *link = match self.index(*link) {
                 Some(index) => {
                     lead(index);
-                    // There are fewer than MAX_LINKS.
-                    index as u32
+                    u32::try_from(index).expect("there are fewer than MAX_LINKS")
                 }
                 None => NOWHERE,
             };
@@ -311,8 +311,8 @@ impl Fast {
     fn marks_at(&mut self, unit: u32) -> &mut Marks {
         let slot = self.slot(unit).unwrap_or_else(|| {
             self.marks.push(Marks::default());
-            // There are no more marks than pages, whose number has 32 bits.
-            self.slots[(unit / UNITS_A_PAGE) as usize] = self.marks.len() as u32;
+            self.slots[(unit / UNITS_A_PAGE) as usize] =
+                u32::try_from(self.marks.len()).expect("there are no more marks than units");
             self.marks.len() - 1
         });
         &mut self.marks[slot]

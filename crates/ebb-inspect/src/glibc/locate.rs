@@ -4,6 +4,7 @@
 //! through all arenas and by bins whose empty lists point at themselves; the parameters by fields that must agree
 //! with each other and with the heap. Both must be unique.
 
+use crate::exact::usize_of;
 use crate::memory::{Memory, Page, Reader, Unreadable};
 use crate::target::Mapping;
 
@@ -86,15 +87,15 @@ struct Words {
 impl Words {
     fn read(memory: &impl Memory, start: u64, end: u64) -> Result<Self, Unreadable> {
         let page_bytes = memory.page_bytes();
-        let mut pages = vec![Page::Absent; (end - start).div_ceil(page_bytes) as usize];
+        let mut pages = vec![Page::Absent; usize_of((end - start).div_ceil(page_bytes))];
         memory.pages(start, &mut pages)?;
         let mut words = Self {
             start,
             present: Vec::with_capacity(pages.len()),
-            bytes: vec![0; pages.len() * page_bytes as usize],
+            bytes: vec![0; pages.len() * usize_of(page_bytes)],
             page_bytes,
         };
-        let copies = words.bytes.chunks_mut(page_bytes as usize);
+        let copies = words.bytes.chunks_mut(usize_of(page_bytes));
         for ((index, page), copy) in (0u64..).zip(&pages).zip(copies) {
             let at = start + index * page_bytes;
             let is_there = *page == Page::Present
@@ -110,10 +111,11 @@ impl Words {
 
     fn word(&self, address: u64) -> Option<u64> {
         let at = address.checked_sub(self.start)?;
-        if !*self.present.get((at / self.page_bytes) as usize)? {
+        if !*self.present.get(usize_of(at / self.page_bytes))? {
             return None;
         }
-        let bytes = self.bytes.get(at as usize..at as usize + 8)?;
+        let at = usize_of(at);
+        let bytes = self.bytes.get(at..at + 8)?;
         Some(u64::from_ne_bytes(bytes.try_into().ok()?))
     }
 

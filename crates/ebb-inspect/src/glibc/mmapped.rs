@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::exact::usize_of;
 use crate::memory::{Memory, Presence, Unreadable, unless_torn};
 use crate::target::{Backing, Mapping};
 
@@ -239,14 +240,14 @@ impl<M: Memory, F: FnMut(u64, u64)> Search<'_, M, F> {
         (floor, end): (u64, u64),
     ) -> Result<Option<Chunk>, Unreadable> {
         let page_bytes = self.memory.page_bytes();
-        let mut bytes = vec![0; (pages * page_bytes) as usize];
+        let mut bytes = vec![0; usize_of(pages * page_bytes)];
         let copied = self.memory.copy(&[(at, bytes.len())], &mut bytes);
         if unless_torn(copied)?.is_none() {
             return Ok(None);
         }
-        let each_page = bytes.chunks_exact(page_bytes as usize);
+        let each_page = bytes.chunks_exact(usize_of(page_bytes));
         let mut chunks = (at..)
-            .step_by(page_bytes as usize)
+            .step_by(usize_of(page_bytes))
             .zip(each_page)
             .filter_map(|(at, page)| chunk_on(self.layout, page, at, (floor, end)));
         Ok(chunks.find(|it| self.found.bytes + (it.end - it.start) <= self.wanted.1))
@@ -281,7 +282,8 @@ fn chunk_on(layout: &Layout, page: &[u8], at: u64, (floor, end): (u64, u64)) -> 
         .take_while(|&block| block <= page_bytes);
     for place in aligned.map(|block| block - HEADER_BYTES) {
         let word = |at: u64| {
-            let bytes = page.get(at as usize..at as usize + 8)?;
+            let at = usize_of(at);
+            let bytes = page.get(at..at + 8)?;
             Some(u64::from_ne_bytes(bytes.try_into().ok()?))
         };
         let (lead, size) = (word(place)?, word(place + 8)?);

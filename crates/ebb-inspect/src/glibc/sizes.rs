@@ -1,14 +1,15 @@
 //! How many chunks of which size are in use.
 
+use crate::exact::{low_half, usize_of};
 use serde::Serialize;
 
 /// Sizes up to this are counted in steps of 16 bytes.
 const FINE_BYTES: u64 = 1024;
 const STEP: u64 = 16;
-const FINE: usize = (FINE_BYTES / STEP) as usize + 1;
+const FINE: usize = usize_of(FINE_BYTES / STEP) + 1;
 /// Above it, in four steps for each doubling.
 const STEPS_A_DOUBLING: u64 = 4;
-const COARSE: usize = (64 - FINE_BYTES.trailing_zeros() as usize) * STEPS_A_DOUBLING as usize;
+const COARSE: usize = (64 - FINE_BYTES.trailing_zeros() as usize) * usize_of(STEPS_A_DOUBLING);
 
 /// Chunks in use of one range of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -70,14 +71,14 @@ impl Sizes {
 
 fn index(bytes: u64) -> usize {
     if bytes <= FINE_BYTES {
-        return bytes.div_ceil(STEP) as usize;
+        return usize_of(bytes.div_ceil(STEP));
     }
     // In the doubling that ends at 2^(n+1), n the exponent of the last byte's number.
     let last = bytes - 1;
     let exponent = last.ilog2();
     let step = (last - (1 << exponent)) >> (exponent - 2);
     let doubling = u64::from(exponent - FINE_BYTES.ilog2());
-    FINE + (doubling * STEPS_A_DOUBLING + step) as usize
+    FINE + usize_of(doubling * STEPS_A_DOUBLING + step)
 }
 
 fn largest(index: usize) -> u64 {
@@ -85,7 +86,7 @@ fn largest(index: usize) -> u64 {
         return index as u64 * STEP;
     }
     let at = (index - FINE) as u64;
-    let exponent = FINE_BYTES.ilog2() + (at / STEPS_A_DOUBLING) as u32;
+    let exponent = FINE_BYTES.ilog2() + low_half(at / STEPS_A_DOUBLING);
     let step = 1u64 << (exponent - 2);
     (1u64 << exponent).saturating_add((at % STEPS_A_DOUBLING + 1).saturating_mul(step))
 }

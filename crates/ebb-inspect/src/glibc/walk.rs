@@ -6,6 +6,7 @@
 //! chain is broken: memory was read while the program changed it, or is not what it seems. The walk then
 //! looks again, and gives up with what it has; the rest of the heap is `unread`.
 
+use crate::exact::usize_of;
 use crate::memory::{Memory, Presence, Unreadable};
 
 use super::fast;
@@ -215,7 +216,7 @@ struct Window<'a, M> {
     page_bytes: u64,
     start: u64,
     /// Where in `bytes` each page of the window is.
-    places: [Option<u32>; WINDOW_PAGES as usize],
+    places: [Option<usize>; usize_of(WINDOW_PAGES)],
     bytes: Vec<u8>,
 }
 
@@ -227,8 +228,8 @@ impl<'a, M: Memory> Window<'a, M> {
             presence,
             page_bytes,
             start: u64::MAX,
-            places: [None; WINDOW_PAGES as usize],
-            bytes: vec![0; (WINDOW_PAGES * page_bytes) as usize],
+            places: [None; usize_of(WINDOW_PAGES)],
+            bytes: vec![0; usize_of(WINDOW_PAGES * page_bytes)],
         }
     }
 
@@ -239,10 +240,10 @@ impl<'a, M: Memory> Window<'a, M> {
             self.load(address)?;
         }
         let within = address - self.start;
-        let Some(place) = self.places[(within / self.page_bytes) as usize] else {
+        let Some(place) = self.places[usize_of(within / self.page_bytes)] else {
             return Ok(None);
         };
-        let at = place as usize + (within % self.page_bytes) as usize;
+        let at = place + usize_of(within % self.page_bytes);
         let (words, _) = self.bytes[at..at + 16].as_chunks();
         Ok(Some((
             u64::from_ne_bytes(words[0]),
@@ -257,7 +258,7 @@ impl<'a, M: Memory> Window<'a, M> {
 
     fn load(&mut self, address: u64) -> Result<(), Unreadable> {
         let start = address & !(self.page_bytes - 1);
-        self.places = [None; WINDOW_PAGES as usize];
+        self.places = [None; usize_of(WINDOW_PAGES)];
         self.start = start;
         let end = (start + WINDOW_PAGES * self.page_bytes).min(self.presence.end());
         // As of now, which for a busy process differs from when the heap was begun.
@@ -272,9 +273,9 @@ impl<'a, M: Memory> Window<'a, M> {
         }
         let mut place = 0;
         for (run, len) in runs {
-            for page in (run..run + len as u64).step_by(self.page_bytes as usize) {
-                self.places[((page - start) / self.page_bytes) as usize] = Some(place);
-                place += self.page_bytes as u32;
+            for page in (run..run + len as u64).step_by(usize_of(self.page_bytes)) {
+                self.places[usize_of((page - start) / self.page_bytes)] = Some(place);
+                place += usize_of(self.page_bytes);
             }
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! The freed blocks that threads keep: jemalloc counts them as allocated, and so do its slabs.
 
+use crate::exact::low_quarter;
 use crate::memory::{Memory, Reader, Unreadable, unless_torn};
 
 use super::layout::{Cache, Layout, SMALL_CLASSES};
@@ -102,8 +103,8 @@ fn bounded<M: Memory>(
 ) -> Result<Option<(u64, u64)>, Unreadable> {
     let head = reader.word(stack)?;
     let bounds = reader.word(stack.saturating_add(16))?;
-    let (full, empty) = ((bounds >> 16) as u16, (bounds >> 32) as u16);
-    let used = u64::from(empty.wrapping_sub(head as u16));
+    let (full, empty) = (low_quarter(bounds >> 16), low_quarter(bounds >> 32));
+    let used = u64::from(empty.wrapping_sub(low_quarter(head)));
     let room = u64::from(empty.wrapping_sub(full));
     if head == 0 || used == 0 {
         return Ok(Some((head, 0)));

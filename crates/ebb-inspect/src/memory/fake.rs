@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::{Memory, Page, Unreadable};
+use crate::exact::usize_of;
 use crate::target::{Backing, Mapping};
 
 const PAGE_BYTES: usize = 4096;
@@ -32,7 +33,7 @@ impl FakeMemory {
                 .pages
                 .entry(page)
                 .or_insert_with(|| vec![0; PAGE_BYTES].into());
-            page[at as usize % PAGE_BYTES] = *byte;
+            page[usize_of(at) % PAGE_BYTES] = *byte;
         }
     }
 
@@ -137,7 +138,7 @@ impl Memory for FakeMemory {
             let page = at / PAGE_BYTES as u64 * PAGE_BYTES as u64;
             // A reader that does not ask first is a mistake of the reader.
             let page = self.pages.get(&page).ok_or(Unreadable::Unmapped(at))?;
-            *byte = page[at as usize % PAGE_BYTES];
+            *byte = page[usize_of(at) % PAGE_BYTES];
         }
         Ok(())
     }

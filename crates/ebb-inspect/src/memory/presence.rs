@@ -1,6 +1,7 @@
 //! Which pages of a range are present: one bit a page where one is, and counts of bytes by it.
 
 use super::{Memory, Page, Unreadable};
+use crate::exact::usize_of;
 
 /// Pages of a block of bits: 16 MiB of addresses, of pages of 4 KiB.
 const BLOCK_PAGES: u64 = 4096;
@@ -30,7 +31,7 @@ impl Presence {
             start,
             pages,
             page_shift,
-            blocks: vec![0; index(pages.div_ceil(BLOCK_PAGES))],
+            blocks: vec![0; usize_of(pages.div_ceil(BLOCK_PAGES))],
             bits: vec![[0; BLOCK_WORDS]],
             swapped: 0,
         };
@@ -53,7 +54,7 @@ impl Presence {
     fn set(&mut self, first: u64, behind: u64) {
         let mut page = first;
         while page < behind {
-            let block = &mut self.blocks[index(page / BLOCK_PAGES)];
+            let block = &mut self.blocks[usize_of(page / BLOCK_PAGES)];
             if *block == 0 {
                 *block = u32::try_from(self.bits.len()).expect("2^32 blocks of bits are 2 TiB");
                 self.bits.push([0; BLOCK_WORDS]);
@@ -62,7 +63,7 @@ impl Presence {
             let end = behind.min((page / BLOCK_PAGES + 1) * BLOCK_PAGES);
             while page < end {
                 let to = end.min((page / 64 + 1) * 64);
-                bits[index(page / 64) % BLOCK_WORDS] |= mask(page, to);
+                bits[usize_of(page / 64) % BLOCK_WORDS] |= mask(page, to);
                 page = to;
             }
         }
@@ -70,7 +71,8 @@ impl Presence {
 
     /// The bits of the word of `page`.
     fn word(&self, page: u64) -> u64 {
-        self.bits[self.blocks[index(page / BLOCK_PAGES)] as usize][index(page / 64) % BLOCK_WORDS]
+        self.bits[self.blocks[usize_of(page / BLOCK_PAGES)] as usize]
+            [usize_of(page / 64) % BLOCK_WORDS]
     }
 
     /// The first address that is covered.
@@ -137,7 +139,7 @@ impl Presence {
     }
 
     fn is_empty_block(&self, page: u64) -> bool {
-        self.blocks[index(page / BLOCK_PAGES)] == 0
+        self.blocks[usize_of(page / BLOCK_PAGES)] == 0
     }
 
     /// The runs of present pages within `from..to`, both of which are pages' first bytes.
@@ -168,12 +170,6 @@ impl Presence {
 /// The bits of the pages `first..behind`, all of them of one word.
 fn mask(first: u64, behind: u64) -> u64 {
     u64::MAX << (first % 64) & u64::MAX >> (63 - (behind - 1) % 64)
-}
-
-/// A number of blocks or words as a place in a list.
-#[expect(clippy::cast_possible_truncation, reason = "addresses have 64 bits")]
-fn index(number: u64) -> usize {
-    number as usize
 }
 
 #[cfg(test)]

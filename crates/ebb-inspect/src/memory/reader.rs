@@ -5,6 +5,7 @@
 //! a reader is made anew for each look at a busy process.
 
 use super::{Memory, Page, Unreadable};
+use crate::exact::usize_of;
 
 /// Cached pages: 4 MiB with pages of 4 KiB, that are touched as they are filled.
 const PAGES: usize = 1024;
@@ -21,7 +22,7 @@ pub struct Reader<M> {
 impl<M: Memory> Reader<M> {
     /// A reader of `memory` with an empty cache.
     pub fn new(memory: M) -> Self {
-        let page = memory.page_bytes() as usize;
+        let page = usize_of(memory.page_bytes());
         Self {
             memory,
             at: vec![None; PAGES],
@@ -52,8 +53,8 @@ impl<M: Memory> Reader<M> {
     pub fn bytes(&mut self, mut address: u64, mut out: &mut [u8]) -> Result<(), Unreadable> {
         let page_bytes = self.memory.page_bytes();
         while !out.is_empty() {
-            let within = (address % page_bytes) as usize;
-            let len = out.len().min(page_bytes as usize - within);
+            let within = usize_of(address % page_bytes);
+            let len = out.len().min(usize_of(page_bytes) - within);
             let page = self.page(address - within as u64)?;
             let (head, tail) = out.split_at_mut(len);
             head.copy_from_slice(&page[within..within + len]);
@@ -67,8 +68,8 @@ impl<M: Memory> Reader<M> {
 
     fn page(&mut self, start: u64) -> Result<&[u8], Unreadable> {
         let page_bytes = self.memory.page_bytes();
-        let slot = (start / page_bytes) as usize % PAGES;
-        let bytes = slot * page_bytes as usize..(slot + 1) * page_bytes as usize;
+        let slot = usize_of(start / page_bytes) % PAGES;
+        let bytes = slot * usize_of(page_bytes)..(slot + 1) * usize_of(page_bytes);
         if self.at[slot] != Some(start) {
             let mut page = [Page::Absent];
             self.memory.pages(start, &mut page)?;
@@ -78,7 +79,7 @@ impl<M: Memory> Reader<M> {
                 Page::Swapped => return Err(Unreadable::Swapped(start)),
             }
             self.at[slot] = None;
-            let range = [(start, page_bytes as usize)];
+            let range = [(start, usize_of(page_bytes))];
             self.memory.copy(&range, &mut self.bytes[bytes.clone()])?;
             self.at[slot] = Some(start);
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::exact::{low_half, usize_of};
 use crate::memory::{Memory, Reader, Unreadable, scan, unless_torn};
 use crate::space::Space;
 
@@ -75,13 +76,13 @@ fn option_at<M: Memory>(
 ) -> Result<Option<(String, u64)>, Unreadable> {
     let value = reader.word(at)?;
     let state = reader.word(at.wrapping_add(8))?;
-    if state >> 32 != number || state as u32 > 2 {
+    if state >> 32 != number || low_half(state) > 2 {
         return Ok(None);
     }
     let mut bytes = [0; MAX_NAME_BYTES];
     let name = reader.word(at.wrapping_add(16))?;
     // The text may end with its page, and what follows not be there.
-    let here = (4096 - name % 4096).min(MAX_NAME_BYTES as u64) as usize;
+    let here = usize_of(4096 - name % 4096).min(MAX_NAME_BYTES);
     reader.bytes(name, &mut bytes[..here])?;
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(0);
     let is_name = |byte: &u8| byte.is_ascii_lowercase() || *byte == b'_' || byte.is_ascii_digit();

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::exact::usize_of;
 use crate::memory::{Memory, Reader, Unreadable, scan, unless_torn};
 use crate::space::Space;
 
@@ -186,7 +187,7 @@ impl Segments {
             }
         }
         // With half of them torn it is no layout of these.
-        let is_sound = |found: &Self, torn| torn as usize * 2 <= found.places.len().min(SAMPLES);
+        let is_sound = |found: &Self, torn| usize_of(torn) * 2 <= found.places.len().min(SAMPLES);
         Ok(best.and_then(|(found, torn)| is_sound(&found, torn).then_some(found)))
     }
 
@@ -250,7 +251,7 @@ impl Segments {
         most: u64,
     ) -> Result<Option<(u64, State)>, Unreadable> {
         let fields = &self.layout.page;
-        let mut entry = vec![0; fields.bytes as usize];
+        let mut entry = vec![0; usize_of(fields.bytes)];
         reader.bytes(at, &mut entry)?;
         let long = |at: u64| field::<8>(&entry, at).map(u64::from_ne_bytes);
         let word = |at: u64| field::<4>(&entry, at).map(|it| u64::from(u32::from_ne_bytes(it)));
@@ -306,7 +307,7 @@ impl Segments {
 }
 
 fn field<const N: usize>(entry: &[u8], at: u64) -> Option<[u8; N]> {
-    entry.get(at as usize..)?.first_chunk().copied()
+    entry.get(usize_of(at)..)?.first_chunk().copied()
 }
 
 /// A segment's own figures.
@@ -394,7 +395,7 @@ fn aligned<M: Memory>(space: Space<'_, M>) -> Vec<u64> {
         .filter(|mapping| space.own(mapping.start).is_some() && mapping.writable);
     own.flat_map(|mapping| {
         let first = mapping.start.next_multiple_of(SEGMENT_BYTES);
-        (first..mapping.end).step_by(SEGMENT_BYTES as usize)
+        (first..mapping.end).step_by(usize_of(SEGMENT_BYTES))
     })
     .take(MAX_SEGMENTS)
     .collect()

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::exact::usize_of;
 use crate::memory::{Memory, Reader, Unreadable, unless_torn};
 use crate::space::Space;
 
@@ -63,7 +64,7 @@ impl Group {
         let slots = last + 1;
         let stride = match (last, pages) {
             (0, 1..) => (pages << 12).saturating_sub(UNIT),
-            _ => match CLASSES.get(class as usize) {
+            _ => match CLASSES.get(usize_of(class)) {
                 Some(&units) => u64::from(units) * UNIT,
                 None => return Ok(Err(())),
             },

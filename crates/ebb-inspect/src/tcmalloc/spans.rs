@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::exact::usize_of;
 use crate::holdings::Ledger;
 use crate::line::Line;
 use crate::memory::{Memory, Reader, Unreadable, scan, unless_torn};
@@ -205,7 +206,7 @@ impl Spans {
                 self.large.push(bytes);
             }
             (IN_USE, class) => {
-                let small = self.small.entry(class as usize).or_default();
+                let small = self.small.entry(usize_of(class)).or_default();
                 small.bytes += bytes;
                 small.resident += resident;
                 small.out += span.out;
