@@ -4,8 +4,8 @@
 #
 #   ci/needs.sh TARGET FREE_MB PACKAGES...
 #
-# PACKAGES as for ci/install.sh, which installs them with INSTALL=1 or after a question. `some` and `long` may stay missing:
-# their tests are skipped, unless EBB_REQUIRE_ALL=1.
+# PACKAGES as for ci/install.sh, which installs them with INSTALL=1, after a question, or where there is no terminal for one.
+# `some` and `long` may stay missing: their tests are skipped, unless EBB_REQUIRE_ALL=1. They need INSTALL=1 or a yes.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 target=${1:?usage: ci/needs.sh TARGET FREE_MB PACKAGES...} free_mb=$2
@@ -96,7 +96,9 @@ if [[ ${EBB_REQUIRE_ALL:-} == 1 ]]; then
     "$here/ci/install.sh" "${must[@]}" "${some[@]}"
     exit
 fi
-"$here/ci/install.sh" "${must[@]}"
+# Without a terminal nobody can answer: the few packages without which nothing works are named and installed, unless INSTALL=0.
+[[ -t 0 ]] || must_answer=1
+INSTALL=${INSTALL:-${must_answer:-}} "$here/ci/install.sh" "${must[@]}"
 if ((${#some[@]} > 0)); then
     "$here/ci/install.sh" --optional "${some[@]}"
     [[ -z $("$here/ci/install.sh" --list "${some[@]}") ]] ||

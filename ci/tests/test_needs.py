@@ -139,6 +139,18 @@ class Install(Machine):
         self.assertIn("apt-get install --no-install-recommends a-package", done.stderr)
         self.assertIn("INSTALL=1", done.stderr)
 
+    @unittest.skipUnless(os.geteuid() == 0, "only root can write /usr/sbin/policy-rc.d")
+    def test_without_a_terminal_only_what_nothing_works_without_is_installed(self):
+        done = self.needs(packages=("a-package", "some"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("not installed: a-package", done.stderr)
+        self.assertIn("install -y -qq --no-install-recommends a-package\n", self.calls())
+        self.assertEqual(self.calls().count("install -y"), 1)
+
+    def test_install_0_installs_nothing(self):
+        done = self.needs(packages=("a-package",), INSTALL="0")
+        self.assertEqual((done.returncode, self.calls()), (1, ""))
+
     def test_what_is_optional_may_stay_away(self):
         done = self.run_script("ci/install.sh", "--optional", "a-package")
         self.assertEqual((done.returncode, self.calls()), (0, ""))

@@ -92,10 +92,10 @@ swapped() {
     sed "s#$(python3 -c 'import sys; print(sys.prefix)')#/usr/local#" "/proc/$pid/smaps" >"$OUT/swapped/smaps"
     cat "/proc/$pid/smaps_rollup" >"$OUT/swapped/smaps_rollup"
     grep -E '^(Vm|Rss)' "/proc/$pid/status" >"$OUT/swapped/status"
-    "$ebb" why "$pid" >"$OUT/swapped/why.txt" 2>&1 || true
+    "$ebb" why -v "$pid" >"$OUT/swapped/why.txt" 2>&1 || true
     "$ebb" why --json "$pid" >"$OUT/swapped/why.json" 2>&1 || true
     grep -E '^(Vm|Rss)' "/proc/$pid/status" >"$OUT/swapped/status.after"
-    "$ebb" why "$top/swapped" >"$OUT/swapped/why-cgroup.txt" 2>&1 || true
+    "$ebb" why -v "$top/swapped" >"$OUT/swapped/why-cgroup.txt" 2>&1 || true
     echo >&"${held[1]}"
     wait "$held_PID"
     swapoff /dev/vdb
@@ -112,11 +112,11 @@ yama() {
         sleep 1
         {
             echo "== ordinary user, scope $scope"
-            setpriv --reuid 65534 --regid 65534 --clear-groups "$ebb" why "$theirs" 2>&1 || echo "status $?"
+            setpriv --reuid 65534 --regid 65534 --clear-groups "$ebb" why -v "$theirs" 2>&1 || echo "status $?"
             echo "== root without CAP_SYS_PTRACE, scope $scope"
-            setpriv --bounding-set -sys_ptrace --inh-caps -sys_ptrace "$ebb" why "$own" 2>&1 || echo "status $?"
+            setpriv --bounding-set -sys_ptrace --inh-caps -sys_ptrace "$ebb" why -v "$own" 2>&1 || echo "status $?"
             echo "== root, scope $scope"
-            "$ebb" why "$own" 2>&1 || echo "status $?"
+            "$ebb" why -v "$own" 2>&1 || echo "status $?"
         } >"$OUT/yama-$scope.txt"
         kill "$theirs" "$own"
     done
@@ -143,7 +143,7 @@ sys.stdin.readline()
 done.set()'; }
     read -r pid <&"${held[0]}"
     sed "s#$PWD/##; s#$(python3 -c 'import sys; print(sys.prefix)')#/usr/local#" "/proc/$pid/smaps" >"$OUT/named/smaps"
-    "$ebb" why "$pid" >"$OUT/named/why.txt" 2>&1 || true
+    "$ebb" why -v "$pid" >"$OUT/named/why.txt" 2>&1 || true
     echo >&"${held[1]}"
     wait "$held_PID"
 }

@@ -24,8 +24,8 @@ use crate::target::Target;
 use caches::Cached;
 use slab::{Class, Slab};
 
-/// Granules of a region at most: 4 TiB of address space.
-const MOST_GRANULES: u64 = 1 << 26;
+/// Granules of a region at most: all the address space that a program can have.
+const MOST_GRANULES: u64 = 1 << 32;
 /// Explicit arenas at most, more than an allocator has.
 const MOST_ARENAS: u64 = 1 << 13;
 /// Bytes of address space whose pages are asked about at once.
@@ -243,9 +243,16 @@ impl Sum<'_> {
             (kind::LARGE, _) if is_whole => {
                 let end = start + granules * offsets.granule_bytes;
                 let used = word(offsets.bits).min(end - start);
-                let presence = region.presence(start, end)?;
-                self.ledger.live.add(start, start + used, presence);
-                keep(&mut self.ledger, start + used, end, true, presence);
+                // Piece by piece, for a block may be longer than what it has pages for.
+                let (mut at, mut present) = (start, 0);
+                while at < start + used {
+                    let to = (start + used).min(at + LOOK_AHEAD);
+                    present += region.presence(at, to)?.bytes(at, to);
+                    at = to;
+                }
+                self.ledger.live += Line::one(used, present);
+                let tail = region.presence(at, end)?;
+                keep(&mut self.ledger, at, end, true, tail);
                 self.sizes.block(used, used);
             }
             (kind::FREE, _) if is_whole => {

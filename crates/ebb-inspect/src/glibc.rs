@@ -361,10 +361,11 @@ impl<M: Memory> Space<'_, M> {
         if is_short {
             return Ok(fast);
         }
-        let heads = match fast::heads(&mut self.reader(), &self.layout, arena) {
-            Err(Unreadable::Late) => Vec::new(),
-            heads => heads?,
+        let heads = || match fast::heads(&mut self.reader(), &self.layout, arena) {
+            Err(Unreadable::Late) => Ok(Vec::new()),
+            heads => unless_final(heads, Vec::new()),
         };
+        let before = heads()?;
         let mut in_order: Vec<_> = its.iter().collect();
         in_order.sort_by_key(|(heap, _)| heap.start);
         for (heap, presence) in in_order {
@@ -377,6 +378,14 @@ impl<M: Memory> Space<'_, M> {
                 fast.cut();
                 break;
             }
+        }
+        let heads: Vec<[u64; 2]> = before
+            .into_iter()
+            .zip(heads()?)
+            .map(|((before, _), (after, _))| [before, after])
+            .collect();
+        if heads.is_empty() {
+            fast.cut();
         }
         fast.follow_notes(&heads);
         Ok(fast)

@@ -112,7 +112,7 @@ impl From<MemoryMap> for Mapping {
 }
 
 impl Target {
-    /// Opens process `pid`. What of it may be read shows when it is read.
+    /// Opens process `pid`.
     pub fn open(pid: i32) -> Result<Self, Unreadable> {
         Ok(Self {
             process: Process::new(pid).map_err(reason)?,

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+use test_needs::needs;
 
 #[allow(dead_code)]
 #[path = "preload/harness/library.rs"]
@@ -159,6 +160,7 @@ fn its_thread_local_storage_is_three_words() {
 
 #[test]
 fn the_headers_go_with_either_language_and_libc() {
+    needs!("musl-tools");
     // Includes the other one.
     let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/jemalloc/jemalloc.h");
     let strict = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only"];

@@ -373,7 +373,7 @@ mod tests {
         }
         for &(first, pages) in chunks {
             memory.write_word(AT + first * PAGE, 0);
-            memory.write_word(AT + first * PAGE + 8, pages * PAGE | IS_MMAPPED);
+            memory.write_word(AT + first * PAGE + 8, (pages * PAGE) | IS_MMAPPED);
         }
         let at = |(first, pages): &(u64, u64)| {
             mapping(AT + first * PAGE, pages * PAGE, Backing::Anonymous)

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 use ebb_inspect::{Gate, Heap, Target, Unreadable, glibc::Unsupported, permission};
@@ -16,16 +17,24 @@ const TARGET: &str = "EBB_TEST_TARGET";
 
 /// What nobody is told about process `pid`: the gate, in words.
 fn gate_for_nobody(pid: i32) -> String {
+    gate_for(pid, |reader| {
+        let mut command = Command::new(reader);
+        as_nobody(&mut command);
+        command
+    })
+}
+
+/// What the copy is told about process `pid`, as `start` starts it.
+fn gate_for(pid: i32, start: impl Fn(&Path) -> Command) -> String {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = folder.path().join("reader");
     harness::copy(&std::env::current_exe().unwrap(), &copy);
-    let mut command = Command::new(copy);
+    let mut command = start(&copy);
     command
         .args(["--exact", "closed::reader", "--nocapture", "--ignored"])
         .env(TARGET, pid.to_string())
         .current_dir("/");
-    as_nobody(&mut command);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
@@ -38,9 +47,13 @@ fn gate_for_nobody(pid: i32) -> String {
 #[ignore = "the other tests run it as another user"]
 fn reader() {
     let pid: i32 = std::env::var(TARGET).unwrap().parse().unwrap();
-    let error = match Target::open(pid) {
-        Ok(target) => Heap::read(&target).unwrap_err(),
-        Err(error) => Unsupported::Unreadable(error),
+    let error = match Target::open(pid).map_err(Unsupported::from) {
+        Ok(target) => Heap::read(&target).err(),
+        Err(error) => Some(error),
+    };
+    let Some(error) = error else {
+        println!("gate: none");
+        return;
     };
     assert_eq!(error, Unsupported::Unreadable(Unreadable::Refused));
     println!("gate: {:?}", permission::diagnose(pid).unwrap());
@@ -60,6 +73,33 @@ fn another_users_process_is_closed() {
         let program = Program::start(&own(), "fresh");
         let gate = gate_for_nobody(program.pid());
         assert_eq!(gate, format!("{:?}", Gate::User { uid: 0 }));
+    }
+}
+
+/// A container's root with `--cap-drop ALL --cap-add SYS_PTRACE`: a debugger that may not open other users' files.
+#[test]
+fn a_debugger_without_the_right_to_files_is_told_so() {
+    if is_root() {
+        let program = Program::start_with(&own(), "fresh", as_nobody);
+        let with = |capabilities: &'static str| {
+            gate_for(program.pid(), move |reader| {
+                let mut command = Command::new("setpriv");
+                command
+                    .arg(format!("--bounding-set=-all,{capabilities}"))
+                    .arg(reader);
+                command
+            })
+        };
+        assert_eq!(
+            with("+sys_ptrace"),
+            format!("{:?}", Gate::Files { uid: 65534 })
+        );
+        assert_eq!(
+            with("+dac_read_search"),
+            format!("{:?}", Gate::User { uid: 65534 })
+        );
+        // With both it is open.
+        assert_eq!(with("+sys_ptrace,+dac_read_search"), "none");
     }
 }
 

@@ -1,7 +1,11 @@
 //! Reading leaves a process as it is, whatever happens to it meanwhile.
 
 use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use ebb_inspect::Memory;
 use ebb_inspect::memory::Presence;
 use ebb_inspect::target::Backing;
 use ebb_inspect::{Heap, Target, Unreadable, glibc::Unsupported};
@@ -55,6 +59,51 @@ fn a_process_that_ended_is_said_to_have() {
     assert_eq!(error, Unsupported::Unreadable(Unreadable::Gone));
     let error = Target::open(program.pid()).unwrap_err();
     assert_eq!(error, Unreadable::Gone);
+}
+
+/// What was opened is the old program's memory, which is gone.
+#[test]
+fn a_process_that_started_another_program_is_said_to_have_ended() {
+    let mut shell = Command::new("sh")
+        .args(["-c", "read line; exec sleep 60"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = i32::try_from(shell.id()).unwrap();
+    let name = || std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+    while name() != "sh\n" {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let target = Target::open(pid).unwrap();
+    shell.stdin.take().unwrap().write_all(b"\n").unwrap();
+    while name() != "sleep\n" {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut page = [0; 8];
+    let start = target.mappings().unwrap()[0].start;
+    let error = target.memory().copy(&[(start, 8)], &mut page).unwrap_err();
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+    assert_eq!(error, Unreadable::Gone);
+}
+
+#[test]
+fn a_zombie_has_ended() {
+    let mut child = Command::new("true").spawn().unwrap();
+    let pid = i32::try_from(child.id()).unwrap();
+    let is_zombie = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.contains(") Z ")
+    };
+    while !is_zombie() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let error = match Target::open(pid).map_err(Unsupported::from) {
+        Ok(target) => Heap::read(&target).unwrap_err(),
+        Err(error) => error,
+    };
+    child.wait().unwrap();
+    assert_eq!(error, Unsupported::Unreadable(Unreadable::Gone));
 }
 
 /// Whenever it ends, the answer is the heap or that it ended.

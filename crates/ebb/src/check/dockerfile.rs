@@ -12,6 +12,7 @@ use super::{Finding, Id};
 
 mod asked;
 mod base;
+mod copied;
 mod image;
 mod program;
 mod start;

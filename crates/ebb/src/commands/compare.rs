@@ -12,6 +12,7 @@ mod outputs;
 mod programs;
 mod progress;
 mod sketch;
+mod subject;
 mod tune;
 
 use crate::cli;
@@ -147,7 +148,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         let trial = live::watch(&args.live, args.memory.into())?;
         return tell(&trial, args.json, output.as_ref());
     }
-    say_what_is_compared(args)?;
+    subject::check(args)?;
     let earlier = args.against.as_deref().map(Earlier::read).transpose()?;
     let profile = args.profile.as_deref();
     let profile = profile.or_else(|| earlier.as_ref()?.trial.workload.profile.as_deref());
@@ -234,52 +235,6 @@ fn clear(output: Option<&outputs::Folder>) -> Result<(), Failure> {
         cli::warn(&format!("the earlier trial is kept in {}", kept.display()));
     }
     Ok(())
-}
-
-/// Refuses a command line that names no service, or two, with the ways there are.
-fn say_what_is_compared(args: &Args) -> Result<(), Failure> {
-    let usage = |what: String, remedy: &str| Err(Failure::new(Exit::Usage, what).remedy(remedy));
-    let words: Vec<String> = args
-        .workload
-        .iter()
-        .map(|word| word.display().to_string())
-        .collect();
-    let has_service = args.sketch.has_service();
-    match (args.sketch.flag(), words.as_slice()) {
-        (Some(flag), [_, ..]) if has_service => usage(
-            format!(
-                "{flag} and -- SERVICE cannot be used with the workload {}",
-                words[0]
-            ),
-            "leave out one of them",
-        ),
-        (Some(flag), words) if !has_service => usage(
-            match words {
-                [] => format!("{flag} needs a service"),
-                words => format!(
-                    "{flag} needs a service, and {} is not marked as one",
-                    words.join(" ")
-                ),
-            },
-            &format!(
-                "put the service's command after `--`: ebb compare {flag} ... -- {}",
-                match words {
-                    [] => "./server --port 8000".to_owned(),
-                    words => words.join(" "),
-                }
-            ),
-        ),
-        (None, []) if !has_service => usage(
-            "it is not said what to compare: neither a workload nor a service is given".to_owned(),
-            "give the folder of a workload.toml (ebb compare workloads/sse), or a load and a service after `--` \
-             (ebb compare --load 'oha -z 20s http://localhost:8000/' -- ./server --port 8000)",
-        ),
-        (_, [_, _, ..]) => usage(
-            format!("there are {} workloads: {}", words.len(), words.join(" ")),
-            "give one folder; the command of a service comes after `--`",
-        ),
-        _ => Ok(()),
-    }
 }
 
 /// How often the trial goes round.

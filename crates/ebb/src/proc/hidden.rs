@@ -4,10 +4,13 @@
 //! Used by `ebb why` and its kin where a process has much memory that no reader found. Where there is a reader
 //! that fits, its figures are part of the heap; else the allocator is named, and its memory is not told apart.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use procfs::process::{MMPermissions, MMapPath, MemoryMap, MemoryMaps};
+use procfs::process::{MMPermissions, MMapPath, MemoryMaps};
 
 use super::charge::mapped_file;
 use super::heap;
@@ -27,49 +30,71 @@ pub struct Found {
     pub hidden: Vec<Hidden>,
 }
 
-/// Searches the programs and libraries that `pid` has mapped, but for those that `is_known` tells by their names.
-pub fn find(pid: i32, maps: &MemoryMaps, is_known: impl Fn(&Path) -> bool) -> Found {
-    let root = Root::of(pid);
-    let mut found = Found::default();
-    let mut seen = BTreeSet::new();
-    let mut budget = MOST_BYTES;
-    for map in &maps.0 {
-        let MMapPath::Path(name) = &map.pathname else {
-            continue;
-        };
-        // Another name of a file that is known counts as well.
-        let executes = map.perms.contains(MMPermissions::EXECUTE);
-        if !executes || is_known(name) || !seen.insert(name.clone()) {
-            continue;
+/// What the search of a file came to.
+type Inspected = Result<Option<Inside>, &'static str>;
+
+/// Files that were searched: workers have the same ones, and a process that is watched has them at each look.
+#[derive(Debug, Default)]
+pub struct Searched(Mutex<BTreeMap<(u64, u64, i64), Inspected>>);
+
+impl Searched {
+    /// Searches the programs and libraries that `pid` has mapped, but for those that `is_known` tells by their names.
+    pub fn find(&self, pid: i32, maps: &MemoryMaps, is_known: impl Fn(&Path) -> bool) -> Found {
+        let root = Root::of(pid);
+        let mut found = Found::default();
+        let mut seen = BTreeSet::new();
+        let mut budget = MOST_BYTES;
+        for map in &maps.0 {
+            let MMapPath::Path(name) = &map.pathname else {
+                continue;
+            };
+            let executes = map.perms.contains(MMPermissions::EXECUTE);
+            if !executes || is_known(name) || !seen.insert(name.clone()) {
+                continue;
+            }
+            let file = mapped_file(pid, &root, map);
+            let inside = match &file {
+                Some(file) => self.inside(file, &mut budget),
+                None => Err(
+                    "it was deleted or replaced since it was mapped, and opening what is mapped takes root",
+                ),
+            };
+            found.add(pid, name, inside);
         }
-        look(pid, &root, map, name, &mut budget, &mut found);
+        found
     }
-    found
+
+    fn inside(&self, file: &Path, budget: &mut u64) -> Inspected {
+        let search = |budget| inside::in_library(file, budget);
+        let Ok(data) = fs::metadata(file) else {
+            return search(budget);
+        };
+        let key = (data.dev(), data.ino(), data.mtime());
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *known.entry(key).or_insert_with(|| search(budget))
+    }
 }
 
-fn look(pid: i32, root: &Root, map: &MemoryMap, name: &Path, budget: &mut u64, found: &mut Found) {
-    let hidden = |allocator: Option<String>, why: &str| Hidden {
-        name: allocator,
-        file: name.display().to_string(),
-        why: why.to_owned(),
-    };
-    let Some(file) = mapped_file(pid, root, map) else {
-        let why =
-            "it was deleted or replaced since it was mapped, and opening what is mapped takes root";
-        found.hidden.push(hidden(None, why));
-        return;
-    };
-    match inside::in_library(&file, budget) {
-        Ok(None) => {}
-        Ok(Some(inside)) => match read(pid, inside, name) {
-            Some(Ok(Some(heap))) => found.heaps.push(heap),
-            Some(Ok(None)) => {}
-            Some(Err(why)) => found.hidden.push(hidden(Some(inside.to_string()), &why)),
-            None => found
-                .hidden
-                .push(hidden(Some(inside.to_string()), "no reader knows it")),
-        },
-        Err(why) => found.hidden.push(hidden(None, why)),
+impl Found {
+    /// Adds what the mapped file `name` of `pid` has inside.
+    fn add(&mut self, pid: i32, name: &Path, inside: Inspected) {
+        let (allocator, why) = match inside {
+            Ok(None) => return,
+            Ok(Some(inside)) => {
+                let why = match read(pid, inside, name) {
+                    Some(Ok(heap)) => return self.heaps.extend(heap),
+                    Some(Err(why)) => why,
+                    None => "no reader knows it".to_owned(),
+                };
+                (Some(inside.to_string()), why)
+            }
+            Err(why) => (None, why.to_owned()),
+        };
+        self.hidden.push(Hidden {
+            name: allocator,
+            file: name.display().to_string(),
+            why,
+        });
     }
 }
 

@@ -15,7 +15,7 @@ const COSTS: [(Column, &str); 3] = [
     (Column::Throughput, "throughput"),
     (Column::P99, "p99"),
 ];
-/// Why the cost of a variant is not known.
+/// Said instead of a cost that other programs may have changed.
 pub const DISTURBED: &str = "cost unknown: disturbed";
 
 /// Whether other programs took processors from a run that counts: then no time of the trial is to be trusted.

@@ -22,6 +22,8 @@ pub struct Machine {
 
 /// Less time between two readings than this tells nothing: the counters go in ticks of 10 ms.
 const LEAST_S: f64 = 0.2;
+/// Less time under load tells nothing: a tick of each processor and process that is counted late is then a large share.
+const LEAST_LOADED_S: f64 = 1.0;
 
 /// What happened from one reading to the next. What could not be read stays absent.
 pub fn between(before: Option<Machine>, after: Option<Machine>) -> Disturbance {
@@ -63,7 +65,8 @@ impl Loaded {
 
     /// What disturbed the whole run, or, where that is more, its phases with load.
     pub fn or(&self, whole: Disturbance) -> Disturbance {
-        let loaded = between(self.sum.map(|_| Machine::default()), self.sum);
+        let enough = self.sum.filter(|sum| sum.at_s >= LEAST_LOADED_S);
+        let loaded = between(enough.map(|_| Machine::default()), enough);
         let most = |left: Option<f64>, right: Option<f64>| match (left, right) {
             (Some(left), Some(right)) => Some(left.max(right)),
             (left, right) => left.or(right),
@@ -123,6 +126,9 @@ mod tests {
         assert!(!whole.of_times(), "6 % of two processors over 100 s");
         let mut loaded = Loaded::default();
         assert_eq!(loaded.or(whole), whole);
+        loaded.add(at(5.0, 1.0, 1.0), at(5.5, 2.0, 1.0));
+        assert_eq!(loaded.or(whole), whole, "half a second tells nothing");
+        let mut loaded = Loaded::default();
         // Two phases of 5 s, in which others took 6 s of 10 each.
         loaded.add(at(10.0, 2.0, 1.0), at(15.0, 11.0, 4.0));
         loaded.add(at(60.0, 15.0, 8.0), at(65.0, 24.0, 11.0));

@@ -363,9 +363,10 @@ fn not_growing(
             4.0 * seconds,
         );
     }
-    let verb = match slope.high < 0.0 {
-        true => "It shrinks",
-        false => "No growth",
+    let verb = if slope.high < 0.0 {
+        "It shrinks"
+    } else {
+        "No growth"
     };
     flat(
         format!("{verb} in {} ({})", time(seconds), rate(slope)),

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use crate::harness::*;
 use crate::{assert_error, assert_fine, check, for_another_machine, found};
+use test_needs::needs;
 
 /// A root file system with these files in it.
 fn root(files: &[(&Path, &str)]) -> TempDir {
@@ -82,6 +83,7 @@ fn an_entrypoint_script_in_an_image() {
 
 #[test]
 fn a_musl_program_and_a_library_of_glibc() {
+    needs!("musl-tools");
     let folder = folder();
     let musl = compile(&folder, "musl-gcc", "program", ALLOCATING, &[]);
     let root = root(&[
@@ -112,6 +114,7 @@ fn a_kernel_with_larger_pages() {
 
 #[test]
 fn programs_that_take_no_library_are_errors_where_they_are_named() {
+    needs!("musl-tools");
     let folder = folder();
     let fixed = compile(&folder, "musl-gcc", "fixed", ALLOCATING, &["-static"]);
     let root = with_jemalloc();

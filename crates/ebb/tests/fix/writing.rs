@@ -99,6 +99,23 @@ fn the_library_is_placed_in_the_build_context_and_taken_away_again() {
 }
 
 #[test]
+fn a_compose_file_gets_the_library_that_its_service_mounts() {
+    let text = "services:\n  web:\n    image: debian:12\n    command: sleep 9\n";
+    let place = Place::with(&[("compose.yaml", text)]);
+    assert_code(&place.fix(&["compose.yaml", "--write"]), 0);
+    let copy = place.path("libebbmalloc.so");
+    assert!(copy.exists());
+    fs::remove_file(&copy).unwrap();
+    assert_code(&place.fix(&["compose.yaml", "--write"]), 0);
+    assert!(
+        copy.exists(),
+        "the file is settled, its library was not there"
+    );
+    assert_code(&place.fix(&["compose.yaml", "--undo"]), 0);
+    assert!(!copy.exists());
+}
+
+#[test]
 fn a_library_that_the_builder_is_not_given_is_an_error() {
     let text = "FROM debian:12\nCOPY libebbmalloc.so /usr/local/lib/\n\
                 ENV LD_PRELOAD=/usr/local/lib/libebbmalloc.so\nCMD [\"/app\"]\n";

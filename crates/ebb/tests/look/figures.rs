@@ -86,8 +86,6 @@ impl Figures {
             let slack = match *name {
                 "anonymous PSS" => before / 100 + (16 << 10),
                 "pages of files" => before / 100 + (64 << 10),
-                // A service that runs on writes to some.
-                "soft-dirty pages" => before / 100 + 16,
                 _ => 0,
             };
             before.abs_diff(*after) > slack

@@ -7,8 +7,13 @@ use crate::harness;
 use crate::programs::{self, Group, wait_until};
 use crate::verbs;
 
-/// Calls each verb on `root` and holds what the kernel says of all its processes against what it said before.
+/// Calls each verb on `root` and holds what the kernel says of all its processes against what it said before. They are stopped, so
+/// that nothing that they do themselves changes it.
 pub fn assert_untouched(root: i32) {
+    for pid in figures::tree(root) {
+        let pid = nix::unistd::Pid::from_raw(pid);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).expect("it lives");
+    }
     figures::clear_soft_dirty(root);
     let before = Figures::of_tree(root);
     verbs::each(root, |verb| figures::assert_unchanged(&before, root, verb));

@@ -27,6 +27,7 @@ fn assert_refuses(allocator: &str, program: &Path, code: i32, words: &[&str]) {
 
 #[test]
 fn a_statically_linked_program() {
+    needs!("musl-tools");
     let folder = folder();
     for (compiler, name, flags) in [
         ("musl-gcc", "static-musl", &["-static"][..]),
@@ -110,6 +111,7 @@ fn a_program_with_capabilities() {
 
 #[test]
 fn a_library_for_another_libc() {
+    needs!("musl-tools");
     let folder = folder();
     let musl = compile(&folder, "musl-gcc", "program", ALLOCATING, &[]);
     assert_refuses(

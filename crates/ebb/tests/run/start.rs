@@ -210,6 +210,7 @@ fn a_wrapper_is_as_good_as_the_program() {
 
 #[test]
 fn a_musl_program_runs_on_ebbmalloc() {
+    needs!("musl-tools");
     let folder = folder();
     let program = compile(&folder, "musl-gcc", "program", ALLOCATING, &[]);
     let library = ebbmalloc();

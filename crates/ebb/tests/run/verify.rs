@@ -64,6 +64,7 @@ fn a_child_that_lost_its_environment() {
 
 #[test]
 fn a_static_child() {
+    needs!("musl-tools");
     let folder = folder();
     let program = compile(&folder, "musl-gcc", "fixed", ALLOCATING, &["-static"]);
     let wrapped = format!("{} 300; exit 0", program.display());
@@ -116,6 +117,7 @@ fn a_wrapper_that_preloads_another_allocator_first() {
 
 #[test]
 fn a_musl_program() {
+    needs!("musl-tools");
     let folder = folder();
     let program = compile(&folder, "musl-gcc", "program", ALLOCATING, &[]);
     let program = program.to_str().unwrap();

@@ -215,7 +215,7 @@ fn a_program_of_32_bits_is_named() {
     let subject = Subject::start(&mut Command::new(subjects::compiled(
         "narrow", "narrow.c", &flags,
     )));
-    let why = output(harness::ebb().args(["why", &subject.pid()]));
+    let why = output(harness::ebb().args(["why", "-v", &subject.pid()]));
     assert_eq!(why.status.code(), Some(NOT_ENOUGH), "{}", stderr(&why));
     let text = stdout(&why);
     let verdict = text.lines().next().unwrap_or_default();

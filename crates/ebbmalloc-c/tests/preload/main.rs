@@ -29,4 +29,5 @@ mod purge;
 mod seccomp;
 mod settings;
 mod signals;
+mod storms;
 mod threads;

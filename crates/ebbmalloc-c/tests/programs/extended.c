@@ -13,6 +13,7 @@
 #pragma weak dallocx
 #pragma weak sdallocx
 #pragma weak nallocx
+extern int mallctl(const char *, void *, size_t *, void *, size_t) __attribute__((weak));
 
 static int reads_zero(const unsigned char *block, size_t from, size_t to) {
     for (size_t i = from; i < to; i++)
@@ -70,6 +71,34 @@ static void growth_keeps_and_zeroes(void) {
         }
 }
 
+/* Zeros reach to the end of what is usable, whichever cache or arena a block is from. */
+static void zeros_from_anywhere(void) {
+    unsigned arena, cache;
+    size_t length = sizeof arena;
+    CHECK(mallctl("arenas.create", &arena, &length, NULL, 0) == 0);
+    CHECK(mallctl("tcache.create", &cache, &length, NULL, 0) == 0);
+    int places[] = {0, MALLOCX_TCACHE_NONE, MALLOCX_TCACHE(cache), MALLOCX_ARENA(arena),
+                    MALLOCX_ARENA(arena) | MALLOCX_TCACHE_NONE, MALLOCX_LG_ALIGN(7)};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        for (size_t size = 1; size < 300000; size = size * 5 / 4 + 1) {
+            int flags = places[i] | MALLOCX_ZERO;
+            unsigned char *block = mallocx(size, places[i]);
+            CHECK(block != NULL);
+            memset(block, 0xff, sallocx(block, 0));
+            dallocx(block, places[i]);
+            block = mallocx(size, flags);
+            CHECK(block != NULL && reads_zero(block, 0, sallocx(block, 0)));
+            /* Within the slot, and beyond it. */
+            size_t usable = sallocx(block, 0);
+            CHECK(xallocx(block, usable, 0, flags) == usable);
+            CHECK(reads_zero(block, 0, usable));
+            block = rallocx(block, size * 2 + 7, flags);
+            CHECK(block != NULL && reads_zero(block, 0, sallocx(block, 0)));
+            dallocx(block, places[i]);
+        }
+    CHECK(mallctl("tcache.destroy", NULL, NULL, &cache, sizeof cache) == 0);
+}
+
 static void in_place(void) {
     /* A slot stays what it is. */
     void *slot = mallocx(100, 0);
@@ -117,6 +146,7 @@ int main(void) {
     soil();
     promises();
     growth_keeps_and_zeroes();
+    zeros_from_anywhere();
     in_place();
     cannot_be();
     return passed();

@@ -63,7 +63,7 @@ pub(super) fn check(target: &str, pids: &[i32], wanted: Option<Wanted>) -> Repor
     )
 }
 
-/// Nobody has named an allocator anywhere: one that the program brings itself needs nobody to.
+/// The report if no environment asks for an allocator: an allocator that the program brings itself is named and passes.
 fn nothing_asked(target: &str, facts: &[Process]) -> Report {
     if let Some(own) = facts.iter().find_map(brought) {
         let findings = facts.iter().flat_map(|process| {

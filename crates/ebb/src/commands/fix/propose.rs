@@ -186,7 +186,7 @@ fn placing(args: &Args, place: &Path, what: &str) -> String {
     match args.write {
         true => format!("a copy of {LIBRARY_FILE} goes to {place}, {what}; --undo removes it"),
         false => {
-            format!("{place} is not there yet: --write puts a copy of the library there, {what}")
+            format!("--write also puts a copy of the library at {place}, {what}")
         }
     }
 }
@@ -232,10 +232,9 @@ fn services(
     let after = declared::services(kind, &args.file, &change.after())
         .map_err(|why| Failure::new(Exit::Internal, format!("{name}: {why}")))?;
     let check = files::of_services(&name, kind, &after, Some(&is_chosen), Some(wanted));
-    let mounts = change
-        .edits
-        .iter()
-        .any(|it| it.text.contains("./libebbmalloc.so:"));
+    let mounts = kind == Kind::Compose
+        && wish.allocator.name == "ebbmalloc"
+        && change.after().contains("./libebbmalloc.so:");
     let place = folder(&args.file).join(LIBRARY_FILE);
     let library = (mounts && !place.exists()).then_some(place);
     if let Some(place) = &library {

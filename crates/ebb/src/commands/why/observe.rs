@@ -28,8 +28,12 @@ const LEAST_BESIDE: u64 = 8 << 20;
 
 /// An allocator that takes longer to return pages is not waited for.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
-/// How often a process is read that executes another program meanwhile.
+/// How often a process is read that changes meanwhile, and until when it is read once more.
 const ATTEMPTS: u32 = 3;
+const AGAIN_WITHIN: Duration = Duration::from_secs(5);
+
+/// The kernel's flag of a task that is ending (PF_EXITING): its memory may be gone already.
+const EXITING: u32 = 4;
 
 /// How much to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +52,7 @@ pub enum Depth {
 #[derive(Debug, Default)]
 pub struct Observer {
     counters: Counters,
+    searched: hidden::Searched,
 }
 
 impl Observer {
@@ -136,22 +141,52 @@ impl Observer {
     }
 
     /// The facts of one process; nothing where it is gone, a zombie, or a thread of the kernel. One that executes
-    /// another program meanwhile is read again.
+    /// another program meanwhile, or whose mappings and heap are of different times, is read again.
     fn process(&self, pid: i32, depth: Depth, missing: &mut Vec<Missing>) -> Option<Process> {
+        let began = Instant::now();
         let mut before = Identity::of(pid)?;
         for attempt in 1.. {
             let mut found = Vec::new();
-            let process = self.once(pid, depth, &mut found);
+            let mut process = self.once(pid, depth, &mut found);
             // What was read of one that ends are halves.
             let after = Identity::of(pid)?;
-            if after != before && attempt < ATTEMPTS {
+            let change = process.as_ref().and_then(change_meanwhile);
+            let is_steady = after == before && change.is_none();
+            if !is_steady && attempt < ATTEMPTS && began.elapsed() < AGAIN_WITHIN {
                 before = after;
                 continue;
+            }
+            if let Some(process) = process.as_mut().filter(|_| !is_steady) {
+                in_doubt(process);
             }
             missing.append(&mut found);
             return process;
         }
         None
+    }
+
+    /// Adds the allocators in mapped files that are not in charge to `heap`; those that are not read are named.
+    fn others(
+        &self,
+        pid: i32,
+        maps: &MemoryMaps,
+        allocator: &Allocator,
+        pool: Option<Pool>,
+        heap: Heap,
+    ) -> (Option<Heap>, Vec<Hidden>) {
+        let in_charge = allocator.file.as_deref().map(Path::new);
+        let program = Proc::new(pid).and_then(|process| process.exe()).ok();
+        let found = self.searched.find(pid, maps, |name| {
+            let file = name.file_name().and_then(|name| name.to_str());
+            let file = file.unwrap_or_default();
+            // The program was searched already; CPython's own mimalloc and Arrow's pool are known as what they are.
+            Some(charge::name_when_mapped(name).as_path()) == in_charge
+                || Some(name) == program.as_deref()
+                || file.starts_with("libpython")
+                || (pool == Some(Pool::Arrow) && file.starts_with("libarrow.so"))
+        });
+        let heap = found.heaps.into_iter().fold(heap, Heap::with);
+        (Some(heap), found.hidden)
     }
 
     fn once(&self, pid: i32, depth: Depth, missing: &mut Vec<Missing>) -> Option<Process> {
@@ -283,15 +318,17 @@ impl Observer {
             _ => (heap, objects),
         };
         let (heap, hidden) = match (&maps, heap) {
-            (Ok(maps), Some(heap)) if may_hide_allocators(runtime) => beside_others(
-                pid,
-                maps,
-                &allocator,
-                pool,
-                memory.as_ref(),
-                heap,
-                objects.as_ref().ok(),
-            ),
+            (Ok(maps), Some(heap)) if may_hide_allocators(runtime) => {
+                let rest = memory
+                    .as_ref()
+                    .map_or(0, |memory| self::beside((memory, &heap)));
+                let objects = objects.as_ref().ok().and_then(Option::as_ref);
+                let rest = rest.saturating_sub(objects.map_or(0, |objects| objects.resident));
+                match rest {
+                    LEAST_BESIDE.. => self.others(pid, maps, &allocator, pool, heap),
+                    _ => (Some(heap), Vec::new()),
+                }
+            }
             (_, heap) => (heap, Vec::new()),
         };
         for hidden in &hidden {
@@ -347,6 +384,27 @@ impl Observer {
     }
 }
 
+/// By how much the anonymous memory of `process` has changed since its mappings were read, if that is much: what its heap
+/// does not explain may have been the heap's a moment before.
+fn change_meanwhile(process: &Process) -> Option<u64> {
+    process.heap.as_ref()?;
+    let then = process.status.anon?;
+    let status = Proc::new(process.pid).and_then(|process| process.status());
+    let now = status.ok()?.rssanon? * 1024;
+    let change = now.abs_diff(then);
+    (change >= LEAST_BESIDE.max(then / 20)).then_some(change)
+}
+
+/// What no reader found of a process that changes all the time may be its heap's.
+fn in_doubt(process: &mut Process) {
+    let all = process.status.rss.unwrap_or(u64::MAX);
+    if let Some(heap) = &mut process.heap {
+        heap.missing = heap.missing.max(all);
+        heap.notes
+            .push("its memory changed each time it was read".to_owned());
+    }
+}
+
 /// What tells a program in execution from another one in the same process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Identity {
@@ -361,7 +419,8 @@ impl Identity {
     fn of(pid: i32) -> Option<Self> {
         let process = Proc::new(pid).ok()?;
         let stat = process.stat().ok()?;
-        if matches!(stat.state(), Ok(ProcState::Zombie | ProcState::Dead)) {
+        let is_over = matches!(stat.state(), Ok(ProcState::Zombie | ProcState::Dead));
+        if is_over || stat.flags & EXITING != 0 {
             return None;
         }
         Some(Self {
@@ -375,38 +434,6 @@ impl Identity {
 /// V8, the JVM and Go have heaps of their own, which explain the memory beside malloc's.
 fn may_hide_allocators(runtime: Option<Runtime>) -> bool {
     matches!(runtime, None | Some(Runtime::Cpython) | Some(Runtime::Ruby))
-}
-
-/// Reads the allocators in mapped files that are not in charge, where much memory is not `heap`'s; those that are
-/// not read are named.
-fn beside_others(
-    pid: i32,
-    maps: &MemoryMaps,
-    allocator: &Allocator,
-    pool: Option<Pool>,
-    memory: Option<&BTreeMap<Kind, Usage>>,
-    heap: Heap,
-    objects: Option<&Option<Objects>>,
-) -> (Option<Heap>, Vec<Hidden>) {
-    let objects = objects.and_then(Option::as_ref);
-    let of_objects = objects.map_or(0, |objects| objects.resident);
-    let rest = memory.map_or(0, |memory| beside((memory, &heap)));
-    if rest.saturating_sub(of_objects) < LEAST_BESIDE {
-        return (Some(heap), Vec::new());
-    }
-    let in_charge = allocator.file.as_deref().map(Path::new);
-    let program = Proc::new(pid).and_then(|process| process.exe()).ok();
-    let found = hidden::find(pid, maps, |name| {
-        let file = name.file_name().and_then(|name| name.to_str());
-        let file = file.unwrap_or_default();
-        // The program was searched already; CPython's own mimalloc and Arrow's pool are known as what they are.
-        Some(charge::name_when_mapped(name).as_path()) == in_charge
-            || Some(name) == program.as_deref()
-            || file.starts_with("libpython")
-            || (pool == Some(Pool::Arrow) && file.starts_with("libarrow.so"))
-    });
-    let heap = found.heaps.into_iter().fold(heap, Heap::with);
-    (Some(heap), found.hidden)
 }
 
 /// What CPython has, as deep as is asked for.

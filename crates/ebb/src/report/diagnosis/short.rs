@@ -155,9 +155,10 @@ fn right(snapshot: &Snapshot) -> Option<String> {
     let first = snapshot.missing.iter().find(closed)?;
     let count = snapshot.missing.iter().filter(closed).count();
     let all = snapshot.processes.len();
-    let of = match count < all {
-        true => format!(" ({count} of {all} processes)"),
-        false => String::new(),
+    let of = if count < all {
+        format!(" ({count} of {all} processes)")
+    } else {
+        String::new()
     };
     Some(format!("{}{of}.", capital(&first.why)))
 }
@@ -240,10 +241,10 @@ fn trim(diagnosis: &Diagnosis) -> Option<String> {
         (Some(_), None) => {
             let bytes = diagnosis.ledger.bytes(Cause::Trimmable);
             let mb = megabytes(bytes);
-            match bytes >= LEAST_BYTES {
-                true => return Some(format!("Trim: malloc_trim would return {mb} MB.")),
-                false => format!("malloc_trim would return {mb} MB"),
+            if bytes >= LEAST_BYTES {
+                return Some(format!("Trim: malloc_trim would return {mb} MB."));
             }
+            format!("malloc_trim would return {mb} MB")
         }
     };
     Some(format!("Trim does not help: {text}."))
@@ -348,9 +349,8 @@ mod tests {
         let who = "gunicorn (12345 and 4 more)";
         for long in [
             format!("Retention: of 1234 MB, {who} has freed 1000 MB that its allocator holds."),
-            format!(
-                "Not enough evidence: of 1234 MB of python3 (12345), 1000 MB could not be told into live and free."
-            ),
+            "Not enough evidence: of 1234 MB of python3 (12345), 1000 MB could not be told into live and free."
+                .to_owned(),
             format!("Nothing to gain: {who} uses 12.5 MB, and nothing of note is held or free."),
         ] {
             let short = shortened(long, 80);
