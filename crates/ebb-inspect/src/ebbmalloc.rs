@@ -28,8 +28,10 @@ use slab::{Class, Slab};
 const MOST_GRANULES: u64 = 1 << 32;
 /// Explicit arenas at most, more than an allocator has.
 const MOST_ARENAS: u64 = 1 << 13;
-/// Bytes of address space whose pages are asked about at once.
+/// Bytes of address space whose pages are asked about at once, where more than one unit may lie in them.
 const LOOK_AHEAD: u64 = 64 << 20;
+/// The same within one unit: what is asked of the kernel follows what is resident, what is kept of it is 256 KiB and that.
+const PIECE_BYTES: u64 = 1 << 40;
 
 /// What the ebbmalloc of `target` holds whose layout is `place`.
 pub fn read(target: &Target, place: &Place) -> Result<Holdings, Unsupported> {
@@ -246,7 +248,7 @@ impl Sum<'_> {
                 // Piece by piece, for a block may be longer than what it has pages for.
                 let (mut at, mut present) = (start, 0);
                 while at < start + used {
-                    let to = (start + used).min(at + LOOK_AHEAD);
+                    let to = (start + used).min(at.saturating_add(PIECE_BYTES));
                     present += region.presence(at, to)?.bytes(at, to);
                     at = to;
                 }
@@ -279,7 +281,7 @@ impl Sum<'_> {
         // Piece by piece, for one may be as large as all address space that is left.
         let mut at = start;
         while at < end {
-            let to = end.min(at + LOOK_AHEAD);
+            let to = end.min(at.saturating_add(PIECE_BYTES));
             keep(&mut self.ledger, at, to, dirty, region.presence(at, to)?);
             at = to;
         }

@@ -21,7 +21,7 @@
 //! would map it and reading a swapped one would bring it in; own memory is bounded whatever
 //! the target's size; what the target's memory says is never trusted, so it costs neither a panic nor
 //! an endless loop; a figure that cannot be had is an error or `None`, never 0.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod cpython;
 pub mod ebbmalloc;

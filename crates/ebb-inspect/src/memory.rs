@@ -7,6 +7,7 @@ use std::io;
 
 #[cfg(any(test, feature = "fake-memory"))]
 pub mod fake;
+mod page_scan;
 mod presence;
 pub mod process;
 mod reader;
@@ -95,6 +96,17 @@ pub trait Memory {
     /// Where the pages from `start` (a page's first byte) on are. Changes nothing in the process.
     fn pages(&self, start: u64, pages: &mut [Page]) -> Result<(), Unreadable>;
 
+    /// Calls `each` with first address and end of runs of pages of `start..end` (pages' first bytes) that are not absent, by address.
+    /// Runs may touch. Changes nothing in the process.
+    fn resident(
+        &self,
+        start: u64,
+        end: u64,
+        each: &mut dyn FnMut(u64, u64, Page),
+    ) -> Result<(), Unreadable> {
+        by_pages(self, start, end, each)
+    }
+
     /// Copies `ranges` (address and length), one behind the other, into `out`, which has exactly
     /// their length. The caller has seen that their pages are present. Ranges that lost their mapping meanwhile
     /// are [`Unreadable::Unmapped`].
@@ -108,7 +120,44 @@ impl<M: Memory + ?Sized> Memory for &M {
     fn pages(&self, start: u64, pages: &mut [Page]) -> Result<(), Unreadable> {
         (**self).pages(start, pages)
     }
+    fn resident(
+        &self,
+        start: u64,
+        end: u64,
+        each: &mut dyn FnMut(u64, u64, Page),
+    ) -> Result<(), Unreadable> {
+        (**self).resident(start, end, each)
+    }
     fn copy(&self, ranges: &[(u64, usize)], out: &mut [u8]) -> Result<(), Unreadable> {
         (**self).copy(ranges, out)
     }
+}
+
+/// Pages asked about in one call.
+const PAGES_A_CALL: usize = 8192;
+
+/// [`Memory::resident`], by asking about each page: takes time that follows the length of `start..end`.
+pub fn by_pages<M: Memory + ?Sized>(
+    memory: &M,
+    start: u64,
+    end: u64,
+    each: &mut dyn FnMut(u64, u64, Page),
+) -> Result<(), Unreadable> {
+    let page_bytes = memory.page_bytes();
+    let pages_left = |at: u64| usize::try_from(end.saturating_sub(at).div_ceil(page_bytes));
+    let mut buffer = vec![Page::Absent; PAGES_A_CALL.min(pages_left(start).unwrap_or(usize::MAX))];
+    let mut at = start;
+    while at < end {
+        let len = PAGES_A_CALL.min(pages_left(at).unwrap_or(usize::MAX));
+        let part = &mut buffer[..len];
+        memory.pages(at, part)?;
+        for run in part.chunk_by(|a, b| a == b) {
+            let to = at.saturating_add(run.len() as u64 * page_bytes);
+            if run[0] != Page::Absent {
+                each(at, to, run[0]);
+            }
+            at = to;
+        }
+    }
+    Ok(())
 }

@@ -111,6 +111,24 @@ impl Memory for FakeMemory {
         Ok(())
     }
 
+    fn resident(
+        &self,
+        start: u64,
+        end: u64,
+        each: &mut dyn FnMut(u64, u64, Page),
+    ) -> Result<(), Unreadable> {
+        let page_bytes = self.page_bytes();
+        let mut found: BTreeMap<u64, Page> = BTreeMap::new();
+        let swapped = self.swapped.iter().filter(|&&at| start <= at && at < end);
+        found.extend(swapped.map(|&at| (at, Page::Swapped)));
+        let present = self.pages.range(start..end.max(start));
+        found.extend(present.map(|(&at, _)| (at, Page::Present)));
+        for (at, page) in found {
+            each(at, at.saturating_add(page_bytes), page);
+        }
+        Ok(())
+    }
+
     fn copy(&self, ranges: &[(u64, usize)], out: &mut [u8]) -> Result<(), Unreadable> {
         let addresses = ranges
             .iter()

@@ -1,9 +1,10 @@
-//! Which pages of a range are present: one bit a page, and counts of bytes by it.
+//! Which pages of a range are present: one bit a page where one is, and counts of bytes by it.
 
 use super::{Memory, Page, Unreadable};
 
-/// Pages asked about in one call.
-const PAGES_A_CALL: usize = 8192;
+/// Pages of a block of bits: 16 MiB of addresses, of pages of 4 KiB.
+const BLOCK_PAGES: u64 = 4096;
+const BLOCK_WORDS: usize = 64;
 
 /// Which pages of one range of addresses are present, as of one time.
 #[derive(Clone, Debug)]
@@ -11,7 +12,10 @@ pub struct Presence {
     start: u64,
     pages: u64,
     page_shift: u32,
-    present: Vec<u64>,
+    /// The bits of each block of pages, as a place in `bits`, counted in blocks. The first place has no bit set, and is that of all
+    /// blocks without a present page.
+    blocks: Vec<u32>,
+    bits: Vec<[u64; BLOCK_WORDS]>,
     swapped: u64,
 }
 
@@ -26,22 +30,47 @@ impl Presence {
             start,
             pages,
             page_shift,
-            present: vec![0; pages.div_ceil(64) as usize],
+            blocks: vec![0; index(pages.div_ceil(BLOCK_PAGES))],
+            bits: vec![[0; BLOCK_WORDS]],
             swapped: 0,
         };
-        let mut buffer = vec![Page::Absent; PAGES_A_CALL.min(pages as usize)];
-        let mut done = 0;
-        while done < pages {
-            let part = &mut buffer[..PAGES_A_CALL.min((pages - done) as usize)];
-            memory.pages(start + (done << page_shift), part)?;
-            for (page, state) in (done..).zip(part.iter()) {
-                presence.present[(page / 64) as usize] |=
-                    u64::from(*state == Page::Present) << (page % 64);
-                presence.swapped += u64::from(*state == Page::Swapped);
+        let end = start.saturating_add(pages << page_shift);
+        memory.resident(start, end, &mut |from, to, state| {
+            // Runs of a kernel's huge pages may be longer than what was asked for.
+            let (from, to) = (from.max(start), to.min(end));
+            let first = (from - start) >> page_shift;
+            let behind = first + (to.saturating_sub(from) >> page_shift);
+            match state {
+                Page::Present => presence.set(first, behind),
+                Page::Swapped => presence.swapped += behind - first,
+                Page::Absent => {}
             }
-            done += part.len() as u64;
-        }
+        })?;
         Ok(presence)
+    }
+
+    /// The pages `first..behind` are present.
+    fn set(&mut self, first: u64, behind: u64) {
+        let mut page = first;
+        while page < behind {
+            let block = &mut self.blocks[index(page / BLOCK_PAGES)];
+            if *block == 0 {
+                *block = u32::try_from(self.bits.len()).expect("2^32 blocks of bits are 2 TiB");
+                self.bits.push([0; BLOCK_WORDS]);
+            }
+            let bits = &mut self.bits[*block as usize];
+            let end = behind.min((page / BLOCK_PAGES + 1) * BLOCK_PAGES);
+            while page < end {
+                let to = end.min((page / 64 + 1) * 64);
+                bits[index(page / 64) % BLOCK_WORDS] |= mask(page, to);
+                page = to;
+            }
+        }
+    }
+
+    /// The bits of the word of `page`.
+    fn word(&self, page: u64) -> u64 {
+        self.bits[self.blocks[index(page / BLOCK_PAGES)] as usize][index(page / 64) % BLOCK_WORDS]
     }
 
     /// The first address that is covered.
@@ -67,7 +96,7 @@ impl Presence {
         else {
             return false;
         };
-        page < self.pages && self.present[(page / 64) as usize] >> (page % 64) & 1 != 0
+        page < self.pages && self.word(page) >> (page % 64) & 1 != 0
     }
 
     /// How many bytes of `from..to` lie on present pages.
@@ -78,7 +107,7 @@ impl Presence {
         }
         let (from, to) = (from - self.start, to - self.start);
         let (first, last) = (from >> self.page_shift, (to - 1) >> self.page_shift);
-        let is_present = |page: u64| self.present[(page / 64) as usize] >> (page % 64) & 1;
+        let is_present = |page: u64| self.word(page) >> (page % 64) & 1;
         if first == last {
             return (to - from) * is_present(first);
         }
@@ -92,40 +121,59 @@ impl Presence {
 
     /// Present pages of the pages `first..last`.
     fn count(&self, first: u64, last: u64) -> u64 {
-        if first >= last {
-            return 0;
+        let mut count = 0;
+        let mut page = first;
+        while page < last {
+            let to = if self.is_empty_block(page) {
+                (page / BLOCK_PAGES + 1) * BLOCK_PAGES
+            } else {
+                let to = last.min((page / 64 + 1) * 64);
+                count += u64::from((self.word(page) & mask(page, to)).count_ones());
+                to
+            };
+            page = to;
         }
-        let (head, tail) = ((first / 64) as usize, ((last - 1) / 64) as usize);
-        let from = u64::MAX << (first % 64);
-        let to = u64::MAX >> (63 - (last - 1) % 64);
-        if head == tail {
-            return u64::from((self.present[head] & from & to).count_ones());
-        }
-        let between: u32 = self.present[head + 1..tail]
-            .iter()
-            .map(|word| word.count_ones())
-            .sum();
-        u64::from((self.present[head] & from).count_ones())
-            + u64::from(between)
-            + u64::from((self.present[tail] & to).count_ones())
+        count
+    }
+
+    fn is_empty_block(&self, page: u64) -> bool {
+        self.blocks[index(page / BLOCK_PAGES)] == 0
     }
 
     /// The runs of present pages within `from..to`, both of which are pages' first bytes.
     pub fn runs(&self, from: u64, to: u64) -> Vec<(u64, usize)> {
         let mut runs: Vec<(u64, usize)> = Vec::new();
         let page_bytes = 1usize << self.page_shift;
-        let mut at = from;
-        while at < to {
+        let (from, to) = (from.max(self.start), to.min(self.end()));
+        let number = |at: u64| at.saturating_sub(self.start) >> self.page_shift;
+        let (mut page, last) = (number(from), number(to));
+        while page < last {
+            if self.is_empty_block(page) {
+                page = (page / BLOCK_PAGES + 1) * BLOCK_PAGES;
+                continue;
+            }
+            let at = self.start + (page << self.page_shift);
             if self.is_present(at) {
                 match runs.last_mut() {
                     Some((start, len)) if *start + *len as u64 == at => *len += page_bytes,
                     _ => runs.push((at, page_bytes)),
                 }
             }
-            at += page_bytes as u64;
+            page += 1;
         }
         runs
     }
+}
+
+/// The bits of the pages `first..behind`, all of them of one word.
+fn mask(first: u64, behind: u64) -> u64 {
+    u64::MAX << (first % 64) & u64::MAX >> (63 - (behind - 1) % 64)
+}
+
+/// A number of blocks or words as a place in a list.
+#[expect(clippy::cast_possible_truncation, reason = "addresses have 64 bits")]
+fn index(number: u64) -> usize {
+    number as usize
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The memory of a running process: residency from `/proc/PID/pagemap`, contents from `/proc/PID/mem`.
+//! The memory of a running process: residency from `/proc/PID/pagemap` (searched by the kernel where it can, else read), contents from `/proc/PID/mem`.
 //!
 //! Both leave the process running and its pages as they are. `process_vm_readv` would not: it pins what it reads, and since
 //! Linux 5.19 the kernel first gives each pinned page that a fork shares a copy of its own. A read of `/proc/PID/mem` takes an ordinary
@@ -11,13 +11,18 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
-use super::{Memory, Page, Unreadable};
+use super::{Memory, Page, Unreadable, by_pages, page_scan};
 
 /// Entries of the page map in a read: 64 KiB.
 const ENTRIES_A_READ: usize = 8192;
 const ENTRY_BYTES: usize = 8;
 /// No process has pages from here on, unless it asks for five levels of page tables.
 const END_OF_USER_SPACE: u64 = (1 << 47) - (1 << 16);
+/// Up to so many pages are read, not searched for: one call that is short.
+const FEW_PAGES: u64 = 512;
+/// Bytes of addresses that are searched in a call, over which the kernel holds the lock of the target's mappings: a millisecond
+/// where all page tables are there.
+const BYTES_A_SCAN: u64 = 1 << 30;
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 
@@ -25,6 +30,8 @@ const SWAPPED: u64 = 1 << 62;
 #[derive(Debug)]
 pub struct ProcessMemory {
     pagemap: File,
+    /// Whether the kernel can search the page map.
+    scans: bool,
     bytes: File,
     page_bytes: u64,
     until: Option<Instant>,
@@ -36,9 +43,15 @@ impl ProcessMemory {
         let open = |file| {
             File::open(format!("/proc/{pid}/{file}")).map_err(|error| Unreadable::from_io(&error))
         };
+        let pagemap = open("pagemap")?;
+        let bytes = open("mem")?;
+        // The read finds whether there is an address space, without which there may be no search.
+        let has_space = matches!(pagemap.read_at(&mut [0; ENTRY_BYTES], 0), Ok(ENTRY_BYTES));
+        let scans = has_space && page_scan::scan(&pagemap, 0, 0, &mut []).is_ok();
         Ok(Self {
-            pagemap: open("pagemap")?,
-            bytes: open("mem")?,
+            pagemap,
+            scans,
+            bytes,
             page_bytes: procfs::page_size(),
             until: None,
         })
@@ -99,6 +112,39 @@ impl Memory for ProcessMemory {
             number += part.len() as u64;
         }
         Ok(())
+    }
+
+    fn resident(
+        &self,
+        start: u64,
+        end: u64,
+        each: &mut dyn FnMut(u64, u64, Page),
+    ) -> Result<(), Unreadable> {
+        let few = FEW_PAGES * self.page_bytes;
+        if !self.scans || end.saturating_sub(start) <= few {
+            return by_pages(self, start, end, each);
+        }
+        let mut runs = page_scan::room();
+        let mut at = start;
+        while at < end {
+            self.in_time()?;
+            let to = end.min(at.saturating_add(BYTES_A_SCAN));
+            let (found, walked) = match page_scan::scan(&self.pagemap, at, to, &mut runs) {
+                Ok((found, walked)) if walked > at => (found, walked),
+                _ => return by_pages(self, at, end, each),
+            };
+            for run in &runs[..found] {
+                let state = if run.is_present() {
+                    Page::Present
+                } else {
+                    Page::Swapped
+                };
+                each(run.start, run.end, state);
+            }
+            at = walked;
+        }
+        // An address space that is gone is searched as an empty one; a read tells them apart.
+        self.pages(start, &mut [Page::Absent])
     }
 
     fn copy(&self, ranges: &[(u64, usize)], out: &mut [u8]) -> Result<(), Unreadable> {

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use ebb_inspect::Memory;
-use ebb_inspect::memory::Presence;
+use ebb_inspect::memory::{Memory, Page, Presence, by_pages};
 use ebb_inspect::target::Backing;
-use ebb_inspect::{Heap, Target, Unreadable, glibc::Unsupported};
+use ebb_inspect::{Heap, LOOK_WITHIN, Target, Unreadable, glibc::Unsupported};
 
 use crate::harness::{Program, own};
 
@@ -28,13 +27,79 @@ fn state(target: &Target) -> (BTreeMap<u64, u64>, Option<u64>) {
 
 #[test]
 fn no_page_and_no_page_table_is_added() {
-    for case in ["returned", "untouched", "threads_gone", "wide"] {
+    for case in ["returned", "untouched", "threads_gone", "wide", "vast"] {
         let program = Program::start(&own(), case);
         let target = Target::open(program.pid()).unwrap();
         let before = state(&target);
         assert!(before.1.is_some());
         Heap::read(&target).unwrap();
         assert_eq!(state(&target), before, "{case}");
+    }
+}
+
+/// Pages of `from..to` that are not absent, joined to runs.
+fn joined(
+    read: impl FnOnce(&mut dyn FnMut(u64, u64, Page)) -> Result<(), Unreadable>,
+) -> Vec<(u64, u64, Page)> {
+    let mut runs: Vec<(u64, u64, Page)> = Vec::new();
+    read(&mut |from, to, page| match runs.last_mut() {
+        Some(last) if last.1 == from && last.2 == page => last.1 = to,
+        _ => runs.push((from, to, page)),
+    })
+    .unwrap();
+    runs
+}
+
+/// 1000 pages are touched, of 2^30.
+#[test]
+fn a_vast_untouched_mapping_is_read_exactly_and_in_time() {
+    const BYTES: u64 = 1 << 42;
+    const PAGE: u64 = 4096;
+    let program = Program::start(&own(), "vast");
+    let target = Target::open(program.pid()).unwrap();
+    let target = target.until(Instant::now() + LOOK_WITHIN);
+    let mappings = target.mappings().unwrap();
+    let mut vast = mappings.iter().filter(|it| it.end - it.start >= BYTES);
+    let vast = vast.next().unwrap();
+    let presence = Presence::read(target.memory(), vast.start, vast.end).unwrap();
+    assert_eq!(presence.bytes(vast.start, vast.end), 1000 * PAGE);
+    assert_eq!(presence.swapped_bytes(), 0);
+    let runs = presence.runs(vast.start, vast.end);
+    assert_eq!(
+        runs.iter().map(|run| run.1 as u64).sum::<u64>(),
+        1000 * PAGE
+    );
+    let longest = runs.iter().max_by_key(|run| run.1).unwrap();
+    assert_eq!(longest.1 as u64, 900 * PAGE);
+    for &(start, len) in &runs {
+        let (start, end) = (start, start + len as u64);
+        let around = (
+            start.max(vast.start + PAGE) - PAGE,
+            end.min(vast.end - PAGE) + PAGE,
+        );
+        assert_eq!(presence.bytes(around.0, around.1), end - start);
+        let read = joined(|each| by_pages(target.memory(), around.0, around.1, each));
+        assert_eq!(read, [(start, end, Page::Present)]);
+    }
+    let heap = Heap::read(&target).unwrap();
+    assert!(heap.ledger.adds_up());
+}
+
+/// Where the kernel can, it searches the page map; the answer is that of reading it.
+#[test]
+fn a_search_of_the_page_map_and_a_read_of_it_agree() {
+    for case in ["returned", "untouched", "threads_4", "mmapped"] {
+        let program = Program::start(&own(), case);
+        let target = Target::open(program.pid()).unwrap();
+        let mut mappings = target.mappings().unwrap();
+        mappings.retain(|mapping| mapping.readable && mapping.backing != Backing::Other);
+        for mapping in mappings {
+            let (start, end) = (mapping.start, mapping.end);
+            let memory = target.memory();
+            let found = joined(|each| memory.resident(start, end, each));
+            let read = joined(|each| by_pages(memory, start, end, each));
+            assert_eq!(found, read, "{case}: {start:#x}..{end:#x}");
+        }
     }
 }
 

@@ -252,6 +252,20 @@ static void prepare(const char *name)
         for (int i = 0; i < 5000; i += 2)
             mprotect(pages + i * 4096, 4096, PROT_READ);
         burst(5 << 20, 16, 4000, 10);
+    } else if (!strcmp(name, "vast")) {
+        /* 4 TiB of address space, of which 1000 pages are touched: at the ends, single ones, a run over a border of 1 GiB. */
+        size_t bytes = (size_t)1 << 42;
+        char *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (pages == MAP_FAILED)
+            abort();
+        madvise(pages, bytes, MADV_NOHUGEPAGE);
+        pages[0] = pages[bytes - 1] = 1;
+        for (size_t i = 1; i <= 98; i++)
+            pages[i * (bytes / 100)] = 1;
+        char *border = (char *)(((uintptr_t)pages + bytes / 2 + (1 << 30)) & -((uintptr_t)1 << 30));
+        memset(border - 450 * 4096, 1, 900 * 4096);
+        burst(5 << 20, 16, 4000, 10);
     } else if (!strcmp(name, "closed")) {
         prctl(PR_SET_DUMPABLE, 0);
     } else if (!strcmp(name, "large_caches")) {
