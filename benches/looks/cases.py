@@ -93,9 +93,9 @@ case("mlockall, live", USE, "held", "lockall", "a:300:5000:80")
 case("mlockall, freed", HELD, "held", "lockall", "a:300:5000:100", "f:97")
 case("mlockall after a burst", HELD, "held", "a:300:5000:100", "f:97", "lockall")
 NO_CACHE = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
-case("5 million fastbin chunks", HELD, "held", "a:24:24:105", "f:97", "a:3000:3000:0", env=NO_CACHE, figures=False)
+case("6 million fastbin chunks", HELD, "held", "th:1:24:24:150:97:stay", env=NO_CACHE)
 case("5 million blocks of 24 B, live", USE, "held", "a:24:24:105", env=NO_CACHE)
-case("1 million fastbin chunks", HELD, "held", "a:72:88:90", "f:95", "a:3000:3000:1", env=NO_CACHE)
+case("1 million fastbin chunks", HELD, "held", "th:1:72:88:90:95:stay", env=NO_CACHE)
 case("fastbins of 8 threads", HELD, "held", "th:8:40:100:90:95:stay", env=NO_CACHE)
 case("tcache of 30,000 blocks a size", HELD, "held", "th:4:600:1000:80:97:stay",
      env={"GLIBC_TUNABLES": "glibc.malloc.tcache_count=60000"})

@@ -7,7 +7,7 @@ A case is started, says in one line what is true of it, is looked at once and en
 its own figures first: a case that does not do what its label says is printed as MISLABELLED and not counted.
 
 right      the verdict is the label, and live and held bytes are within 10 % or 8 MB
-undecided  not-enough-evidence where there is an answer
+undecided  not-enough-evidence where there is an answer, or figures that lack what it says it could not tell apart
 wrong      another verdict; figures that are further off; shared memory that a look multiplied; what `ebb why` calls
            returnable by malloc_trim against what malloc_trim then returned
 
@@ -21,7 +21,6 @@ import os
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -315,7 +314,11 @@ def score(case, truth, said, done):
     grown = truth["after"] > truth["before"] and off(truth["after"], truth["before"])
     if (grown or not truth["after"]) and not any(word in str(case.program) for word in ("tick", "churn")):
         wrong.append(f"anonymous PSS {truth['before'] / 1e6:.0f} MB before the look, {truth['after'] / 1e6:.0f} after it")
-    return ("wrong" if wrong else "right"), "; ".join(wrong), kind
+    # What it says that it could not tell apart is no wrong figure.
+    untold = lines["unread-heap"] >= LEAST and not off(
+        live + held + lines["unread-heap"], (truth.get("live") or 0) + (truth.get("held") or 0))
+    verdict = "undecided" if untold else "wrong"
+    return (verdict if wrong else "right"), "; ".join(wrong), kind
 
 
 def table(results):

@@ -49,8 +49,30 @@ pub struct Service {
     pub image: Option<String>,
     /// Whether that image is built from a Dockerfile that the file names.
     pub is_built: bool,
-    /// Paths inside the service that come from outside of its image.
-    pub mounts: Vec<String>,
+    /// What comes from outside of its image.
+    pub mounts: Vec<Mount>,
+}
+
+/// A file or folder from outside of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Its path on the host, relative to the file that declares it; none where that is not known.
+    pub from: Option<String>,
+    /// Its path inside the service.
+    pub to: String,
+}
+
+impl Mount {
+    /// The rest of `path` below this mount, empty for the mount itself; none of a path elsewhere.
+    fn rest<'a>(&self, path: &'a str) -> Option<&'a str> {
+        let rest = path.strip_prefix(self.to.trim_end_matches('/'))?;
+        (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+    }
+
+    /// Whether the service finds `path` in it.
+    pub fn covers(&self, path: &str) -> bool {
+        self.rest(path).is_some()
+    }
 }
 
 /// A variable.
@@ -195,7 +217,7 @@ pub fn judge(name: &str, kind: Kind, service: &Service, is_here: &dyn Fn(&str) -
             ));
         }
         let there = match kind {
-            Kind::Compose | Kind::Kubernetes => in_image(service, entry, allocator),
+            Kind::Compose | Kind::Kubernetes => in_image(name, service, entry, allocator, is_here),
             Kind::Unit | Kind::Procfile => on_host(kind, name, entry, is_here),
         };
         findings.extend(there.map(|(finding, what)| {
@@ -228,8 +250,14 @@ fn nothing(finding: &Finding) -> Judged {
     }
 }
 
-/// Whether the library is in the image, as far as its name tells.
-fn in_image(service: &Service, entry: &str, allocator: Option<&str>) -> Option<(Id, String)> {
+/// Whether the library is in the image, as far as its name tells, or where it is mounted from.
+fn in_image(
+    name: &str,
+    service: &Service,
+    entry: &str,
+    allocator: Option<&str>,
+    is_here: &dyn Fn(&str) -> bool,
+) -> Option<(Id, String)> {
     let base = service.image.as_deref().map(Base::parse);
     if base.is_some_and(|it| it.libc() == Some(Libc::Musl)) && entry.contains("-linux-gnu") {
         return Some((
@@ -237,14 +265,10 @@ fn in_image(service: &Service, entry: &str, allocator: Option<&str>) -> Option<(
             format!("{entry} is a path of glibc, the image has musl"),
         ));
     }
-    let covers = |mount: &String| {
-        let mount = mount.trim_end_matches('/');
-        entry == mount
-            || entry
-                .strip_prefix(mount)
-                .is_some_and(|rest| rest.starts_with('/'))
-    };
-    if service.mounts.iter().any(covers) || allocator.is_none() && !entry.contains('/') {
+    if let Some(mount) = service.mounts.iter().find(|it| it.covers(entry)) {
+        return on_mount(name, mount, entry, is_here);
+    }
+    if allocator.is_none() && !entry.contains('/') {
         return None;
     }
     let image = service.image.as_deref().unwrap_or("the image");
@@ -262,6 +286,28 @@ fn in_image(service: &Service, entry: &str, allocator: Option<&str>) -> Option<(
         Id::BaseUnknown,
         format!("whether {image} has {entry} is not known"),
     ))
+}
+
+/// Whether the library is where the service mounts it from: next to the file called `name`, or in the current folder,
+/// which may be the project's.
+fn on_mount(
+    name: &str,
+    mount: &Mount,
+    entry: &str,
+    is_here: &dyn Fn(&str) -> bool,
+) -> Option<(Id, String)> {
+    let from = mount.from.as_deref()?.trim_end_matches('/');
+    let file = format!("{from}{}", mount.rest(entry)?);
+    let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+    if is_here(&folder.join(&file).to_string_lossy()) || is_here(&file) {
+        return None;
+    }
+    let folder = match folder.as_os_str().is_empty() {
+        true => "this folder".to_owned(),
+        false => folder.display().to_string(),
+    };
+    let what = format!("{entry} is mounted from {file}, and {folder} has no such file");
+    Some((Id::MountMissing, what))
 }
 
 /// Whether the library is on this machine. A name alone is looked up by the loader of the service.

@@ -124,6 +124,9 @@ findings! {
     CopyMissing "copy-missing" Error
         "put the file into the build context (`ebb fix --write` places libebbmalloc.so there), or copy it from a stage that \
          has it";
+    /// The service mounts a file that is not on the host.
+    MountMissing "mount-missing" Error
+        "put the file where the service mounts it from (`ebb fix --write` places libebbmalloc.so there), or correct the path";
     /// What the base image has inside is not known.
     BaseUnknown "base-unknown" Note
         "check a running container, or its unpacked file system, as well";

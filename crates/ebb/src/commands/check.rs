@@ -166,6 +166,7 @@ fn of_file(args: &Args, path: &Path, wanted: Option<&Wanted>) -> Result<Report, 
             &services,
             chosen,
             wanted,
+            None,
         ));
     }
     let stages = Stages::parse(&text).map_err(|error| unusable(&error))?;

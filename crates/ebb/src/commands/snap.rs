@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::cli;
-use crate::commands::why::{Depth, Observer, find};
+use crate::commands::why::{Depth, Observer};
 use crate::exit::{Exit, Failure};
 use crate::facts::snapshot::Snapshot;
+use crate::proc::target;
 
 const EXAMPLES: &str = "Example:
   ebb snap 4711 -o before.json  then later: ebb snap 4711 -o after.json; ebb diff before.json after.json";
@@ -42,11 +43,8 @@ pub struct Args {
 /// Runs the command.
 pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
     let target = target(args.target.as_ref(), args.pid);
-    let found = find(std::slice::from_ref(&target))?;
-    let resolved = found
-        .first()
-        .ok_or_else(|| Failure::new(Exit::Usage, "no target"))?;
-    let snapshot = Observer::default().look(resolved, !args.no_children, Depth::Objects);
+    let resolved = target::resolve_in_one_cgroup(&target)?;
+    let snapshot = Observer::default().look(&resolved, !args.no_children, Depth::Objects);
     if snapshot.processes.is_empty() {
         return Err(Failure::new(
             Exit::NotEnoughEvidence,

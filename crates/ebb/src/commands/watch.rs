@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use crate::cli;
 use crate::commands::snap;
-use crate::commands::why::{Depth, Ending, Observer, find};
+use crate::commands::why::{Depth, Ending, Observer};
 use crate::exit::{Exit, Failure};
 use crate::facts::snapshot::{Process, Snapshot};
-use crate::proc::target::Resolved;
+use crate::proc::target::{self, NotFound, Resolved};
 use crate::report;
 use crate::verdict;
 
@@ -74,18 +74,20 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
     loop {
         let started = Instant::now();
         // Found anew each time: a service that was restarted has another pid.
-        match find(std::slice::from_ref(&target)) {
-            Ok(found) => {
-                if let Some(resolved) = found.first() {
-                    let text = figures.look(resolved, !args.no_children)?;
-                    if let Some(path) = &args.prometheus {
-                        // The collector runs as another user.
-                        snap::write(path, &text, Some(0o644))?;
-                    }
-                    *page.lock().unwrap_or_else(PoisonError::into_inner) = text;
+        match target::resolve_in_one_cgroup(&target) {
+            Ok(resolved) => {
+                let text = figures.look(&resolved, !args.no_children)?;
+                if let Some(path) = &args.prometheus {
+                    // The collector runs as another user.
+                    snap::write(path, &text, Some(0o644))?;
                 }
+                *page.lock().unwrap_or_else(PoisonError::into_inner) = text;
             }
-            Err(failure) => cli::warn(&failure.to_string()),
+            // Later it may be a restart, in which the old and the new service run for a while.
+            Err(error @ NotFound::Spread { .. }) if figures.read_at.is_none() => {
+                return Err(error.into());
+            }
+            Err(error) => cli::warn(&error.to_string()),
         }
         if !ending.sleep_until(started + args.every.max(LEAST_EVERY)) {
             return Ok(Exit::Ok.into());
@@ -135,7 +137,7 @@ fn memory(snapshot: &Snapshot) -> u64 {
     snapshot.total(|process| process.status.rss).unwrap_or(0)
 }
 
-/// Addresses of which the first that is free is taken.
+/// Addresses to listen on: the first free one is used.
 #[derive(Clone, Debug)]
 struct Listen(Vec<SocketAddr>);
 

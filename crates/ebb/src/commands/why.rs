@@ -46,7 +46,7 @@ pub struct Args {
     #[arg(long)]
     no_children: bool,
 
-    /// Say it as JSON (docs/diagnosis.md)
+    /// Print JSON (docs/diagnosis.md)
     #[arg(long)]
     json: bool,
 
@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = cli::time)]
     after: Duration,
 
-    /// Look again and again for so long, and tell what grows
+    /// Look repeatedly for this long, then report what grows
     #[arg(long, value_name = "TIME", value_parser = cli::time)]
     watch: Option<Duration>,
 
@@ -116,7 +116,7 @@ fn watch_one(args: &Args, observer: &Observer, time: Duration) -> Result<ExitCod
             subject = Subject::start(&args.command)?;
             subject.run_for(args.after)?
         }
-        [one] => target::resolve(one)?,
+        [one] => target::resolve_in_one_cgroup(one)?,
         _ => return Err(Failure::new(Exit::Usage, "--watch takes one target")),
     };
     let growth = watch::watch(observer, &resolved, !args.no_children, time, args.every)?;

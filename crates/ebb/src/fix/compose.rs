@@ -105,11 +105,7 @@ impl One<'_> {
         let path = preload.split([' ', ':']).next().unwrap_or_default();
         if wish.allocator.name == "ebbmalloc" {
             if path.starts_with('/')
-                && !self
-                    .service
-                    .mounts
-                    .iter()
-                    .any(|it| path == it || path.starts_with(&format!("{it}/")))
+                && !self.service.mounts.iter().any(|it| it.covers(path))
                 && !self.is_in_image(path, &settings)
             {
                 counts.add("volumes", 1);

@@ -49,6 +49,16 @@ pub enum NotFound {
     /// Several cgroups answer to it.
     #[error("{0} stands for several cgroups: {1}")]
     Several(String, String),
+    /// Its processes are in several cgroups, where one is wanted.
+    #[error(
+        "the processes called {asked} are in several cgroups: {groups}; name one pid or one of these paths"
+    )]
+    Spread {
+        /// As it was asked.
+        asked: String,
+        /// Each cgroup with its processes.
+        groups: String,
+    },
     /// The cgroup has no process.
     #[error("no process is in the cgroup {0}")]
     Empty(String),
@@ -95,24 +105,52 @@ pub fn resolve(asked: &str) -> Result<Resolved, NotFound> {
     }
 }
 
+/// [`resolve`] for a caller that reports the figures of one cgroup.
+pub fn resolve_in_one_cgroup(asked: &str) -> Result<Resolved, NotFound> {
+    let resolved = resolve(asked)?;
+    if resolved.cgroup.is_some() {
+        return Ok(resolved);
+    }
+    let groups = groups(&resolved.roots);
+    if groups.len() < 2 {
+        return Ok(resolved);
+    }
+    let described = groups.iter().map(|(place, roots)| {
+        let path = place
+            .as_ref()
+            .map_or_else(|| "no cgroup".to_owned(), Place::path);
+        let pids: Vec<String> = roots.iter().map(i32::to_string).collect();
+        format!("{path} (pid {})", pids.join(", "))
+    });
+    Err(NotFound::Spread {
+        asked: asked.to_owned(),
+        groups: described.collect::<Vec<_>>().join(", "),
+    })
+}
+
 /// The same processes by the cgroups of the first of each: one entry for each cgroup.
 pub fn by_cgroup(resolved: Resolved) -> Vec<Resolved> {
     if resolved.roots.len() < 2 || resolved.cgroup.is_some() {
         return vec![resolved];
     }
+    let of = |(_, roots)| Resolved {
+        roots,
+        ..resolved.clone()
+    };
+    groups(&resolved.roots).into_iter().map(of).collect()
+}
+
+/// The cgroups of these processes, each with its own.
+fn groups(roots: &[i32]) -> Vec<(Option<Place>, Vec<i32>)> {
     let mut groups: Vec<(Option<Place>, Vec<i32>)> = Vec::new();
-    for &root in &resolved.roots {
+    for &root in roots {
         let place = Place::of(root);
         match groups.iter_mut().find(|(known, _)| *known == place) {
             Some((_, roots)) => roots.push(root),
             None => groups.push((place, vec![root])),
         }
     }
-    let of = |(_, roots)| Resolved {
-        roots,
-        ..resolved.clone()
-    };
-    groups.into_iter().map(of).collect()
+    groups
 }
 
 /// Why a process has no memory that can be looked at; `goes_on` where a thread of it runs.

@@ -173,6 +173,48 @@ fn a_dockerfile_with_its_context() {
 }
 
 #[test]
+fn a_compose_file_that_mounts_a_library_from_nowhere() {
+    let folder = folder();
+    let file = folder.path().join("compose.yaml");
+    let name = file.to_str().unwrap();
+    let write = |volume: &str| {
+        let text = format!(
+            "services:\n  web:\n    image: debian:12\n    environment:\n      LD_PRELOAD: /opt/libebbmalloc.so\n    \
+             volumes:\n      - {volume}\n"
+        );
+        fs::write(&file, text).unwrap();
+    };
+    let missing = [
+        "./libebbmalloc.so:/opt/libebbmalloc.so:ro",
+        "./lib:/opt",
+        "{type: bind, source: ./libebbmalloc.so, target: /opt/libebbmalloc.so}",
+    ];
+    for volume in missing {
+        write(volume);
+        let said = assert_error(&[name], "mount-missing");
+        assert_eq!(said["findings"][0]["file"], format!("{name}:5"), "{volume}");
+    }
+    for volume in [
+        "/nowhere/libebbmalloc.so:/opt/libebbmalloc.so",
+        "~/libebbmalloc.so:/opt/libebbmalloc.so",
+        "./${ARCH}/libebbmalloc.so:/opt/libebbmalloc.so",
+        "libraries:/opt",
+        "{type: volume, source: libraries, target: /opt}",
+    ] {
+        write(volume);
+        assert_fine(&[name]);
+    }
+    fs::create_dir(folder.path().join("lib")).unwrap();
+    for place in ["libebbmalloc.so", "lib/libebbmalloc.so"] {
+        fs::write(folder.path().join(place), "x").unwrap();
+    }
+    for volume in missing {
+        write(volume);
+        assert_fine(&[name]);
+    }
+}
+
+#[test]
 fn what_is_neither() {
     let folder = folder();
     let refused = |target: &Path, words: &str| {

@@ -168,7 +168,7 @@ fn a_right_that_is_missing_is_named() {
         stderr(&result)
     );
     assert!(
-        stdout(&result).contains("Run ebb as root"),
+        stdout(&result).contains("Run ebb as that user, or as root"),
         "{}",
         stdout(&result)
     );

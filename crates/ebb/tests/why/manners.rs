@@ -86,7 +86,7 @@ fn a_process_of_another_user_is_named_with_what_can_still_be_said() {
     let why = output(harness::unprivileged_ebb(&folder).args(["why", "-v", &pid]));
     let text = stdout(&why);
     assert!(
-        text.contains("another user") && text.contains("Run ebb as root"),
+        text.contains("another user") && text.contains("Run ebb as that user, or as root"),
         "{text}"
     );
     if nix::unistd::Uid::effective().is_root() {

@@ -130,7 +130,7 @@ fn another_users_process_has_the_missing_right_in_the_first_lines() {
         "{text}"
     );
     assert!(
-        text.ends_with("Next: Run ebb as root, or as that user."),
+        text.ends_with("Next: Run ebb as that user, or as root (in a container with CAP_SYS_PTRACE)."),
         "{text}"
     );
 }
@@ -167,6 +167,42 @@ fn two_masters_of_a_name_in_two_cgroups_are_told_apart() {
             sentence.contains(&format!("({})", subject.pid())),
             "{sentence}"
         );
+    }
+}
+
+/// What reports the figures of one cgroup refuses a name that stands for two, and says what to type.
+#[test]
+fn verbs_for_one_cgroup_refuse_a_name_in_two() {
+    let (Some(one), Some(other)) = (Cgroup::new("first"), Cgroup::new("second")) else {
+        return;
+    };
+    let folder = harness::folder();
+    let name = format!("apart{}", std::process::id());
+    let program = folder.path().join(&name);
+    harness::copy_program(&subjects::c_program(), &program);
+    let start =
+        |cgroup: &Cgroup| Subject::start(&mut cgroup.with(Command::new(&program).arg("small")));
+    let subjects = [start(&one), start(&other)];
+    let path = |cgroup: &Cgroup| {
+        let folder = cgroup.0.file_name().expect("a name");
+        format!("/{}", folder.to_string_lossy())
+    };
+    let file = folder.path().join("ebb.prom");
+    let file = file.to_str().expect("text");
+    for arguments in [
+        vec!["snap", &name],
+        vec!["watch", &name, "--prometheus", file],
+        vec!["why", "--watch", "1s", &name],
+    ] {
+        let refused = output(harness::ebb().args(&arguments));
+        let [first, second] = subjects.each_ref().map(|it| format!("(pid {})", it.pid()));
+        let words = [&*path(&one), &path(&other), &first, &second];
+        harness::assert_refused(&refused, 64, &words);
+    }
+    // One of the paths is enough, and so is a pid.
+    for target in [path(&one), subjects[1].pid()] {
+        let snap = output(harness::ebb().args(["snap", &target]));
+        assert!(snap.status.success(), "{}", stderr(&snap));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Storms of new processes, from six threads at once, beside threads that hold libc's own locks; forks and partings in signal
 //! handlers; and hundreds of threads that part at once.
 //!
-//! A round is 1000 processes. Ten rounds, over the storms by what they cost, are 25 s on two cores. With `EBB_LONG=1`
+//! A round is 1000 processes. Ten rounds, over the storms by what they cost, took 38 s on two busy cores. With `EBB_LONG=1`
 //! they are 1000, or as many as `EBB_STORM_ROUNDS` says. A hang is a failure within half a minute, with a line that says
 //! what each thread was at.
 

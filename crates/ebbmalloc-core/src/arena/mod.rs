@@ -110,6 +110,7 @@ impl Arena {
     }
 
     /// See [`Lock::freeze`].
+    #[cfg(test)]
     pub fn freeze<O: Os>(&self, os: &O) {
         self.extents.freeze(os);
     }
@@ -123,6 +124,7 @@ impl Arena {
     ///
     /// # Safety
     /// As there.
+    #[cfg(test)]
     pub unsafe fn thaw<O: Os>(&self, os: &O) {
         // SAFETY: the caller's promise.
         unsafe { self.extents.thaw(os) }

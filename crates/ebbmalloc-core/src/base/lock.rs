@@ -134,30 +134,29 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Takes the lock for the time of a fork; [`Lock::thaw`] gives it back.
-    ///
-    /// Locks of one rank may be frozen one after the other: a fork is the only one that does so, and
-    /// there is one fork at a time.
+    /// Takes the lock without a guard, as a thread holds it in the middle of a change; [`Lock::thaw`] gives it back.
+    #[cfg(test)]
     pub fn freeze<O: Os>(&self, os: &O) {
         self.take(os);
         order::taking_unordered(self.rank);
     }
 
-    /// Gives back a lock that [`Lock::freeze`] took, in the parent or in the child.
+    /// Gives back a lock that [`Lock::freeze`] took.
     ///
     /// # Safety
-    /// The calling thread, or in a child its parent's forking thread, holds the lock by `freeze`.
+    /// The calling thread holds the lock by `freeze`.
+    #[cfg(test)]
     pub unsafe fn thaw<O: Os>(&self, os: &O) {
         order::giving(self.rank);
         self.unlock(os);
     }
 
-    /// Calls `work` with the value of a lock that [`Lock::freeze`] holds.
+    /// Calls `work` with the value whoever holds the lock.
     ///
     /// # Safety
-    /// As for [`Lock::thaw`].
+    /// Nobody else uses the value meanwhile: the caller holds the lock, or is its process's only thread.
     pub unsafe fn frozen_value<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: the lock is held by the caller, who has no guard.
+        // SAFETY: nobody else uses the value (the caller's promise), and the caller has no guard.
         self.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 

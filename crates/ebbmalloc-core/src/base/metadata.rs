@@ -284,7 +284,8 @@ impl Metadata {
         (pool.used_bytes, pool.resident_bytes)
     }
 
-    /// The lock, for the fork handlers.
+    /// See [`Lock::freeze`].
+    #[cfg(test)]
     pub fn freeze<O: Os>(&self, os: &O) {
         self.pool.freeze(os);
     }
@@ -298,6 +299,7 @@ impl Metadata {
     ///
     /// # Safety
     /// As there.
+    #[cfg(test)]
     pub unsafe fn thaw<O: Os>(&self, os: &O) {
         // SAFETY: the caller's promise.
         unsafe { self.pool.thaw(os) }

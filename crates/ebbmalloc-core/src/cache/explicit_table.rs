@@ -225,12 +225,14 @@ impl ExplicitArenas {
         ends.free = u32::from(arena.place) + 1;
     }
 
-    /// Fork, before: takes the lock of the table, which keeps new ones away.
+    /// Takes the lock of the table, as [`Lock::freeze`] says.
+    #[cfg(test)]
     pub fn freeze_table<O: Os>(&self, os: &O) {
         self.ends.freeze(os);
     }
 
-    /// Fork, before: takes the locks of all bins. Those of the arenas follow, by their rank.
+    /// Takes the locks of all bins. Those of the arenas follow, by their rank.
+    #[cfg(test)]
     pub fn freeze_bins<O: Os>(&self, os: &O) {
         for arena in self.all() {
             for (_, bin) in arena.bins() {
@@ -239,26 +241,25 @@ impl ExplicitArenas {
         }
     }
 
-    /// Fork, before: takes the locks of all arenas.
+    /// Takes the locks of all arenas.
+    #[cfg(test)]
     pub fn freeze_arenas<O: Os>(&self, os: &O) {
         for arena in self.all() {
             arena.arena.freeze(os);
         }
     }
 
-    /// Fork, after: gives all these locks back; in the child the slabs are the parent's.
+    /// Gives all these locks back.
     ///
     /// # Safety
-    /// The calling thread, or its parent's, called the three above.
-    pub unsafe fn thaw<O: Os>(&self, os: &O, child: bool) {
+    /// The calling thread called the three above.
+    #[cfg(test)]
+    pub unsafe fn thaw<O: Os>(&self, os: &O) {
         // SAFETY: the caller's promise.
         unsafe {
             for arena in self.all() {
                 arena.arena.thaw(os);
                 for (_, bin) in arena.bins() {
-                    if child {
-                        bin.raw().frozen_value(|slabs| slabs.leave_to_parent());
-                    }
                     bin.raw().thaw(os);
                 }
             }

@@ -1,7 +1,7 @@
 //! A compose file: its services, their variables and mounts. Pure.
 
 use super::yaml::{self, Node};
-use super::{Service, Variable};
+use super::{Mount, Service, Variable};
 use crate::check::dockerfile::Start;
 
 /// The services of the text, in order.
@@ -111,10 +111,25 @@ fn literal(text: &str) -> Option<String> {
     (!plain.contains('$')).then(|| plain.replace('\0', "$"))
 }
 
-/// Where a mount appears inside the service.
-fn mount(node: &Node) -> Option<String> {
-    match node.text() {
-        Some(text) => text.split(':').nth(1).map(str::to_owned),
-        None => node.get("target").and_then(Node::text).map(str::to_owned),
-    }
+/// A mount, with its source where that is a path below the file's folder or next to it.
+fn mount(node: &Node) -> Option<Mount> {
+    let (from, to) = match node.text() {
+        Some(text) => {
+            let mut parts = text.split(':');
+            // Without a dot in front it is a volume's name.
+            let from = parts.next().filter(|it| it.starts_with('.'));
+            (from, parts.next()?)
+        }
+        None => {
+            let text = |key| node.get(key).and_then(Node::text);
+            let is_bind = text("type") == Some("bind");
+            (text("source").filter(|_| is_bind), text("target")?)
+        }
+    };
+    let is_known = |it: &&str| !it.starts_with(['/', '~']) && !it.contains('$');
+    let from = from.filter(is_known);
+    Some(Mount {
+        from: from.map(|it| it.strip_prefix("./").unwrap_or(it).to_owned()),
+        to: to.to_owned(),
+    })
 }

@@ -1,7 +1,7 @@
 //! Kubernetes manifests: the containers of everything that has pods, in any number of documents. Pure.
 
 use super::yaml::{self, Node};
-use super::{Service, Variable};
+use super::{Mount, Service, Variable};
 use crate::check::dockerfile::Start;
 
 /// A container, and the specification of the pod that it is in.
@@ -106,7 +106,12 @@ impl Container<'_> {
             }),
             image: text("image").map(str::to_owned),
             is_built: false,
-            mounts: mounts.map(str::to_owned).collect(),
+            mounts: mounts
+                .map(|to| Mount {
+                    from: None,
+                    to: to.to_owned(),
+                })
+                .collect(),
         }
     }
 }

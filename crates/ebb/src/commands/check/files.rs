@@ -130,15 +130,17 @@ pub(in crate::commands) fn unit(
     Ok(unit.service(path))
 }
 
-/// What services of a file come to: those that are `chosen`, else those that ask for an allocator.
+/// What services of a file come to: those that are `chosen`, else those that ask for an allocator. `placed` is a file that
+/// will be there.
 pub(in crate::commands) fn of_services(
     name: &str,
     kind: Kind,
     services: &[Service],
     chosen: Option<&dyn Fn(&Service) -> bool>,
     wanted: Option<&Wanted>,
+    placed: Option<&Path>,
 ) -> Report {
-    let is_here = |path: &str| Path::new(path).exists();
+    let is_here = |path: &str| placed == Some(Path::new(path)) || Path::new(path).exists();
     let judge = |service: &Service| declared::judge(name, kind, service, &is_here);
     let judged: Vec<Judged> = match chosen {
         Some(chosen) => services.iter().filter(|it| chosen(it)).map(judge).collect(),

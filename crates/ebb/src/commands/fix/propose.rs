@@ -180,7 +180,7 @@ fn dockerfile(args: &Args, text: &str, wish: &Wish, wanted: &Wanted) -> Result<P
     })
 }
 
-/// What is said of the library that has to lie next to the file.
+/// The note about the library that has to lie next to the file.
 fn placing(args: &Args, place: &Path, what: &str) -> String {
     let place = place.display();
     match args.write {
@@ -231,7 +231,6 @@ fn services(
     is_settled(&name, fix(&change.after()))?;
     let after = declared::services(kind, &args.file, &change.after())
         .map_err(|why| Failure::new(Exit::Internal, format!("{name}: {why}")))?;
-    let check = files::of_services(&name, kind, &after, Some(&is_chosen), Some(wanted));
     let mounts = kind == Kind::Compose
         && wish.allocator.name == "ebbmalloc"
         && change.after().contains("./libebbmalloc.so:");
@@ -240,6 +239,8 @@ fn services(
     if let Some(place) = &library {
         notes.push(placing(args, place, "where the service mounts it from"));
     }
+    let placed = library.as_deref();
+    let check = files::of_services(&name, kind, &after, Some(&is_chosen), Some(wanted), placed);
     let word = match kind {
         Kind::Compose => "compose",
         Kind::Procfile => "procfile",
@@ -340,7 +341,14 @@ fn service_unit(
     let service = files::unit(&args.file, text, &drop_ins)
         .map_err(|why| Failure::new(Exit::Internal, format!("{name}: {why}")))?;
     let service = [service];
-    let check = files::of_services(&name, Kind::Unit, &service, Some(&|_| true), Some(wanted));
+    let check = files::of_services(
+        &name,
+        Kind::Unit,
+        &service,
+        Some(&|_| true),
+        Some(wanted),
+        None,
+    );
     Ok(Proposal {
         kind: "unit",
         changes: vec![change],

@@ -330,7 +330,7 @@ fn whoever_was_at_work_is_noticed() {
         }
         heap.bins.explicit.freeze_table(&heap.os);
         assert!(!heap.is_at_rest());
-        heap.bins.explicit.thaw(&heap.os, false);
+        heap.bins.explicit.thaw(&heap.os);
     }
     heap.purging.store(true, Ordering::Relaxed);
     assert!(!heap.is_at_rest());
