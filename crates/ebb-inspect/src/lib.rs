@@ -16,6 +16,7 @@
 //! - [`target`]: a process as it is read: its mappings and its memory.
 //! - [`memory`]: pages and words of a process, present ones only; the real thing and a made-up one.
 //! - [`permission`]: why a process is closed to us, and the one thing that opens it.
+//! - [`exact`]: conversions of numbers that keep their value.
 //!
 //! What always holds: whether a page is there is asked before it is read, because reading an absent page
 //! would map it and reading a swapped one would bring it in; own memory is bounded whatever

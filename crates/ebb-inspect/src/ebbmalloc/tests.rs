@@ -89,3 +89,74 @@ proptest! {
         let _ = of_place(space, &place);
     }
 }
+
+/// 4 TiB, of which five pages are touched; time and memory follow those.
+#[test]
+fn a_vast_block_is_counted_by_what_is_touched() {
+    const BASE: u64 = 1 << 44;
+    const BYTES: u64 = 1 << 42;
+    const GRANULE: u64 = 1 << 16;
+    const VIEW: u64 = 1 << 20;
+    const DESCRIPTORS: u64 = 1 << 30;
+    let offsets = Offsets {
+        granule_bytes: GRANULE,
+        descriptor_bytes: 64,
+        kind: 0,
+        class: 1,
+        fill: 2,
+        len: 4,
+        bits: 8,
+        resident: 16,
+        leaving: 24,
+        ..Offsets::default()
+    };
+    let place = Place {
+        offsets,
+        ..Place::from_bytes(&empty_layout()).unwrap()
+    };
+    let granules = BYTES / GRANULE;
+    let mut memory = FakeMemory::new();
+    for (at, word) in (0..).zip([BASE, granules, 0, DESCRIPTORS]) {
+        memory.write_word(VIEW + at * 8, word);
+    }
+    memory.write_word(DESCRIPTORS, u64::from(kind::LARGE) | granules << 32);
+    // The last page of the block is not in use.
+    memory.write_word(DESCRIPTORS + 8, BYTES - PAGE);
+    for at in [0, PAGE, BYTES / 2, BYTES - 2 * PAGE, BYTES - PAGE] {
+        memory.write(BASE + at, &[1]);
+    }
+    let space = Space {
+        memory: &memory,
+        mappings: &[],
+    };
+    let none = Class {
+        size: 16,
+        slots: 1,
+        granules: 1,
+    };
+    let classes = vec![none];
+    let mut sum = Sum {
+        place: &place,
+        cached: caches::read(space, &place, &classes).unwrap(),
+        classes,
+        ledger: Ledger::default(),
+        sizes: Classes::default(),
+        torn: 0,
+    };
+    sum.region(space, VIEW).unwrap();
+    assert_eq!(sum.torn, 0);
+    assert_eq!(sum.ledger.live, Line::one(BYTES - PAGE, 4 * PAGE));
+    assert_eq!(sum.ledger.kept, Line::one(PAGE, PAGE));
+}
+
+fn empty_layout() -> Vec<u8> {
+    let mut layout = Vec::from(ebb_stats::layout::MAGIC);
+    let head = [ebb_stats::layout::VERSION, 1 << 20, (1 << 20) + 8192];
+    let offsets = [0; Offsets::COUNT];
+    layout.extend(
+        head.iter()
+            .chain(&offsets)
+            .flat_map(|word| word.to_ne_bytes()),
+    );
+    layout
+}
