@@ -157,7 +157,7 @@ fn example(verb: &str) -> Option<String> {
     let line = help
         .lines()
         .find(|line| line.trim_start().starts_with("ebb "))?;
-    // What it is for stands behind it.
+    // Its purpose follows after two spaces.
     let command = line.trim().split("  ").next()?;
     Some(command.to_owned())
 }

@@ -354,8 +354,8 @@ fn about(workload: &Workload) -> WorkloadFacts {
 
 /// Data to stdout, files to the folder, their paths to stderr.
 fn tell(trial: &Trial, json: bool, output: Option<&outputs::Folder>) -> Result<Exit, Failure> {
-    // Each is done whatever becomes of the other: a full disk must not cost the tables, nor a reader of stdout that
-    // went away the files.
+    // Each is done even if the other fails: a full disk must not cost the tables, and a closed stdout must not cost the
+    // files.
     let written = output.map_or(Ok(()), |output| output.write(trial));
     if json {
         cli::print(&format!("{}\n", outputs::json(trial)?))?;

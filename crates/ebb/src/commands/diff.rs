@@ -24,7 +24,7 @@ pub struct Args {
     #[arg(value_name = "AFTER")]
     after: PathBuf,
 
-    /// Say it as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -56,7 +56,7 @@ pub struct Args {
     #[arg(long)]
     no_children: bool,
 
-    /// Say it as JSON, a line for each round (docs/trim.md)
+    /// Print JSON, one line per round (docs/trim.md)
     #[arg(long)]
     json: bool,
 }

@@ -239,7 +239,7 @@ pub struct Heap {
     /// Free pages that it gave back lazily (MADV_FREE): the kernel takes them when memory is short.
     #[serde(default)]
     pub lazy: u64,
-    /// Whole free pages that are locked in memory (mlock), which the kernel takes back from nobody.
+    /// Whole free pages that are locked in memory (mlock): the kernel refuses to take them back.
     #[serde(default)]
     pub locked: u64,
     /// The allocator's own bookkeeping, where it is told apart.

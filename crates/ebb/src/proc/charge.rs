@@ -192,7 +192,7 @@ fn only_definer(pid: i32, own: &Elf, program: &Path) -> Result<MallocSource, Unr
 const DELETED: &str = " (deleted)";
 
 /// Where the file that `map` shows can be opened: the one that was mapped, also if it was deleted or another one has
-/// its name now. `None` where that takes a right that we have not.
+/// its name now. `None` where we lack the right to open it.
 pub fn mapped_file(pid: i32, root: &Root, map: &MemoryMap) -> Option<PathBuf> {
     let MMapPath::Path(name) = &map.pathname else {
         return None;

@@ -82,6 +82,9 @@ fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
         (Some(Ok(holdings)), seen) => Ok(kept_by_lock(of_walk(holdings, seen.as_ref()))),
         (walked, Some(seen)) => {
             let mut heap = of_counters(&seen);
+            if let Some(anon) = anonymous_bytes(pid) {
+                heap = within(heap, anon);
+            }
             if let Some(Err(error)) = walked {
                 heap.notes.push(format!("only its counters: {error}"));
             }
@@ -91,6 +94,29 @@ fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
         (_, None) => Err(NotRead::because(
             "ebbmalloc has not published its counters yet",
         )),
+    }
+}
+
+/// Anonymous memory of `pid` that is resident, in bytes.
+fn anonymous_bytes(pid: i32) -> Option<u64> {
+    let status = procfs::process::Process::new(pid).and_then(|process| process.status());
+    status.ok()?.rssanon.map(|kib| kib * 1024)
+}
+
+/// `heap`, unless its counters say that more is resident than the kernel does. Pages count there from when they are handed
+/// out, so large blocks that were never written to make the parts say nothing.
+fn within(heap: Heap, anonymous_bytes: u64) -> Heap {
+    const DRIFT_BYTES: u64 = 8 << 20;
+    if heap.resident <= anonymous_bytes + DRIFT_BYTES {
+        return heap;
+    }
+    Heap {
+        reader: heap.reader,
+        resident: anonymous_bytes,
+        unread: anonymous_bytes,
+        error: 1.0,
+        notes: vec!["it has large blocks that were not written to: its counters do not tell what is resident".to_owned()],
+        ..Heap::default()
     }
 }
 
@@ -306,6 +332,24 @@ mod tests {
     use super::*;
     use ebb_inspect::glibc::Quality;
     use ebb_inspect::{Ledger, Line, Trim};
+
+    /// A block of 1 TiB that is hardly touched counts in full in the counters.
+    #[test]
+    fn counters_that_say_more_than_is_resident_tell_nothing_apart() {
+        let counted = Heap {
+            resident: 1 << 40,
+            live: 1 << 40,
+            ..Heap::default()
+        };
+        let heap = within(counted, 300 << 20);
+        assert_eq!((heap.live, heap.unread), (0, 300 << 20));
+        let usual = Heap {
+            resident: 301 << 20,
+            live: 301 << 20,
+            ..Heap::default()
+        };
+        assert_eq!(within(usual, 300 << 20).live, 301 << 20);
+    }
 
     #[test]
     fn the_parts_of_a_glibc_heap_add_up_whatever_the_prediction_says() {

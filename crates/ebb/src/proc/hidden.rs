@@ -24,7 +24,7 @@ const MOST_BYTES: u64 = 1 << 30;
 /// What was found.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// What the readers say of those that they know.
+    /// The heaps of the allocators that a reader knows.
     pub heaps: Vec<Heap>,
     /// The others.
     pub hidden: Vec<Hidden>,
@@ -38,7 +38,7 @@ type Inspected = Result<Option<Inside>, &'static str>;
 pub struct Searched(Mutex<BTreeMap<(u64, u64, i64), Inspected>>);
 
 impl Searched {
-    /// Searches the programs and libraries that `pid` has mapped, but for those that `is_known` tells by their names.
+    /// Searches the programs and libraries that `pid` has mapped, except files whose names are known (`is_known`).
     pub fn find(&self, pid: i32, maps: &MemoryMaps, is_known: impl Fn(&Path) -> bool) -> Found {
         let root = Root::of(pid);
         let mut found = Found::default();

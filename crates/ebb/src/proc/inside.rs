@@ -109,7 +109,7 @@ pub fn in_library(path: &Path, budget: &mut u64) -> Result<Option<Inside>, &'sta
     let named = symbols
         .filter(|it| it.is_definition() || it.kind() == SymbolKind::Tls)
         .filter_map(|symbol| by_any_symbol(symbol.name().ok()?))
-        // A prefixed one has the names of the other kind as well.
+        // A prefixed jemalloc has the unprefixed names as well.
         .max_by_key(|inside| *inside == Inside::PrefixedJemalloc);
     if named.is_some() {
         return Ok(named);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use ebb_inspect::{LOOK_WITHIN, Target, Unreadable};
 
-/// How long the heaps of all processes of a look may take. What comes later is told from the kernel's figures only: a pool of 50 workers
+/// How long the heaps of all processes of a look may take. Later ones are reported from the kernel's figures only: a pool of 50 workers
 /// with five million blocks each takes as long.
 pub const ALL_WITHIN: Duration = Duration::from_secs(60);
 

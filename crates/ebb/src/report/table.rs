@@ -26,7 +26,7 @@ impl Table {
     }
 }
 
-/// What stands in a cell for which there was no run.
+/// The text of a cell without a run.
 pub(super) const NOTHING: &str = "–";
 
 /// A row.

@@ -118,7 +118,7 @@ fn groups(snapshot: &Snapshot, findings: &[Finding]) -> Groups {
     groups
 }
 
-/// Free pages of allocators that return them by themselves: nobody has to do anything about them.
+/// Free pages of allocators that return them without help: no remedy is needed.
 fn returning(snapshot: &Snapshot) -> u64 {
     let heaps = snapshot.processes.iter().filter_map(|it| it.heap.as_ref());
     heaps

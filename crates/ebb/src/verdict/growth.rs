@@ -305,7 +305,7 @@ fn not_growing(
             2.0 * seconds,
         );
     }
-    // Of those that rise beyond doubt the one that rises the fastest, and when that would matter.
+    // The fastest of the series that rise beyond doubt, and when its rise would matter.
     let rising = |least: f64| {
         let rises =
             |(_, slope): &(&Trend, Slope)| slope.low > 0.0 && slope.bytes_per_s * seconds >= least;
@@ -400,7 +400,7 @@ fn flat(how: String, last: &Diagnosis) -> Verdict {
     }
 }
 
-/// What a series is called in a sentence.
+/// The name of a series in a sentence.
 fn noun(series: Series) -> &'static str {
     match series {
         Series::Live => "the live heap",

@@ -44,7 +44,7 @@ pub(super) fn next(kind: VerdictKind, main: Option<Cause>, snapshot: &Snapshot) 
 pub(super) fn give_back(main: Option<Cause>, snapshot: &Snapshot) -> String {
     let is_running = snapshot.target.kind != TargetKind::Command;
     let variants = match main {
-        // What malloc_trim returns comes back without a restart; which allocator needs none, a trial shows.
+        // malloc_trim returns memory without a restart; a trial shows which allocator does not need it.
         Some(Cause::Trimmable) if is_glibc(snapshot) && is_running => {
             return format!(
                 "ebb trim {} --inject: malloc_trim in the running process, once; ebb compare WORKLOAD then shows which \

@@ -325,7 +325,7 @@ fn is_sure_of_no_allocator(diagnosis: &Diagnosis) -> bool {
         .contains("another allocator changes none of that")
 }
 
-/// Every way in which a look may end early: whatever is then in doubt is said to be, and decides nothing.
+/// Every way in which a look may end early: the report names the memory in doubt, and no verdict rests on it.
 #[test]
 fn what_was_not_read_is_never_told_as_known() {
     let beside = || [(Kind::Brk, 20), (Kind::Anonymous, 300)];

@@ -20,7 +20,7 @@ pub struct Group {
     pub least: u64,
     /// Of the largest.
     pub most: u64,
-    /// What they hold of freed memory, together.
+    /// Bytes that they have freed and hold, together.
     pub held: u64,
     /// Whether it is one that differs from several of its name.
     pub differs: bool,

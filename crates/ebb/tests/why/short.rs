@@ -130,7 +130,9 @@ fn another_users_process_has_the_missing_right_in_the_first_lines() {
         "{text}"
     );
     assert!(
-        text.ends_with("Next: Run ebb as that user, or as root (in a container with CAP_SYS_PTRACE)."),
+        text.ends_with(
+            "Next: Run ebb as that user, or as root (in a container with CAP_SYS_PTRACE)."
+        ),
         "{text}"
     );
 }

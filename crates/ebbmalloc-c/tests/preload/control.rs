@@ -1,6 +1,6 @@
 //! jemalloc's settings as a program meets them: each changes what can be seen from outside.
 
-use crate::harness::{Flavour, Outcome, Run, program};
+use crate::harness::{Flavour, Outcome, Run, program, program_with};
 
 fn run(conf: &str, what: &str) -> Outcome {
     Run::preloaded(program("controlled", Flavour::Plain))
@@ -42,6 +42,38 @@ fn abort_conf_ends_the_process_for_a_wrong_setting() {
         "{}",
         outcome.describe()
     );
+}
+
+/// How often a tree of processes reports the wrong setting of its environment.
+fn reports(run: Run, conf: &str) -> usize {
+    let outcome = run.env("EBB_CONF", conf).run().succeeded();
+    outcome.stderr.matches("did you mean narenas?").count()
+}
+
+/// A shell that runs `script`; it does not become the last command.
+fn shell(script: &str) -> Run {
+    Run::preloaded("sh").arg("-c").arg(format!("{script}; :"))
+}
+
+#[test]
+fn a_wrong_setting_is_reported_once_for_a_tree() {
+    const FIVE: &str = "for i in 1 2 3 4 5; do sh -c :; done";
+    assert_eq!(reports(shell(FIVE), "narena:1"), 1);
+    assert_eq!(reports(shell(&format!("sh -c '{FIVE}; :'")), "narena:1"), 1);
+    assert_eq!(reports(shell(FIVE), "narena:1,confirm_conf:true"), 6);
+}
+
+#[test]
+fn a_process_reports_a_wrong_setting_that_its_parent_has_not_seen() {
+    let set = "EBB_CONF=narena:1 sh -c :; EBB_CONF=narena:2 sh -c :";
+    assert_eq!(reports(shell(set), "narenas:1"), 2);
+    // The same text with another list of libraries.
+    let other = "LD_PRELOAD=\"$LD_PRELOAD:\" sh -c :; sh -c :";
+    assert_eq!(reports(shell(other), "narena:1"), 2);
+    // A parent without a loader has the variables and not the library.
+    let launch = program_with("launch", Flavour::Plain, &["-static"]);
+    let launched = Run::preloaded(launch).args(["/bin/sh", "-c", ":"]);
+    assert_eq!(reports(launched, "narena:1"), 1);
 }
 
 #[test]

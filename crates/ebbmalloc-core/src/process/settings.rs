@@ -31,11 +31,13 @@ pub(super) fn read() {
         Source::Harder => (hooks().program_settings)(1),
     });
     let options = conf::parse(texts, |_| ());
+    let always = options.is(Id::ConfirmConf) || options.is(Id::AbortConf);
     let mut wrong = false;
     conf::parse(texts, |report| {
         // What is called experimental comes and goes.
         wrong |= report.outcome.is_err() && !report.key.starts_with(b"experimental_");
-        if report.outcome.is_err() || options.is(Id::ConfirmConf) {
+        let is_news = || always || !parent_has_told(report.source, environment);
+        if options.is(Id::ConfirmConf) || report.outcome.is_err() && is_news() {
             tell(&report);
         }
     });
@@ -46,6 +48,25 @@ pub(super) fn read() {
     }
     in_force::install(&options, &texts);
     apply(&options);
+}
+
+/// Whether the parent process has reported what is wrong in the variable of this source: it was started with the
+/// same text and the same LD_PRELOAD, and this library is in it.
+fn parent_has_told(
+    source: Source,
+    environment: impl Fn(&'static [u8]) -> Option<&'static [u8]>,
+) -> bool {
+    let variable: &[u8] = match source {
+        Source::Malloc => b"MALLOC_CONF",
+        Source::Ebb => b"EBB_CONF",
+        Source::Program | Source::Link | Source::Harder => return false,
+    };
+    const PRELOAD: &[u8] = b"LD_PRELOAD";
+    let (Some(text), Some(preload)) = (environment(variable), environment(PRELOAD)) else {
+        return false;
+    };
+    // A program without a loader, such as an init of containers, has the variables and says nothing.
+    HEAP.os.parent_has([(variable, text), (PRELOAD, preload)]) && HEAP.os.parent_maps(b"ebbmalloc")
 }
 
 /// One line about a setting.

@@ -37,7 +37,7 @@ pub(super) fn check(args: &Args) -> Result<(), Failure> {
             ),
         ),
         (None, []) if !has_service => usage(
-            "it is not said what to compare: neither a workload nor a service is given".to_owned(),
+            "nothing to compare: neither a workload nor a service is given".to_owned(),
             "give the folder of a workload.toml (ebb compare workloads/sse), or a load and a service after `--` \
              (ebb compare --load 'oha -z 20s http://localhost:8000/' -- ./server --port 8000)",
         ),

@@ -148,7 +148,7 @@ impl Observer {
         for attempt in 1.. {
             let mut found = Vec::new();
             let mut process = self.once(pid, depth, &mut found);
-            // What was read of one that ends are halves.
+            // The figures of a process that ends are incomplete.
             let after = Identity::of(pid)?;
             let change = process.as_ref().and_then(change_meanwhile);
             let is_steady = after == before && change.is_none();
@@ -384,8 +384,8 @@ impl Observer {
     }
 }
 
-/// By how much the anonymous memory of `process` has changed since its mappings were read, if that is much: what its heap
-/// does not explain may have been the heap's a moment before.
+/// The change of the anonymous memory of `process` since its mappings were read, if it is large: memory that the heap
+/// does not explain may have belonged to the heap a moment before.
 fn change_meanwhile(process: &Process) -> Option<u64> {
     process.heap.as_ref()?;
     let then = process.status.anon?;
@@ -431,7 +431,7 @@ impl Identity {
     }
 }
 
-/// V8, the JVM and Go have heaps of their own, which explain the memory beside malloc's.
+/// V8, the JVM and Go have heaps of their own, which explain the memory next to malloc's.
 fn may_hide_allocators(runtime: Option<Runtime>) -> bool {
     matches!(runtime, None | Some(Runtime::Cpython) | Some(Runtime::Ruby))
 }

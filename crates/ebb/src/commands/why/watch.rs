@@ -136,7 +136,7 @@ impl Windows {
     }
 }
 
-/// What a window's lowest look was.
+/// One line for a window: its lowest look.
 fn line(end_s: f64, time_s: f64, point: &Point) -> String {
     let mb = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
     let heap = match (point.live, point.held) {

@@ -149,7 +149,7 @@ fn headroom(cgroup: &Cgroup) -> Option<String> {
     Some(text + ".")
 }
 
-/// The right that is missing, with how many processes are closed for the want of it.
+/// The right that is missing, with the number of processes that are closed without it.
 fn right(snapshot: &Snapshot) -> Option<String> {
     let closed = |missing: &&Missing| missing.what == "mappings";
     let first = snapshot.missing.iter().find(closed)?;

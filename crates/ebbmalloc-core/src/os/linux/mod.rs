@@ -25,6 +25,7 @@ mod files;
 mod fork_mark;
 mod memory;
 mod namespaces;
+mod parent;
 mod sandbox;
 mod scarcity;
 mod signal;
