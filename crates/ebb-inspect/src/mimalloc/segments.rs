@@ -6,7 +6,7 @@ use crate::exact::usize_of;
 use crate::memory::{Memory, Reader, Unreadable, scan, unless_torn};
 use crate::space::Space;
 
-use super::page::{Page, State, freed_blocks};
+use super::page::{Page, State, freed_by_others};
 
 /// A segment's size, and what its address is a multiple of.
 pub const SEGMENT_BYTES: u64 = 32 << 20;
@@ -292,7 +292,7 @@ impl Segments {
         if capacity.checked_mul(bytes).is_none_or(|all| all > room) || used > capacity {
             return Ok(None);
         }
-        let freed = freed_blocks(reader, freed & !3, (begin, begin + room), used)?;
+        let freed = freed_by_others(reader, freed, (begin, begin + room), used)?;
         let live = used - freed.min(used);
         Ok(Some((
             slices,
