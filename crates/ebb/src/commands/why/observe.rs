@@ -176,15 +176,18 @@ impl Observer {
     ) -> (Option<Heap>, Vec<Hidden>) {
         let in_charge = allocator.file.as_deref().map(Path::new);
         let program = Proc::new(pid).and_then(|process| process.exe()).ok();
-        let found = self.searched.find(pid, maps, |name| {
+        let mut found = self.searched.find(pid, maps, |name| {
             let file = name.file_name().and_then(|name| name.to_str());
             let file = file.unwrap_or_default();
-            // The program was searched already; CPython's own mimalloc and Arrow's pool are known as what they are.
+            // The program was searched already; CPython's own mimalloc and Arrow's pool have readers of their own.
             Some(charge::name_when_mapped(name).as_path()) == in_charge
                 || Some(name) == program.as_deref()
                 || file.starts_with("libpython")
                 || (pool == Some(Pool::Arrow) && file.starts_with("libarrow.so"))
         });
+        if pool == Some(Pool::Arrow) {
+            found.extend(pool::of_arrow(pid, maps));
+        }
         let heap = found.heaps.into_iter().fold(heap, Heap::with);
         (Some(heap), found.hidden)
     }
@@ -340,7 +343,8 @@ impl Observer {
                     hidden.file,
                     hidden.why
                 ),
-                None,
+                pool.filter(|pool| hidden.name.as_deref() == Some(&pool.to_string()))
+                    .map(|pool| pool.remedy().to_owned()),
             );
         }
         let objects = match objects {
