@@ -92,7 +92,7 @@ pub struct Process {
     pub allocator: Allocator,
     /// The language runtime that has a heap of its own beside `malloc`.
     pub runtime: Option<Runtime>,
-    /// A library that has a pool of its own beside `malloc`, unless it was told not to.
+    /// A library that has a pool of its own beside `malloc`, unless it was told not to or is known not to use it.
     #[serde(default)]
     pub pool: Option<Pool>,
     /// Allocators beside the one in charge of `malloc` whose memory was not read.
