@@ -201,11 +201,11 @@ pub enum Pool {
 }
 
 impl Pool {
-    /// How the process does without, and what can be called meanwhile.
+    /// The call that returns its free pages, and the setting that replaces it.
     pub fn remedy(self) -> &'static str {
         match self {
             Pool::Arrow => {
-                "pyarrow.default_memory_pool().release_unused() gives its free pages back once; with \
+                "pyarrow.default_memory_pool().release_unused(): gives Arrow's free pages back, once; with \
                  ARROW_DEFAULT_MEMORY_POOL=system and a restart its buffers are malloc's"
             }
         }
