@@ -70,7 +70,9 @@ fn of_data<M: Memory>(
         "3".to_owned()
     } else {
         // Before the first request it has none, and no other way to know it is there than its options.
-        let is_used = !settings.is_empty() && segments::has_candidates(space)?;
+        let is_used = !settings.is_empty()
+            && segments::has_candidates(space)?
+            && !Map::is_unused(space, data)?;
         return Err(match is_used {
             false => Unsupported::NotThere("mimalloc"),
             true => Unsupported::Layout("mimalloc".to_owned()),

@@ -59,23 +59,27 @@ impl Map {
         space: Space<'_, M>,
         data: &[(u64, u64)],
     ) -> Result<Option<Self>, Unreadable> {
-        let mut candidates = BTreeSet::new();
-        for &range in data {
-            scan::words(space.memory, range, |_, word| {
-                let fits =
-                    word % 4096 == 0 && space.is_mapped(word, word.saturating_add(ROOT_BYTES));
-                if fits && candidates.len() < MAX_CANDIDATES {
-                    candidates.insert(word);
-                }
-            })?;
-        }
-        for root in candidates {
+        for root in roots(space, data)? {
             let parts = parts(space, root)?;
             if is_map(space, &parts)? {
                 return Ok(Some(Self::of_parts(space, &parts)?));
             }
         }
         Ok(None)
+    }
+
+    /// Whether a word of `data` leads to a map as it is before the first request: with the part for the lowest
+    /// addresses alone, which lies behind the table.
+    pub fn is_unused<M: Memory>(
+        space: Space<'_, M>,
+        data: &[(u64, u64)],
+    ) -> Result<bool, Unreadable> {
+        for root in roots(space, data)? {
+            if parts(space, root)? == [(0, root + ROOT_BYTES)] {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn of_parts<M: Memory>(space: Space<'_, M>, parts: &Parts) -> Result<Self, Unreadable> {
@@ -142,6 +146,20 @@ impl Map {
         }
         Ok(())
     }
+}
+
+/// The places to which words of `data` lead that have room for a map's root.
+fn roots<M: Memory>(space: Space<'_, M>, data: &[(u64, u64)]) -> Result<BTreeSet<u64>, Unreadable> {
+    let mut candidates = BTreeSet::new();
+    for &range in data {
+        scan::words(space.memory, range, |_, word| {
+            let fits = word % 4096 == 0 && space.is_mapped(word, word.saturating_add(ROOT_BYTES));
+            if fits && candidates.len() < MAX_CANDIDATES {
+                candidates.insert(word);
+            }
+        })?;
+    }
+    Ok(candidates)
 }
 
 /// The parts that the table at `root` leads to.

@@ -206,6 +206,22 @@ fn a_map_of_the_third_version_is_read_exactly() {
     }
 }
 
+#[test]
+fn a_map_before_the_first_request_is_known_as_unused() {
+    let mut fake = Mapped::new(false);
+    let is_unused = |fake: &Mapped| {
+        let space = Space {
+            memory: &fake.memory,
+            mappings: &fake.mappings,
+        };
+        Map::is_unused(space, &[(DATA, DATA + 0x1000)]).unwrap()
+    };
+    assert!(!is_unused(&fake), "it has a page");
+    fake.memory.write_word(ROOT + (SEGMENT >> 29) * 8, 0);
+    fake.memory.write_word(ROOT, ROOT + 0x20_0000);
+    assert!(is_unused(&fake));
+}
+
 fn words() -> impl Strategy<Value = u64> {
     harmful(prop_oneof![
         (0u64..0x4000).prop_map(|offset| SEGMENT + offset * 64),

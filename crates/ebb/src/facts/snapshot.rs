@@ -5,6 +5,7 @@
 //! that could not be read is absent, and [`Missing`] says why; it is never 0. Bytes everywhere.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -91,7 +92,7 @@ pub struct Process {
     pub allocator: Allocator,
     /// The language runtime that has a heap of its own beside `malloc`.
     pub runtime: Option<Runtime>,
-    /// A library that has a pool of its own beside `malloc`, unless it was told not to.
+    /// A library that has a pool of its own beside `malloc`, unless it was told not to or is known not to use it.
     #[serde(default)]
     pub pool: Option<Pool>,
     /// Allocators beside the one in charge of `malloc` whose memory was not read.
@@ -197,6 +198,26 @@ pub struct Hidden {
 pub enum Pool {
     /// Apache Arrow, as in pyarrow: mimalloc or jemalloc, built in.
     Arrow,
+}
+
+impl Pool {
+    /// The call that returns its free pages, and the setting that replaces it.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Pool::Arrow => {
+                "pyarrow.default_memory_pool().release_unused(): gives Arrow's free pages back, once; with \
+                 ARROW_DEFAULT_MEMORY_POOL=system and a restart its buffers are malloc's"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Pool {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Pool::Arrow => "Arrow's own pool",
+        })
+    }
 }
 
 /// Language runtimes with a heap of their own.
@@ -453,13 +474,21 @@ impl Snapshot {
         self.processes.iter().find_map(|process| process.runtime)
     }
 
-    /// The pool of the first process that has one.
+    /// The pool of the first process that has one that was not read.
     pub fn pool(&self) -> Option<Pool> {
-        self.processes.iter().find_map(|process| process.pool)
+        let processes = self.processes.iter();
+        let mut unread = processes.filter(|process| !process.pool_is_read());
+        unread.find_map(|process| process.pool)
     }
 }
 
 impl Process {
+    /// Whether the memory of the pool that it has is part of its heap.
+    pub fn pool_is_read(&self) -> bool {
+        let heap = self.heap.as_ref();
+        heap.is_some_and(|heap| heap.reader.contains(" in libarrow.so"))
+    }
+
     /// What one kind of mapping uses, if the mappings were read.
     pub fn usage(&self, kind: Kind) -> Option<Usage> {
         let memory = self.memory.as_ref()?;

@@ -76,6 +76,12 @@ impl Searched {
 }
 
 impl Found {
+    /// Adds what `other` found.
+    pub fn extend(&mut self, other: Self) {
+        self.heaps.extend(other.heaps);
+        self.hidden.extend(other.hidden);
+    }
+
     /// Adds what the mapped file `name` of `pid` has inside.
     fn add(&mut self, pid: i32, name: &Path, inside: Inspected) {
         let (allocator, why) = match inside {
@@ -101,13 +107,16 @@ impl Found {
 /// What the allocator in the mapped file `name` holds: nothing where it has not served a request; `None` without a reader.
 fn read(pid: i32, inside: Inside, name: &Path) -> Option<Result<Option<Heap>, String>> {
     let read = heap::read_mapped(pid, inside.allocator()?, &PathBuf::from(name))?;
-    Some(read.map(|heap| {
-        heap.map(|heap| Heap {
-            reader: format!("{} in {}", heap.reader, short(name)),
-            settings_variable: inside.settings_variable().map(str::to_owned),
-            ..heap
-        })
-    }))
+    Some(read.map(|heap| heap.map(|heap| named(heap, inside.settings_variable(), name))))
+}
+
+/// The same heap with the file in its name, and the variable from which it takes its settings.
+pub fn named(heap: Heap, variable: Option<&str>, file: &Path) -> Heap {
+    Heap {
+        reader: format!("{} in {}", heap.reader, short(file)),
+        settings_variable: variable.map(str::to_owned),
+        ..heap
+    }
 }
 
 fn short(name: &Path) -> String {

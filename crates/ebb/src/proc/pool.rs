@@ -4,12 +4,15 @@
 //! Used by `ebb why` and its kin. Known by the names of mapped files; a library that is linked into another one is
 //! not seen, nor a pool that the program chose by a call.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 use procfs::process::{MMapPath, MemoryMaps};
 
-use super::environ;
-use crate::facts::snapshot::Pool;
+use super::hidden::{self, Found};
+use super::{environ, heap};
+use crate::facts::snapshot::{Hidden, Pool};
 
 /// How Arrow is told to take malloc's memory.
 const ARROW: (&str, &str) = ("ARROW_DEFAULT_MEMORY_POOL", "system");
@@ -21,6 +24,58 @@ pub fn of_mappings(pid: i32, maps: &MemoryMaps) -> Option<Pool> {
         _ => false,
     });
     (has_arrow && !is_told(pid, ARROW)).then_some(Pool::Arrow)
+}
+
+/// The allocators inside Arrow, and the variable from which each takes its settings.
+const INSIDE_ARROW: [(&str, Option<&str>); 2] = [
+    ("mimalloc", None),
+    ("jemalloc", Some("JE_ARROW_MALLOC_CONF")),
+];
+/// jemalloc has pages of its own from its start on, with Arrow's pool elsewhere.
+const LEAST_USED: u64 = 1 << 20;
+
+/// What Arrow's pool in `pid` holds. One that is not read is named.
+pub fn of_arrow(pid: i32, maps: &MemoryMaps) -> Found {
+    let files = maps.iter().filter_map(|map| match &map.pathname {
+        MMapPath::Path(path) => path.file_name().is_some_and(is_arrow).then_some(path),
+        _ => None,
+    });
+    let files: BTreeSet<&PathBuf> = files.collect();
+    let mut found = Found::default();
+    for file in files {
+        found.extend(of_arrow_in(pid, file));
+    }
+    found
+}
+
+fn of_arrow_in(pid: i32, file: &Path) -> Found {
+    let mut found = Found::default();
+    let mut is_known = false;
+    let mut reasons = Vec::new();
+    for (allocator, variable) in INSIDE_ARROW {
+        match heap::read_mapped(pid, allocator, file) {
+            Some(Ok(Some(heap))) => {
+                is_known = true;
+                if heap.resident >= LEAST_USED {
+                    found.heaps.push(hidden::named(heap, variable, file));
+                }
+            }
+            Some(Ok(None)) | None => {}
+            Some(Err(why)) => reasons.push(why),
+        }
+    }
+    if !is_known && reasons.is_empty() {
+        reasons.push("no reader knows it".to_owned());
+    }
+    // A process has one of them as its pool, and the other one stays unused.
+    if found.heaps.is_empty() && !reasons.is_empty() {
+        found.hidden.push(Hidden {
+            name: Some(Pool::Arrow.to_string()),
+            file: file.display().to_string(),
+            why: reasons.join("; "),
+        });
+    }
+    found
 }
 
 fn is_arrow(file: &OsStr) -> bool {

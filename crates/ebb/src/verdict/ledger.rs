@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::diagnosis::{Cause, Ledger, Line};
-use crate::facts::snapshot::{Heap, Hidden, Kind, Objects, Pool, Process, Runtime, Snapshot};
+use crate::facts::snapshot::{Heap, Hidden, Kind, Objects, Process, Runtime, Snapshot};
 
 /// The order of the lines.
 const ORDER: &[Cause] = &[
@@ -281,18 +281,19 @@ pub(super) fn hidden_name(hidden: &Hidden) -> String {
 }
 
 /// Who may have memory beside `malloc`: pools of libraries and runtimes' own heaps, each once.
-pub(super) fn owners(snapshot: &Snapshot) -> Vec<&'static str> {
+pub(super) fn owners(snapshot: &Snapshot) -> Vec<String> {
     let pools = snapshot
         .processes
         .iter()
+        .filter(|process| !process.pool_is_read())
         .filter_map(|process| process.pool)
-        .map(|Pool::Arrow| "Arrow's own pool");
+        .map(|pool| pool.to_string());
     let runtimes = snapshot
         .processes
         .iter()
         .filter_map(|process| process.runtime)
-        .map(own_heap);
-    let owners: BTreeSet<&str> = pools.chain(runtimes).collect();
+        .map(|runtime| own_heap(runtime).to_owned());
+    let owners: BTreeSet<String> = pools.chain(runtimes).collect();
     owners.into_iter().collect()
 }
 

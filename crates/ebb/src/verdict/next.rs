@@ -43,6 +43,13 @@ pub(super) fn next(kind: VerdictKind, main: Option<Cause>, snapshot: &Snapshot) 
 /// How memory that was freed and is held comes back.
 pub(super) fn give_back(main: Option<Cause>, snapshot: &Snapshot) -> String {
     let is_running = snapshot.target.kind != TargetKind::Command;
+    if main == Some(Cause::Locked) {
+        return locked(snapshot);
+    }
+    if let Some(cause) = main.filter(|&cause| settings::is_of_pool(cause, snapshot)) {
+        // No preloaded allocator replaces the pool, so that a trial shows nothing.
+        return settings::remedy(cause, snapshot).unwrap_or_default();
+    }
     let variants = match main {
         // malloc_trim returns memory without a restart; a trial shows which allocator does not need it.
         Some(Cause::Trimmable) if is_glibc(snapshot) && is_running => {
@@ -68,6 +75,15 @@ pub(super) fn give_back(main: Option<Cause>, snapshot: &Snapshot) -> String {
         None => "which allocator gives it back under your own load".to_owned(),
     };
     format!("ebb compare WORKLOAD {variants}: {why} (docs/workload.md)")
+}
+
+/// How free pages that are locked come back: no allocator returns them before.
+fn locked(snapshot: &Snapshot) -> String {
+    let pid = snapshot.processes.first().map_or(0, |first| first.pid);
+    format!(
+        "grep VmLck /proc/{pid}/status: how much is locked; munlock or munlockall in the program, or no mlockall(MCL_FUTURE), \
+         lets free pages go"
+    )
 }
 
 /// A look over so long.

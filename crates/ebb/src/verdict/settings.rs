@@ -4,16 +4,16 @@
 //! a sentence for every cause without it.
 
 use crate::facts::diagnosis::Cause;
-use crate::facts::snapshot::{Heap, Snapshot};
+use crate::facts::snapshot::{Heap, Pool, Snapshot};
 
 /// The remedy for `cause` by a setting, of the process that has the most of it.
 pub fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
-    let heaps = snapshot.processes.iter();
-    let worst = heaps
-        .filter_map(|process| process.heap.as_ref())
-        .max_by_key(|heap| bytes(cause, heap))
-        .filter(|heap| bytes(cause, heap) > 0)?;
-    match name(cause, &worst.reader) {
+    let worst = worst(cause, snapshot)?;
+    let part = part(cause, &worst.reader);
+    if let Some(pool) = pool(cause, part) {
+        return Some(pool.remedy().to_owned());
+    }
+    match name(part) {
         "jemalloc" => jemalloc(cause, worst),
         "mimalloc" => mimalloc(cause, worst),
         "tcmalloc" => tcmalloc(cause, worst),
@@ -23,11 +23,35 @@ pub fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
 }
 
 /// The allocator in question among those that were read together. glibc keeps no free pages in this sense.
-fn name(cause: Cause, reader: &str) -> &str {
-    let first_word = |part: &'_ str| part.split([' ', ',']).next().unwrap_or_default().len();
-    let mut names = reader.split(" and ").map(|part| &part[..first_word(part)]);
-    let is_possible = |name: &str| !matches!(cause, Cause::Kept | Cause::Lazy) || name != "glibc";
-    names.find(|name| is_possible(name)).unwrap_or_default()
+fn part(cause: Cause, reader: &str) -> &str {
+    let is_possible =
+        |part: &str| !matches!(cause, Cause::Kept | Cause::Lazy) || name(part) != "glibc";
+    let mut parts = reader.split(" and ");
+    parts.find(|part| is_possible(part)).unwrap_or_default()
+}
+
+fn name(part: &str) -> &str {
+    part.split([' ', ',']).next().unwrap_or_default()
+}
+
+/// The library's pool that the allocator in question is, where calls of that library return its free pages.
+fn pool(cause: Cause, part: &str) -> Option<Pool> {
+    let is_arrows = part.contains(" in libarrow.so");
+    (is_arrows && matches!(cause, Cause::Kept | Cause::Lazy)).then_some(Pool::Arrow)
+}
+
+/// Whether the most of `cause` lies in a pool that another `malloc` does not replace.
+pub fn is_of_pool(cause: Cause, snapshot: &Snapshot) -> bool {
+    worst(cause, snapshot).is_some_and(|heap| pool(cause, part(cause, &heap.reader)).is_some())
+}
+
+/// The heap that has the most of `cause`.
+fn worst(cause: Cause, snapshot: &Snapshot) -> Option<&Heap> {
+    let heaps = snapshot.processes.iter();
+    heaps
+        .filter_map(|process| process.heap.as_ref())
+        .max_by_key(|heap| bytes(cause, heap))
+        .filter(|heap| bytes(cause, heap) > 0)
 }
 
 fn bytes(cause: Cause, heap: &Heap) -> u64 {

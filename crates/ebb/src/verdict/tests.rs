@@ -487,6 +487,73 @@ fn a_librarys_pool_is_an_allocator() {
 }
 
 #[test]
+fn a_librarys_pool_that_is_read_gets_the_call_that_empties_it() {
+    let mut both = heap(10, 0, 0, 0);
+    both.reader = "glibc 2.36 and mimalloc 3 in libarrow.so.2600".into();
+    both.kept = 200 * MB;
+    both.resident += 200 * MB;
+    let process = Process {
+        runtime: Some(Runtime::Cpython),
+        pool: Some(Pool::Arrow),
+        objects: Some(Objects::default()),
+        ..process(&[(Kind::Brk, 10), (Kind::Anonymous, 220)], Some(both))
+    };
+    let diagnosis = of(snapshot(vec![process]));
+    adds_up(&diagnosis);
+    assert_eq!(diagnosis.verdict.kind, VerdictKind::Retention);
+    assert_eq!(diagnosis.verdict.main, Some(Cause::Kept));
+    let next = diagnosis.verdict.next.as_deref().unwrap_or_default();
+    assert!(next.contains("release_unused()"), "{next}");
+    assert!(next.contains("ARROW_DEFAULT_MEMORY_POOL=system"), "{next}");
+    assert!(!next.contains("ebb compare"), "{next}");
+    let noun = findings::noun(Cause::Anonymous, &diagnosis.snapshot);
+    assert!(!noun.contains("Arrow"), "its memory is in the heap: {noun}");
+}
+
+#[test]
+fn a_librarys_pool_that_is_not_read_is_not_told_apart() {
+    let process = Process {
+        pool: Some(Pool::Arrow),
+        hidden: vec![Hidden {
+            name: Some(Pool::Arrow.to_string()),
+            file: "/usr/lib/libarrow.so.2600".into(),
+            why: "no reader knows it".into(),
+        }],
+        ..process(
+            &[(Kind::Brk, 10), (Kind::Anonymous, 300)],
+            Some(heap(10, 0, 0, 0)),
+        )
+    };
+    let mut look = snapshot(vec![process]);
+    look.missing.push(Missing {
+        pid: Some(1),
+        what: "an allocator".into(),
+        why: "no reader knows it".into(),
+        remedy: Some(Pool::Arrow.remedy().into()),
+    });
+    let verdict = of(look).verdict;
+    assert_eq!(verdict.kind, VerdictKind::NotEnoughEvidence);
+    let next = verdict.next.as_deref().unwrap_or_default();
+    assert!(next.contains("ARROW_DEFAULT_MEMORY_POOL=system"), "{next}");
+}
+
+#[test]
+fn what_is_locked_is_unlocked_and_not_compared() {
+    let mut locked = heap(10, 0, 0, 0);
+    locked.locked = 200 * MB;
+    locked.resident += 200 * MB;
+    let look = snapshot(vec![process(&[(Kind::Brk, 210)], Some(locked))]);
+    let verdict = of(look).verdict;
+    assert_eq!(
+        (verdict.kind, verdict.main),
+        (VerdictKind::Retention, Some(Cause::Locked))
+    );
+    let next = verdict.next.as_deref().unwrap_or_default();
+    assert!(next.contains("munlock"), "{next}");
+    assert!(!next.contains("ebb compare"), "{next}");
+}
+
+#[test]
 fn pages_that_go_back_by_themselves_are_no_retention() {
     let mut ours = heap(20, 300, 0, 0);
     ours.returns_within_ms = Some(1000);

@@ -197,6 +197,40 @@ fn an_allocator_inside_a_library_that_no_reader_knows_is_not_told_apart() {
     assert!(said.line("unread-heap") > 55 * MB);
 }
 
+#[test]
+fn arrows_pool_is_read_by_the_allocator_inside() {
+    let said = with_engine(&engine(
+        "libarrow.so.1",
+        &[
+            "-l:libjemalloc_pic.a",
+            "-lm",
+            "-lstdc++",
+            "-Wl,--exclude-libs,ALL",
+        ],
+    ));
+    assert!(
+        said.reader().contains("in libarrow.so.1"),
+        "{}: {}",
+        said.reader(),
+        said.sentence()
+    );
+    assert_live(&said, 55 * MB);
+}
+
+#[test]
+fn arrows_pool_that_no_reader_knows_is_not_told_apart() {
+    let said = with_engine(&engine("libarrow.so.2", &["-DUNKNOWN"]));
+    assert_eq!(said.code, NOT_ENOUGH, "{}", said.sentence());
+    assert!(
+        said.sentence().contains("Arrow's own pool"),
+        "{}",
+        said.sentence()
+    );
+    assert!(said.line("unread-heap") > 55 * MB);
+    let next = said.value["verdict"]["next"].as_str().expect("a text");
+    assert!(next.contains("ARROW_DEFAULT_MEMORY_POOL=system"), "{next}");
+}
+
 fn engine(name: &str, flags: &[&str]) -> PathBuf {
     let flags = [&["-shared", "-fPIC"], flags].concat();
     subjects::compiled(name, "engine.c", &flags)
@@ -221,6 +255,9 @@ fn a_program_of_32_bits_is_named() {
     let verdict = text.lines().next().unwrap_or_default();
     assert!(verdict.contains("a 32-bit program"), "{verdict}");
     assert!(!text.contains("not loaded yet"), "{text}");
+    let short = output(harness::ebb().args(["why", &subject.pid()]));
+    let text = stdout(&short);
+    assert!(text.contains("a 32-bit program"), "{text}");
 }
 
 #[test]

@@ -165,26 +165,35 @@ impl Observer {
         None
     }
 
-    /// Adds the allocators in mapped files that are not in charge to `heap`; those that are not read are named.
+    /// Adds the allocators in mapped files that are not in charge to `heap`; those that are not read are named. A `pool` that
+    /// is not in use is taken away.
     fn others(
         &self,
         pid: i32,
         maps: &MemoryMaps,
         allocator: &Allocator,
-        pool: Option<Pool>,
+        pool: &mut Option<Pool>,
         heap: Heap,
     ) -> (Option<Heap>, Vec<Hidden>) {
         let in_charge = allocator.file.as_deref().map(Path::new);
         let program = Proc::new(pid).and_then(|process| process.exe()).ok();
-        let found = self.searched.find(pid, maps, |name| {
+        let mut found = self.searched.find(pid, maps, |name| {
             let file = name.file_name().and_then(|name| name.to_str());
             let file = file.unwrap_or_default();
-            // The program was searched already; CPython's own mimalloc and Arrow's pool are known as what they are.
+            // The program was searched already; CPython's own mimalloc and Arrow's pool have readers of their own.
             Some(charge::name_when_mapped(name).as_path()) == in_charge
                 || Some(name) == program.as_deref()
                 || file.starts_with("libpython")
-                || (pool == Some(Pool::Arrow) && file.starts_with("libarrow.so"))
+                || (*pool == Some(Pool::Arrow) && file.starts_with("libarrow.so"))
         });
+        if *pool == Some(Pool::Arrow) {
+            let arrow = pool::of_arrow(pid, maps);
+            if arrow.heaps.is_empty() && arrow.hidden.is_empty() {
+                // It is read and has served no request.
+                *pool = None;
+            }
+            found.extend(arrow);
+        }
         let heap = found.heaps.into_iter().fold(heap, Heap::with);
         (Some(heap), found.hidden)
     }
@@ -205,7 +214,7 @@ impl Observer {
             });
         };
         let maps = mappings::read(&process);
-        let (memory, mapped_runtime, pool) = match &maps {
+        let (memory, mapped_runtime, mut pool) = match &maps {
             Ok(maps) => {
                 let runtime = runtime::of_mappings(maps).or_else(|| go(pid));
                 let mut hints = Hints::of(&process);
@@ -325,7 +334,7 @@ impl Observer {
                 let objects = objects.as_ref().ok().and_then(Option::as_ref);
                 let rest = rest.saturating_sub(objects.map_or(0, |objects| objects.resident));
                 match rest {
-                    LEAST_BESIDE.. => self.others(pid, maps, &allocator, pool, heap),
+                    LEAST_BESIDE.. => self.others(pid, maps, &allocator, &mut pool, heap),
                     _ => (Some(heap), Vec::new()),
                 }
             }
@@ -340,7 +349,8 @@ impl Observer {
                     hidden.file,
                     hidden.why
                 ),
-                None,
+                pool.filter(|pool| hidden.name.as_deref() == Some(&pool.to_string()))
+                    .map(|pool| pool.remedy().to_owned()),
             );
         }
         let objects = match objects {
