@@ -90,7 +90,7 @@ proptest! {
     }
 }
 
-/// 4 TiB, of which five pages are touched; time and memory follow those.
+/// 4 TiB with five touched pages: time and memory follow the touched pages.
 #[test]
 fn a_vast_block_is_counted_by_what_is_touched() {
     const BASE: u64 = 1 << 44;

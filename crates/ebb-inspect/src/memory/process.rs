@@ -57,7 +57,7 @@ impl ProcessMemory {
         })
     }
 
-    /// The same memory, of which nothing is read from `until` on: [`Unreadable::Late`].
+    /// The same memory; reads after `until` fail with [`Unreadable::Late`].
     pub fn until(self, until: Instant) -> Self {
         Self {
             until: Some(until),

@@ -24,7 +24,7 @@ fn gate_for_nobody(pid: i32) -> String {
     })
 }
 
-/// What the copy is told about process `pid`, as `start` starts it.
+/// The arguments of the copy that looks at process `pid`, as `start` starts it.
 fn gate_for(pid: i32, start: impl Fn(&Path) -> Command) -> String {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -253,7 +253,7 @@ static void prepare(const char *name)
             mprotect(pages + i * 4096, 4096, PROT_READ);
         burst(5 << 20, 16, 4000, 10);
     } else if (!strcmp(name, "vast")) {
-        /* 4 TiB of address space, of which 1000 pages are touched: at the ends, single ones, a run over a border of 1 GiB. */
+        /* 4 TiB of address space with 1000 touched pages: at the ends, single ones, a run over a border of 1 GiB. */
         size_t bytes = (size_t)1 << 42;
         char *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -51,7 +51,7 @@ pub fn of(trial: &Trial) -> Option<Choice> {
     })
 }
 
-/// Why a recommended variant is taken, with what is not known of it.
+/// Why a variant is recommended, and which of its costs are unknown.
 fn recommended_by(trial: &Trial) -> String {
     match trial.canary.is_none() && cost::is_disturbed(&trial.variants) {
         true => format!(

@@ -154,7 +154,7 @@ pub fn quiet(mut command: Command, settings: &[(&str, &str)]) -> Command {
     command
 }
 
-/// The program of states in `state`, which does `remedy` when it is told to go.
+/// The program of states in `state`; it does `remedy` when it reads a line.
 pub fn states(state: &str, remedy: &str, settings: &[(&str, &str)]) -> Command {
     static FOLDER: OnceLock<TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {

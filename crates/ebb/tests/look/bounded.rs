@@ -25,7 +25,7 @@ fn two_million_blocks_in_a_fastbin_are_found() {
     assert!(heap.trim.returns > blocks * 60);
 }
 
-/// Without time for it, the sizes are told and no block is called live.
+/// Without time, the sizes are reported and no block is called live.
 #[test]
 fn what_there_is_no_time_for_is_not_counted() {
     let program = Group::ready(Command::new(programs::tree()).args(["fast", "500000"]));

@@ -442,7 +442,7 @@ impl Extents {
 /// `head` is the first granule of a run in a dirty extent with at least `at + 1` granules behind and with it, and the
 /// caller holds the arena's lock.
 unsafe fn split_runs(mut head: *mut Granule, mut at: u32) {
-    // SAFETY: the caller's promise; runs follow each other without a gap.
+    // SAFETY: `head` starts a run under the arena's lock (fn contract); runs follow each other without a gap, so each step stays in the extent.
     unsafe {
         while at > 0 {
             let (len, stamp) = ((*head).free, (*head).stamp);
