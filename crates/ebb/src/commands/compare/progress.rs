@@ -1,4 +1,4 @@
-//! Where the trial is and how long it will take, on stderr: a bar on a terminal, a line a run elsewhere.
+//! Where the trial is and how long it will take, on stderr: a bar on a terminal, elsewhere a line per run and phase.
 
 use crate::cli;
 use crate::facts::trial::{Outcome, Run};
@@ -94,6 +94,9 @@ impl Progress {
                     String::new()
                 };
                 self.bar.set_message(format!("{run} · {phase}{round}"));
+                if self.bar.is_hidden() {
+                    cli::warn(&format!("  {phase}{round} {}", left_text(&self.estimate)));
+                }
             }
             Event::RunEnds { variant, run } => self.say_outcome(variant, run),
         }
