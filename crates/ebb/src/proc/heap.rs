@@ -98,7 +98,7 @@ fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
 }
 
 /// Anonymous memory of `pid` that is resident, in bytes.
-fn anonymous_bytes(pid: i32) -> Option<u64> {
+pub fn anonymous_bytes(pid: i32) -> Option<u64> {
     let status = procfs::process::Process::new(pid).and_then(|process| process.status());
     status.ok()?.rssanon.map(|kib| kib * 1024)
 }

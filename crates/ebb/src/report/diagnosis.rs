@@ -308,8 +308,8 @@ fn count(number: u64, noun: &str) -> String {
     }
 }
 
-/// Lines of no more than `columns`, those after the first indented; a longer word has a line of its own. What is not
-/// printable is shown as `?`: names of processes are theirs to choose.
+/// Lines of at most `columns`. Lines after the first are indented, and a longer word has a line of its own. An unprintable
+/// character is shown as `?`, because a process chooses its own name.
 pub(super) fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();

@@ -1,8 +1,8 @@
 //! What `ebb why` and `ebb trim` advise, tried: a remedy must return at least half of the bytes that it is
 //! advised for, on a process in the state in which it is advised.
 //!
-//! The states are those of `tests/fixtures/advice/states.c`. What takes long to build or needs what is not always
-//! there (a JDK, Go, pyarrow) is behind `EBB_LONG`.
+//! The states are those of `tests/fixtures/advice/states.c`. Tests that build for long or need a JDK, Go or
+//! pyarrow are behind `EBB_LONG`.
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 
 #[path = "../run/harness.rs"]

@@ -1,4 +1,4 @@
-//! The life of a thread of which there is one at most, and which can be kept away: the purger's.
+//! The life of the purger's thread: there is at most one, and holders can keep it away.
 //!
 //! Two words say everything. `thread` is not 0 from the moment a start begins until the kernel has seen the
 //! thread's end, and the kernel clears it by itself (CLONE_CHILD_CLEARTID), so a thread that a filter kills is

@@ -151,12 +151,12 @@ impl<T> Lock<T> {
         self.unlock(os);
     }
 
-    /// Calls `work` with the value whoever holds the lock.
+    /// Calls `work` with the value, whether or not the lock is held.
     ///
     /// # Safety
     /// Nobody else uses the value meanwhile: the caller holds the lock, or is its process's only thread.
     pub unsafe fn frozen_value<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: nobody else uses the value (the caller's promise), and the caller has no guard.
+        // SAFETY: nobody else uses the value (fn contract), and `freeze` and the process's only thread hold no guard.
         self.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 

@@ -399,9 +399,7 @@ impl Observer {
 fn change_meanwhile(process: &Process) -> Option<u64> {
     process.heap.as_ref()?;
     let then = process.status.anon?;
-    let status = Proc::new(process.pid).and_then(|process| process.status());
-    let now = status.ok()?.rssanon? * 1024;
-    let change = now.abs_diff(then);
+    let change = heap::anonymous_bytes(process.pid)?.abs_diff(then);
     (change >= LEAST_BESIDE.max(then / 20)).then_some(change)
 }
 

@@ -108,7 +108,7 @@ impl Registry {
             }
         }
         while let Some(cache) = NonNull::new(orphans) {
-            // SAFETY: out of the list since above, and the caller's promise.
+            // SAFETY: the loop above took the cache out of the list, and no thread of this process owns it: there is one only (fn contract).
             unsafe {
                 orphans = cache.as_ref().next.with(|next| *next);
                 if cache.as_ref().seize() {
@@ -160,7 +160,7 @@ impl Registry {
     /// # Safety
     /// As there.
     pub unsafe fn reset(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: whoever held the lock does not exist in this process (fn contract).
         unsafe { self.list.reset() }
         self.is_frozen.store(false, Ordering::Relaxed);
     }
