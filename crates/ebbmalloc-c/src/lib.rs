@@ -16,7 +16,9 @@ extern crate ebbmalloc_capi as _;
 #[macro_use]
 mod hidden_names;
 #[cfg(not(feature = "archive"))]
-mod deep_binding;
+mod cpython;
+#[cfg(not(feature = "archive"))]
+mod dlopen;
 #[cfg(not(feature = "archive"))]
 mod memory_functions;
 mod program;

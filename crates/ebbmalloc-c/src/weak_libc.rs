@@ -105,7 +105,7 @@ pub unsafe fn loaded_symbol(library: &CStr, name: &CStr) -> *const () {
     let Some(dlsym) = weak_function!("dlsym" as Dlsym) else {
         return core::ptr::null();
     };
-    let handle = crate::deep_binding::open_loaded(library);
+    let handle = crate::dlopen::open_loaded(library);
     if handle.is_null() {
         return core::ptr::null();
     }

@@ -82,13 +82,20 @@ const CXX_NAMES: [&str; 20] = [
 const VARIABLES: [&str; 3] = ["malloc_conf", "malloc_conf_2_conf_harder", "malloc_message"];
 
 /// What the object uses of a program where it is there; all weak.
-const WANTED_NAMES: [&str; 13] = [
+const WANTED_NAMES: [&str; 20] = [
+    "PyMem_GetAllocator",
+    "PyMem_SetAllocator",
+    "PyMem_SetupDebugHooks",
+    "Py_IsInitialized",
+    "Py_PreInitialize",
+    "_Py_MergeZeroLocalRefcount",
     "_ZSt15get_new_handlerv",
     "_ZSt17__throw_bad_allocv",
     "__errno_location",
     "__libc_dlopen_mode",
     "__libc_dlsym",
     "__register_atfork",
+    "dlerror",
     "dlsym",
     "environ",
     "fwrite",

@@ -9,7 +9,7 @@ pub use crate::heap::utilization::Utilization;
 use crate::os::Os;
 use crate::size::CLASS;
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Calls of realloc with size 0 and a block. Relaxed: a figure.
 static ZERO_REALLOCS: AtomicU64 = AtomicU64::new(0);
@@ -75,6 +75,25 @@ pub fn zero_reallocs() -> u64 {
 /// Makes sure that the settings have been read: a program may ask for something before it allocates.
 pub fn make_ready() {
     with_access(|_| ());
+}
+
+/// CPython's objects come from here. Relaxed: a figure.
+static HAS_CPYTHON: AtomicBool = AtomicBool::new(false);
+
+/// Whether the settings let CPython's objects come from here.
+pub fn serves_cpython() -> bool {
+    make_ready();
+    in_force::is(Id::Python)
+}
+
+/// CPython's objects come from here.
+pub fn note_cpython() {
+    HAS_CPYTHON.store(true, Ordering::Relaxed);
+}
+
+/// Whether CPython's objects come from here.
+pub(super) fn has_cpython() -> bool {
+    HAS_CPYTHON.load(Ordering::Relaxed)
 }
 
 /// Hands a text to the program's `malloc_message`, or writes it to standard error.

@@ -1,7 +1,7 @@
 //! The published counters, the settings' effects, and the words printed on request.
 
 use super::instance::{HEAP, hooks};
-use super::{conf, fork, in_force, purger, settings, thread};
+use super::{conf, control, fork, in_force, purger, settings, thread};
 use crate::base::corrupt::Line;
 use crate::heap::Heap;
 use crate::heap::statistics::Statistics;
@@ -98,6 +98,7 @@ pub(super) fn mechanisms() -> u64 {
         (fork::is_registered(), mechanism::FORK_HANDLERS),
         (thread::hears_of_exits(), mechanism::THREAD_EXIT),
         (HEAP.os.has_fork_mark(), mechanism::FORK_MARK),
+        (control::has_cpython(), mechanism::CPYTHON),
     ] {
         if works {
             bits |= bit;

@@ -232,6 +232,7 @@ keys! {
     Purge "purge" Shape::OnOff, true, Acts;
     MemoryPrice "memory_price" Shape::Bytes, crate::arena::delay::BYTES_PER_CORE, Acts;
     StatsFile "stats_file" Shape::Path(STATS_FILE), 0, Acts;
+    Python "python" Shape::OnOff, true, Acts;
 }
 
 /// How many keys, from the first, have a mirror in `opt.*`.

@@ -1,8 +1,8 @@
-//! `dlopen` without RTLD_DEEPBIND: a library that is loaded with that flag finds libc's `malloc` and `free` before ours,
-//! and frees with the one what it got from the other.
+//! `dlopen`, for two ends. RTLD_DEEPBIND is taken out: a library that is loaded with that flag finds libc's `malloc` and
+//! `free` before ours, and frees with the one what it got from the other. And CPython is found when it is loaded late.
 //!
-//! The loader goes by its caller where it searches a library (RUNPATH, `$ORIGIN`, the namespace), so libc's function is
-//! jumped to with the caller's return address, not called.
+//! The loader goes by its caller where it searches a library (RUNPATH, `$ORIGIN`, the namespace). So libc's function is
+//! jumped to with the caller's return address, not called, wherever the caller can matter.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
@@ -11,8 +11,11 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use ebbmalloc_capi::weak_symbol;
 
+use crate::cpython;
+
 type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
-type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *const ();
+type Dlerror = unsafe extern "C" fn() -> *mut c_char;
 
 /// libc's function, once somebody asked for it. Relaxed: every thread finds the same.
 static NEXT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
@@ -27,13 +30,10 @@ static NEXT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 pub unsafe extern "C" fn dlopen(_file: *const c_char, _flags: c_int) -> *mut c_void {
     core::arch::naked_asm!(
         "and esi, -9",
-        "mov rax, qword ptr [rip + {next}]",
-        "test rax, rax",
-        "jnz 2f",
         "push rdi",
         "push rsi",
         "sub rsp, 8",
-        "call {find}",
+        "call {opener}",
         "add rsp, 8",
         "pop rsi",
         "pop rdi",
@@ -42,8 +42,7 @@ pub unsafe extern "C" fn dlopen(_file: *const c_char, _flags: c_int) -> *mut c_v
         "ret",
         "2:",
         "jmp rax",
-        next = sym NEXT,
-        find = sym find,
+        opener = sym opener,
     )
 }
 
@@ -57,12 +56,9 @@ pub unsafe extern "C" fn dlopen(_file: *const c_char, _flags: c_int) -> *mut c_v
 pub unsafe extern "C" fn dlopen(_file: *const c_char, _flags: c_int) -> *mut c_void {
     core::arch::naked_asm!(
         "and w1, w1, #0xfffffff7",
-        "adrp x16, {next}",
-        "ldr x16, [x16, :lo12:{next}]",
-        "cbnz x16, 2f",
         "stp x0, x1, [sp, #-32]!",
         "str x30, [sp, #16]",
-        "bl {find}",
+        "bl {opener}",
         "mov x16, x0",
         "ldr x30, [sp, #16]",
         "ldp x0, x1, [sp], #32",
@@ -71,23 +67,70 @@ pub unsafe extern "C" fn dlopen(_file: *const c_char, _flags: c_int) -> *mut c_v
         "ret",
         "2:",
         "br x16",
-        next = sym NEXT,
-        find = sym find,
+        opener = sym opener,
     )
+}
+
+/// Who opens `file`: libc's `dlopen`, or [`open_and_look`]. Null if libc has none.
+extern "C" fn opener(file: *const c_char) -> *const () {
+    let next = match NEXT.load(Ordering::Relaxed) {
+        next if next.is_null() => find(),
+        next => next,
+    };
+    // SAFETY: a name that is not null is a C string.
+    let is_path = !file.is_null() && unsafe { is_plain_path(CStr::from_ptr(file)) };
+    match is_path && !next.is_null() && cpython::may_come() {
+        true => open_and_look as *const (),
+        false => next.cast(),
+    }
+}
+
+/// Whether the name means the same file for every caller: no search, nothing to expand.
+fn is_plain_path(name: &CStr) -> bool {
+    name.to_bytes().contains(&b'/') && !name.to_bytes().contains(&b'$')
+}
+
+/// Has libc open the library, and looks for CPython in it.
+unsafe extern "C" fn open_and_look(file: *const c_char, flags: c_int) -> *mut c_void {
+    // SAFETY: `opener` found libc's function, which has this type.
+    let handle = unsafe {
+        let next = transmute::<*mut c_void, Dlopen>(NEXT.load(Ordering::Relaxed));
+        next(file, flags)
+    };
+    let (Some(dlsym), Some(dlerror)) = (dlsym(), dlerror()) else {
+        return handle;
+    };
+    if !handle.is_null() {
+        // SAFETY: the handle is open, and the names are C strings.
+        cpython::look_in(|name| unsafe { dlsym(handle, name.as_ptr()) });
+        // SAFETY: may be called at any time. The program may ask for the errors of this thread, and its call had none.
+        unsafe { dlerror() };
+    }
+    handle
 }
 
 /// libc's `dlopen`; null if there is none.
 extern "C" fn find() -> *mut c_void {
     const RTLD_NEXT: *mut c_void = usize::MAX as *mut c_void;
-    // SAFETY: the C library's function of that name has this type.
-    let dlsym = unsafe { transmute::<*const (), Option<Dlsym>>(weak_symbol!("dlsym")) };
-    let found = match dlsym {
+    let found = match dlsym() {
         // SAFETY: the caller is this object, so the next one is behind it.
-        Some(dlsym) => unsafe { dlsym(RTLD_NEXT, c"dlopen".as_ptr()) },
+        Some(dlsym) => unsafe { dlsym(RTLD_NEXT, c"dlopen".as_ptr()).cast_mut().cast() },
         None => find_in_libdl(),
     };
     NEXT.store(found, Ordering::Relaxed);
     found
+}
+
+/// libc's `dlsym`, where the program has it.
+fn dlsym() -> Option<Dlsym> {
+    // SAFETY: the C library's function of that name has this type.
+    unsafe { transmute::<*const (), Option<Dlsym>>(weak_symbol!("dlsym")) }
+}
+
+/// libc's `dlerror`, where the program has it.
+fn dlerror() -> Option<Dlerror> {
+    // SAFETY: the C library's function of that name has this type.
+    unsafe { transmute::<*const (), Option<Dlerror>>(weak_symbol!("dlerror")) }
 }
 
 /// Before glibc 2.34 `dlopen` and `dlsym` are in a library of their own, which a program may load late.
@@ -108,7 +151,7 @@ fn find_in_libdl() -> *mut c_void {
     unsafe {
         match open(c"libdl.so.2".as_ptr(), NOW_FOR_LIBC) {
             library if library.is_null() => library,
-            library => symbol(library, c"dlopen".as_ptr()),
+            library => symbol(library, c"dlopen".as_ptr()).cast_mut().cast(),
         }
     }
 }
