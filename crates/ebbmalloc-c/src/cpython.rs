@@ -6,7 +6,7 @@
 //! has CPython or is linked with it, and when `dlopen` has loaded it. What the user chooses (`PYTHONMALLOC`, `-X dev`,
 //! `PyMem_SetAllocator`) takes effect later, and wins.
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -46,31 +46,33 @@ struct Interface {
     merge_zero_local_refcount: *const (),
 }
 
-/// A CPython was found: there is no second one to look for.
-/// Relaxed: two threads that find the same set the same.
-static FOUND: AtomicBool = AtomicBool::new(false);
+/// The program has CPython or is linked with it: no second one has to be looked for. Not set for one that was loaded
+/// later, which may be unloaded and come again (Apache does so with its modules).
+/// Relaxed: written before `main`.
+static IS_LINKED: AtomicBool = AtomicBool::new(false);
 
 /// Looks for CPython in the program and the libraries that it was linked with, before `main`.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = {
     extern "C" fn at_start() {
-        Interface {
+        let interface = Interface {
             get_allocator: weak_symbol!("PyMem_GetAllocator"),
             set_allocator: weak_symbol!("PyMem_SetAllocator"),
             setup_debug_hooks: weak_symbol!("PyMem_SetupDebugHooks"),
             is_initialized: weak_symbol!("Py_IsInitialized"),
             pre_initialize: weak_symbol!("Py_PreInitialize"),
             merge_zero_local_refcount: weak_symbol!("_Py_MergeZeroLocalRefcount"),
-        }
-        .found();
+        };
+        IS_LINKED.store(!interface.set_allocator.is_null(), Ordering::Relaxed);
+        interface.serve();
     }
     at_start
 };
 
 /// Whether a library that is loaded now may be CPython, or need it.
 pub fn may_come() -> bool {
-    !FOUND.load(Ordering::Relaxed)
+    !IS_LINKED.load(Ordering::Relaxed)
 }
 
 /// Looks for CPython in a library that was loaded, and in those that it needs. `symbol` finds a name in them.
@@ -87,12 +89,13 @@ pub fn look_in(symbol: impl Fn(&CStr) -> *const ()) {
         pre_initialize: symbol(c"Py_PreInitialize"),
         merge_zero_local_refcount: symbol(c"_Py_MergeZeroLocalRefcount"),
     }
-    .found();
+    .serve();
 }
 
 impl Interface {
-    /// Has its objects allocated by `malloc`, if all is there and it has made no object yet.
-    fn found(&self) {
+    /// Has its objects allocated by `malloc`, if all is there, it has made no object yet, and nobody has chosen an
+    /// allocator for them.
+    fn serve(&self) {
         // SAFETY: CPython's functions of these names have these types, in all versions since 3.5.
         let (get, set, set_up_debug_hooks, is_initialized) = unsafe {
             (
@@ -107,7 +110,6 @@ impl Interface {
         else {
             return;
         };
-        FOUND.store(true, Ordering::Relaxed);
         // The collector of a free-threaded build finds its objects in a mimalloc inside CPython: they have no other place.
         if self.pre_initialize.is_null() || !self.merge_zero_local_refcount.is_null() {
             return;
@@ -116,11 +118,16 @@ impl Interface {
         if unsafe { is_initialized() } != 0 || !control::serves_cpython() {
             return;
         }
-        let mut raw = MaybeUninit::uninit();
+        let (mut raw, mut object) = (MaybeUninit::uninit(), MaybeUninit::uninit());
         // SAFETY: before the interpreter's start all three may be called without its lock. The first fills in what the
         // second reads, and neither keeps the address.
         unsafe {
             get(RAW, raw.as_mut_ptr());
+            get(OBJ, object.as_mut_ptr());
+            let chosen = object.assume_init_ref().malloc as *const ();
+            if !are_in_one_object(chosen, self.set_allocator) {
+                return;
+            }
             // Those of a debug build are checks of the domain RAW around `malloc`: the other domains have their own.
             let is_debug_build = !raw.assume_init_ref().context.is_null();
             let functions = if is_debug_build {
@@ -136,6 +143,30 @@ impl Interface {
         }
         control::note_cpython();
     }
+}
+
+/// Whether two addresses lie in the same library, or both in the program.
+fn are_in_one_object(one: *const (), other: *const ()) -> bool {
+    /// `Dl_info`.
+    #[repr(C)]
+    struct Info {
+        file: *const c_char,
+        base: *const (),
+        symbol: *const c_char,
+        address: *const (),
+    }
+    type Dladdr = unsafe extern "C" fn(*const (), *mut Info) -> c_int;
+    // SAFETY: the C library's function of that name has this type.
+    let Some(dladdr) = (unsafe { transmute::<*const (), Option<Dladdr>>(weak_symbol!("dladdr")) })
+    else {
+        return false;
+    };
+    let base = |address| {
+        let mut info = MaybeUninit::<Info>::uninit();
+        // SAFETY: takes any address, and fills in all where it returns another value than 0.
+        unsafe { (dladdr(address, info.as_mut_ptr()) != 0).then(|| info.assume_init_ref().base) }
+    };
+    base(one).is_some_and(|found| base(other) == Some(found))
 }
 
 /// What a debug build of CPython puts its checks around. As its own, they make a block of one byte for 0 bytes.

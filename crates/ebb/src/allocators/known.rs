@@ -16,6 +16,9 @@ pub enum Settings {
     None(&'static str),
 }
 
+/// The project's own allocator.
+pub const EBBMALLOC: &str = "ebbmalloc";
+
 /// One known allocator.
 #[derive(Debug)]
 pub struct Allocator {
@@ -34,7 +37,7 @@ pub struct Allocator {
 /// Every known allocator, `ebbmalloc` first, the system's own last.
 pub const KNOWN: &[Allocator] = &[
     Allocator {
-        name: "ebbmalloc",
+        name: EBBMALLOC,
         sonames: &["libebbmalloc.so"],
         file_prefix: "libebbmalloc",
         packages: Packages::NONE,

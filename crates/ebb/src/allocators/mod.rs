@@ -15,6 +15,6 @@ mod tunings;
 
 pub use decay::decay;
 pub use environment::{Environment, SettingError, preload_entries};
-pub use known::{Allocator, KNOWN, SYSTEM, Settings, by_file_name, by_name};
+pub use known::{Allocator, EBBMALLOC, KNOWN, SYSTEM, Settings, by_file_name, by_name};
 pub use library::{Choice, Library, Unresolved, recognise, resolve, system_folders};
 pub use tunings::{CPYTHON_TO_MALLOC, Tuning, tunings};

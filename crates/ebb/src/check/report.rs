@@ -67,6 +67,8 @@ pub struct ProcessLine {
     pub settings: Vec<String>,
     /// How long ebbmalloc keeps idle pages in this process, as it says itself, in milliseconds.
     pub idle_time_ms: Option<u64>,
+    /// Whether ebbmalloc has taken over CPython's small objects in this process, as it says itself.
+    pub serves_cpython: Option<bool>,
 }
 
 impl Report {
@@ -215,6 +217,9 @@ impl ProcessLine {
             Some(idle) => line += &format!(", returns what is idle for {idle} ms"),
             None => {}
         }
+        if self.serves_cpython == Some(true) {
+            line += ", serves CPython's small objects";
+        }
         line
     }
 }
@@ -256,6 +261,7 @@ mod tests {
             allocator: None,
             settings: vec!["A=1".to_owned()],
             idle_time_ms: None,
+            serves_cpython: None,
         };
         Report::new(
             "p",

@@ -12,6 +12,7 @@ use crate::proc::target::{self, NotFound, Resolved};
 use crate::report::{self, diagnosis::Form};
 use crate::verdict;
 
+mod cpython;
 mod observe;
 mod subject;
 mod watch;

@@ -11,7 +11,7 @@ use ebb_inspect::Holdings;
 use ebb_inspect::Unreadable;
 use ebb_inspect::glibc::SizeCount;
 use ebb_inspect::holdings::Unsupported;
-use ebb_stats::Snapshot;
+use ebb_stats::{Snapshot, mechanism};
 
 use super::counters::{self, Counters};
 use super::inside::{Inside, inside};
@@ -154,7 +154,7 @@ fn of_walk(holdings: Holdings, seen: Option<&Snapshot>) -> Heap {
     heap
 }
 
-/// When idle pages go back.
+/// When idle pages go back, and whose blocks these are.
 fn add_rhythm(heap: &mut Heap, seen: &Snapshot) {
     heap.returns_within_ms = Some(seen.idle_time_ms)
         .filter(|&ms| ms != u64::MAX)
@@ -166,6 +166,10 @@ fn add_rhythm(heap: &mut Heap, seen: &Snapshot) {
             2 * ms
         ),
     });
+    if seen.mechanisms & mechanism::CPYTHON != 0 {
+        heap.notes
+            .push("CPython's small objects are among its blocks".to_owned());
+    }
 }
 
 /// What an allocator published last: one that says no more, or whose heap changes too fast.

@@ -4,12 +4,13 @@
 
 use super::cost::{self, Share};
 use super::summary;
+use crate::allocators::EBBMALLOC;
 use crate::facts::sureness::Reading;
 use crate::facts::trial::{Column, Difference, Trial, Variant};
 use std::collections::BTreeMap;
 
 /// More CPU time than this against the same allocator with CPython's own arenas is too much for moving its
-/// objects to malloc.
+/// objects to malloc. ebbmalloc has them without the variable.
 const DEARER: f64 = 0.05;
 /// The variable that moves them.
 const PYTHONMALLOC: &str = "PYTHONMALLOC";
@@ -63,11 +64,16 @@ fn recommended_by(trial: &Trial) -> String {
 }
 
 /// The environment in which a service should run that runs on this variant: the variant's own, of which
-/// `PYTHONMALLOC=malloc` stays only where the CPU time allows. With what there is to say of that.
+/// `PYTHONMALLOC=malloc` stays only where it is needed and the CPU time allows. With what there is to say of that.
 pub fn environment(trial: &Trial, variant: &Variant) -> (BTreeMap<String, String>, Option<String>) {
     let mut env = variant.env.clone();
     if !env.contains_key(PYTHONMALLOC) {
         return (env, None);
+    }
+    if variant.allocator == EBBMALLOC {
+        env.remove(PYTHONMALLOC);
+        let why = "PYTHONMALLOC is left out: ebbmalloc serves CPython's objects without it";
+        return (env, Some(why.to_owned()));
     }
     let (stays, why) = allows(trial, variant);
     if !stays {
@@ -124,11 +130,12 @@ mod tests {
     use super::*;
     use crate::facts::example;
 
-    /// ebbmalloc with and without PYTHONMALLOC, the first recommended, with these CPU times.
+    /// jemalloc with and without PYTHONMALLOC, the first recommended, with these CPU times.
     fn trial(with: f64, without: f64) -> Trial {
         let mut trial = example::trial();
+        trial.variants[1].allocator = "jemalloc".into();
         let mut more = trial.variants[1].clone();
-        more.name = "ebbmalloc+PYTHONMALLOC=malloc".into();
+        more.name = "jemalloc+PYTHONMALLOC=malloc".into();
         more.env.insert(PYTHONMALLOC.into(), "malloc".into());
         trial.verdict.variant = Some(more.name.clone());
         trial.variants.push(more);
@@ -143,7 +150,7 @@ mod tests {
     #[test]
     fn pythonmalloc_stays_where_it_costs_little() {
         let choice = of(&trial(10.4, 10.0)).unwrap();
-        assert_eq!(choice.allocator, "ebbmalloc");
+        assert_eq!(choice.allocator, "jemalloc");
         assert_eq!(choice.env[PYTHONMALLOC], "malloc");
         assert!(
             choice.reason.ends_with("PYTHONMALLOC costs +4 % CPU time"),
@@ -164,6 +171,21 @@ mod tests {
         let mut alone = trial(10.0, 10.0);
         alone.variants.remove(1);
         assert!(of(&alone).unwrap().env.is_empty());
+    }
+
+    #[test]
+    fn ebbmalloc_needs_no_pythonmalloc() {
+        let mut trial = trial(10.0, 10.0);
+        trial.variants.last_mut().unwrap().allocator = EBBMALLOC.into();
+        let choice = of(&trial).unwrap();
+        assert!(choice.env.is_empty());
+        assert!(
+            choice
+                .reason
+                .ends_with("ebbmalloc serves CPython's objects without it"),
+            "{}",
+            choice.reason
+        );
     }
 
     #[test]

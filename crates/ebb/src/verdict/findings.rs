@@ -210,8 +210,8 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
             "tracemalloc or memray show who holds them; whether they grow is seen by a second look"
         }
         Cause::FreeObjects => {
-            "CPython gives back whole arenas only: PYTHONMALLOC=malloc on an allocator that returns idle pages lets those go \
-             that have no live object on them"
+            "CPython gives back whole arenas only. On ebbmalloc its objects are malloc's blocks, and pages without a live one go \
+             back; on other allocators that return idle pages PYTHONMALLOC=malloc does the same"
         }
         Cause::UnreadHeap => {
             "the allocator's own statistics tell live from free; a trial tells without them"
@@ -229,8 +229,8 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
                 "GOMEMLIMIT bounds it; net/http/pprof's heap profile shows what is live"
             }
             Some(Runtime::Cpython) => {
-                "object arenas: run with PYTHONMALLOC=malloc to have them seen, and returned by an allocator that returns idle \
-                 pages; tracemalloc or memray show what is live"
+                "object arenas: on ebbmalloc CPython's objects are malloc's blocks, which are seen and returned; tracemalloc or \
+                 memray show what is live"
             }
             Some(Runtime::Ruby) => "GC.stat and ObjectSpace show what is live",
             None => "the program maps this memory itself, without malloc: no allocator changes it",

@@ -19,8 +19,7 @@ pub(super) fn next(kind: VerdictKind, main: Option<Cause>, snapshot: &Snapshot) 
         VerdictKind::NotEnoughEvidence => Some(gates(snapshot).unwrap_or_else(|| {
             match snapshot.runtime() {
                 Some(Runtime::Cpython) if main == Some(Cause::Anonymous) => {
-                    "PYTHONMALLOC=malloc and a restart: its objects are then malloc's, and read"
-                        .to_owned()
+                    "ebb run, and a restart: on ebbmalloc CPython's objects are malloc's blocks, and read".to_owned()
                 }
                 _ => format!("{}: whether it grows", watch(snapshot, "10m")),
             }
@@ -59,7 +58,12 @@ pub(super) fn give_back(main: Option<Cause>, snapshot: &Snapshot) -> String {
                 quoted(snapshot)
             );
         }
-        Some(Cause::FreeObjects) => "--variants glibc,ebbmalloc,ebbmalloc+PYTHONMALLOC=malloc",
+        Some(Cause::FreeObjects) => {
+            if let Some(remedy) = settings::remedy(Cause::FreeObjects, snapshot) {
+                return remedy;
+            }
+            "--variants glibc,ebbmalloc"
+        }
         Some(Cause::Tops) if is_glibc(snapshot) => {
             "--variants glibc,glibc+MALLOC_TRIM_THRESHOLD_=131072,ebbmalloc"
         }
@@ -67,7 +71,7 @@ pub(super) fn give_back(main: Option<Cause>, snapshot: &Snapshot) -> String {
     };
     let why = match main {
         Some(Cause::FreeObjects) => {
-            "whether CPython's objects give memory back as malloc's blocks (PYTHONMALLOC=malloc), and what that costs"
+            "whether CPython's objects give memory back as ebbmalloc's blocks, and what that costs"
                 .to_owned()
         }
         Some(cause) => settings::remedy(cause, snapshot)
@@ -197,7 +201,12 @@ mod tests {
         for (main, reader, remedy) in [
             (Cause::Trimmable, "glibc", "ebb trim 7 --inject"),
             (Cause::Tops, "glibc", "glibc+MALLOC_TRIM_THRESHOLD_=131072"),
-            (Cause::FreeObjects, "glibc", "ebbmalloc+PYTHONMALLOC=malloc"),
+            (Cause::FreeObjects, "glibc", "--variants glibc,ebbmalloc:"),
+            (
+                Cause::FreeObjects,
+                "ebbmalloc",
+                "take python:off out of EBB_CONF",
+            ),
             (
                 Cause::Kept,
                 "jemalloc",

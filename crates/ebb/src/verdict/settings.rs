@@ -4,10 +4,13 @@
 //! a sentence for every cause without it.
 
 use crate::facts::diagnosis::Cause;
-use crate::facts::snapshot::{Heap, Pool, Snapshot};
+use crate::facts::snapshot::{Heap, Pool, Process, Snapshot};
 
 /// The remedy for `cause` by a setting, of the process that has the most of it.
 pub fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
+    if cause == Cause::FreeObjects {
+        return cpython_on_ebbmalloc(snapshot);
+    }
     let worst = worst(cause, snapshot)?;
     let part = part(cause, &worst.reader);
     if let Some(pool) = pool(cause, part) {
@@ -62,6 +65,23 @@ fn bytes(cause: Cause, heap: &Heap) -> u64 {
         Cause::Lazy => heap.lazy,
         _ => 0,
     }
+}
+
+/// Where CPython has arenas although it runs on ebbmalloc, which would serve its objects.
+fn cpython_on_ebbmalloc(snapshot: &Snapshot) -> Option<String> {
+    let free = |process: &Process| {
+        process
+            .objects
+            .as_ref()
+            .map_or(0, |it| it.resident - it.live)
+    };
+    let worst = snapshot.processes.iter().max_by_key(|it| free(it))?;
+    let heap = worst.heap.as_ref()?;
+    heap.reader.starts_with("ebbmalloc").then(|| {
+        "take python:off out of EBB_CONF, or PYTHONMALLOC and -X dev out of the start: on ebbmalloc CPython's objects are malloc's \
+         blocks unless one of them says otherwise"
+            .to_owned()
+    })
 }
 
 fn jemalloc(cause: Cause, heap: &Heap) -> Option<String> {

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ebb_stats::mechanism;
 use procfs::process::Process as Entry;
 
 use crate::allocators::recognise;
@@ -318,5 +319,6 @@ fn line(process: &Process, in_charge: Option<bool>) -> ProcessLine {
             .map(|(name, value)| format!("{name}={value}"))
             .collect(),
         idle_time_ms: counters.map(|it| it.idle_time_ms),
+        serves_cpython: counters.map(|it| it.mechanisms & mechanism::CPYTHON != 0),
     }
 }

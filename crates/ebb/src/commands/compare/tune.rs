@@ -1,7 +1,7 @@
 //! The variants of `--tune`: the settings of one allocator that people deploy.
 
 use super::observer;
-use crate::allocators::{self, CPYTHON_TO_MALLOC, SYSTEM};
+use crate::allocators::{self, CPYTHON_TO_MALLOC, EBBMALLOC, SYSTEM};
 use crate::exit::{Exit, Failure};
 use crate::facts::snapshot::Runtime;
 use crate::proc::runtime;
@@ -45,7 +45,8 @@ pub fn specs(allocator: &str, workload: &Workload) -> Result<Vec<VariantSpec>, F
                 .collect::<BTreeMap<_, _>>(),
         })
         .collect();
-    if is_cpython(workload) {
+    // ebbmalloc serves CPython's objects without the variable.
+    if is_cpython(workload) && allocator != EBBMALLOC {
         let (key, value) = CPYTHON_TO_MALLOC;
         for at in 0..WITHOUT_ARENAS.min(specs.len()) {
             let mut more = specs[at].clone();

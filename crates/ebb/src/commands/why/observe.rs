@@ -1,16 +1,16 @@
 //! One look at a target: from `proc` and `allocators` to the facts.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use procfs::process::{MemoryMaps, ProcState, Process as Proc};
 
+use super::cpython;
 use crate::allocators;
 use crate::facts::snapshot::{
-    Allocator, Cgroup, FORMAT, Heap, Hidden, Kind, Missing, Objects, Pool, Process, Python,
-    Runtime, Snapshot, Status, Usage, Work,
+    Allocator, Cgroup, FORMAT, Heap, Hidden, Kind, Missing, Pool, Process, Runtime, Snapshot,
+    Status, Usage, Work,
 };
 use crate::proc::cgroup::Place;
 use crate::proc::inside::{Inside, inside};
@@ -18,8 +18,8 @@ use crate::proc::mappings::{self, Hints};
 use crate::proc::root::Root;
 use crate::proc::target::{self, Resolved};
 use crate::proc::{
-    Counters, Elf, MallocSource, NotRead, Unreadable, charge, environ, heap, hidden, look,
-    malloc_source, pool, python, runtime,
+    Counters, Elf, MallocSource, NotRead, Unreadable, charge, heap, hidden, look, malloc_source,
+    pool, python, runtime,
 };
 use crate::verdict::conclude::ENDED;
 
@@ -310,13 +310,11 @@ impl Observer {
             _ => heap,
         };
         let (python, objects) = match (runtime, &memory) {
-            (Some(Runtime::Cpython), Some(_)) => python_of(pid, depth, heap.as_ref()),
+            (Some(Runtime::Cpython), Some(_)) => {
+                cpython::read(pid, depth, heap.as_ref(), &self.counters)
+            }
             _ => (None, Ok(None)),
         };
-        let objects = objects.or_else(|error| match no_arenas(pid, python.as_ref()) {
-            Some(none) => Ok(Some(none)),
-            None => Err(error),
-        });
         // Without arenas CPython's objects may be its own mimalloc's.
         let own = match (&objects, beside) {
             (Err(_), Some(LEAST_BESIDE..)) => python::mimalloc(pid, &self.counters),
@@ -442,37 +440,6 @@ impl Identity {
 /// V8, the JVM and Go have heaps of their own, which explain the memory next to malloc's.
 fn may_hide_allocators(runtime: Option<Runtime>) -> bool {
     matches!(runtime, None | Some(Runtime::Cpython) | Some(Runtime::Ruby))
-}
-
-/// What CPython has, as deep as is asked for.
-fn python_of(
-    pid: i32,
-    depth: Depth,
-    heap: Option<&Heap>,
-) -> (Option<Python>, Result<Option<Objects>, NotRead>) {
-    match depth {
-        Depth::Kernel => (None, Ok(None)),
-        Depth::Heaps => (None, python::arenas(pid).map(Some)),
-        Depth::Objects | Depth::Settled => {
-            // Only glibc's reader lists its blocks.
-            let glibc = heap.filter(|heap| heap.reader.starts_with("glibc"));
-            match python::read(pid, glibc.map(|heap| heap.large.as_slice())) {
-                Ok(read) => (Some(read.python), read.objects.map(Some)),
-                Err(error) => (None, Err(error)),
-            }
-        }
-    }
-}
-
-/// The object arenas of a CPython that was told to take all its memory from `malloc`: there are none.
-fn no_arenas(pid: i32, python: Option<&Python>) -> Option<Objects> {
-    let variables = environ::at_start(pid).ok()?;
-    let told = variables.get(OsStr::new("PYTHONMALLOC"))?;
-    let is_malloc = told == "malloc" || told == "malloc_debug";
-    is_malloc.then(|| Objects {
-        reader: python.map_or_else(String::new, |python| python.reader.clone()),
-        ..Objects::default()
-    })
 }
 
 /// When the allocator of `process` has returned pages that are worth waiting for; nothing for one that is stopped.
