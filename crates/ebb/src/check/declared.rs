@@ -1,6 +1,6 @@
 //! Files that say how a service is started, without building anything: compose files, Kubernetes
-//! manifests, systemd units, Procfiles. What each service is given, and whether that puts the allocator
-//! in charge of it. Pure; files that they name are asked for.
+//! manifests, systemd units, Procfiles, supervisor's configuration, shell scripts. What each service is given, and
+//! whether that puts the allocator in charge of it. Pure; files that they name are asked for.
 //!
 //! The readers leave the places of what they found in the text, because [`crate::fix`] changes it there.
 
@@ -18,6 +18,8 @@ use super::{Finding, Id};
 pub mod compose;
 pub mod kubernetes;
 pub mod procfile;
+pub mod script;
+pub mod supervisor;
 pub mod unit;
 pub mod yaml;
 
@@ -32,6 +34,24 @@ pub enum Kind {
     Unit,
     /// A Procfile.
     Procfile,
+    /// supervisor's configuration.
+    Supervisor,
+    /// A shell script that starts a program.
+    Script,
+}
+
+impl Kind {
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Compose => "compose",
+            Kind::Kubernetes => "kubernetes",
+            Kind::Unit => "unit",
+            Kind::Procfile => "procfile",
+            Kind::Supervisor => "supervisor",
+            Kind::Script => "script",
+        }
+    }
 }
 
 /// A service as a file declares it.
@@ -51,6 +71,57 @@ pub struct Service {
     pub is_built: bool,
     /// What comes from outside of its image.
     pub mounts: Vec<Mount>,
+    /// What its reader has to say besides.
+    pub remarks: Vec<Remark>,
+}
+
+/// A result that only the reader of a file can see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// Counted from one.
+    pub line: usize,
+    /// Which result.
+    pub id: Id,
+    /// In one sentence without a full stop.
+    pub what: String,
+    /// Whether the check passes all the same.
+    pub is_note: bool,
+}
+
+impl Remark {
+    /// One with the weight of its identifier.
+    pub fn error(line: usize, id: Id, what: impl Into<String>) -> Self {
+        Self {
+            line,
+            id,
+            what: what.into(),
+            is_note: false,
+        }
+    }
+
+    /// The same as a note.
+    #[must_use]
+    pub fn as_note(mut self) -> Self {
+        self.is_note = true;
+        self
+    }
+}
+
+/// The machine that a file is read on, for services that no image holds.
+pub trait Host {
+    /// Whether it has a file of this path.
+    fn has(&self, path: &str) -> bool;
+
+    /// Why the loader would not put the library `entry` in charge of the service, if both are here.
+    fn refuses(&self, _service: &Service, _entry: &str) -> Option<Finding> {
+        None
+    }
+}
+
+impl<F: Fn(&str) -> bool> Host for F {
+    fn has(&self, path: &str) -> bool {
+        self(path)
+    }
 }
 
 /// A file or folder from outside of an image.
@@ -116,6 +187,13 @@ pub fn kind(path: &Path, text: &str) -> Option<Kind> {
     if lower == "procfile" || lower.starts_with("procfile.") {
         return Some(Kind::Procfile);
     }
+    if script::is_like(&lower, text) {
+        return Some(Kind::Script);
+    }
+    if [".conf", ".ini"].iter().any(|end| lower.ends_with(end)) {
+        let is_named = matches!(&*lower, "supervisord.conf" | "supervisor.conf");
+        return (is_named || supervisor::is_like(text)).then_some(Kind::Supervisor);
+    }
     if ![".yml", ".yaml", ".json"]
         .iter()
         .any(|end| lower.ends_with(end))
@@ -146,15 +224,27 @@ pub fn services(kind: Kind, path: &Path, text: &str) -> Result<Vec<Service>, Str
             .into_iter()
             .map(|it| it.service)
             .collect()),
+        Kind::Supervisor => Ok(supervisor::programs(text)?
+            .into_iter()
+            .map(|it| it.service)
+            .collect()),
+        Kind::Script => Ok(vec![script::Script::parse(path, text)?.service]),
     }
 }
 
-/// Judges one service of the file called `name`. `is_here` tells of a path whether it is on this machine;
-/// it is asked for services that no image holds.
-pub fn judge(name: &str, kind: Kind, service: &Service, is_here: &dyn Fn(&str) -> bool) -> Judged {
+/// Judges one service of the file called `name`. `host` is asked for files of services that no image holds.
+pub fn judge(name: &str, kind: Kind, service: &Service, host: &dyn Host) -> Judged {
     let at = |line: usize, id: Id, what: String| {
         Finding::new(id, format!("{}: {what}", service.name)).in_file(format!("{name}:{line}"))
     };
+    let remarks = service.remarks.iter().map(|it| {
+        let finding = at(it.line, it.id, it.what.clone());
+        if it.is_note {
+            finding.as_note()
+        } else {
+            finding
+        }
+    });
     let start = service.start.as_ref();
     let (text, line) = match (
         start.and_then(Start::through_ebb),
@@ -182,12 +272,21 @@ pub fn judge(name: &str, kind: Kind, service: &Service, is_here: &dyn Fn(&str) -
         },
         (None, None) => match start.and_then(|it| it.assigned("LD_PRELOAD")) {
             Some(value) => (value.to_owned(), service.line),
+            None if service.remarks.iter().any(|it| !it.is_note) => {
+                return Judged {
+                    allocator: None,
+                    findings: remarks.collect(),
+                };
+            }
             None => {
-                return nothing(&at(
-                    service.line,
-                    Id::NotAsked,
-                    "nothing sets LD_PRELOAD".to_owned(),
-                ));
+                let what = match kind {
+                    // Its environment is not in the file.
+                    Kind::Supervisor => {
+                        "nothing in this file sets LD_PRELOAD; the program gets the one that supervisord is started with, if any"
+                    }
+                    _ => "nothing sets LD_PRELOAD",
+                };
+                return nothing(&at(service.line, Id::NotAsked, what.to_owned()));
             }
         },
     };
@@ -197,7 +296,7 @@ pub fn judge(name: &str, kind: Kind, service: &Service, is_here: &dyn Fn(&str) -
         .or(entries().next())
         .unwrap_or(&text);
     let allocator = allocator_of(entry);
-    let mut findings = Vec::new();
+    let mut findings: Vec<Finding> = remarks.collect();
     if let Some(by) = start.and_then(Start::drops_environment) {
         let what = format!("{by} starts the service without the LD_PRELOAD that is set here");
         findings.push(at(line, Id::EnvironmentDropped, what));
@@ -217,8 +316,12 @@ pub fn judge(name: &str, kind: Kind, service: &Service, is_here: &dyn Fn(&str) -
             ));
         }
         let there = match kind {
-            Kind::Compose | Kind::Kubernetes => in_image(name, service, entry, allocator, is_here),
-            Kind::Unit | Kind::Procfile => on_host(kind, name, entry, is_here),
+            Kind::Compose | Kind::Kubernetes => in_image(name, service, entry, allocator, host),
+            Kind::Unit | Kind::Procfile | Kind::Supervisor | Kind::Script => {
+                let refusal = host.refuses(service, entry);
+                findings.extend(refusal.map(|it| at(line, it.id, it.what)));
+                on_host(kind, name, entry, host)
+            }
         };
         findings.extend(there.map(|(finding, what)| {
             let placed = at(line, finding, what);
@@ -256,7 +359,7 @@ fn in_image(
     service: &Service,
     entry: &str,
     allocator: Option<&str>,
-    is_here: &dyn Fn(&str) -> bool,
+    host: &dyn Host,
 ) -> Option<(Id, String)> {
     let base = service.image.as_deref().map(Base::parse);
     if base.is_some_and(|it| it.libc() == Some(Libc::Musl)) && entry.contains("-linux-gnu") {
@@ -266,7 +369,7 @@ fn in_image(
         ));
     }
     if let Some(mount) = service.mounts.iter().find(|it| it.covers(entry)) {
-        return on_mount(name, mount, entry, is_here);
+        return on_mount(name, mount, entry, host);
     }
     if allocator.is_none() && !entry.contains('/') {
         return None;
@@ -290,16 +393,11 @@ fn in_image(
 
 /// Whether the library is where the service mounts it from: next to the file called `name`, or in the current folder,
 /// which may be the project's.
-fn on_mount(
-    name: &str,
-    mount: &Mount,
-    entry: &str,
-    is_here: &dyn Fn(&str) -> bool,
-) -> Option<(Id, String)> {
+fn on_mount(name: &str, mount: &Mount, entry: &str, host: &dyn Host) -> Option<(Id, String)> {
     let from = mount.from.as_deref()?.trim_end_matches('/');
     let file = format!("{from}{}", mount.rest(entry)?);
     let folder = Path::new(name).parent().unwrap_or(Path::new(""));
-    if is_here(&folder.join(&file).to_string_lossy()) || is_here(&file) {
+    if host.has(&folder.join(&file).to_string_lossy()) || host.has(&file) {
         return None;
     }
     let folder = match folder.as_os_str().is_empty() {
@@ -311,16 +409,11 @@ fn on_mount(
 }
 
 /// Whether the library is on this machine. A name alone is looked up by the loader of the service.
-fn on_host(
-    kind: Kind,
-    name: &str,
-    entry: &str,
-    is_here: &dyn Fn(&str) -> bool,
-) -> Option<(Id, String)> {
-    if !entry.starts_with('/') || is_here(entry) {
+fn on_host(kind: Kind, name: &str, entry: &str, host: &dyn Host) -> Option<(Id, String)> {
+    if !entry.starts_with('/') || host.has(entry) {
         return None;
     }
-    let what = if kind == Kind::Unit && is_installed(name) {
+    let what = if kind != Kind::Procfile && is_installed(name) {
         format!("{entry} is not there")
     } else {
         format!("{entry} is not on this machine: it has to be where the service runs")
@@ -328,9 +421,13 @@ fn on_host(
     Some((Id::LibraryMissing, what))
 }
 
-/// Whether a unit is one of this machine, not of a repository.
+/// Whether a file is one of this machine, not of a repository.
 fn is_installed(name: &str) -> bool {
-    const FOLDERS: [&str; 4] = [
+    const FOLDERS: [&str; 8] = [
+        "/etc/supervisor",
+        "/usr/local/bin/",
+        "/usr/local/sbin/",
+        "/usr/bin/",
         "/etc/systemd/",
         "/usr/lib/systemd/",
         "/lib/systemd/",

@@ -117,6 +117,9 @@ findings! {
     StaticTls "static-tls" Note
         "name it in LD_PRELOAD: loaded later (dlopen, ctypes, as another module's dependency) it fails with \"cannot \
          allocate memory in static TLS block\"";
+    /// Lines that end as on Windows.
+    LineEnds "line-ends" Note
+        "save the file with Unix line ends (dos2unix), unless the version control system does it on checkout";
     /// Nothing installs the package.
     PackageMissing "package-missing" Error
         "install the allocator's package in this stage";

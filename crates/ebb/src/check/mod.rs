@@ -6,7 +6,8 @@
 //! - [`process`]: what keeps the allocator out of a process.
 //! - [`settings`]: whether the allocator in charge reads the settings that it was given.
 //! - [`dockerfile`]: a Dockerfile, read without building it.
-//! - [`declared`]: files that say how a service is started: compose, Kubernetes, systemd, Procfile.
+//! - [`declared`]: files that say how a service is started: compose, Kubernetes, systemd, Procfile, supervisor,
+//!   scripts.
 //! - [`report`]: all findings, as text and as JSON.
 //!
 //! Used by [`crate::commands::check`], which gathers the facts.

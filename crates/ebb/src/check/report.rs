@@ -27,6 +27,10 @@ pub enum Subject {
     Unit,
     /// A Procfile.
     Procfile,
+    /// supervisor's configuration.
+    Supervisor,
+    /// A shell script.
+    Script,
 }
 
 /// The whole result.

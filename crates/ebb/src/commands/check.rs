@@ -15,6 +15,7 @@ use crate::proc::target;
 
 mod entry;
 pub(in crate::commands) mod files;
+mod host;
 mod processes;
 mod root;
 
@@ -28,7 +29,8 @@ mod root;
 )]
 pub struct Args {
     /// A process (number, name, cgroup, unit, container); a Dockerfile, a compose file, a Kubernetes manifest, a
-    /// systemd unit, a Procfile; or the folder of an unpacked root file system
+    /// systemd unit, a Procfile, supervisor's configuration, an entrypoint script; or the folder of an unpacked root
+    /// file system
     #[arg(value_name = "TARGET|FILE|ROOT")]
     target: String,
 
@@ -208,5 +210,5 @@ fn text_of(path: &Path) -> Result<String, Failure> {
 }
 
 /// What can be checked.
-const FILES: &str =
-    "name a Dockerfile, a compose file, a Kubernetes manifest, a systemd unit or a Procfile";
+const FILES: &str = "name a Dockerfile, a compose file, a Kubernetes manifest, a systemd unit, a Procfile, supervisor's configuration or \
+     an entrypoint script";

@@ -28,7 +28,8 @@ use propose::{Change, Proposal};
                   ebb fix -a jemalloc compose.yaml --service web"
 )]
 pub struct Args {
-    /// A Dockerfile, a compose file, a Kubernetes manifest, a systemd service, a Procfile, or a Cargo.toml
+    /// A Dockerfile, a compose file, a Kubernetes manifest, a systemd service, a Procfile, supervisor's configuration,
+    /// an entrypoint script, or a Cargo.toml
     file: PathBuf,
 
     /// ebbmalloc, jemalloc, mimalloc, tcmalloc, or glibc (no preload) [default: ebbmalloc]
@@ -56,7 +57,7 @@ pub struct Args {
     undo: bool,
 
     /// The service of a compose file, the container of a manifest, the process type of a Procfile, the program
-    /// of a Rust package; may be given more than once
+    /// of supervisor's configuration or of a Rust package; may be given more than once
     #[arg(long, value_name = "NAME")]
     service: Vec<String>,
 

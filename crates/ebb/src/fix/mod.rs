@@ -3,7 +3,8 @@
 //!
 //! - [`wish`]: what should be in charge, and what that means for variables that are set already.
 //! - [`edit`]: changes of a text, applied and shown.
-//! - [`dockerfile`], [`compose`], [`kubernetes`], [`mod@unit`], [`procfile`], [`manifest`]: one kind of file each.
+//! - [`dockerfile`], [`compose`], [`kubernetes`], [`mod@unit`], [`procfile`], [`supervisor`], [`script`], [`manifest`]: one
+//!   kind of file each.
 //! - [`insert`]: a new entry in a YAML text, in the manner of those that are there.
 //! - [`report`]: what is proposed, as text and as JSON.
 //!
@@ -21,7 +22,9 @@ pub mod kubernetes;
 pub mod manifest;
 pub mod procfile;
 pub mod report;
+pub mod script;
 pub mod source;
+pub mod supervisor;
 pub mod unit;
 pub mod wish;
 

@@ -31,6 +31,8 @@ fn fixed(kind: Option<Kind>, text: &str, wish: &Wish) -> Result<Fixed, Failure> 
         Some(Kind::Compose) => compose::fix("f", text, &|_| true, wish),
         Some(Kind::Kubernetes) => kubernetes::fix("f", text, &|_| true, Some("i"), wish),
         Some(Kind::Procfile) => procfile::fix("f", text, &|_| true, wish),
+        Some(Kind::Supervisor) => supervisor::fix("f", text, &|_| true, wish),
+        Some(Kind::Script) => script::fix("f", text, wish),
         Some(Kind::Unit) => {
             let files = Files {
                 name: "f",
@@ -42,12 +44,14 @@ fn fixed(kind: Option<Kind>, text: &str, wish: &Wish) -> Result<Fixed, Failure> 
     }
 }
 
-const KINDS: [Option<Kind>; 5] = [
+const KINDS: [Option<Kind>; 7] = [
     None,
     Some(Kind::Compose),
     Some(Kind::Kubernetes),
     Some(Kind::Procfile),
     Some(Kind::Unit),
+    Some(Kind::Supervisor),
+    Some(Kind::Script),
 ];
 
 /// Every line of `before` is in `after`, in order.
@@ -142,6 +146,30 @@ fn scraps() -> impl Strategy<Value = String> {
         "? ",
         "! ",
         "%",
+        "[program:a]\n",
+        "command=x\n",
+        "environment=",
+        "A=\"1\"",
+        "  B=2,\n",
+        "%(x)s",
+        ";",
+        "#!/bin/sh\n",
+        "set -e\n",
+        "export LD_PRELOAD=a.so\n",
+        "if x; then\n",
+        "fi\n",
+        "case x in\n",
+        "a) ",
+        "esac\n",
+        "$(",
+        "(",
+        ")",
+        "`",
+        "exec ",
+        "<<",
+        "<<-",
+        "|",
+        "\r",
         "[package]\n",
         "[dependencies]\n",
         "mimalloc",
@@ -285,6 +313,101 @@ fn manifest_text() -> impl Strategy<Value = String> {
     })
 }
 
+fn supervisor_text() -> impl Strategy<Value = String> {
+    const ENVIRONMENTS: &[&str] = &[
+        "",
+        "environment=A=1\n",
+        "environment = A=\"1,2\", B='3' ; c\n",
+        "environment=\n",
+        "environment: A=\"x\",\n",
+        "environment=\n    A=\"%(here)s\",\n    ; c\n    B=\"100%%\"\n",
+        "ENVIRONMENT=A=1\nenvironment=B=2;C=3\n",
+    ];
+    const OTHERS: &[&str] = &[
+        "command=app --x\n  --y ; z\n",
+        "user = nobody\n",
+        "; comment\n",
+        "\n",
+        "stdout_logfile = /x%%y\n",
+        "# environment=B=1\n",
+        "autorestart=true\n",
+    ];
+    const HEADS: &[&str] = &[
+        "",
+        "[supervisord]\nnodaemon=true\n\n",
+        "; ü\n[supervisord]\nenvironment=A=\"0\",D=4\n",
+        "[unix_http_server]\nfile = /s\n\n[include]\nfiles = c/*.conf\n",
+    ];
+    let program = (
+        select(&["program", "fcgi-program", "eventlistener"][..]),
+        select(ENVIRONMENTS),
+        prop::sample::subsequence(OTHERS, 0..7),
+        any::<bool>(),
+    );
+    let programs = prop::collection::vec(program, 0..3);
+    (select(HEADS), programs, any::<bool>(), any::<bool>()).prop_map(
+        |(head, programs, dos, ends)| {
+            let mut text = format!("{head}[program:z]\ncommand=z\n");
+            for (number, (kind, environment, others, first)) in programs.into_iter().enumerate() {
+                let others = others.concat();
+                let (above, below) = if first {
+                    (environment, &*others)
+                } else {
+                    (&*others, environment)
+                };
+                text += &format!("[{kind}:{number}]\n{above}{below}");
+            }
+            if ends {
+                text.truncate(text.trim_end().len());
+            }
+            if dos {
+                text.replace('\n', "\r\n")
+            } else {
+                text
+            }
+        },
+    )
+}
+
+fn script_text() -> impl Strategy<Value = String> {
+    const HEADS: &[&str] = &[
+        "",
+        "#!/bin/sh\n",
+        "#!/usr/bin/env bash\n# why\n#\n\n",
+        "#!/bin/bash -e\n\nset -euo pipefail\n",
+        "# no shebang\nset -e # c\n\n# d\n",
+    ];
+    const LINES: &[&str] = &[
+        "mkdir -p /x\n",
+        "if [ -n \"$A\" ]; then\n    export B=1\nfi\n",
+        "cat > /c <<EOF\nexport LD_PRELOAD=/no.so\n$X `y`\nEOF\n",
+        "case \"$1\" in\n  -*) set -- app \"$@\" ;;\nesac\n",
+        "f() {\n\techo \"it's $(g 'h' | wc -l)\"\n}\n",
+        "\n",
+        "# LD_PRELOAD=/no.so\n",
+        "export C='a b' D\n",
+        "for x in 1 2; do echo $((x << 2)); done\n",
+        "(cd /x && a) || true\n",
+        "[ \"$(id -u)\" = 0 ] && exec gosu app \"$0\" \"$@\"\n",
+    ];
+    const ENDS: &[&str] = &[
+        "exec \"$@\"\n",
+        "exec app",
+        "f \"$@\"\n",
+        "exec gosu app app \\\n  --x\n",
+        "",
+    ];
+    let lines = prop::collection::vec(select(LINES), 0..6);
+    (select(HEADS), lines, select(ENDS), any::<bool>()).prop_map(|(head, lines, end, dos)| {
+        let text = format!("{head}{}{end}", lines.concat());
+        if dos {
+            text.replace('\n', "\r\n")
+        } else {
+            text
+        }
+    })
+}
+
 proptest! {
     #[test]
     fn no_text_makes_anything_panic(text in scraps(), name in select(&["ebbmalloc", "jemalloc", "glibc"][..])) {
@@ -315,6 +438,28 @@ proptest! {
         let first = fixed(Some(Kind::Compose), &text, &wish(name)).map_err(|it| TestCaseError::fail(format!("{it}: {text}")))?;
         let again = fixed(Some(Kind::Compose), &apply(&text, &first.edits), &wish(name));
         prop_assert!(again.is_ok_and(|it| it.edits.is_empty()));
+    }
+
+    /// What is there stays byte for byte: there are insertions alone.
+    #[test]
+    fn a_supervisors_file_keeps_what_it_has(text in supervisor_text(), name in select(&["ebbmalloc", "jemalloc"][..])) {
+        let first = fixed(Some(Kind::Supervisor), &text, &wish(name)).map_err(|it| TestCaseError::fail(format!("{it}: {text}")))?;
+        prop_assert!(!first.edits.is_empty());
+        prop_assert!(first.edits.iter().all(|it| it.at.is_empty()), "{}", text);
+        let after = apply(&text, &first.edits);
+        let again = fixed(Some(Kind::Supervisor), &after, &wish(name));
+        prop_assert!(again.is_ok_and(|it| it.edits.is_empty()), "{}", after);
+        let programs = declared::supervisor::programs(&after).map_err(TestCaseError::fail)?;
+        for program in programs {
+            let own = program.own.as_ref().and_then(|it| it.pair("LD_PRELOAD"));
+            prop_assert!(own.is_some_and(|it| it.value.is_some()), "{}", after);
+        }
+    }
+
+    #[test]
+    fn a_script_keeps_its_lines(text in script_text(), name in select(&["ebbmalloc", "jemalloc"][..])) {
+        prop_assume!(!text.is_empty());
+        assert_kept(Some(Kind::Script), &text, &wish(name))?;
     }
 
     #[test]

@@ -55,6 +55,7 @@ fn service(name: &str, line: usize, node: &Node) -> Service {
             .iter()
             .filter_map(mount)
             .collect(),
+        remarks: Vec::new(),
     }
 }
 

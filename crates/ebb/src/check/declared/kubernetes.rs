@@ -112,6 +112,7 @@ impl Container<'_> {
                     to: to.to_owned(),
                 })
                 .collect(),
+            remarks: Vec::new(),
         }
     }
 }

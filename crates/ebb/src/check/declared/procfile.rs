@@ -88,6 +88,7 @@ fn process(name: &str, line: usize, command: &str, from: usize) -> Process {
             image: None,
             is_built: false,
             mounts: Vec::new(),
+            remarks: Vec::new(),
         },
         command: from..from + command.len(),
         is_simple,

@@ -133,6 +133,7 @@ impl Unit {
             image: None,
             is_built: false,
             mounts: Vec::new(),
+            remarks: Vec::new(),
         }
     }
 }

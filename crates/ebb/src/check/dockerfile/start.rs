@@ -91,7 +91,8 @@ impl Start {
             let has = |wanted: &[&str]| after(at).any(|it| wanted.contains(it));
             let drops = match file_name(piece) {
                 // Even -E leaves out LD_*: only env_keep in sudoers passes it.
-                "sudo" => true,
+                "sudo" | "doas" => true,
+                "setpriv" => has(&["--reset-env"]),
                 "su" | "runuser" => has(&["-", "-l", "--login"]),
                 "env" => {
                     has(&["-", "-i", "--ignore-environment"])
@@ -103,7 +104,10 @@ impl Start {
                 "unset" => pieces.get(at + 1) == Some(&"LD_PRELOAD"),
                 _ => false,
             };
-            if drops {
+            // `env -i LD_PRELOAD=... program` starts that with it.
+            let is_set_again = pieces[at..].iter().any(|it| file_name(it) == "env")
+                && pieces[at..].iter().any(|it| it.starts_with("LD_PRELOAD="));
+            if drops && !is_set_again {
                 return Some((*piece).to_owned());
             }
         }
@@ -153,6 +157,16 @@ mod tests {
         assert_eq!(drops("CMD su app -c p"), None);
         assert_eq!(drops("CMD env -i p").as_deref(), Some("env"));
         assert_eq!(drops("CMD env A=1 p"), None);
+        assert_eq!(drops("CMD env -i LD_PRELOAD=a.so p"), None);
+        assert_eq!(drops("CMD sudo env LD_PRELOAD=a.so p"), None);
+        assert_eq!(drops("CMD sudo LD_PRELOAD=a.so p").as_deref(), Some("sudo"));
+        assert_eq!(
+            drops("CMD setpriv --reuid=app --reset-env p").as_deref(),
+            Some("setpriv")
+        );
+        assert_eq!(drops("CMD setpriv --reuid=app p"), None);
+        assert_eq!(drops("CMD gosu app p"), None);
+        assert_eq!(drops("CMD su-exec app p"), None);
         assert_eq!(
             drops("ENTRYPOINT [\"/sbin/init\"]").as_deref(),
             Some("/sbin/init")

@@ -15,6 +15,8 @@ use crate::check::report::{Report, Subject};
 use crate::check::{Finding, Id, Severity};
 use crate::exit::{Exit, Failure};
 
+use super::host::ThisMachine;
+
 /// What the image of a Dockerfile comes to; none where there is no such stage.
 pub(in crate::commands) fn of_dockerfile(
     name: &str,
@@ -140,15 +142,11 @@ pub(in crate::commands) fn of_services(
     wanted: Option<&Wanted>,
     placed: Option<&Path>,
 ) -> Report {
-    let is_here = |path: &str| placed == Some(Path::new(path)) || Path::new(path).exists();
-    let judge = |service: &Service| declared::judge(name, kind, service, &is_here);
+    let host = ThisMachine { placed };
+    let judge = |service: &Service| declared::judge(name, kind, service, &host);
     let judged: Vec<Judged> = match chosen {
         Some(chosen) => services.iter().filter(|it| chosen(it)).map(judge).collect(),
-        None => {
-            let all = services.iter().map(judge);
-            all.filter(|it| it.findings.iter().all(|it| it.id != Id::NotAsked))
-                .collect()
-        }
+        None => asking(kind, services.iter().map(judge)),
     };
     let mut whole = Judged {
         allocator: None,
@@ -174,9 +172,28 @@ pub(in crate::commands) fn of_services(
         Kind::Kubernetes => Subject::Kubernetes,
         Kind::Unit => Subject::Unit,
         Kind::Procfile => Subject::Procfile,
+        Kind::Supervisor => Subject::Supervisor,
+        Kind::Script => Subject::Script,
     };
     let allocator = wanted.map(|it| it.name.clone()).or(whole.allocator);
     Report::new(name, subject, allocator, Vec::new(), whole.findings)
+}
+
+/// Those that ask for an allocator. One supervisord starts all programs of its file: there those that do not ask are
+/// named where another does.
+fn asking(kind: Kind, all: impl Iterator<Item = Judged>) -> Vec<Judged> {
+    let is_silent = |it: &Judged| {
+        let mut findings = it.findings.iter();
+        findings.any(|it| it.id == Id::NotAsked && it.severity == Severity::Error)
+    };
+    let (silent, mut asking): (Vec<Judged>, Vec<Judged>) = all.partition(is_silent);
+    if kind == Kind::Supervisor && !asking.is_empty() {
+        asking.extend(silent.into_iter().map(|it| Judged {
+            allocator: None,
+            findings: it.findings.into_iter().map(Finding::as_note).collect(),
+        }));
+    }
+    asking
 }
 
 fn report(name: &str, subject: Subject, mut judged: Judged, wanted: Option<&Wanted>) -> Report {

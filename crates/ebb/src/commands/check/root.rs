@@ -31,16 +31,16 @@ const MOST_NAMES: usize = 4;
 const ELF_MAGIC: [u8; 4] = *b"\x7fELF";
 
 /// One program of the file system.
-struct Program {
+pub(super) struct Program {
     /// Its name inside.
-    name: String,
+    pub(super) name: String,
     /// Where it lies for us.
-    path: PathBuf,
-    elf: Elf,
+    pub(super) path: PathBuf,
+    pub(super) elf: Elf,
 }
 
 /// What names the library.
-enum Source {
+pub(super) enum Source {
     /// `/etc/ld.so.preload`, which counts for every program, those that gain rights, too.
     System,
     /// A variable: by a script in the image, or supposed because of `--allocator`.
@@ -261,7 +261,7 @@ fn is_of_this_machine(elf: &Elf) -> bool {
 }
 
 /// Why the library would not be in charge of the program, without its name.
-fn refusal(
+pub(super) fn refusal(
     program: &Program,
     entry: &Entry,
     target: &Target,

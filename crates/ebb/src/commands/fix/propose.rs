@@ -86,7 +86,8 @@ pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, 
         Some(kind) => services(args, kind, text, wish, &wanted),
         None if is_dockerfile(&file_name) || Stages::parse(text).is_ok() => dockerfile(args, text, wish, &wanted),
         None => Err(Failure::new(Exit::Usage, format!("{}: not a file that ebb understands", path.display())).remedy(
-            "left alone; it knows Dockerfiles, compose files, Kubernetes manifests, systemd services, Procfiles and Cargo.toml",
+            "left alone; it knows Dockerfiles, compose files, Kubernetes manifests, systemd services, Procfiles, supervisor's \
+             configuration, entrypoint scripts and Cargo.toml",
         )),
     }
 }
@@ -224,6 +225,8 @@ fn services(
     let fix = |text: &str| match kind {
         Kind::Compose => fix::compose::fix(&name, text, &is_chosen, wish),
         Kind::Procfile => fix::procfile::fix(&name, text, &is_chosen, wish),
+        Kind::Supervisor => fix::supervisor::fix(&name, text, &is_chosen, wish),
+        Kind::Script => fix::script::fix(&name, text, wish),
         _ => fix::kubernetes::fix(&name, text, &is_chosen, args.library_image.as_deref(), wish),
     };
     let Fixed { edits, mut notes } = fix(text)?;
@@ -241,13 +244,8 @@ fn services(
     }
     let placed = library.as_deref();
     let check = files::of_services(&name, kind, &after, Some(&is_chosen), Some(wanted), placed);
-    let word = match kind {
-        Kind::Compose => "compose",
-        Kind::Procfile => "procfile",
-        _ => "kubernetes",
-    };
     Ok(Proposal {
-        kind: word,
+        kind: kind.name(),
         changes: vec![change],
         notes,
         check: Some(check),
@@ -350,7 +348,7 @@ fn service_unit(
         None,
     );
     Ok(Proposal {
-        kind: "unit",
+        kind: Kind::Unit.name(),
         changes: vec![change],
         notes,
         check: Some(check),
