@@ -82,12 +82,14 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Writes to stdout; a reader that went away is [`Exit::BrokenPipe`].
+/// Writes to stdout; a reader that went away is [`Exit::BrokenPipe`], a full disk [`Exit::NotWritten`].
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => error.into(),
+        _ => Failure::new(Exit::NotWritten, format!("stdout was not written: {error}")),
+    })
 }
 
 /// Writes one line for the user to stderr. Where stderr is closed there is nobody to tell.
@@ -154,7 +156,9 @@ fn report_usage(error: &clap::Error) -> Exit {
 fn example(verb: &str) -> Option<String> {
     let command = Cli::command();
     let help = command.find_subcommand(verb)?.get_after_help()?.to_string();
-    commands_in(&help).first().map(|&command| command.to_owned())
+    commands_in(&help)
+        .first()
+        .map(|&command| command.to_owned())
 }
 
 /// The commands of a help's examples, without what each is for, which follows after two spaces.

@@ -2,7 +2,7 @@
 //! and as a page.
 //!
 //! [`figures`] writes numbers, [`tables`] decides what stands where ([`changes`]: against an earlier trial), [`notes`] what has to be said
-//! beside it ([`faults`]: what page faults and refaults come to); [`text`], [`markdown`] and [`html`] render. [`timeline`] makes one time axis of many runs,
+//! beside it ([`faults`]: what page faults and refaults come to); [`text`], [`markdown`] and [`html`] render; [`export`] is one table in a file. [`timeline`] makes one time axis of many runs,
 //! [`chart`] draws it; [`latency`] is the distribution of latencies; [`drawing`] is what both share. Everything is a pure function of [`crate::facts::trial::Trial`]; nothing here
 //! reads a process or writes a file. [`diagnosis`], [`growth`] and [`metrics`] show what `ebb why` found, likewise, [`trim`] what
 //! `ebb trim` did.
@@ -11,6 +11,7 @@ pub mod changes;
 pub mod chart;
 pub mod diagnosis;
 pub mod drawing;
+pub mod export;
 pub mod faults;
 pub mod figures;
 pub mod growth;
