@@ -9,6 +9,8 @@ mod ask;
 mod bench;
 #[path = "compare/beside.rs"]
 mod beside;
+#[path = "compare/colours.rs"]
+mod colours;
 #[path = "compare/exports.rs"]
 mod exports;
 #[path = "compare/full.rs"]

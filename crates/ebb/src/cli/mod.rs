@@ -8,6 +8,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anstream::{AutoStream, ColorChoice};
 use bytesize::ByteSize;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -95,6 +96,12 @@ pub fn print(text: &str) -> Result<(), Failure> {
 /// Writes one line for the user to stderr. Where stderr is closed there is nobody to tell.
 pub fn warn(line: &str) {
     let _ = writeln!(io::stderr().lock(), "ebb: {line}");
+}
+
+/// Whether stdout takes colours: on a terminal, unless `NO_COLOR` is set or TERM is `dumb`; elsewhere with
+/// `CLICOLOR_FORCE`. clap's help follows the same rule.
+pub fn has_colours() -> bool {
+    AutoStream::choice(&io::stdout()) != ColorChoice::Never
 }
 
 /// Columns of a text on stdout: the terminal's within reason; 80 where stdout is no terminal.

@@ -369,7 +369,12 @@ fn tell(trial: &Trial, args: &Args, output: Option<&outputs::Folder>) -> Result<
     let shown = if args.json {
         outputs::json(trial).and_then(|text| cli::print(&format!("{text}\n")))
     } else {
-        cli::print(&report::text::render(trial, outputs::terminal_width()))
+        let text = report::text::render(trial, outputs::terminal_width());
+        if cli::has_colours() {
+            cli::print(&report::paint::trial(&text, trial.verdict.kind))
+        } else {
+            cli::print(&text)
+        }
     };
     let exported = args.exports.write(trial);
     let (written, exported) = match &shown {

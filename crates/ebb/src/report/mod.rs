@@ -5,7 +5,7 @@
 //! beside it ([`faults`]: what page faults and refaults come to); [`text`], [`markdown`] and [`html`] render; [`export`] is one table in a file. [`timeline`] makes one time axis of many runs,
 //! [`chart`] draws it; [`latency`] is the distribution of latencies; [`drawing`] is what both share. Everything is a pure function of [`crate::facts::trial::Trial`]; nothing here
 //! reads a process or writes a file. [`diagnosis`], [`growth`] and [`metrics`] show what `ebb why` found, likewise, [`trim`] what
-//! `ebb trim` did.
+//! `ebb trim` did. [`paint`] adds colours for a terminal.
 
 pub mod changes;
 pub mod chart;
@@ -20,6 +20,7 @@ pub mod latency;
 pub mod markdown;
 pub mod metrics;
 pub mod notes;
+pub mod paint;
 pub mod table;
 pub mod tables;
 pub mod text;
