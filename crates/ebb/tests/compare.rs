@@ -9,6 +9,12 @@ mod ask;
 mod bench;
 #[path = "compare/beside.rs"]
 mod beside;
+#[path = "compare/colours.rs"]
+mod colours;
+#[path = "compare/exports.rs"]
+mod exports;
+#[path = "compare/full.rs"]
+mod full;
 #[path = "run/harness.rs"]
 #[allow(dead_code, reason = "shared with the tests of ebb run")]
 mod harness;
@@ -566,8 +572,8 @@ fn files_that_cannot_be_written_at_the_end_cost_no_tables() {
     std::fs::create_dir(output.join("results.json")).unwrap();
     let finished = bench::Finished::of(&child.wait_with_output().unwrap());
     finished.expect(
-        70,
+        74,
         &["Memory (RSS", "Verdict: "],
-        &["results.json", "the tables are on stdout"],
+        &["results.json", "what was measured is on stdout"],
     );
 }

@@ -8,6 +8,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anstream::{AutoStream, ColorChoice};
 use bytesize::ByteSize;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -82,17 +83,25 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Writes to stdout; a reader that went away is [`Exit::BrokenPipe`].
+/// Writes to stdout; a reader that went away is [`Exit::BrokenPipe`], a full disk [`Exit::NotWritten`].
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => error.into(),
+        _ => Failure::new(Exit::NotWritten, format!("stdout was not written: {error}")),
+    })
 }
 
 /// Writes one line for the user to stderr. Where stderr is closed there is nobody to tell.
 pub fn warn(line: &str) {
     let _ = writeln!(io::stderr().lock(), "ebb: {line}");
+}
+
+/// Whether stdout takes colours: on a terminal, unless `NO_COLOR` is set or TERM is `dumb`; elsewhere with
+/// `CLICOLOR_FORCE`. clap's help follows the same rule.
+pub fn has_colours() -> bool {
+    AutoStream::choice(&io::stdout()) != ColorChoice::Never
 }
 
 /// Columns of a text on stdout: the terminal's within reason; 80 where stdout is no terminal.
@@ -154,19 +163,25 @@ fn report_usage(error: &clap::Error) -> Exit {
 fn example(verb: &str) -> Option<String> {
     let command = Cli::command();
     let help = command.find_subcommand(verb)?.get_after_help()?.to_string();
-    let line = help
-        .lines()
-        .find(|line| line.trim_start().starts_with("ebb "))?;
-    // Its purpose follows after two spaces.
-    let command = line.trim().split("  ").next()?;
-    Some(command.to_owned())
+    commands_in(&help)
+        .first()
+        .map(|&command| command.to_owned())
+}
+
+/// The commands of a help's examples, without what each is for, which follows after two spaces.
+fn commands_in(help: &str) -> Vec<&str> {
+    let lines = help.lines().map(str::trim);
+    lines
+        .filter(|line| line.starts_with("ebb "))
+        .filter_map(|line| line.split("  ").next())
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use clap::CommandFactory;
+    use clap::{CommandFactory, Parser};
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -195,13 +210,21 @@ mod tests {
     }
 
     #[test]
-    fn the_verbs_that_look_have_an_example_each() {
-        for verb in ["why", "snap", "diff", "watch"] {
-            let example = super::example(verb).unwrap_or_default();
-            assert!(
-                example.starts_with(&format!("ebb {verb} ")),
-                "{verb}: {example}"
-            );
+    fn every_verb_has_examples_that_its_parser_takes() {
+        for verb in super::Cli::command().get_subcommands() {
+            let name = verb.get_name();
+            let help = verb.get_after_help().map(ToString::to_string);
+            let help = help.unwrap_or_default();
+            assert!(help.starts_with("Example"), "{name} has no example");
+            let commands = super::commands_in(&help);
+            assert!(!commands.is_empty(), "{name}: {help}");
+            for command in commands {
+                assert!(command.starts_with(&format!("ebb {name} ")), "{command}");
+                let words = shlex::split(command).unwrap();
+                let parsed = super::Cli::try_parse_from(words);
+                assert!(parsed.is_ok(), "{command}: {:?}", parsed.err());
+            }
+            assert!(super::example(name).is_some(), "{name}");
         }
     }
 }

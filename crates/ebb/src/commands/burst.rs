@@ -18,12 +18,18 @@ const LENGTH: Duration = Duration::from_secs(10);
 /// Reasons of failures that are named.
 const MOST_REASONS: usize = 5;
 
+const EXAMPLES: &str = "Examples:
+  ebb burst http://localhost:8000/report -c 32 -n 400
+  ebb burst http://localhost:8000/ -z 30s --rate 100            100 requests per second
+  ebb burst http://localhost:8000/a http://localhost:8000/b     in turn";
+
 /// Send a burst of HTTP requests to a service and print throughput and latency.
 ///
 /// The last line on stdout is the summary that ebb compare reads. Without --rate the loop is closed: each
 /// connection sends when its last request was answered. With --rate requests are due at fixed times, and a
 /// latency counts from then, so that a service that falls behind cannot hide it.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Addresses, asked in turn: http://HOST[:PORT]/PATH
     #[arg(required = true, value_name = "URL")]

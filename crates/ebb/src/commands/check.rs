@@ -12,6 +12,7 @@ use crate::check::report::Report;
 use crate::cli;
 use crate::exit::{Exit, Failure};
 use crate::proc::target;
+use crate::report::paint;
 
 mod entry;
 pub(in crate::commands) mod files;
@@ -82,6 +83,8 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     };
     let text = if args.json {
         report.json() + "\n"
+    } else if cli::has_colours() {
+        paint::check(&report.text(), &args.target, report.exit())
     } else {
         report.text()
     };

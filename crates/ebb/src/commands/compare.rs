@@ -4,6 +4,7 @@
 //! processes, the trial, the report. `docs/compare.md` is its manual.
 
 pub(super) mod earlier;
+mod exports;
 mod limits;
 mod live;
 mod machine;
@@ -21,6 +22,7 @@ use crate::facts::trial::{FORMAT, Metric, Trial, VerdictKind, Workload as Worklo
 use crate::report;
 use crate::trial::engine;
 use crate::trial::interrupt::{Groups, Interrupt};
+use crate::trial::logs::Logs;
 use crate::trial::rounds::{self, Rounds, Sure};
 use crate::trial::run::Stage;
 use crate::trial::schedule::{self, Repetition};
@@ -108,6 +110,9 @@ pub struct Args {
     json: bool,
 
     #[command(flatten)]
+    exports: exports::Args,
+
+    #[command(flatten)]
     sketch: sketch::Args,
 
     #[command(flatten)]
@@ -144,9 +149,10 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     }
     if args.live.is_asked() {
         let output = folder(args)?;
+        args.exports.check()?;
         clear(output.as_ref())?;
         let trial = live::watch(&args.live, args.memory.into())?;
-        return tell(&trial, args.json, output.as_ref());
+        return tell(&trial, args, output.as_ref());
     }
     subject::check(args)?;
     let earlier = args.against.as_deref().map(Earlier::read).transpose()?;
@@ -166,16 +172,19 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         observer::resolve_all(specs.clone(), &workload)?;
     }
     let output = folder(args)?;
+    args.exports.check()?;
     clear(output.as_ref())?;
     let scratch = tempfile::tempdir()?;
-    let logs = output
-        .as_ref()
-        .map_or(scratch.path().to_owned(), outputs::Folder::logs);
+    let temporary = scratch.path().to_owned();
+    let logs = match &output {
+        Some(output) => Logs::new(output.logs(), Some(temporary)),
+        None => Logs::new(temporary, None),
+    };
 
     let (interrupt, groups) = (Interrupt::default(), Groups::default());
     outputs::on_signals(interrupt.clone(), groups.clone())?;
     let progress = progress::Progress::new();
-    prepare(&workload, &logs, &groups, &interrupt, &progress)?;
+    prepare(&workload, logs.folder(), &groups, &interrupt, &progress)?;
     // After the setup: it may be what installs the service's program.
     programs::look_up(&workload)?;
     let variants = observer::resolve_all(specs, &workload)?;
@@ -220,7 +229,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         variants,
         stopping: conducted.stopping,
     };
-    tell(&trial, args.json, output.as_ref())
+    tell(&trial, args, output.as_ref())
 }
 
 /// The folder of `-o`, tried out.
@@ -353,16 +362,26 @@ fn about(workload: &Workload) -> WorkloadFacts {
 }
 
 /// Data to stdout, files to the folder, their paths to stderr.
-fn tell(trial: &Trial, json: bool, output: Option<&outputs::Folder>) -> Result<Exit, Failure> {
-    // Each is done even if the other fails: a full disk must not cost the tables, and a closed stdout must not cost the
+fn tell(trial: &Trial, args: &Args, output: Option<&outputs::Folder>) -> Result<Exit, Failure> {
+    // Each is done even if another fails: a full disk must not cost the tables, and a closed stdout must not cost the
     // files.
     let written = output.map_or(Ok(()), |output| output.write(trial));
-    if json {
-        cli::print(&format!("{}\n", outputs::json(trial)?))?;
+    let shown = if args.json {
+        outputs::json(trial).and_then(|text| cli::print(&format!("{text}\n")))
     } else {
-        cli::print(&report::text::render(trial, outputs::terminal_width()))?;
-    }
-    written?;
+        let text = report::text::render(trial, outputs::terminal_width());
+        if cli::has_colours() {
+            cli::print(&report::paint::trial(&text, trial.verdict.kind))
+        } else {
+            cli::print(&text)
+        }
+    };
+    let exported = args.exports.write(trial);
+    let (written, exported) = match &shown {
+        Ok(()) => (kept(written), kept(exported)),
+        Err(_) => (written, exported),
+    };
+    outputs::all([shown, written, exported].into_iter())?;
     if let Some(output) = output {
         cli::warn(&format!("the page is {}", output.page().display()));
         if trial.verdict.kind == VerdictKind::Recommend {
@@ -374,6 +393,12 @@ fn tell(trial: &Trial, json: bool, output: Option<&outputs::Folder>) -> Result<E
         }
     }
     Ok(exit_of(trial))
+}
+
+/// Files that were not written while stdout was.
+fn kept(written: Result<(), Failure>) -> Result<(), Failure> {
+    const KEPT: &str = "what was measured is on stdout; make room there before the next trial";
+    written.map_err(|failure| failure.remedy(KEPT))
 }
 
 fn exit_of(trial: &Trial) -> Exit {

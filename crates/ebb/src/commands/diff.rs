@@ -38,7 +38,14 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
                 .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?
                 + "\n"
         }
-        false => report::growth::render_difference(&difference),
+        false => {
+            let text = report::growth::render_difference(&difference);
+            if cli::has_colours() {
+                report::paint::difference(&text)
+            } else {
+                text
+            }
+        }
     };
     cli::print(&text)?;
     Ok(Exit::Ok.into())

@@ -22,8 +22,15 @@ use crate::trial::choice::{self, Choice};
 mod report;
 mod verify;
 
+const EXAMPLES: &str = "Examples:
+  ebb run -- ./service --port 80                 on ebbmalloc
+  ebb run -a jemalloc --conf background_thread:true,dirty_decay_ms:1000 -- ./service
+  ebb run --verify -- gunicorn app:app           and say whether it is in charge
+  ebb run --from results/results.json -- ./service";
+
 /// The arguments of `ebb run`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// ebbmalloc, jemalloc, mimalloc, tcmalloc, glibc (no preload), or the path of a shared object
     #[arg(long, short, value_name = "NAME|PATH", default_value = "ebbmalloc")]

@@ -16,8 +16,15 @@ use crate::relief::{inject, reclaim, remote};
 use crate::report;
 use crate::verdict::trim::{Limits, judge};
 
+const EXAMPLES: &str = "Examples:
+  ebb trim --dry-run 4711                what malloc_trim would return, and how long it would take
+  ebb trim --inject gunicorn             call it, then measure
+  ebb trim --inject --every 10m gunicorn
+  ebb trim --page-cache /system.slice/web.service";
+
 /// The arguments of `ebb trim`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A pid, a process name, a unit, a container's id, or the path of a cgroup
     #[arg(value_name = "TARGET")]

@@ -103,7 +103,7 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
     let text = if args.json {
         json(diagnoses.as_slice())?
     } else {
-        report::diagnosis::render(&diagnoses, args.form())
+        text(&diagnoses, args.form())
     };
     cli::print(&text)?;
     Ok(exit(&diagnoses).into())
@@ -124,7 +124,12 @@ fn watch_one(args: &Args, observer: &Observer, time: Duration) -> Result<ExitCod
     let text = if args.json {
         json(&growth)?
     } else {
-        report::growth::render(&growth, args.form())
+        let text = report::growth::render(&growth, args.form());
+        if cli::has_colours() {
+            report::paint::growth(&text, &growth)
+        } else {
+            text
+        }
     };
     cli::print(&text)?;
     Ok(code(growth.verdict.kind, &growth.last).into())
@@ -136,6 +141,17 @@ pub fn find(asked: &[String]) -> Result<Vec<Resolved>, Failure> {
         .iter()
         .map(|asked| target::resolve(asked).map_err(Failure::from))
         .collect()
+}
+
+fn text(diagnoses: &[Diagnosis], form: Form) -> String {
+    if !cli::has_colours() {
+        return report::diagnosis::render(diagnoses, form);
+    }
+    let each = diagnoses.iter().map(|diagnosis| {
+        let text = report::diagnosis::render(std::slice::from_ref(diagnosis), form);
+        report::paint::diagnosis(&text, diagnosis)
+    });
+    each.collect::<Vec<String>>().join("\n")
 }
 
 fn json(diagnoses: &(impl serde::Serialize + ?Sized)) -> Result<String, Failure> {

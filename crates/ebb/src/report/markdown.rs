@@ -1,5 +1,6 @@
 //! `report.md`: the report for a pull request or a ticket.
 
+use super::table::Cell;
 use super::{notes, tables};
 use crate::facts::trial::Trial;
 use std::fmt::Write;
@@ -24,14 +25,7 @@ pub fn render(trial: &Trial) -> String {
             } else {
                 name
             };
-            let cells: Vec<String> = row
-                .cells
-                .iter()
-                .map(|cell| match &cell.detail {
-                    Some(detail) => format!("{} ({detail})", cell.main),
-                    None => cell.main.clone(),
-                })
-                .collect();
+            let cells: Vec<String> = row.cells.iter().map(Cell::in_one_line).collect();
             let _ = writeln!(out, "| {name} | {} |", cells.join(" | "));
         }
         if table.recommends() {
@@ -91,7 +85,7 @@ pub fn render(trial: &Trial) -> String {
 }
 
 /// What would be read as markup.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         if matches!(letter, '|' | '*' | '_' | '`' | '<' | '[' | '\\') {

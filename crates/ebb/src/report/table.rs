@@ -51,6 +51,16 @@ pub struct Cell {
     pub is_figure: bool,
 }
 
+impl Cell {
+    /// The figure with its detail in brackets.
+    pub(super) fn in_one_line(&self) -> String {
+        match &self.detail {
+            Some(detail) => format!("{} ({detail})", self.main),
+            None => self.main.clone(),
+        }
+    }
+}
+
 /// A cell without a figure, and why.
 pub(super) fn no_figure(text: &str) -> Cell {
     Cell {

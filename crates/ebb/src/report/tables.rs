@@ -78,10 +78,7 @@ pub fn of(trial: &Trial) -> Vec<Table> {
             &title,
             &format!("{}{}", interval_caption(trial), notes::disturbed(trial)),
             &DIFFERENCE,
-            match notes::is_disturbed(trial) {
-                true => versus_disturbed,
-                false => versus,
-            },
+            self::difference(trial),
         );
         difference.rows.remove(0);
         tables.push(difference);
@@ -234,7 +231,17 @@ fn figure(variant: &Variant, column: Column) -> Option<&Figure> {
     variant.summary.as_ref()?.figures.get(&column)
 }
 
-fn absolute(figure: &Figure, unit: Unit) -> Cell {
+/// How a cell of differences is made.
+pub(super) fn difference(trial: &Trial) -> fn(&Figure, Unit) -> Cell {
+    if notes::is_disturbed(trial) {
+        versus_disturbed
+    } else {
+        versus
+    }
+}
+
+/// A median with its spread.
+pub(super) fn absolute(figure: &Figure, unit: Unit) -> Cell {
     let spread = || {
         format!(
             "{}–{}",

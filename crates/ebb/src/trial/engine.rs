@@ -9,7 +9,11 @@ use super::schedule::Durations;
 use super::summary;
 use crate::facts::sureness::{StopReason, Stopping};
 use crate::facts::trial::{Outcome, Run, Variant};
+use std::path::Path;
 use std::time::{Duration, Instant};
+
+/// Said of the run during which the disk of the logs became full.
+const FULL: &str = "the disk of the logs was full: logs are incomplete";
 
 /// What the engine tells while it runs.
 #[derive(Debug)]
@@ -36,6 +40,15 @@ pub enum Event<'a> {
         left_s: f64,
         /// Whether that is the whole time, else it is a lower bound.
         left_is_whole: bool,
+    },
+    /// The disk of the logs is full: those of further runs go elsewhere, and this run is done again if it failed.
+    LogsMoved {
+        /// The folder that is left.
+        from: &'a Path,
+        /// The folder for the rest of the trial.
+        to: &'a Path,
+        /// The variant whose run is done again.
+        again: Option<&'a str>,
     },
     /// A run ended.
     RunEnds {
@@ -109,7 +122,20 @@ pub fn conduct(
                 total: rounds_left.map(|_| number + left),
             });
             clock.is_whole = rounds_left.is_some();
-            let run = clock.run(stage, variant, done, left, tell);
+            let mut run = clock.run(stage, variant, done, left, tell);
+            let logs = stage.logs.folder();
+            if stage.logs.leave_full_disk() {
+                let again = has_failed(&run) && !stage.interrupt.is_set();
+                tell(Event::LogsMoved {
+                    from: logs,
+                    to: stage.logs.folder(),
+                    again: again.then_some(name),
+                });
+                if again {
+                    run = clock.run(stage, variant, done, left, tell);
+                }
+                run::note(&mut run, FULL.to_owned());
+            }
             tell(Event::RunEnds {
                 variant: name,
                 run: &run,
@@ -117,7 +143,7 @@ pub fn conduct(
             // A variant whose run fails ends here. A limit that was met is a result, and how soon it is met the
             // next time is one as well; only rounds without a number would wait for it for ever.
             let met_limit = run.oom.is_some() && rounds.known().is_some();
-            running[index] = met_limit || !matches!(run.outcome, Outcome::Failed { .. });
+            running[index] = met_limit || !has_failed(&run);
             results[index].runs.push(run);
         }
         longest = longest.max(round.elapsed());
@@ -186,6 +212,10 @@ impl Clock {
         }
         run
     }
+}
+
+fn has_failed(run: &Run) -> bool {
+    matches!(run.outcome, Outcome::Failed { .. })
 }
 
 fn empty(variant: &Prepared) -> Variant {

@@ -19,6 +19,7 @@ pub mod health;
 pub mod interrupt;
 pub mod launch;
 pub mod load;
+pub mod logs;
 pub mod refaults;
 pub mod rounds;
 pub mod run;

@@ -9,6 +9,7 @@ use super::enclosure::{Enclosures, Surroundings};
 use super::health::Health;
 use super::interrupt::{Groups, Interrupt};
 use super::launch::{self, Process};
+use super::logs::Logs;
 use super::sampler::{Observer, Sampler};
 use super::schedule::Step;
 use super::summary;
@@ -18,7 +19,7 @@ use crate::facts::sureness::Decay;
 use crate::facts::trial::{Metric, Oom, Outcome, Run, Trim};
 use phases::Watch;
 use scene::Companions;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -63,7 +64,7 @@ pub struct Stage<'a> {
     /// Between two samples.
     pub interval: Duration,
     /// Where the logs go.
-    pub logs: &'a Path,
+    pub logs: &'a Logs,
     /// Makes the place of limits for each run, where there are limits.
     pub enclosures: Option<&'a dyn Enclosures>,
 }
@@ -327,7 +328,8 @@ fn oom_in_words(record: &Run) -> Option<String> {
     Some(format!("the service was OOM-killed {when}{limit}"))
 }
 
-fn note(record: &mut Run, text: String) {
+/// Adds what a reader should know, once.
+pub(super) fn note(record: &mut Run, text: String) {
     if !record.notes.contains(&text) {
         record.notes.push(text);
     }

@@ -5,13 +5,11 @@ use crate::exit::{Exit, Failure};
 use crate::facts::trial::Trial;
 use crate::report::{html, markdown};
 use crate::trial::interrupt::{Groups, Interrupt};
+pub use crate::trial::logs::probe;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// What is written to try a folder: about as much as a small trial leaves.
-const PROBE_BYTES: usize = 64 << 10;
 /// The folder of the logs.
 const LOGS: &str = "logs";
 /// All that a trial leaves.
@@ -25,20 +23,9 @@ impl Folder {
     /// Makes it, before anything is measured: a folder that cannot be written, or a full disk, is found out now,
     /// not after twenty minutes.
     pub fn create(path: &Path) -> Result<Folder, Failure> {
-        let unusable = |error: std::io::Error| {
-            let exit = match error.kind() {
-                std::io::ErrorKind::PermissionDenied => Exit::Permission,
-                _ => Exit::Usage,
-            };
-            Failure::new(exit, format!("-o {}: {error}", path.display()))
-                .remedy("give a folder that can be written; nothing was started")
-        };
-        std::fs::create_dir_all(path).map_err(unusable)?;
-        let mut probe = tempfile::NamedTempFile::new_in(path).map_err(unusable)?;
-        probe
-            .write_all(&[0; PROBE_BYTES])
-            .and_then(|()| probe.as_file().sync_all())
-            .map_err(unusable)?;
+        std::fs::create_dir_all(path)
+            .and_then(|()| probe(path))
+            .map_err(|error| unusable("-o", path, &error))?;
         Ok(Folder(path.to_owned()))
     }
 
@@ -93,24 +80,52 @@ impl Folder {
         self.0.join("results.json")
     }
 
-    /// Writes all files.
+    /// Writes all files. One that cannot be written does not keep the others from it.
     pub fn write(&self, trial: &Trial) -> Result<(), Failure> {
         let page = html::render(trial).map_err(|error| Failure::new(Exit::Internal, error))?;
-        for (name, text) in [
+        let files = [
             ("results.json", json(trial)?),
             ("report.md", markdown::render(trial)),
             ("report.html", page),
-        ] {
+        ];
+        let failed = files.into_iter().filter_map(|(name, text)| {
             let path = self.0.join(name);
-            std::fs::write(&path, text).map_err(|error| {
-                // Half a file would be taken for a whole one.
-                let _ = std::fs::remove_file(&path);
-                Failure::new(Exit::Internal, format!("{}: {error}", path.display()))
-                    .remedy("the tables are on stdout, the files are not written")
-            })?;
-        }
-        Ok(())
+            let error = std::fs::write(&path, text).err()?;
+            // Half a file would be taken for a whole one.
+            let _ = std::fs::remove_file(&path);
+            Some((path.display().to_string(), error))
+        });
+        let (paths, errors): (Vec<String>, Vec<std::io::Error>) = failed.unzip();
+        let Some(error) = errors.first() else {
+            return Ok(());
+        };
+        let what = format!("not written: {}: {error}", paths.join(", "));
+        Err(Failure::new(Exit::NotWritten, what))
     }
+}
+
+/// An output that was tried out before the trial and cannot be written.
+pub fn unusable(option: &str, path: &Path, error: &std::io::Error) -> Failure {
+    use std::io::ErrorKind;
+    let exit = match error.kind() {
+        ErrorKind::PermissionDenied => Exit::Permission,
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Exit::NotWritten,
+        _ => Exit::Usage,
+    };
+    Failure::new(exit, format!("{option} {}: {error}", path.display()))
+        .remedy("give a place that can be written; nothing was started")
+}
+
+/// The first failure; the others are told at once.
+pub fn all(results: impl Iterator<Item = Result<(), Failure>>) -> Result<(), Failure> {
+    let mut failures = results.filter_map(Result::err);
+    let Some(first) = failures.next() else {
+        return Ok(());
+    };
+    for other in failures {
+        cli::warn(&other.to_string());
+    }
+    Err(first)
 }
 
 /// The results as JSON.

@@ -98,6 +98,16 @@ impl Progress {
                     cli::warn(&format!("  {phase}{round} {}", left_text(&self.estimate)));
                 }
             }
+            Event::LogsMoved { from, to, again } => {
+                let again = again.map_or_else(String::new, |variant| {
+                    format!("; the run of {variant}, which failed, is done again")
+                });
+                self.warn(&format!(
+                    "no space left for logs in {}: further logs go to {} until the trial ends{again}",
+                    from.display(),
+                    to.display()
+                ));
+            }
             Event::RunEnds { variant, run } => self.say_outcome(variant, run),
         }
     }

@@ -41,6 +41,7 @@ impl<'a> Scene<'a> {
             .map_err(system)?;
         let logs = stage
             .logs
+            .folder()
             .join(format!("{}-{repetition}", file_name(&variant.spec.name)));
         std::fs::create_dir_all(&logs).map_err(system)?;
         let mut values = workload.vars();
