@@ -44,6 +44,17 @@ fn every_size_where_the_address_space_is_limited() {
 }
 
 #[test]
+fn operator_new_of_every_size_is_served_or_throws() {
+    passes("huge_new");
+    for limit in ["--as=8589934592", "--data=1073741824"] {
+        Run::preloaded(program("huge_new", Flavour::Plain))
+            .through(["prlimit", limit])
+            .run()
+            .passed();
+    }
+}
+
+#[test]
 fn contents_of_calloc_and_realloc() {
     passes("contents");
 }

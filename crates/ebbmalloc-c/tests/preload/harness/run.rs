@@ -149,6 +149,12 @@ impl Run {
         self
     }
 
+    /// How long the program may run; it is killed then, and the test fails.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
     /// The command, in a process group of its own so that all it starts can be ended.
     fn command(&self) -> Command {
         let mut environment = self.environment.clone();

@@ -1,4 +1,6 @@
-//! Runtimes of other languages: node, java, ruby, and a Go program with cgo.
+//! Runtimes of other languages: node, java, ruby, PHP, and a Go program with cgo.
+
+use std::time::Duration;
 
 use crate::harness::{Run, Scratch, require};
 use test_needs::needs;
@@ -37,6 +39,40 @@ work();
     );
     let outcome = Run::witnessed(require("node", "nodejs"))
         .arg(script)
+        .run()
+        .succeeded()
+        .in_charge_of("node");
+    assert_eq!(outcome.stdout, "done\n");
+}
+
+/// Each worker forks as it spawns, at the same time as the others.
+#[test]
+fn node_workers_spawn_programs() {
+    needs!("nodejs");
+    let scratch = Scratch::new();
+    let script = scratch.file(
+        "spawn.js",
+        r#"
+const { Worker, isMainThread } = require("worker_threads");
+const { spawnSync } = require("child_process");
+if (isMainThread) {
+  let left = 4;
+  for (let n = 0; n < 4; n++)
+    new Worker(__filename).on("exit", (code) => {
+      if (code !== 0) process.exit(5);
+      if (--left === 0) console.log("done");
+    });
+} else {
+  for (let turn = 0; turn < 50; turn++) {
+    const kept = Array.from({ length: 20 }, (_, i) => Buffer.allocUnsafeSlow(3000 + i));
+    if (spawnSync("/bin/true").status !== 0 || kept.length !== 20) process.exit(3);
+  }
+}
+"#,
+    );
+    let outcome = Run::witnessed(require("node", "nodejs"))
+        .arg(script)
+        .limit(Duration::from_secs(120))
         .run()
         .succeeded()
         .in_charge_of("node");
@@ -125,6 +161,51 @@ puts "done"
         .succeeded()
         .in_charge_of("ruby");
     assert_eq!(outcome.stdout, "done\n");
+}
+
+/// PHP loads its extensions with RTLD_DEEPBIND. Debian's default configuration has some twenty that are shared objects.
+#[test]
+fn php_with_shared_extensions() {
+    needs!("php-cli");
+    let scratch = Scratch::new();
+    let script = scratch.file(
+        "script.php",
+        r#"<?php
+foreach (["ctype", "iconv", "tokenizer", "fileinfo", "phar"] as $name)
+    if (!extension_loaded($name)) { echo "no $name\n"; exit(2); }
+for ($turn = 0; $turn < 20; $turn++) {
+    $data = [];
+    for ($i = 0; $i < 1000; $i++) $data[] = ["id" => $i, "text" => str_repeat("x", $i % 300)];
+    $text = json_encode($data);
+    if (json_decode(gzuncompress(gzcompress($text)), true) !== $data) exit(3);
+    if (iconv("UTF-8", "UTF-16LE", $text) === false || !ctype_digit("0123")) exit(4);
+    if (count(token_get_all("<?php " . str_repeat('$a = [1, "b"];', 200))) < 1000) exit(5);
+    if (function_exists("mb_strtoupper") && mb_strtoupper("\u{e4}") !== "\u{c4}") exit(6);
+}
+if ((new finfo(FILEINFO_MIME_TYPE))->buffer("<?php echo 1;") !== "text/x-php") exit(7);
+$archive = new Phar($argv[1]);
+$archive["one.txt"] = str_repeat("y", 100000);
+if (strlen(file_get_contents("phar://$argv[1]/one.txt")) !== 100000) exit(8);
+echo "done\n";
+"#,
+    );
+    let php = || Run::witnessed(require("php", "php-cli"));
+    // Its own heap, and each of its blocks from malloc.
+    for (turn, own_heap) in ["1", "0"].into_iter().enumerate() {
+        let outcome = php()
+            .args(["-d", "phar.readonly=0", "-d", "opcache.enable_cli=1"])
+            .arg(&script)
+            .arg(scratch.path().join(format!("{turn}.phar")))
+            .env("USE_ZEND_ALLOC", own_heap)
+            .run()
+            .succeeded()
+            .in_charge_of("php");
+        assert_eq!(outcome.stdout, "done\n");
+    }
+    let outcome = php().arg("-v").run().succeeded();
+    assert!(outcome.stdout.starts_with("PHP "), "{}", outcome.stdout);
+    let outcome = php().arg("-m").run().succeeded();
+    assert!(outcome.stdout.contains("json"), "{}", outcome.stdout);
 }
 
 /// Go keeps its own heap, but C code in its process allocates, on threads with Go's signal masks

@@ -1,10 +1,11 @@
 //! Servers: redis under its own benchmark, with background saves, and gunicorn with preforked
-//! workers that a client asks for bursts of work.
+//! workers that a client asks for bursts of work; haproxy that reloads its configuration.
 
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -192,4 +193,43 @@ fn gunicorn_with_preforked_workers() {
     workers.sort();
     workers.dedup();
     assert!(workers.len() > 4, "no worker was replaced: {workers:?}");
+}
+
+/// A worker's threads promise to gain no privileges as they start, all at once, and an old worker ends as its threads do.
+#[test]
+fn haproxy_that_reloads_leaves_no_worker_behind() {
+    needs!("haproxy");
+    let scratch = Scratch::new();
+    let socket = scratch.path().join("front");
+    let configuration = scratch.file(
+        "haproxy.cfg",
+        &format!(
+            "global\n nbthread 4\ndefaults\n mode http\n timeout connect 1s\n timeout client 1s\n timeout server 1s\n\
+             frontend front\n bind unix@{}\n http-request return status 200 content-type text/plain string ok\n",
+            socket.display()
+        ),
+    );
+    let server = Run::preloaded(require("haproxy", "haproxy"))
+        .args(["-q", "-W", "-f"])
+        .arg(configuration)
+        .spawn();
+    let workers = || children_of(server.id());
+    wait_until("a worker", || workers().len() == 1 && socket.exists());
+    for _ in 0..10 {
+        let before = workers();
+        // A master that has just started may miss the signal.
+        let mut turns = 0;
+        wait_until("a new worker", || {
+            if turns % 20 == 0 {
+                let sent = Command::new("kill")
+                    .args(["-USR2", &server.id().to_string()])
+                    .status();
+                assert!(sent.is_ok_and(|status| status.success()));
+            }
+            turns += 1;
+            workers().iter().any(|worker| !before.contains(worker))
+        });
+    }
+    wait_until("one worker is left", || workers().len() == 1);
+    assert!(server.maps_library(workers()[0]));
 }
