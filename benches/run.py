@@ -19,7 +19,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "build"
-KINDS = ["return", "generator", "speed", "scale", "instructions"]
+KINDS = ["return", "generator", "speed", "scale", "python", "instructions"]
 SEEDS = 50
 
 
@@ -64,13 +64,19 @@ def jobs_of(kind: str, given: argparse.Namespace, competitors: list) -> list:
         "generator": lambda: plans.generator_jobs(given.quick, given.seed, given.seeds),
         "speed": lambda: plans.speed_jobs(given.quick, cpus),
         "scale": lambda: plans.scale_jobs(given.quick),
+        "python": lambda: pythons.jobs(given.quick),
     }.get(kind, list)()
     if given.allocators or given.library:
         # Named on the command line: then every row is for them.
         named = tuple(a.name for a in competitors)
-        jobs = [dataclasses.replace(j, only=named) for j in jobs]
+        jobs = [dataclasses.replace(j, only=_named_for(j, named)) for j in jobs]
     jobs = [j for j in jobs if not given.rows or j.label.startswith(tuple(given.rows.split(",")))]
     return jobs
+
+
+def _named_for(job, named: tuple[str, ...]) -> tuple[str, ...]:
+    """Of the allocators named, those of the row; in the kind python others compare nothing."""
+    return tuple(set(named) & set(job.only)) if job.kind == "python" else named
 
 
 def lanes_of(kind: str, given: argparse.Namespace) -> int:
@@ -162,7 +168,7 @@ def measure(kind: str, competitors: list, given: argparse.Namespace, output: Pat
     record |= {"command": command_line(), "lanes": lanes_of(kind, given)}
     if kind == "generator":
         record |= {"first_seed": given.seed, "seeds": given.seeds}
-    if kind == "speed":
+    if kind in ("speed", "python"):
         record["programs"] = [j.program.describe() for j in jobs if j.program]
     (output / f"{kind}-machine.json").write_text(json.dumps(record, indent=1) + "\n")
     print(text)
@@ -200,12 +206,13 @@ if __name__ == "__main__":
     from suite import environment
 
     environment.enter()
-    from suite import allocators, instructions, machine, plans, summary, timings, trials
+    from suite import allocators, instructions, machine, plans, pythons, summary, timings, trials
 
     SECTIONS = {
         "return": summary.return_section,
         "generator": summary.generator_section,
         "speed": timings.speed_section,
         "scale": timings.scale_section,
+        "python": pythons.section,
     }
     sys.exit(main())

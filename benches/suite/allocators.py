@@ -47,6 +47,7 @@ class Allocator:
     def run_environment(self) -> dict:
         """The environment of a run: the caller's, without any allocator's settings but ours."""
         drop = ("LD_PRELOAD", "MALLOC_", "MIMALLOC_", "TCMALLOC_", "EBB_CONF", "GLIBC_TUNABLES")
+        drop += ("PYTHONMALLOC", "PYTHONDEVMODE")
         kept = {k: v for k, v in os.environ.items() if not k.startswith(drop)}
         if self.pattern is not None:
             kept["LD_PRELOAD"] = str(self.library())
@@ -133,6 +134,13 @@ REGISTRY = [
     _peer("snmalloc", "snmalloc"),
     _peer("rpmalloc", "rpmalloc"),
     Allocator(OURS, "as it comes", _EBBMALLOC, "make build"),
+    Allocator(
+        "glibc-python-malloc",
+        "the libc's own, PYTHONMALLOC=malloc",
+        environment={"PYTHONMALLOC": "malloc"},
+        special=True,
+    ),
+    Allocator("ebbmalloc-python-off", "python:off", _EBBMALLOC, "make build", {"EBB_CONF": "python:off"}, special=True),
     Allocator("ebbmalloc-off", "purge:off", _EBBMALLOC, "make build", {"EBB_CONF": "purge:off"}, special=True),
 ]
 

@@ -21,6 +21,7 @@ from .allocators import Allocator
 from .environment import VENV
 
 HERE = Path(__file__).resolve().parent.parent
+PROGRAMS = HERE / "programs"
 PORT = 20379
 
 
@@ -32,6 +33,12 @@ class Program:
     install: str = "the locked environment: ci/python-env.sh benches"
     load: tuple[str, ...] = ()
     environment: dict = field(default_factory=dict)
+    # A JSON file in {scratch} that the program writes: its figures are the run's (_reported).
+    report: str = ""
+    # So often the command runs; wall and CPU time are the means.
+    times: int = 1
+    # It brings a C library of its own, a newer one say: this machine's must not be preloaded.
+    own_libc: bool = False
 
     def missing(self) -> str | None:
         """Why it cannot run here, or None."""
@@ -92,12 +99,15 @@ def run_once(build: Path, program: Program, allocator: Allocator, timeout_s: int
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         scratch = Path(name)
         environment = allocator.run_environment() | program.environment
-        library = environment.pop("LD_PRELOAD", None) or _libc()
+        library = environment.pop("LD_PRELOAD", None) or ("" if program.own_libc else _libc())
         environment["BENCH_WITNESS"] = str(scratch / "witness")
         preload = f"{library} {build / 'witness.so'}"
-        command = [str(build / "launch"), preload, *_filled(program.command, scratch)]
+        times = ["-n", str(program.times)] if program.times > 1 else []
+        command = [str(build / "launch"), *times, preload, *_filled(program.command, scratch)]
         run = _serve if program.load else _finish
         result = run(program, command, environment, scratch, timeout_s)
+        if program.report:
+            result |= _reported(scratch / program.report)
         result["malloc_provider"] = _sole_provider(scratch / "witness", allocator)
     return result
 
@@ -107,6 +117,14 @@ def _finish(_program: Program, command: list[str], environment: dict, scratch: P
     if done.returncode != 0:
         raise RunFailed(f"exit {done.returncode}: {' '.join(done.stderr.strip().splitlines()[-1:])}")
     return json.loads(done.stdout)
+
+
+def _reported(file: Path) -> dict:
+    """What a program wrote: its own figures, or a file of pyperf, of which each benchmark's least value is taken."""
+    found = json.loads(file.read_text())
+    if "benchmarks" not in found:
+        return found
+    return {"value_s": sum(min(benchmark["runs"][0]["values"]) for benchmark in found["benchmarks"])}
 
 
 def _serve(program: Program, command: list[str], environment: dict, scratch: Path, timeout_s: int) -> dict:

@@ -3,5 +3,7 @@
 
 mod languages;
 mod python;
+mod python_embedders;
+mod pythons;
 mod servers;
 mod tools;

@@ -13,7 +13,7 @@ use crate::harness::{Run, Scratch, require};
 use test_needs::needs;
 
 /// A port that was free a moment ago.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .expect("a free port")
@@ -22,7 +22,7 @@ fn free_port() -> u16 {
 
 /// Polls until READY says so.
 #[track_caller]
-fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
     let start = Instant::now();
     while !ready() {
         assert!(start.elapsed() < Duration::from_secs(60), "{what}");
@@ -106,7 +106,7 @@ fn redis_under_its_benchmark() {
     assert_eq!(client(&["dbsize"]).stdout, "0\n");
 }
 
-fn get(port: u16, path: &str) -> Option<String> {
+pub fn get(port: u16, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream
         .set_read_timeout(Some(Duration::from_secs(30)))
