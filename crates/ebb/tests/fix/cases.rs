@@ -81,7 +81,7 @@ fn a_written_change_settles_the_file_and_the_check_agrees() {
         {
             check.extend([pair[0].as_str(), pair[1].as_str()]);
         }
-        if case.ends_with("from-trial-arenas") {
+        if case.ends_with("from-trial-arenas") || case.ends_with("supervisor-from-trial") {
             check.extend(["-a", "glibc"]);
         }
         assert_code(&output(&mut place.command("check", &check)), 0);
