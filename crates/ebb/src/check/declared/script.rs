@@ -24,6 +24,8 @@ pub struct Script {
     pub service: Service,
     /// Every assignment that is a command of its own, in order.
     pub sets: Vec<Set>,
+    /// The `LD_PRELOAD` that single commands are given, by line: in front of them, or behind `env`.
+    pub given: Vec<(usize, String)>,
     /// Where the lines at the top end: `#!`, the comment below it, `set -e`. The start of a line, or the end of the text.
     pub top: usize,
 }
@@ -94,10 +96,12 @@ impl Script {
         let mut sets = Vec::new();
         let mut exported: Vec<&str> = Vec::new();
         let mut exports_all = false;
+        let mut given = Vec::new();
         let mut remarks = Vec::new();
         for (number, command) in commands.iter().enumerate() {
             let is_late = start.is_some_and(|it| number > it);
             let words = words(command);
+            given.extend(given_to(command, &words));
             let (is_export, skip) = match words.as_slice() {
                 ["export", ..] => (true, 1),
                 ["declare" | "typeset", "-x", ..] => (true, 2),
@@ -172,6 +176,7 @@ impl Script {
         Ok(Self {
             service,
             sets,
+            given,
             top: top(text),
         })
     }
@@ -247,6 +252,22 @@ fn assigned(word: &str) -> Option<&str> {
             .chars()
             .all(|it| it.is_ascii_alphanumeric() || it == '_');
     is_name.then_some(name)
+}
+
+/// The `LD_PRELOAD` that a command alone is given; what passes on the old value is none.
+fn given_to(command: &Command, words: &[&str]) -> Option<(usize, String)> {
+    let is_set = words.iter().all(|it| assigned(it).is_some());
+    let is_declared = matches!(
+        words.first(),
+        Some(&("export" | "declare" | "typeset" | "local" | "readonly"))
+    );
+    if is_set || is_declared {
+        return None;
+    }
+    let value = words.iter().find_map(|it| it.strip_prefix("LD_PRELOAD="))?;
+    let (own, _) = value::read("LD_PRELOAD", value);
+    let own = own.unwrap_or_else(|| value.to_owned());
+    (!own.is_empty()).then_some((command.line, own))
 }
 
 fn unquoted(word: &str) -> String {
