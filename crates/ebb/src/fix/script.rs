@@ -104,19 +104,15 @@ fn moved(before: &Script, after: &Script) -> Option<crate::check::dockerfile::St
     Some(start)
 }
 
-/// A variable that the command itself is given would have the last word.
+/// A variable that a command itself is given has the last word.
 fn refuse_other_ways(name: &str, script: &Script) -> Result<(), Failure> {
-    let Some(start) = &script.service.start else {
-        return Ok(());
-    };
-    let is_own = |it: &str| !["$LD_PRELOAD", "${LD_PRELOAD}"].contains(&it);
-    if start.assigned("LD_PRELOAD").is_some_and(is_own) {
-        return Err(cannot(
-            format!("{name}:{}: the command itself sets LD_PRELOAD", start.line),
+    match script.given.first() {
+        Some((line, _)) => Err(cannot(
+            format!("{name}:{line}: a command itself sets LD_PRELOAD"),
             "take it out there, then run ebb fix again",
-        ));
+        )),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// The assignment that can take the new value; none where a line of its own has to be added.
@@ -253,6 +249,7 @@ mod tests {
             "LD_PRELOAD=/x.so exec app\n",
             "B=1 LD_PRELOAD=/x.so\nexec app\n",
             "exec env LD_PRELOAD=/x.so app\n",
+            "f() {\n  exec env LD_PRELOAD=/x.so app\n}\nf\n",
             "export LD_PRELOAD=\"$(find / -name x.so)\"\nexec app\n",
             "#!/usr/bin/python3\nimport os\n",
             "echo \"\n",

@@ -9,6 +9,7 @@ mod harness;
 mod files;
 mod processes;
 mod settings;
+mod started;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -205,7 +205,7 @@ const REFUSALS: &[Refusal] = &[
         "#!/bin/sh\nLD_PRELOAD=x.so exec x\n",
         &[],
         31,
-        &["run.sh:2", "the command itself"],
+        &["run.sh:2", "a command itself"],
     ),
     (
         "Cargo.toml",

@@ -376,7 +376,7 @@ fn configurations() -> Vec<String> {
     ];
     let mut all = vec![String::new()];
     let mut found = Vec::new();
-    for _ in 0..4 {
+    for _ in 0..3 {
         all = all
             .iter()
             .flat_map(|it| PIECES.map(|piece| format!("{it}{piece}")))

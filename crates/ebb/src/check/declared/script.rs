@@ -12,6 +12,7 @@ use crate::check::Id;
 use crate::check::dockerfile::Start;
 
 mod commands;
+mod remarks;
 mod value;
 
 use commands::Command;
@@ -24,6 +25,8 @@ pub struct Script {
     pub service: Service,
     /// Every assignment that is a command of its own, in order.
     pub sets: Vec<Set>,
+    /// The `LD_PRELOAD` that single commands are given, by line: in front of them, or behind `env`.
+    pub given: Vec<(usize, String)>,
     /// Where the lines at the top end: `#!`, the comment below it, `set -e`. The start of a line, or the end of the text.
     pub top: usize,
 }
@@ -94,10 +97,12 @@ impl Script {
         let mut sets = Vec::new();
         let mut exported: Vec<&str> = Vec::new();
         let mut exports_all = false;
+        let mut given = Vec::new();
         let mut remarks = Vec::new();
         for (number, command) in commands.iter().enumerate() {
             let is_late = start.is_some_and(|it| number > it);
             let words = words(command);
+            given.extend(given_to(command, &words));
             let (is_export, skip) = match words.as_slice() {
                 ["export", ..] => (true, 1),
                 ["declare" | "typeset", "-x", ..] => (true, 2),
@@ -119,7 +124,7 @@ impl Script {
                     continue;
                 }
                 ["exec", _, ..] if Some(number) != start => {
-                    remarks.extend(dropped_elsewhere(command, &words));
+                    remarks.extend(remarks::dropped_elsewhere(command, &words));
                     continue;
                 }
                 words if words.iter().all(|it| assigned(it).is_some()) => (exports_all, 0),
@@ -158,7 +163,7 @@ impl Script {
             by_shell: true,
             line: commands[it].line,
         });
-        remarks.extend(remarks_of(&name, text, &sets, started.as_ref()));
+        remarks.extend(remarks::of_script(&name, text, &sets, started.as_ref()));
         let service = Service {
             name,
             line: started.as_ref().map_or(1, |it| it.line),
@@ -172,6 +177,7 @@ impl Script {
         Ok(Self {
             service,
             sets,
+            given,
             top: top(text),
         })
     }
@@ -249,6 +255,22 @@ fn assigned(word: &str) -> Option<&str> {
     is_name.then_some(name)
 }
 
+/// The `LD_PRELOAD` that a command alone is given; what passes on the old value is none.
+fn given_to(command: &Command, words: &[&str]) -> Option<(usize, String)> {
+    let is_set = words.iter().all(|it| assigned(it).is_some());
+    let is_declared = matches!(
+        words.first(),
+        Some(&("export" | "declare" | "typeset" | "local" | "readonly"))
+    );
+    if is_set || is_declared {
+        return None;
+    }
+    let value = words.iter().find_map(|it| it.strip_prefix("LD_PRELOAD="))?;
+    let (own, _) = value::read("LD_PRELOAD", value);
+    let own = own.unwrap_or_else(|| value.to_owned());
+    (!own.is_empty()).then_some((command.line, own))
+}
+
 fn unquoted(word: &str) -> String {
     shlex::split(word).map_or_else(|| word.to_owned(), |it| it.concat())
 }
@@ -273,54 +295,6 @@ fn variables(sets: &[Set]) -> Vec<Variable> {
         });
     }
     env
-}
-
-/// An `exec` under a condition through a program that drops the environment.
-fn dropped_elsewhere(command: &Command, words: &[&str]) -> Option<Remark> {
-    let start = Start {
-        words: words.iter().copied().map(unquoted).collect(),
-        by_shell: true,
-        line: command.line,
-    };
-    let by = start.drops_environment()?;
-    let what =
-        format!("where {by} is executed here, programs start without the LD_PRELOAD of the script");
-    Some(Remark::error(command.line, Id::EnvironmentDropped, what).as_note())
-}
-
-/// What is to be said of a script as such.
-fn remarks_of(name: &str, text: &str, sets: &[Set], start: Option<&Start>) -> Vec<Remark> {
-    let mut remarks = Vec::new();
-    let preloads = || sets.iter().filter(|it| it.name == "LD_PRELOAD");
-    let counts = preloads().any(|it| it.is_exported && !it.is_late);
-    if let (Some(set), Some(start)) = (preloads().find(|it| it.is_late), start) {
-        let what = format!("the program has started in line {} already", start.line);
-        let remark = Remark::error(set.line, Id::PreloadTooLate, what);
-        remarks.push(if counts { remark.as_note() } else { remark });
-    } else if let Some(set) = preloads().find(|it| !it.is_exported)
-        && !counts
-    {
-        let what = "LD_PRELOAD is set without `export`, so no program gets it";
-        remarks.push(Remark::error(set.line, Id::EnvironmentDropped, what));
-    }
-    if counts {
-        if let Some(set) = preloads().find(|it| !it.is_late)
-            && !preloads().any(|it| it.is_plain)
-        {
-            let what = "LD_PRELOAD is set under a condition: where it does not hold, the program runs without";
-            remarks.push(Remark::error(set.line, Id::NotAsked, what).as_note());
-        }
-        let what = format!(
-            "LD_PRELOAD is set in {name} only: docker run --entrypoint, docker exec and a pod's command start programs without it"
-        );
-        let line = preloads().find(|it| !it.is_late).map_or(1, |it| it.line);
-        remarks.push(Remark::error(line, Id::EntrypointBypassed, what).as_note());
-    }
-    if text.contains("\r\n") {
-        let what = "the lines end with a carriage return, which the kernel and the shell take for part of a name or value";
-        remarks.push(Remark::error(1, Id::LineEnds, what).as_note());
-    }
-    remarks
 }
 
 /// Where the lines at the top end.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::Image;
 use super::image::file_name;
+use crate::check::declared::script::Script;
 use crate::check::{Finding, Id};
 
 /// How the image asks for an allocator.
@@ -154,30 +155,22 @@ pub struct SetByScript {
     pub exported: bool,
 }
 
-/// The first assignment of `LD_PRELOAD` in a shell script.
+/// How a shell script sets `LD_PRELOAD`, the exported assignment first.
 pub fn set_by_script(text: &str) -> Option<SetByScript> {
-    const ASSIGNMENT: &str = "LD_PRELOAD=";
-    let code = |line: &&str| !line.trim_start().starts_with('#');
-    let line = text
-        .lines()
-        .filter(code)
-        .find(|it| it.contains(ASSIGNMENT))?;
-    let (before, after) = line.split_once(ASSIGNMENT)?;
-    let words = shlex::split(after).unwrap_or_else(|| vec![after.trim().to_owned()]);
-    let value = words.first().cloned().unwrap_or_default();
-    let exports_later = text
-        .lines()
-        .filter(code)
-        .any(|it| it.trim_start().starts_with("export LD_PRELOAD"));
-    // `LD_PRELOAD=x exec program` gives it to that program.
-    let before_a_command = words.len() > 1 && !words[1].starts_with(['#', ';']);
-    let exported = before.trim_end().ends_with("export")
-        || before.trim_end().ends_with("env")
-        || before.contains("declare -x")
-        || exports_later
-        || before_a_command
-        || text.lines().any(|it| it.trim() == "set -a");
-    Some(SetByScript { value, exported })
+    let script = Script::parse(Path::new(""), text).ok()?;
+    let sets = || script.sets_of("LD_PRELOAD");
+    if let Some(set) = sets().find(|it| it.is_exported).or(sets().next()) {
+        let written = || text[set.at.clone()].to_owned();
+        return Some(SetByScript {
+            value: set.value.clone().unwrap_or_else(written),
+            exported: set.is_exported,
+        });
+    }
+    let (_, value) = script.given.into_iter().next()?;
+    Some(SetByScript {
+        value,
+        exported: true,
+    })
 }
 
 /// Whether a file name is one under which images keep their entrypoint.

@@ -103,8 +103,8 @@ impl<'a> Reader<'a> {
 
     fn separator(&mut self, letter: char) {
         let rest = self.rest();
-        if let Some(rest) = rest.strip_prefix("&>") {
-            self.at += 2 + usize::from(rest.starts_with('>'));
+        if let Some(target) = rest.strip_prefix("&>") {
+            self.at += 2 + usize::from(target.starts_with('>'));
             self.is_target = true;
             return;
         }
