@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests that need cgroup version 2, built here and run on the kernel of ci/vm.sh.
+# The tests that need cgroup version 2, swap or soft-dirty bits, built here and run on the kernel of ci/vm.sh.
 #
 #   ci/vm/tests.sh
 #
@@ -13,6 +13,7 @@ build() { "${CARGO:-cargo}" test --no-run "$@" 2>&1 | sed -n 's/^ *Executable .*
 "${CARGO:-cargo}" build --release -p ebbmalloc-c -p ebb
 preload=$(realpath "$(build --release -p ebbmalloc-c --test preload)")
 trim=$(realpath "$(build -p ebb --test trim)")
+look=$(realpath "$(build -p ebb --test look)")
 # The suite would build the library in the machine otherwise, which takes long.
 EBB_TEST_PRELOAD=$(realpath "${CARGO_TARGET_DIR:-target}/release/libebbmalloc.so")
 export EBB_TEST_PRELOAD
@@ -27,4 +28,7 @@ exec ci/vm.sh bash -euc '
     cd crates/ebbmalloc-c
     "$0" cgroup:: --skip only_grows --test-threads 1
     cd ../ebb
-    "$1" page_cache --test-threads 1' "$preload" "$trim"
+    "$1" page_cache --test-threads 1
+    # What a look leaves as it was, where there is swap; the kernel has soft-dirty bits.
+    swapon /dev/vdb
+    EBB_TEST_EBB=../../target/release/ebb "$2" that_a_fork_shares pages_in_swap --test-threads 1' "$preload" "$trim" "$look"

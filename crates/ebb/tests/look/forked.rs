@@ -6,6 +6,7 @@ use crate::figures::{self, Figures};
 use crate::harness;
 use crate::programs::{self, Group, wait_until};
 use crate::verbs;
+use test_needs::skip;
 
 /// Calls each verb on `root` and holds what the kernel says of all its processes against what it said before. They are stopped, so
 /// that nothing that they do themselves changes it.
@@ -22,6 +23,17 @@ pub fn assert_untouched(root: i32) {
 #[test]
 fn blocks_that_a_fork_shares_stay_shared() {
     let tree = Group::ready(Command::new(programs::tree()).args(["small", "40"]));
+    assert_untouched(tree.pid());
+}
+
+/// On the kernel of `ci/vm.sh`, which has swap and soft-dirty bits, and on any other that has swap.
+#[test]
+fn pages_in_swap_stay_there() {
+    let tree = Group::ready(Command::new(programs::tree()).args(["paged", "40"]));
+    let swapped: u64 = Figures::of_tree(tree.pid()).iter().map(|it| it.swap).sum();
+    if swapped == 0 {
+        skip!("this kernel has no swap");
+    }
     assert_untouched(tree.pid());
 }
 

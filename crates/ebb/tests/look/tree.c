@@ -1,5 +1,5 @@
 /* A parent with so many MB and four children that share them: `tree small 60` in blocks of 1000 bytes, a third of them freed again;
-   `tree huge 64` in blocks of 2 MiB on huge pages; `tree fast 2000000` in so many tuples' worth of small blocks, freed in random order.
+   `tree paged 40` the same, with half of it in swap, where there is one; `tree huge 64` in blocks of 2 MiB on huge pages; `tree fast 2000000` in so many tuples' worth of small blocks, freed in random order.
    Says "ready" and ends with its input. */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -11,7 +11,11 @@
 #include <signal.h>
 #include <unistd.h>
 
-static void small(size_t megabytes) {
+#ifndef MADV_PAGEOUT
+#define MADV_PAGEOUT 21
+#endif
+
+static char *small(size_t megabytes) {
     size_t blocks = megabytes * 1000;
     char **all = malloc(blocks * sizeof *all);
     for (size_t i = 0; i < blocks; i++) {
@@ -19,6 +23,13 @@ static void small(size_t megabytes) {
         memset(all[i], (int)i, 1000);
     }
     for (size_t i = 0; i < blocks; i += 3) free(all[i]);
+    return all[1];
+}
+
+/* Every second megabyte of the heap. Before the forks: the kernel leaves pages that processes share. */
+static void page_out(char *first, size_t megabytes) {
+    char *page = (char *)((uintptr_t)first & -(uintptr_t)4096);
+    for (size_t i = 1; i + 1 < megabytes; i += 2) madvise(page + (i << 20), 1 << 20, MADV_PAGEOUT);
 }
 
 static void huge(size_t megabytes) {
@@ -51,6 +62,7 @@ int main(int count, char **arguments) {
     size_t size = strtoul(arguments[2], NULL, 10);
     switch (arguments[1][0]) {
     case 's': small(size); break;
+    case 'p': page_out(small(size), size); break;
     case 'h': huge(size); break;
     /* Without stdio, whose buffer would have malloc empty the fastbins. */
     default: fast(size); write(1, "ready\n", 6); read(0, &size, 1); return 0;
