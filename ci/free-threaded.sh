@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Reads a free-threaded CPython, whose objects are its own mimalloc's, and runs it under the preload: 3.13 of Debian's sources, which no release of Debian
-# has built so. Takes about ten minutes on two cores the first time.
+# Reads a free-threaded CPython, whose objects are its own mimalloc's, and runs it under the preload: 3.13 of Debian's
+# sources, which no release of Debian has built so. Takes about ten minutes on two cores the first time.
 #
 #   ci/free-threaded.sh
 #
