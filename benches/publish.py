@@ -11,7 +11,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "BENCHMARKS.md"
 MARKERS = ("<!-- tables: benches/publish.py writes below -->\n", "<!-- end of tables -->\n")
-KINDS = ("return", "generator", "speed", "scale", "python", "instructions")
+KINDS = ("return", "generator", "speed", "scale", "python", "pyperformance", "instructions")
 
 
 def with_tables(page: str, tables: list[str]) -> str:

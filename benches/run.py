@@ -19,8 +19,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "build"
-KINDS = ["return", "generator", "speed", "scale", "python", "instructions"]
+KINDS = ["return", "generator", "speed", "scale", "python", "pyperformance", "instructions"]
 SEEDS = 50
+# Kinds whose runs mostly sleep.
+LANES = ("return", "generator", "python")
 
 
 def arguments() -> argparse.Namespace:
@@ -33,7 +35,7 @@ def arguments() -> argparse.Namespace:
         "--minutes", type=float, help="of each kind: no run begins later; the tables are of what there is"
     )
     parser.add_argument(
-        "--lanes", type=int, help="runs at a time in return and generator, which mostly sleep (1; with --quick 2)"
+        "--lanes", type=int, help="runs at a time in return, generator and python, which mostly sleep (1; with --quick 2)"
     )
     parser.add_argument("--allocators", metavar="A,B", help="only these, by name")
     parser.add_argument("--library", action="append", default=[], metavar="NAME=PATH[;VAR=VALUE]", help="another one")
@@ -64,7 +66,8 @@ def jobs_of(kind: str, given: argparse.Namespace, competitors: list) -> list:
         "generator": lambda: plans.generator_jobs(given.quick, given.seed, given.seeds),
         "speed": lambda: plans.speed_jobs(given.quick, cpus),
         "scale": lambda: plans.scale_jobs(given.quick),
-        "python": lambda: pythons.jobs(given.quick),
+        "python": lambda: pythons.burst_jobs(given.quick),
+        "pyperformance": lambda: pythons.pyperformance_jobs(given.quick),
     }.get(kind, list)()
     if given.allocators or given.library:
         # Named on the command line: then every row is for them.
@@ -75,12 +78,12 @@ def jobs_of(kind: str, given: argparse.Namespace, competitors: list) -> list:
 
 
 def _named_for(job, named: tuple[str, ...]) -> tuple[str, ...]:
-    """Of the allocators named, those of the row; in the kind python others compare nothing."""
-    return tuple(set(named) & set(job.only)) if job.kind == "python" else named
+    """Of the allocators named, those of the row; in the kinds of CPython others compare nothing."""
+    return tuple(set(named) & set(job.only)) if job.kind in ("python", "pyperformance") else named
 
 
 def lanes_of(kind: str, given: argparse.Namespace) -> int:
-    return given.lanes if kind in ("return", "generator") else 1
+    return given.lanes if kind in LANES else 1
 
 
 def counted(allocator, given: argparse.Namespace) -> bool:
@@ -168,7 +171,7 @@ def measure(kind: str, competitors: list, given: argparse.Namespace, output: Pat
     record |= {"command": command_line(), "lanes": lanes_of(kind, given)}
     if kind == "generator":
         record |= {"first_seed": given.seed, "seeds": given.seeds}
-    if kind in ("speed", "python"):
+    if kind in ("speed", "python", "pyperformance"):
         record["programs"] = [j.program.describe() for j in jobs if j.program]
     (output / f"{kind}-machine.json").write_text(json.dumps(record, indent=1) + "\n")
     print(text)
@@ -213,6 +216,7 @@ if __name__ == "__main__":
         "generator": summary.generator_section,
         "speed": timings.speed_section,
         "scale": timings.scale_section,
-        "python": pythons.section,
+        "python": pythons.burst_section,
+        "pyperformance": pythons.pyperformance_section,
     }
     sys.exit(main())

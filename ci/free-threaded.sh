@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Reads a free-threaded CPython, whose objects are its own mimalloc's: 3.13 of Debian's sources, which no release of Debian
-# has built so. Takes about ten minutes on two cores the first time.
+# Reads a free-threaded CPython, whose objects are its own mimalloc's, and runs it under the preload: 3.13 of Debian's
+# sources, which no release of Debian has built so. Takes about ten minutes on two cores the first time.
 #
 #   ci/free-threaded.sh
 #
@@ -28,3 +28,4 @@ fi
 export EBB_TEST_PYTHON_FREE_THREADED=$python
 "${CARGO:-cargo}" test -p ebb-inspect --test cpython own_mimalloc:: -- --ignored
 "${CARGO:-cargo}" test -p ebb --test why own_mimalloc:: -- --ignored
+EBB_TEST_PYTHONS=$python "${CARGO:-cargo}" test -p ebbmalloc-c --test preload pythons::

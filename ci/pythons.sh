@@ -45,7 +45,7 @@ from_debian() {
     local release=$1 version=3.$2 root=$PWD/target/pythons/$1
     shift 2
     ci/unpack.sh "$release" "$root" "python$version-minimal" "libpython$version-minimal" "libpython$version-stdlib" \
-        libc6 libexpat1 zlib1g "$@" || return
+        libc6 libgcc-s1 libexpat1 zlib1g "$@" || return
     start_script "python$version"
     add "$root/python$version" "Debian's $release"
     if [[ -x $root/usr/bin/python$version-dbg ]]; then

@@ -55,12 +55,14 @@ PYPERFORMANCE = {
 }
 
 
-def jobs(quick: bool) -> list[Job]:
-    """Burst, start and speed; the quick form has one interpreter and a few programs."""
-    rows = [_burst(python, quick) for python in interpreters()[: 1 if quick else None]]
-    rows.append(_start(quick))
-    named = list(PYPERFORMANCE)[:: 10 if quick else 1]
-    return rows + [_pyperformance(name) for name in named]
+def burst_jobs(quick: bool) -> list[Job]:
+    """A burst in each interpreter; the quick form has the first one."""
+    return [_burst(python, quick) for python in interpreters()[: 1 if quick else None]]
+
+
+def pyperformance_jobs(quick: bool) -> list[Job]:
+    """The start, then the programs; the quick form has a few."""
+    return [_start(quick), *(_pyperformance(name) for name in list(PYPERFORMANCE)[:: 10 if quick else 1])]
 
 
 def interpreters() -> list[str]:
@@ -70,6 +72,8 @@ def interpreters() -> list[str]:
 
 def _burst(python: str, quick: bool) -> Job:
     rest_s = 2 if quick else REST_S
+    # A free-threaded build ends at the start with PYTHONMALLOC=malloc.
+    columns = tuple(c for c in BURST_COLUMNS if not (python.endswith("t") and "malloc" in c.split("-")[2:]))
     script = str(PROGRAMS / "python/burst.py")
     program = Program(
         name=f"burst, {'python' if python == '{python}' else _short(python)}",
@@ -78,7 +82,7 @@ def _burst(python: str, quick: bool) -> Job:
         report="report.json",
         own_libc=_starts_with(python, b"#!"),
     )
-    return Job("python", program.name, program=program, seconds=rest_s + 2, only=BURST_COLUMNS, group="burst")
+    return Job("python", program.name, program=program, seconds=rest_s + 2, only=columns, group="burst")
 
 
 def _short(python: str) -> str:
@@ -94,7 +98,7 @@ def _starts_with(path: str, mark: bytes) -> bool:
 
 def _start(quick: bool) -> Job:
     program = Program("python -c pass", ("{python}", "-c", "pass"), ("{python}", "--version"), times=10 if quick else 40)
-    return Job("python", program.name, program=program, seconds=0.6, only=("glibc", OFF, OURS), group="start")
+    return Job("pyperformance", program.name, program=program, seconds=0.9, only=("glibc", OFF, OURS), group="start")
 
 
 def _pyperformance(name: str) -> Job:
@@ -109,12 +113,11 @@ def _pyperformance(name: str) -> Job:
         environment={"PYTHONHASHSEED": "1"},
         report="report.json",
     )
-    return Job("python", program.name, program=program, seconds=1.7, only=(OFF, OURS), group="speed")
+    return Job("pyperformance", program.name, program=program, seconds=1.7, only=(OFF, OURS), group="speed")
 
 
 RESTED = Figure("Burst: MB above the start, {rest} s after the burst", lambda run: run["rested_bytes"] / MB)
 PEAK_OF_BURST = Figure("Burst: MB above the start at its peak", lambda run: run["peak_bytes"] / MB)
-SECONDS = Figure("Burst: seconds to make the objects and to free them", lambda run: run["burst_s"], 2)
 BLOCKS = Figure("Burst: blocks of CPython's own allocator in use at the start", lambda run: run["own_blocks"], 0)
 START = Figure("Start: milliseconds of `python -c pass`", lambda run: 1000 * run["wall_s"], 2)
 START_CPU = Figure("Start: its CPU milliseconds", lambda run: 1000 * run["cpu_s"], 2)
@@ -124,18 +127,16 @@ CPU = Figure("CPU time of the whole run", lambda run: run["cpu_s"])
 PEAK = Figure("peak of resident memory", lambda run: run["peak_rss_bytes"])
 
 
-def section(jobs: list, allocators: list, trial) -> str:
-    groups = {group: [job for job in jobs if job.group == group] for group in ("burst", "start", "speed")}
-    parts = []
-    if groups["burst"]:
-        rest_s = groups["burst"][0].program.command[-1]
-        rested = Figure(RESTED.title.format(rest=rest_s), RESTED.of)
-        parts += [titled(groups["burst"], allocators, trial, f) for f in (rested, PEAK_OF_BURST, SECONDS, BLOCKS)]
-    if groups["start"]:
-        parts += [titled(groups["start"], allocators, trial, f) for f in (START, START_CPU)]
-    if groups["speed"]:
-        parts.append(against_off(groups["speed"], allocators, trial))
-    return "\n".join(parts)
+def burst_section(jobs: list, allocators: list, trial) -> str:
+    rest_s = jobs[0].program.command[-1] if jobs else REST_S
+    rested = Figure(RESTED.title.format(rest=rest_s), RESTED.of)
+    return "\n".join(titled(jobs, allocators, trial, figure) for figure in (rested, PEAK_OF_BURST, BLOCKS))
+
+
+def pyperformance_section(jobs: list, allocators: list, trial) -> str:
+    starts, programs = ([job for job in jobs if job.group == group] for group in ("start", "speed"))
+    parts = [titled(starts, allocators, trial, figure) for figure in (START, START_CPU)] if starts else []
+    return "\n".join([*parts, against_off(programs, allocators, trial)])
 
 
 def against_off(jobs: list, allocators: list, trial) -> str:

@@ -34,7 +34,8 @@ fn libraries() -> Vec<PathBuf> {
     with_lock.filter_map(library_of).collect()
 }
 
-/// What `embed` prints in each of its ways to start.
+/// What `embed` prints in each of its ways to start. The end of an interpreter sets back its allocators from 3.12 on, so that
+/// the next one in the same process (`again`) has CPython's own.
 fn expect(run: impl Fn() -> Run, library: &str) {
     for (mode, interpreters, by_malloc) in [
         ("plain", 1, true),
@@ -51,8 +52,13 @@ fn expect(run: impl Fn() -> Run, library: &str) {
             .filter_map(|line| line.parse().ok())
             .collect();
         assert_eq!(blocks.len(), interpreters, "{mode}: {}", outcome.describe());
+        let counted = if mode == "again" {
+            &blocks[..1]
+        } else {
+            &blocks[..]
+        };
         assert!(
-            blocks.iter().all(|&number| (number == 0) == by_malloc),
+            counted.iter().all(|&number| (number == 0) == by_malloc),
             "{mode}: {}",
             outcome.describe()
         );
