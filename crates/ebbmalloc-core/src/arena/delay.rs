@@ -97,6 +97,31 @@ pub const fn pause_ms(interval_ms: u64, elapsed_ms: u64, cost_ns: u64, process_n
     }
 }
 
+/// A pause is over after so much was freed in any case.
+const MOST_FREED: u64 = 16 << 20;
+
+/// Bytes freed since the last tick at which a pause of `pause_ms` is over: twice what is usual in such a time by the
+/// `freed` bytes of the last `elapsed_ms`, and `least` more. An eighth of the `resident` bytes ends it in any case, or
+/// [`MOST_FREED`] in a small heap: a program that frees much and takes it again at once may free all it has
+/// without a sign of it in what is usual.
+pub const fn freed_mark(
+    freed: u64,
+    elapsed_ms: u64,
+    pause_ms: u64,
+    resident: u64,
+    least: u64,
+) -> u64 {
+    let elapsed_ms = if elapsed_ms == 0 { 1 } else { elapsed_ms };
+    let usual = freed.saturating_mul(pause_ms) / elapsed_ms;
+    let unusual = usual.saturating_mul(2).saturating_add(least);
+    let most = if resident / 8 > MOST_FREED {
+        resident / 8
+    } else {
+        MOST_FREED
+    };
+    if unusual < most { unusual } else { most }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,6 +184,26 @@ mod tests {
         assert_eq!(pause_ms(900, 1000, 100_000, 0), 14400);
         assert_eq!(pause_ms(10, u64::MAX, u64::MAX, 1), 160);
         assert_eq!(pause_ms(u64::MAX, 1, 1, 1), u64::MAX);
+    }
+
+    #[test]
+    fn a_pause_ends_when_far_more_is_freed_than_usual_or_a_share_of_the_heap() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(freed_mark(0, 700, 11_200, 300 * MIB, 2 * MIB), 2 * MIB);
+        assert_eq!(freed_mark(MIB, 700, 7000, 300 * MIB, 2 * MIB), 22 * MIB);
+        // 56 MiB a tick that are taken again at once, and then all the rest is freed.
+        assert_eq!(
+            freed_mark(56 * MIB, 700, 11_200, 288 * MIB, 2 * MIB),
+            36 * MIB
+        );
+        assert_eq!(
+            freed_mark(56 * MIB, 700, 11_200, 8 * MIB, 2 * MIB),
+            16 * MIB
+        );
+        assert_eq!(
+            freed_mark(u64::MAX, 0, u64::MAX, u64::MAX, u64::MAX),
+            u64::MAX / 8
+        );
     }
 
     #[test]

@@ -17,8 +17,7 @@ const SMALL_TICKS: u32 = 3;
 /// Not in a pause.
 const NEVER: usize = usize::MAX;
 
-/// Bytes freed since the last tick at which the pause is over: what was freed so far in such a time,
-/// twice. Written by the purger, taken off by whoever ends the pause. Nothing else is read because of it.
+/// Bytes freed since the last tick at which the pause is over: [`delay::freed_mark`]. Written by the purger, taken off by whoever ends the pause. Nothing else is read because of it.
 static FREED_MARK: AtomicUsize = AtomicUsize::new(NEVER);
 
 /// What the purger's thread knows of its last ticks.
@@ -45,12 +44,13 @@ impl Rhythm {
     }
 
     /// How long to wait after a tick, `interval_ms` or a pause of `most_ms` at most. Before the tick
-    /// `freed_bytes` had been freed; it has taken `cpu_ns`.
+    /// `freed_bytes` had been freed; it has taken `cpu_ns`, and `resident_bytes` are left.
     pub(super) fn wait_ms(
         &mut self,
         tick: &Tick,
         freed_bytes: usize,
         cpu_ns: u64,
+        resident_bytes: usize,
         interval_ms: u64,
         most_ms: u64,
     ) -> u64 {
@@ -70,8 +70,10 @@ impl Rhythm {
         let cost_ns = cpu_ns + pages * delay::FAULT_NS;
         let pause_ms = delay::pause_ms(interval_ms, elapsed_ms, cost_ns, others_ns).min(most_ms);
         if pause_ms > interval_ms {
-            let usual = freed_bytes as u64 * pause_ms / elapsed_ms.max(1);
-            FREED_MARK.store(2 * usize_of(usual) + START_BYTES, Ordering::Relaxed);
+            let (freed, resident) = (freed_bytes as u64, resident_bytes as u64);
+            let least = START_BYTES as u64;
+            let mark = delay::freed_mark(freed, elapsed_ms, pause_ms, resident, least);
+            FREED_MARK.store(usize_of(mark), Ordering::Relaxed);
         }
         pause_ms.max(interval_ms)
     }

@@ -36,10 +36,12 @@ pub fn stats() -> Snapshot {
     snapshot
 }
 
-/// After a tick, in the purger's thread.
-pub(super) fn after_tick(cpu_ns: u64) {
+/// After a tick, in the purger's thread. Returns how many bytes of the heap are resident.
+pub(super) fn after_tick(cpu_ns: u64) -> usize {
     PURGE_CPU_NS.fetch_add(cpu_ns, Ordering::Relaxed);
-    publish(&snapshot(&HEAP.statistics(None, false), purger::is_on()));
+    let statistics = HEAP.statistics(None, false);
+    publish(&snapshot(&statistics, purger::is_on()));
+    statistics.resident
 }
 
 /// After a step of growth, so that a process that only grows does not show what it was at its start.

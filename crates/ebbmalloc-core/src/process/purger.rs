@@ -289,9 +289,9 @@ unsafe extern "C" fn purger_main(_: *mut u8) {
         let (tick, _) = measured_tick(None);
         LOOK.store(true, Ordering::Relaxed);
         let cpu_ns = HEAP.os.thread_cpu_ns() - before;
-        publish::after_tick(cpu_ns);
+        let resident = publish::after_tick(cpu_ns);
         let most_ms = MOST_INTERVAL_MS.load(Ordering::Relaxed);
-        wait_ms = rhythm.wait_ms(&tick, freed_bytes, cpu_ns, interval_ms(), most_ms);
+        wait_ms = rhythm.wait_ms(&tick, freed_bytes, cpu_ns, resident, interval_ms(), most_ms);
         // Locked memory is tried again and again, but is no reason to stay.
         locked = tick.returned_bytes == 0 && (locked || tick.refused_bytes > 0);
         let works = tick.returned_bytes > 0 || tick.drained_bytes > 0 || HEAP.freed_bytes() > 0;
