@@ -8,13 +8,22 @@ import hashlib
 import json
 import random
 import shutil
+import threading
 from pathlib import Path
 
 WORDS = "the quick brown fox jumps over a lazy dog while many small objects come and go in memory".split()
 
 
+_MAKING = threading.Lock()
+
+
 def make_all(folder: Path) -> Path:
-    """Fills `folder` once and returns it."""
+    """Fills `folder` once and returns it; lanes that ask at the same time wait for the first."""
+    with _MAKING:
+        return _make_all(folder)
+
+
+def _make_all(folder: Path) -> Path:
     wanted = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
     stamp = folder / "made-by"
     if not stamp.is_file() or stamp.read_text() != wanted:
