@@ -22,7 +22,8 @@ fn rounds(share: u32) -> u32 {
 }
 
 /// The program has a watchdog of its own; the limit is for one that makes processes, but too slowly. A round takes
-/// 3 to 9 s of both cores, so it has ten times that on a busy machine.
+/// 3 to 9 s on two cores, and has ten times that. The 9 s are those of `stdio`, where nearly every fork waits 10 ms at the gate
+/// for a thread that holds a lock of a file.
 fn storm(scene: &str, share: u32) {
     let rounds = rounds(share);
     Run::preloaded(program("storm", Flavour::Plain))
