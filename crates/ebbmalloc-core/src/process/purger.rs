@@ -269,7 +269,6 @@ unsafe extern "C" fn purger_main(_: *mut u8) {
     let mut quiet = 0;
     let mut locked = false;
     let mut descriptors_left = false;
-    HEAP.os.prepare_membarrier();
     // Whatever the first tick sees free has T before the second. So it can come early.
     let mut wait_ms = interval_ms() / 2;
     let mut rhythm = Rhythm::new();
@@ -278,6 +277,8 @@ unsafe extern "C" fn purger_main(_: *mut u8) {
             WANTED.fetch_or(START, Ordering::Relaxed);
             return;
         }
+        // Not before the first sleep: the kernel takes up to 10 ms for it, and the end of a short program would wait.
+        HEAP.os.prepare_membarrier();
         let freed_bytes = HEAP.freed_bytes();
         let before = HEAP.os.thread_cpu_ns();
         // A single-threaded program may rely on the numbers of its descriptors.
