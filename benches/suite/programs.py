@@ -54,7 +54,12 @@ class Program:
             version = (done.stdout or done.stderr).strip().splitlines()[0]
         except (OSError, IndexError, subprocess.TimeoutExpired):
             version = "not installed"
-        return {"name": self.name, "command": " ".join(self.command), "version": version}
+        return {"name": self.name, "command": as_published(self.command), "version": version}
+
+
+def as_published(command) -> str:
+    """The command as it stands in results: paths relative to the repository, or to the user's home."""
+    return " ".join(command).replace(f"{HERE.parent}/", "").replace(f"{Path.home()}/", "~/")
 
 
 def listed() -> list[Program]:

@@ -33,7 +33,7 @@ class Trial:
 def run_once(build: Path, job: Job, allocator: Allocator) -> dict:
     """One run. The record has `trouble` when it yielded nothing that may be used."""
     command = job.program.command if job.program else job.command
-    record = {"job": job.label, "allocator": allocator.name, "command": " ".join(command)}
+    record = {"job": job.label, "allocator": allocator.name, "command": programs.as_published(command)}
     try:
         if job.program:
             return record | programs.run_once(build, job.program, allocator, job.timeout_s)
