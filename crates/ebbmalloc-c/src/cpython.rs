@@ -6,13 +6,15 @@
 //! has CPython or is linked with it, and when `dlopen` has loaded it. What the user chooses (`PYTHONMALLOC`, `-X dev`,
 //! `PyMem_SetAllocator`) takes effect later, and wins.
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use ebbmalloc_capi::{calloc, free, malloc, realloc, weak_symbol};
 use ebbmalloc_core::process::control;
+
+use crate::loaded;
 
 /// `PyMemAllocatorEx`.
 #[repr(C)]
@@ -75,10 +77,12 @@ pub fn may_come() -> bool {
     !IS_LINKED.load(Ordering::Relaxed)
 }
 
-/// Looks for CPython in a library that was loaded, and in those that it needs. `symbol` finds a name in them.
-pub fn look_in(symbol: impl Fn(&CStr) -> *const ()) {
+/// Looks for CPython in a library that was opened, and in those that it needs. `symbol` finds a name in them. There were
+/// `earlier` objects before it was opened: a CPython among those may have objects of its own, even if no interpreter runs
+/// now, and is left alone.
+pub fn look_in(symbol: impl Fn(&CStr) -> *const (), earlier: usize) {
     let set_allocator = symbol(c"PyMem_SetAllocator");
-    if set_allocator.is_null() {
+    if set_allocator.is_null() || !loaded::is_behind(earlier, set_allocator) {
         return;
     }
     Interface {
@@ -125,7 +129,7 @@ impl Interface {
             get(RAW, raw.as_mut_ptr());
             get(OBJ, object.as_mut_ptr());
             let chosen = object.assume_init_ref().malloc as *const ();
-            if !are_in_one_object(chosen, self.set_allocator) {
+            if !loaded::are_in_one_object(chosen, self.set_allocator) {
                 return;
             }
             // Those of a debug build are checks of the domain RAW around `malloc`: the other domains have their own.
@@ -143,30 +147,6 @@ impl Interface {
         }
         control::note_cpython();
     }
-}
-
-/// Whether two addresses lie in the same library, or both in the program.
-fn are_in_one_object(one: *const (), other: *const ()) -> bool {
-    /// `Dl_info`.
-    #[repr(C)]
-    struct Info {
-        file: *const c_char,
-        base: *const (),
-        symbol: *const c_char,
-        address: *const (),
-    }
-    type Dladdr = unsafe extern "C" fn(*const (), *mut Info) -> c_int;
-    // SAFETY: the C library's function of that name has this type.
-    let Some(dladdr) = (unsafe { transmute::<*const (), Option<Dladdr>>(weak_symbol!("dladdr")) })
-    else {
-        return false;
-    };
-    let base = |address| {
-        let mut info = MaybeUninit::<Info>::uninit();
-        // SAFETY: takes any address, and fills in all where it returns another value than 0.
-        unsafe { (dladdr(address, info.as_mut_ptr()) != 0).then(|| info.assume_init_ref().base) }
-    };
-    base(one).is_some_and(|found| base(other) == Some(found))
 }
 
 /// What a debug build of CPython puts its checks around. As its own, they make a block of one byte for 0 bytes.

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use ebbmalloc_capi::weak_symbol;
 
-use crate::cpython;
+use crate::{cpython, loaded};
 
 type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *const ();
@@ -92,6 +92,7 @@ fn is_plain_path(name: &CStr) -> bool {
 
 /// Has libc open the library, and looks for CPython in it.
 unsafe extern "C" fn open_and_look(file: *const c_char, flags: c_int) -> *mut c_void {
+    let earlier = loaded::count();
     // SAFETY: `opener` found libc's function, which has this type.
     let handle = unsafe {
         let next = transmute::<*mut c_void, Dlopen>(NEXT.load(Ordering::Relaxed));
@@ -102,7 +103,7 @@ unsafe extern "C" fn open_and_look(file: *const c_char, flags: c_int) -> *mut c_
     };
     if !handle.is_null() {
         // SAFETY: the handle is open, and the names are C strings.
-        cpython::look_in(|name| unsafe { dlsym(handle, name.as_ptr()) });
+        cpython::look_in(|name| unsafe { dlsym(handle, name.as_ptr()) }, earlier);
         // SAFETY: may be called at any time. The program may ask for the errors of this thread, and its call had none.
         unsafe { dlerror() };
     }

@@ -20,6 +20,8 @@ mod cpython;
 #[cfg(not(feature = "archive"))]
 mod dlopen;
 #[cfg(not(feature = "archive"))]
+mod loaded;
+#[cfg(not(feature = "archive"))]
 mod memory_functions;
 mod program;
 #[cfg(feature = "archive")]

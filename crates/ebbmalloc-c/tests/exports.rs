@@ -82,7 +82,7 @@ const CXX_NAMES: [&str; 20] = [
 const VARIABLES: [&str; 3] = ["malloc_conf", "malloc_conf_2_conf_harder", "malloc_message"];
 
 /// What the object uses of a program where it is there; all weak.
-const WANTED_NAMES: [&str; 21] = [
+const WANTED_NAMES: [&str; 22] = [
     "PyMem_GetAllocator",
     "PyMem_SetAllocator",
     "PyMem_SetupDebugHooks",
@@ -95,6 +95,7 @@ const WANTED_NAMES: [&str; 21] = [
     "__libc_dlopen_mode",
     "__libc_dlsym",
     "__register_atfork",
+    "dl_iterate_phdr",
     "dladdr",
     "dlerror",
     "dlsym",

@@ -122,14 +122,16 @@ static void subinterpreters(void) {
 
 int main(int argc, char **argv) {
     if (argc != 3) return 64;
+    const char *mode = argv[2];
+    int is_reopened = strcmp(mode, "reopened") == 0;
     if (strcmp(argv[1], "-") != 0) {
-        library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+        /* A bare name is looked for in LD_LIBRARY_PATH. */
+        library = dlopen(is_reopened ? strrchr(argv[1], '/') + 1 : argv[1], RTLD_NOW | RTLD_LOCAL);
         if (library == NULL) {
             fprintf(stderr, "%s\n", dlerror());
             return 2;
         }
     }
-    const char *mode = argv[2];
     if (strcmp(mode, "isolated") == 0) {
         start_isolated();
     } else if (strcmp(mode, "pymalloc") == 0) {
@@ -144,8 +146,9 @@ int main(int argc, char **argv) {
     show();
     if (strcmp(mode, "subinterpreters") == 0) subinterpreters();
     stop();
-    /* Three lives of one library. */
-    for (int turn = 0; strcmp(mode, "again") == 0 && turn < 2; turn++) {
+    /* Three lives of one library, which is opened once more in between. */
+    for (int turn = 0; (is_reopened || strcmp(mode, "again") == 0) && turn < 2; turn++) {
+        if (is_reopened && dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) != library) return 2;
         start();
         show();
         stop();

@@ -89,6 +89,27 @@ fn a_program_that_opens_libpython() {
     }
 }
 
+/// A library that has been there for a while may have objects of its own allocator, though no interpreter runs.
+#[test]
+fn a_libpython_that_is_opened_again_keeps_its_allocator() {
+    let embed = program_with("embed", Flavour::Plain, &["-ldl"]);
+    for library in libraries() {
+        let folder = library.parent().expect("a file has a folder");
+        let outcome = Run::preloaded(&embed)
+            .env("LD_LIBRARY_PATH", folder)
+            .args([library.as_os_str(), "reopened".as_ref()])
+            .run()
+            .passed();
+        let blocks = outcome.stdout.lines().map_while(|line| line.parse().ok());
+        let blocks: Vec<u64> = blocks.collect();
+        assert!(
+            blocks.len() == 3 && !blocks.contains(&0),
+            "{}",
+            outcome.describe()
+        );
+    }
+}
+
 #[test]
 fn gdb() {
     needs!("gdb");
