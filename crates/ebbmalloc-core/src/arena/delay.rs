@@ -102,7 +102,7 @@ const MOST_FREED: u64 = 16 << 20;
 
 /// Bytes freed since the last tick at which a pause of `pause_ms` is over: twice what is usual in such a time by the
 /// `freed` bytes of the last `elapsed_ms`, and `least` more. An eighth of the `resident` bytes ends it in any case, or
-/// [`MOST_FREED`] in a small heap: a program that frees much and takes it again at once may free all it has
+/// `MOST_FREED` in a small heap: a program that frees much and takes it again at once may free all it has
 /// without a sign of it in what is usual.
 pub const fn freed_mark(
     freed: u64,
