@@ -19,7 +19,7 @@ python=${PYTHON:-python3}
 # Near to allocation, objects, threads and processes.
 cpython=test_dict,test_list,test_set,test_tuple,test_bytes,test_unicode,test_long,test_float,test_array,test_memoryview
 cpython+=,test_gc,test_weakref,test_descr,test_generators,test_coroutines,test_exceptions,test_json,test_pickle,test_re
-cpython+=,test_threading,test_thread,test_threading_local,test_queue,test_concurrent_futures,test_asyncio,test_subprocess
+cpython+=,test_threading,test_thread,test_threading_local,test_queue,test_asyncio,test_subprocess
 cpython+=,test_multiprocessing_fork,test_multiprocessing_forkserver,test_multiprocessing_spawn,test_os,test_mmap,test_ctypes
 cpython+=,test_capi,test_embed,test_cmd_line,test_sys,test_tracemalloc,test_faulthandler,test_importlib,test_xml_etree
 cpython+=,test_sqlite3,test_zlib,test_bz2,test_lzma,test_decimal,test_datetime,test_struct,test_io,test_ssl,test_socket
@@ -127,7 +127,11 @@ for suite; do
         start=$SECONDS
         "run_$suite" >"$log" 2>&1 </dev/null || true
         failures "$log" >"$root/$suite.$how" || true
-        [[ -s $log ]] || echo "python-suites.sh: $suite $how printed nothing" >&2
+        if ! grep -qE '^(Total tests:|Ran )|[0-9]+ passed|Tests result:|Total allocations' "$log"; then
+            echo "python-suites.sh: $suite $how ran no test:" >&2
+            tail -3 "$log" >&2
+            status=1
+        fi
         echo "$suite $how: $(grep -c . "$root/$suite.$how" || true) failures, $((SECONDS - start)) s:" \
             "$(grep -E '^(Total tests:|Ran )|[0-9]+ passed' "$log" | tail -1)"
         if [[ $how == preloaded ]]; then
