@@ -98,7 +98,7 @@ pub const fn pause_ms(interval_ms: u64, elapsed_ms: u64, cost_ns: u64, process_n
 }
 
 /// A pause is over after so much was freed in any case.
-const MOST_FREED: u64 = 16 << 20;
+const MOST_FREED: u64 = 64 << 20;
 
 /// Bytes freed since the last tick at which a pause of `pause_ms` is over: twice what is usual in such a time by the
 /// `freed` bytes of the last `elapsed_ms`, and `least` more. An eighth of the `resident` bytes ends it in any case, or
@@ -193,12 +193,12 @@ mod tests {
         assert_eq!(freed_mark(MIB, 700, 7000, 300 * MIB, 2 * MIB), 22 * MIB);
         // 56 MiB a tick that are taken again at once, and then all the rest is freed.
         assert_eq!(
-            freed_mark(56 * MIB, 700, 11_200, 288 * MIB, 2 * MIB),
-            36 * MIB
+            freed_mark(56 * MIB, 700, 11_200, 1024 * MIB, 2 * MIB),
+            128 * MIB
         );
         assert_eq!(
-            freed_mark(56 * MIB, 700, 11_200, 8 * MIB, 2 * MIB),
-            16 * MIB
+            freed_mark(56 * MIB, 700, 11_200, 288 * MIB, 2 * MIB),
+            64 * MIB
         );
         assert_eq!(
             freed_mark(u64::MAX, 0, u64::MAX, u64::MAX, u64::MAX),
