@@ -125,7 +125,7 @@ def _finish(_program: Program, command: list[str], environment: dict, scratch: P
 
 
 def _reported(file: Path) -> dict:
-    """What a program wrote: its own figures, or a file of pyperf, of which each benchmark's least value is taken."""
+    """The figures that a program wrote. Of a file of pyperf, the least value of each benchmark."""
     found = json.loads(file.read_text())
     if "benchmarks" not in found:
         return found

@@ -9,12 +9,11 @@ use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use ebbmalloc_capi::weak_symbol;
-
-use crate::{cpython, loaded};
+use crate::{cpython, loaded, weak_function};
 
 type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
-type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *const ();
+/// `dlsym(3)`.
+pub type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *const ();
 type Dlerror = unsafe extern "C" fn() -> *mut c_char;
 
 /// libc's function, once somebody asked for it. Relaxed: every thread finds the same.
@@ -98,7 +97,7 @@ unsafe extern "C" fn open_and_look(file: *const c_char, flags: c_int) -> *mut c_
         let next = transmute::<*mut c_void, Dlopen>(NEXT.load(Ordering::Relaxed));
         next(file, flags)
     };
-    let (Some(dlsym), Some(dlerror)) = (dlsym(), dlerror()) else {
+    let (Some(dlsym), Some(dlerror)) = (dlsym(), weak_function!("dlerror" as Dlerror)) else {
         return handle;
     };
     if !handle.is_null() {
@@ -123,28 +122,16 @@ extern "C" fn find() -> *mut c_void {
 }
 
 /// libc's `dlsym`, where the program has it.
-fn dlsym() -> Option<Dlsym> {
-    // SAFETY: the C library's function of that name has this type.
-    unsafe { transmute::<*const (), Option<Dlsym>>(weak_symbol!("dlsym")) }
-}
-
-/// libc's `dlerror`, where the program has it.
-fn dlerror() -> Option<Dlerror> {
-    // SAFETY: the C library's function of that name has this type.
-    unsafe { transmute::<*const (), Option<Dlerror>>(weak_symbol!("dlerror")) }
+pub fn dlsym() -> Option<Dlsym> {
+    weak_function!("dlsym" as Dlsym)
 }
 
 /// Before glibc 2.34 `dlopen` and `dlsym` are in a library of their own, which a program may load late.
 fn find_in_libdl() -> *mut c_void {
     /// RTLD_NOW, and the flag by which libc's own calls are known.
     const NOW_FOR_LIBC: c_int = 2 | (1 << 31);
-    // SAFETY: glibc's private functions of these names have these types.
-    let (open, symbol) = unsafe {
-        (
-            transmute::<*const (), Option<Dlopen>>(weak_symbol!("__libc_dlopen_mode")),
-            transmute::<*const (), Option<Dlsym>>(weak_symbol!("__libc_dlsym")),
-        )
-    };
+    let open = weak_function!("__libc_dlopen_mode" as Dlopen);
+    let symbol = weak_function!("__libc_dlsym" as Dlsym);
     let (Some(open), Some(symbol)) = (open, symbol) else {
         return null_mut();
     };

@@ -28,7 +28,12 @@ mod program;
 mod strong_libc;
 mod thread_exit;
 #[cfg(not(feature = "archive"))]
+mod weak_function;
+#[cfg(not(feature = "archive"))]
 mod weak_libc;
+
+#[cfg(not(feature = "archive"))]
+use weak_function::weak_function;
 
 #[cfg(feature = "archive")]
 use strong_libc as libc;

@@ -1,9 +1,9 @@
 //! The objects that the loader has loaded: the program and its libraries, in the order in which they were loaded.
 
 use core::ffi::{c_char, c_int, c_void};
-use core::mem::{MaybeUninit, transmute};
+use core::mem::MaybeUninit;
 
-use ebbmalloc_capi::weak_symbol;
+use crate::weak_function;
 
 /// The first fields of `dl_phdr_info`.
 #[repr(C)]
@@ -43,8 +43,7 @@ pub fn are_in_one_object(one: *const (), other: *const ()) -> bool {
 
 /// Where the object at `address` begins.
 fn base(address: *const ()) -> Option<usize> {
-    // SAFETY: the C library's function of that name has this type.
-    let dladdr = unsafe { transmute::<*const (), Option<Dladdr>>(weak_symbol!("dladdr")) }?;
+    let dladdr = weak_function!("dladdr" as Dladdr)?;
     let mut place = MaybeUninit::<Place>::uninit();
     // SAFETY: takes any address, and fills in all where it returns another value than 0.
     unsafe { (dladdr(address, place.as_mut_ptr()) != 0).then(|| place.assume_init_ref().base) }
@@ -73,10 +72,7 @@ fn walk(wanted: usize) -> Walk {
         wanted,
         found: None,
     };
-    // SAFETY: the C library's function of that name has this type.
-    let iterate =
-        unsafe { transmute::<*const (), Option<IteratePhdr>>(weak_symbol!("dl_iterate_phdr")) };
-    if let Some(iterate) = iterate {
+    if let Some(iterate) = weak_function!("dl_iterate_phdr" as IteratePhdr) {
         // SAFETY: `visit` takes what it is called with, and `walk` outlives the call.
         unsafe { iterate(visit, (&raw mut walk).cast()) };
     }

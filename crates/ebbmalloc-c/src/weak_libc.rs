@@ -1,9 +1,11 @@
 //! libc's names as the preload object references them: weakly, each null where libc lacks it.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::mem::transmute;
 
 use ebbmalloc_capi::weak_symbol;
+
+use crate::dlopen;
+use crate::weak_function;
 
 type ForkHandler = unsafe extern "C" fn();
 type RegisterAtfork =
@@ -13,16 +15,7 @@ type KeyCreate = unsafe extern "C" fn(*mut u32, unsafe extern "C" fn(*mut u8)) -
 type KeyDelete = unsafe extern "C" fn(u32) -> c_int;
 type SetSpecific = unsafe extern "C" fn(u32, *const u8) -> c_int;
 type ErrnoLocation = unsafe extern "C" fn() -> *mut c_int;
-type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *const ();
 type Fwrite = unsafe extern "C" fn(*const u8, usize, usize, *mut c_void) -> usize;
-
-/// A weak function: None where nobody defines the name.
-macro_rules! weak_function {
-    ($name:literal as $type:ty) => {
-        // SAFETY: the C library's function of that name has this type.
-        unsafe { transmute::<*const (), Option<$type>>(weak_symbol!($name)) }
-    };
-}
 
 /// [`ebbmalloc_core::process::Hooks::register_fork`]. glibc's `pthread_atfork` is one for old
 /// programs only, so its `__register_atfork` comes first; musl has the standard's name.
@@ -102,10 +95,10 @@ pub unsafe fn write_stream(stream: *mut c_void, text: &[u8]) -> bool {
 /// # Safety
 /// None beyond the type of the hook.
 pub unsafe fn loaded_symbol(library: &CStr, name: &CStr) -> *const () {
-    let Some(dlsym) = weak_function!("dlsym" as Dlsym) else {
+    let Some(dlsym) = dlopen::dlsym() else {
         return core::ptr::null();
     };
-    let handle = crate::dlopen::open_loaded(library);
+    let handle = dlopen::open_loaded(library);
     if handle.is_null() {
         return core::ptr::null();
     }

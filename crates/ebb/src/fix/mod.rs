@@ -86,5 +86,15 @@ fn cannot(why: impl Into<String>, remedy: &str) -> Failure {
     Failure::new(Exit::Unsupported, why).remedy(format!("left alone: {remedy}"))
 }
 
+/// A value as a word for a shell; an empty one stays empty.
+fn quoted(value: &str) -> Result<String, Failure> {
+    if value.is_empty() {
+        return Ok(String::new());
+    }
+    let quoted = shlex::try_quote(value)
+        .map_err(|error| cannot(error.to_string(), "choose another value"))?;
+    Ok(quoted.into_owned())
+}
+
 #[cfg(test)]
 mod tests;

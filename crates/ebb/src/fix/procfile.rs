@@ -5,7 +5,7 @@ use crate::check::declared::{Service, is_allocator};
 use crate::exit::Failure;
 
 use super::wish::Setting;
-use super::{Edit, Elsewhere, Fixed, Wish, cannot, not_understood, settle};
+use super::{Edit, Elsewhere, Fixed, Wish, cannot, not_understood, quoted, settle};
 
 const SHELL: Elsewhere = Elsewhere {
     why: "is filled in by the shell",
@@ -92,13 +92,4 @@ fn of_process(name: &str, text: &str, process: &Process, wish: &Wish) -> Result<
         ));
     }
     Ok(fixed)
-}
-
-fn quoted(value: &str) -> Result<String, Failure> {
-    if value.is_empty() {
-        return Ok(String::new());
-    }
-    let quoted = shlex::try_quote(value)
-        .map_err(|error| cannot(error.to_string(), "choose another value"))?;
-    Ok(quoted.into_owned())
 }

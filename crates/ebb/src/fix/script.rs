@@ -8,7 +8,7 @@ use crate::exit::Failure;
 
 use super::edit::{apply, line_end};
 use super::wish::Setting;
-use super::{Edit, Elsewhere, Fixed, Wish, cannot, not_understood, settle};
+use super::{Edit, Elsewhere, Fixed, Wish, cannot, not_understood, quoted, settle};
 
 const SHELL: Elsewhere = Elsewhere {
     why: "is filled in by the shell",
@@ -167,15 +167,6 @@ fn below(text: &str, at: usize, line: &str, why: &str) -> Edit {
         format!("{line}{end}")
     };
     Edit::replace(at..at, line, why)
-}
-
-fn quoted(value: &str) -> Result<String, Failure> {
-    if value.is_empty() {
-        return Ok(String::new());
-    }
-    let quoted = shlex::try_quote(value)
-        .map_err(|error| cannot(error.to_string(), "choose another value"))?;
-    Ok(quoted.into_owned())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The commands of a shell script: their words, and whether each of them runs whenever the script does. Pure.
 //!
-//! As much of the shell's grammar as that takes: quotes, substitutions, comments, here documents, blocks. What is not
+//! It knows these parts of the shell's grammar: quotes, substitutions, comments, here documents, blocks. What is not
 //! known for certain counts as conditional.
 
 use std::ops::Range;
@@ -16,7 +16,7 @@ pub(super) struct Command {
     pub(super) is_plain: bool,
 }
 
-/// Reads a script, or says what is not understood.
+/// The commands of a script. The error names what the reader does not understand.
 pub(super) fn commands(text: &str) -> Result<Vec<Command>, String> {
     let mut reader = Reader {
         text,
@@ -235,7 +235,7 @@ struct Around {
     is_quoted: bool,
 }
 
-/// What is not closed, and where it begins.
+/// A construct without its end: its name, and where it begins.
 type Unclosed = (&'static str, usize);
 
 /// The end of the word that begins at `from`.
