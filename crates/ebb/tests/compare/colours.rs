@@ -33,7 +33,7 @@ impl Drop for Sleeper {
 /// The environment decides, so it starts without any of its variables.
 fn clean(program: &str) -> Command {
     let mut command = Command::new(program);
-    for key in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
+    for key in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI"] {
         command.env_remove(key);
     }
     command.env("TERM", "xterm-256color").stderr(Stdio::null());
