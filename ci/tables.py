@@ -40,7 +40,8 @@ VARIANTS = {
 def markdown(head: list[str], rows: Iterable[list[str]], left: int = 1) -> str:
     """A table whose first `left` columns are text and the others numbers."""
     rule = ["---"] * left + ["---:"] * (len(head) - left)
-    return "\n".join(f"| {' | '.join(line)} |" for line in [head, rule, *rows]) + "\n"
+    lines = [f"| {' | '.join(line)} |" for line in [head, *rows]]
+    return "\n".join([lines[0], f"|{'|'.join(rule)}|", *lines[1:]]) + "\n"
 
 
 def number(value: float) -> str:
