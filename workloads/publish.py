@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Keeps the figures of a trial beside its workload, and renews the tables that are made of them.
 
-    workloads/publish.py results/sse [--as NAME] [--command "ebb compare ..."] [--note TEXT]
+    workloads/publish.py results/sse [--as NAME] [--note TEXT]
 
 results/sse is what `ebb compare -o` wrote. Its medians, spreads, machine and command go into
 workloads/WORKLOAD/result.json under NAME (the profile), in place of an older trial of that name; samples,
@@ -10,6 +10,7 @@ logs and the HTML page stay where they are. `ci/tables.py` then writes the table
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -49,7 +50,7 @@ def figures(summary: dict) -> dict:
         if figure:
             kept[key] = [short(figure[part] / unit) for part in ("median", "min", "max")]
     versus = (summary["figures"].get("cpu") or {}).get("versus_first")
-    if versus:
+    if versus and versus["interval"]:
         kept["cpu_s_difference"] = [short(value) for value in (versus["value"], *versus["interval"])]
     return kept
 
@@ -70,24 +71,34 @@ def machine(told: dict) -> str:
 def commit(started: str) -> str:
     """The last one before the trial."""
     command = ["git", "-C", HERE, "rev-list", "-1", "--abbrev-commit", f"--before={started}", "HEAD"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+
+def name_of(variant: dict) -> str:
+    """Its name; of one that hides its allocator, the allocator with its variables."""
+    if variant["allocator"].split("-")[0] in variant["name"]:
+        return variant["name"]
+    return "+".join([variant["allocator"], *(f"{key}={value}" for key, value in variant["env"].items())])
 
 
 def trial(results: dict) -> dict:
     """What is kept of `results.json`."""
     workload = results["workload"]
     shown = [v for v in results["variants"] if v.get("summary")]
-    command = f"ebb compare workloads/{workload['name']} --profile {workload['profile']} -n {results['repetitions']}"
+    spelled = [v["name"] + ("" if v["name"] == name_of(v) else f"={name_of(v)}") for v in shown]
+    command = ["ebb", "compare", f"workloads/{workload['name']}"]
+    command += ["--profile", workload["profile"]] if workload["profile"] else []
+    command += ["-n", str(results["repetitions"]), "--variants", ",".join(spelled)]
     return {
         "started": results["started"],
-        "command": f"{command} --variants {','.join(v['name'] for v in shown)}",
+        "command": shlex.join(command),
         "commit": commit(results["started"]),
         "machine": machine(results["machine"]),
         "metric": results["metric"],
         "disturbed": disturbance(shown),
         "verdict": results["verdict"]["sentence"],
         "variants": [
-            {"name": v["name"], "environment": v["env"], "runs": v["summary"]["runs"], **figures(v["summary"])}
+            {"name": name_of(v), "environment": v["env"], "runs": v["summary"]["runs"], **figures(v["summary"])}
             for v in shown
         ],
     }
@@ -107,7 +118,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="what ebb compare wrote")
     parser.add_argument("--as", dest="name", help="the trial's name (its profile)")
-    parser.add_argument("--command", help="how it was made, where variants were spelled out")
     parser.add_argument("--note", help="a sentence that the pages show with it")
     given = parser.parse_args()
     results = json.loads((given.folder / "results.json").read_text())
@@ -115,12 +125,10 @@ def main() -> int:
     if not target.parent.is_dir():
         parser.error(f"{results['workload']['name']} is no workload of {HERE}")
     kept = trial(results)
-    if given.command:
-        kept["command"] = given.command
     if given.note:
         kept["note"] = given.note
     trials = json.loads(target.read_text()) if target.exists() else {}
-    trials[given.name or results["workload"]["profile"]] = kept
+    trials[given.name or results["workload"]["profile"] or "full"] = kept
     target.write_text(text_of(trials))
     return subprocess.run([HERE.parent / "ci/tables.py"]).returncode
 

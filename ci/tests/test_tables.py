@@ -8,6 +8,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "ci"))
 
+sys.path.append(str(ROOT / "workloads"))
+
+import publish  # noqa: E402
 import tables  # noqa: E402
 
 # Of a kept result with its picture.
@@ -44,6 +47,38 @@ class Cells(unittest.TestCase):
         self.assertTrue(tables.hides_times({"disturbed": "in 9 of 10 runs other programs took up to 72 %"}))
         self.assertFalse(tables.hides_times({"disturbed": "in 1 of 20 runs other programs took up to 19 %"}))
         self.assertFalse(tables.hides_times({"disturbed": None}))
+
+
+class Publish(unittest.TestCase):
+    @staticmethod
+    def variant(name: str, env: dict, mb: float, others: float) -> dict:
+        rest = {"median": mb * 1e6, "min": mb * 1e6, "max": mb * 1e6, "versus_first": None}
+        run = {"disturbance": {"others_cpu_share": others}}
+        summary = {"runs": 1, "figures": {"after_rest": rest}}
+        return {"name": name, "allocator": "ebbmalloc", "env": env, "runs": [run], "summary": summary}
+
+    def test_figures_command_and_disturbance_of_a_trial_are_kept(self):
+        workload = {"name": "sse", "profile": "demo"}
+        told = {"cpu": "A", "processors": 2, "memory_bytes": 8e9, "system": "Debian", "kernel": "6.18.1-x"}
+        variants = [self.variant("ebbmalloc", {}, 63.4567, 0.0), self.variant("off", {"EBB_CONF": "python:off"}, 75, 0.5)]
+        kept = publish.trial(
+            {
+                "started": "2026-11-25T02:47:31Z",
+                "workload": workload,
+                "machine": told,
+                "metric": "rss",
+                "repetitions": 1,
+                "variants": variants,
+                "verdict": {"sentence": "Nothing to gain."},
+            }
+        )
+        expected = "ebb compare workloads/sse --profile demo -n 1 --variants ebbmalloc,off=ebbmalloc+EBB_CONF=python:off"
+        self.assertEqual(kept["command"], expected)
+        self.assertEqual(kept["disturbed"], "in 1 of 2 runs other programs took up to 50 % of the processors")
+        self.assertEqual(kept["machine"], "A, 2 processors, 8.0 GB, Debian, Linux 6.18.1")
+        self.assertEqual([v["name"] for v in kept["variants"]], ["ebbmalloc", "ebbmalloc+EBB_CONF=python:off"])
+        self.assertEqual(kept["variants"][0]["after_rest_mb"], [63.46, 63.46, 63.46])
+        self.assertEqual(json.loads(publish.text_of({"demo": kept})), {"demo": kept})
 
 
 class Results(unittest.TestCase):
