@@ -1,5 +1,5 @@
 //! `ebb fix` on files as they are in the wild: what it shows, that it settles them, that the check agrees, that it takes
-//! back what it wrote. Each case is a file of `tests/fixtures/fix`.
+//! back what it wrote. `case.rs` reads the cases of `tests/fixtures/fix`.
 
 // Half of it is for `ebb run`.
 #[allow(dead_code)]
