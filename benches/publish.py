@@ -52,7 +52,8 @@ def kept(folder: Path, kind: str) -> dict:
     return {
         "kind": kind,
         "date": dated.group() if dated else time.strftime("%Y-%m-%d"),
-        "command": re.sub(r" -o \S+", "", record.get("command", "")) or f"benches/{PROGRAMS.get(kind, f'run.py {kind}')}",
+        "command": re.sub(r" -o \S+", "", record.get("command", ""))
+        or f"benches/{PROGRAMS.get(kind, f'run.py {kind}')}",
         "repetitions": record.get("repetitions"),
         "machine": record.get("machine"),
         "allocators": {

@@ -4,19 +4,22 @@
     workloads/publish.py results/sse [--as NAME] [--note TEXT]
 
 results/sse is what `ebb compare -o` wrote. Its medians, spreads, machine and command go into
-workloads/WORKLOAD/result.json under NAME (the profile), in place of an older trial of that name; samples,
-logs and the HTML page stay where they are. `ci/tables.py` then writes the tables of the pages.
+workloads/WORKLOAD/result.json under NAME (the profile), in place of an older trial of that name.
+Samples, logs and the HTML page stay where they are. `ci/tables.py` then writes the tables of the
+pages.
 """
 
 import argparse
 import json
+from pathlib import Path
 import shlex
 import subprocess
 import sys
-from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 MB = 1_000_000
+Json = dict[str, Any]
 # Of a summary's figures, those that are kept: their names, and what one unit of the file is.
 KEPT = {
     "baseline": ("baseline_mb", MB),
@@ -42,46 +45,67 @@ def short(value: float) -> float | int:
     return int(rounded) if abs(rounded) >= 1000 else rounded
 
 
-def figures(summary: dict) -> dict:
-    """[median, lowest, highest] of each figure; `difference` is [value, low, high] against the first variant."""
-    kept = {}
+def figures(summary: Json) -> Json:
+    """[median, lowest, highest] of each figure; a difference to the first variant with interval."""
+    kept: Json = {}
     for name, (key, unit) in KEPT.items():
         figure = summary["figures"].get(name)
         if figure:
             kept[key] = [short(figure[part] / unit) for part in ("median", "min", "max")]
     versus = (summary["figures"].get("cpu") or {}).get("versus_first")
     if versus and versus["interval"]:
-        kept["cpu_s_difference"] = [short(value) for value in (versus["value"], *versus["interval"])]
+        kept["cpu_s_difference"] = [
+            short(value) for value in (versus["value"], *versus["interval"])
+        ]
     return kept
 
 
-def disturbance(variants: list[dict]) -> str | None:
-    shares = [run["disturbance"]["others_cpu_share"] for v in variants for run in v["runs"] if run.get("disturbance")]
+def disturbance(variants: list[Json]) -> str | None:
+    shares = [
+        run["disturbance"]["others_cpu_share"]
+        for v in variants
+        for run in v["runs"]
+        if run.get("disturbance")
+    ]
     disturbed = [share for share in shares if share > DISTURBED]
     if not disturbed:
         return None
-    return f"in {len(disturbed)} of {len(shares)} runs other programs took up to {100 * max(disturbed):.0f} % of the processors"
+    most = f"{100 * max(disturbed):.0f} % of the processors"
+    return f"in {len(disturbed)} of {len(shares)} runs other programs took up to {most}"
 
 
-def machine(told: dict) -> str:
+def machine(told: Json) -> str:
     kernel = told["kernel"].split("-")[0]
-    return f"{told['cpu']}, {told['processors']} processors, {told['memory_bytes'] / 1e9:.1f} GB, {told['system']}, Linux {kernel}"
+    memory = f"{told['memory_bytes'] / 1e9:.1f} GB"
+    processors = f"{told['cpu']}, {told['processors']} processors"
+    return f"{processors}, {memory}, {told['system']}, Linux {kernel}"
 
 
 def commit(started: str) -> str:
     """The last one before the trial."""
-    command = ["git", "-C", HERE, "rev-list", "-1", "--abbrev-commit", f"--before={started}", "HEAD"]
+    command = [
+        "git",
+        "-C",
+        str(HERE),
+        "rev-list",
+        "-1",
+        "--abbrev-commit",
+        f"--before={started}",
+        "HEAD",
+    ]
     return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
 
-def name_of(variant: dict) -> str:
+def name_of(variant: Json) -> str:
     """Its name; of one that hides its allocator, the allocator with its variables."""
     if variant["allocator"].split("-")[0] in variant["name"]:
-        return variant["name"]
-    return "+".join([variant["allocator"], *(f"{key}={value}" for key, value in variant["env"].items())])
+        return str(variant["name"])
+    return "+".join(
+        [variant["allocator"], *(f"{key}={value}" for key, value in variant["env"].items())]
+    )
 
 
-def trial(results: dict) -> dict:
+def trial(results: Json) -> Json:
     """What is kept of `results.json`."""
     workload = results["workload"]
     shown = [v for v in results["variants"] if v.get("summary")]
@@ -98,19 +122,32 @@ def trial(results: dict) -> dict:
         "disturbed": disturbance(shown),
         "verdict": results["verdict"]["sentence"],
         "variants": [
-            {"name": name_of(v), "environment": v["env"], "runs": v["summary"]["runs"], **figures(v["summary"])}
+            {
+                "name": name_of(v),
+                "environment": v["env"],
+                "runs": v["summary"]["runs"],
+                **figures(v["summary"]),
+            }
             for v in shown
         ],
     }
 
 
-def text_of(trials: dict) -> str:
+def text_of(trials: Json) -> str:
     """JSON with a variant a line, so that a difference of two versions can be read."""
     parts = []
     for name, kept in sorted(trials.items()):
-        head = [f"  {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in kept.items() if k != "variants"]
+        head = [
+            f"  {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}"
+            for k, v in kept.items()
+            if k != "variants"
+        ]
         rows = ",\n".join(f"   {json.dumps(v, ensure_ascii=False)}" for v in kept["variants"])
-        parts.append(f" {json.dumps(name)}: {{\n" + ",\n".join([*head, f'  "variants": [\n{rows}\n  ]']) + "\n }")
+        parts.append(
+            f" {json.dumps(name)}: {{\n"
+            + ",\n".join([*head, f'  "variants": [\n{rows}\n  ]'])
+            + "\n }"
+        )
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
