@@ -238,7 +238,7 @@ def lost_table() -> str:
     memory = "MiB above the live heap, 5 s after the burst"
     for label, row in table_of("return", memory).items():
         peer, ours = best_peer(row), value(row[OURS])
-        if peer and ours is not None and ours > LOST * peer[0] + 1:
+        if peer and ours is not None and ours > peer[0]:
             rows.append(["return", label, "MiB after 5 s", median(row[OURS]), f"{peer[0]:.1f} ({peer[1]})"])
     for label, row in table_of("speed", "ebbmalloc over each row's best peer").items():
         if (ratio := value(row["time"])) and (ratio >= LOST or "lost" in row["time"] + row["CPU time"]):
