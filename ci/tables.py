@@ -326,8 +326,7 @@ def further_table() -> str:
     for kind, title, label, what in FURTHER:
         table = table_of(kind, title)
         row = table.get(label) or table.get(f"`{label}`") or {name: cells[label] for name, cells in table.items()}
-        tuned = row.get("jemalloc-new-1s") or row.get("jemalloc") or ""
-        cells = (row.get("glibc", ""), tuned, row.get("mimalloc-3", ""), row[OURS])
+        cells = (row.get(name, "") for name in ("glibc", "jemalloc-new-1s", "mimalloc-3", OURS))
         rows.append([what, *(median(cell) for cell in cells)])
     head = ["", "glibc", "jemalloc, decay 1 s", "mimalloc 3", OURS]
     return markdown(head, rows) + measured("generator", "scale", "python", "python-start")
