@@ -56,7 +56,8 @@ impl Arena {
         tick: u32,
     ) -> LargeBlock {
         self.publish(extents);
-        // SAFETY: the caller's promise.
+        // SAFETY: the granules came from `allocate` for this block (fn contract) and the lock is held, so nobody else
+        // knows them.
         unsafe {
             extents.mark_large(head, granules_for(bytes));
             extents.set_used(head, bytes, os.page_bytes(), tick);
@@ -84,7 +85,8 @@ impl Arena {
         tick: u32,
         wait: bool,
     ) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: `head` is the descriptor that the block lies in (fn contract); the block is the caller's until it
+        // is freed below.
         unsafe { self.end_huge_pages(os, head, 0) };
         let Some(mut extents) = self.lock_if(os, wait) else {
             return false;
@@ -184,7 +186,8 @@ impl Arena {
         }
         let bytes = size.next_multiple_of(os.page_bytes());
         let granules = granules_for(bytes);
-        // SAFETY: the caller's promise.
+        // SAFETY: `head` is the descriptor that the block lies in (fn contract), and the caller owns the block, whose
+        // end may lose its huge pages.
         unsafe { self.end_huge_pages(os, head, granules as usize) };
         let mut extents = self.lock(os);
         // SAFETY: the caller's promise, and the lock is held.
@@ -232,7 +235,8 @@ impl Extents {
     /// # Safety
     /// `head` is a marked large block that is not on the list of tails.
     unsafe fn set_used(&mut self, head: *mut Granule, bytes: usize, page_bytes: usize, tick: u32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `head` is a large block (fn contract), and the arena's lock is held (`&mut self` comes from the
+        // guard), so list and descriptor are this call's.
         unsafe {
             (*head).bits = bytes as u64;
             let tail = (*head).len as usize * GRANULE - bytes;
@@ -249,7 +253,8 @@ impl Extents {
     /// # Safety
     /// `head` is a large block.
     pub(super) unsafe fn unlist_tail(&mut self, head: *mut Granule) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `head` is a large block (fn contract); with the flag it is on this list, whose lock is held (`&mut
+        // self` comes from the guard).
         unsafe {
             if (*head).flags & TAIL_LISTED != 0 {
                 (*head).flags &= !TAIL_LISTED;
@@ -280,7 +285,8 @@ pub(super) unsafe fn forget_abandoned<O: Os>(os: &O, head: *mut Granule) {
 /// # Safety
 /// `head` is a valid descriptor.
 unsafe fn check_large<O: Os>(os: &O, head: *mut Granule, address: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the descriptor is valid (fn contract); a live block's changes only by its owner's calls, and a broken
+    // contract ends the process here.
     unsafe {
         let pending = (*head).flags & FREE_PENDING != 0;
         match (*head).kind {

@@ -29,7 +29,7 @@ impl Order for ByLength {
     type Key = (u32, usize);
 
     unsafe fn key(node: *mut Granule) -> (u32, usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the node is a valid descriptor whose lock the caller holds (contract of `Order::key`).
         unsafe { ((*node).len, (*node).base) }
     }
 }
@@ -42,7 +42,7 @@ impl Order for ByAddress {
     type Key = usize;
 
     unsafe fn key(node: *mut Granule) -> usize {
-        // SAFETY: the caller's promise.
+        // SAFETY: the node is a valid descriptor whose lock the caller holds (contract of `Order::key`).
         unsafe { (*node).base }
     }
 }
@@ -160,7 +160,7 @@ impl<O: Order> Tree<O> {
     /// # Safety
     /// The caller holds the lock.
     pub unsafe fn first(&self) -> *mut Granule {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller holds the lock (fn contract), under which the tree does not change.
         unsafe { self.first_where(|_| true) }
     }
 
@@ -224,7 +224,7 @@ impl Tree<ByLength> {
     /// # Safety
     /// The caller holds the lock.
     pub unsafe fn best_fit(&self, len: u32) -> *mut Granule {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller holds the lock (fn contract), under which the tree does not change.
         unsafe { self.first_where(|node| node.len >= len) }
     }
 
@@ -250,7 +250,7 @@ impl Tree<ByAddress> {
     /// # Safety
     /// The caller holds the lock.
     pub unsafe fn behind(&self, address: usize) -> *mut Granule {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller holds the lock (fn contract), under which the tree does not change.
         unsafe { self.first_where(|node| node.base > address) }
     }
 }
