@@ -164,7 +164,8 @@ impl Extents {
         skip: u32,
         len: u32,
     ) -> *mut Granule {
-        // SAFETY: the caller's promise; the parts stay inside the extent.
+        // SAFETY: the extent is free and long enough (fn contract), so all parts stay inside it; the lock is held
+        // (`&mut self` comes from the lock's guard).
         unsafe {
             let (start, total) = ((*extent).base, (*extent).len as usize);
             let skipped = skip as usize;
@@ -180,7 +181,8 @@ impl Extents {
     /// # Safety
     /// As there.
     unsafe fn cut(&mut self, extent: *mut Granule, skip: u32, len: u32) -> *mut Granule {
-        // SAFETY: the caller's promise; the parts stay inside the extent.
+        // SAFETY: the extent is free and long enough (contract of `carve_at`), so all parts stay inside it; the lock
+        // is held (`&mut self` comes from the lock's guard).
         unsafe {
             self.unlink(extent);
             let (total, fill, oldest) = ((*extent).len, (*extent).fill, (*extent).oldest);
@@ -231,7 +233,7 @@ impl Extents {
         tick: u32,
         mut stale: u8,
     ) {
-        // SAFETY: the caller's promise; the neighbours are inside the region as checked, where every
+        // SAFETY: the granules are the caller's (fn contract); the neighbours are inside the region as checked, where every
         // first and last granule of a unit has a true kind and head.
         unsafe {
             let mut oldest = tick;
@@ -277,7 +279,7 @@ impl Extents {
     /// # Safety
     /// `head` is a block of `len` granules.
     pub unsafe fn extend(&mut self, head: *mut Granule, len: u32, more: u32) -> Option<Fill> {
-        // SAFETY: the caller's promise; `after` is the head of some unit.
+        // SAFETY: the block is the caller's (fn contract); units lie side by side, so `after` is the head of one.
         unsafe {
             if !self.neighbours(head, len).1 {
                 return None;

@@ -91,7 +91,7 @@ impl Arena {
         let Some(mut extents) = self.lock_if(os, wait) else {
             return false;
         };
-        // SAFETY: the caller's promise, and the lock is held.
+        // SAFETY: `head` is the descriptor that the block lies in (fn contract), and the lock is held.
         unsafe {
             check_large(os, head, address);
             let bytes = usize_of((*head).bits);
@@ -127,7 +127,7 @@ impl Arena {
         least: usize,
         tick: u32,
     ) -> Option<usize> {
-        // SAFETY: the caller's promise. The block is live until it is freed below, so its pages are the
+        // SAFETY: the caller frees the block by this call. It is live until it is freed below, so its pages are the
         // caller's to discard without a lock.
         unsafe {
             let bytes = self.large_size(os, head, address);
@@ -162,7 +162,7 @@ impl Arena {
     /// # Safety
     /// `head` is the descriptor of the granule that `address` lies in.
     pub unsafe fn large_size<O: Os>(&self, os: &O, head: *mut Granule, address: usize) -> usize {
-        // SAFETY: the caller's promise; a live block's descriptor changes only by its owner's calls.
+        // SAFETY: `head` is a valid descriptor (fn contract); a live block's descriptor changes only by its owner's calls.
         unsafe {
             check_large(os, head, address);
             usize_of((*head).bits)
@@ -190,7 +190,7 @@ impl Arena {
         // end may lose its huge pages.
         unsafe { self.end_huge_pages(os, head, granules as usize) };
         let mut extents = self.lock(os);
-        // SAFETY: the caller's promise, and the lock is held.
+        // SAFETY: the block is live and the caller's (fn contract), and the lock is held.
         unsafe {
             let (old_bytes, old_len) = (usize_of((*head).bits), (*head).len);
             if extents.is_abandoned(head) || (*head).flags & TAIL_LEAVING != 0 {
@@ -269,7 +269,7 @@ impl Extents {
 /// # Safety
 /// `head` is the descriptor of a large block whose owner has freed it.
 pub(super) unsafe fn forget_abandoned<O: Os>(os: &O, head: *mut Granule) {
-    // SAFETY: the caller's promise: the block's pages are nobody's, and its descriptor has no other reader.
+    // SAFETY: the owner has freed the block (fn contract): its pages are nobody's, and its descriptor has no other reader.
     unsafe {
         (*head).flags |= FREE_PENDING;
         // Where the kernel refuses they stay.

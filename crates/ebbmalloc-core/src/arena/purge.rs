@@ -239,7 +239,8 @@ impl Extents {
     /// # Safety
     /// `extent` is the head of a dirty extent, and the look goes on.
     unsafe fn take_runs(&mut self, extent: *mut Granule, look: &mut Look, batch: &mut Batch) {
-        // SAFETY: the caller's promise; all pieces lie inside the extent.
+        // SAFETY: the extent is dirty and free (fn contract), and all pieces lie inside it; the lock is held (`&mut
+        // self` comes from the lock's guard).
         unsafe {
             let (len, base, eldest) = ((*extent).len, (*extent).base, (*extent).oldest);
             self.unlink(extent);

@@ -124,7 +124,8 @@ impl<O: Order> Tree<O> {
     /// # Safety
     /// `node` is in this tree with an unchanged key, and the caller holds the lock.
     pub unsafe fn remove(&mut self, node: *mut Granule) {
-        // SAFETY: as in `insert`; the search ends because `node` is in the tree.
+        // SAFETY: the caller holds the lock (fn contract), so links lead to valid units; the search ends because
+        // `node` is in the tree.
         unsafe {
             let node_key = O::key(node);
             let mut link: *mut *mut Granule = &raw mut self.root;
@@ -206,7 +207,8 @@ impl<O: Order> Tree<O> {
         if self.is_empty() {
             core::mem::swap(self, other);
         }
-        // SAFETY: the caller's promise; each is taken out before it is added.
+        // SAFETY: the caller holds both locks (fn contract); each unit is taken out of one tree before it enters the
+        // other.
         unsafe {
             while !other.is_empty() {
                 let node = other.root;

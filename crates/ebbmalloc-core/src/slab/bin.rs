@@ -247,7 +247,7 @@ impl Bin {
         for slots in pointers.chunk_by(|a, b| a.1 == b.1) {
             let (first, head) = slots[0];
             let slab = Slab(head);
-            // SAFETY: the caller's promise, and the lock is held; a program that broke its contract is
+            // SAFETY: the heads are valid descriptors (fn contract), and the lock is held; a program that broke its contract is
             // found out by the checks.
             unsafe {
                 if (*head).kind != Kind::Slab || (*head).class as usize != class {
@@ -318,7 +318,7 @@ impl Slabs {
     /// # Safety
     /// The slab is or was one of this bin's.
     pub(super) unsafe fn is_abandoned(&self, slab: Slab) -> bool {
-        // SAFETY: the caller's promise: the generation of a slab does not change.
+        // SAFETY: the slab is or was this bin's (fn contract), so its descriptor is valid: the generation of a slab does not change.
         let made = unsafe { (*slab.0).oldest };
         (made.wrapping_sub(self.abandoned_before).cast_signed()) < 0
     }

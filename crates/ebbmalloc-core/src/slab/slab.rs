@@ -36,7 +36,7 @@ impl Slab {
         wait: bool,
     ) -> bool {
         let slots = shape.class.slots;
-        // SAFETY: the caller's promise; an outside bitmap is as long as `words` says.
+        // SAFETY: the granules are a new slab's and the caller's (fn contract); an outside bitmap is as long as `words` says.
         unsafe {
             let slab = &mut *self.0;
             slab.free = slots;
