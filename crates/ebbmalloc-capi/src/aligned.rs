@@ -6,8 +6,8 @@ use ebbmalloc_core::os::Os;
 
 use crate::KERNEL;
 use crate::errno::{EINVAL, ENOMEM, abort_if_told, fail, or_enomem, out_of_memory};
-use ebbmalloc_core::process;
-use ebbmalloc_core::process::request_hooks::{self, Allocation};
+use ebbmalloc_core::runtime;
+use ebbmalloc_core::runtime::request_hooks::{self, Allocation};
 
 /// Stores a block aligned to `align` in `*out`; returns 0, EINVAL or ENOMEM. `errno` and, on
 /// failure, `*out` stay as they are.
@@ -19,7 +19,7 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, siz
     if !align.is_power_of_two() || !align.is_multiple_of(size_of::<*mut c_void>()) {
         return EINVAL;
     }
-    if let Some(block) = process::memalign_from_cache(align, size) {
+    if let Some(block) = runtime::memalign_from_cache(align, size) {
         // SAFETY: as demanded of our caller.
         unsafe { out.write(block.as_ptr().cast()) };
         return 0;
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, siz
 /// As for [`posix_memalign`].
 #[inline(never)]
 unsafe fn posix_memalign_rest(out: *mut *mut c_void, align: usize, size: usize) -> c_int {
-    let block = process::memalign(align, size);
+    let block = runtime::memalign(align, size);
     let result = if block.is_null() { ENOMEM } else { 0 };
     if result == 0 {
         // SAFETY: as demanded of our caller.
@@ -54,7 +54,7 @@ unsafe fn posix_memalign_rest(out: *mut *mut c_void, align: usize, size: usize) 
 /// An aligned block, of which request hooks are told as `call` with these arguments.
 #[inline(always)]
 fn told(call: Allocation, align: usize, size: usize, args: [usize; 3]) -> *mut c_void {
-    match process::memalign_from_cache(align, size) {
+    match runtime::memalign_from_cache(align, size) {
         Some(block) => block.as_ptr().cast(),
         None => told_rest(call, align, size, args),
     }
@@ -62,7 +62,7 @@ fn told(call: Allocation, align: usize, size: usize, args: [usize; 3]) -> *mut c
 
 #[inline(never)]
 fn told_rest(call: Allocation, align: usize, size: usize, args: [usize; 3]) -> *mut c_void {
-    or_enomem(process::memalign_rest_as(call, align, size, args))
+    or_enomem(runtime::memalign_rest_as(call, align, size, args))
 }
 
 /// A block aligned to a power of two; `size` need not be a multiple of it (C17 and later).

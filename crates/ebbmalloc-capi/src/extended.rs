@@ -5,8 +5,8 @@
 
 use core::ffi::{c_int, c_void};
 
-use ebbmalloc_core::process::request_hooks::{self, Allocation, Deallocation, Expansion};
-use ebbmalloc_core::process::{self, Choice};
+use ebbmalloc_core::runtime::request_hooks::{self, Allocation, Deallocation, Expansion};
+use ebbmalloc_core::runtime::{self, Choice};
 
 /// What `flags` say.
 fn choice(flags: c_int) -> Choice {
@@ -20,13 +20,13 @@ fn choice(flags: c_int) -> Choice {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mallocx(size: usize, flags: c_int) -> *mut c_void {
     if flags == 0 {
-        let block = match process::malloc_from_cache(size) {
+        let block = match runtime::malloc_from_cache(size) {
             Some(block) => block.as_ptr(),
-            None => process::malloc_rest_as(Allocation::Mallocx, size),
+            None => runtime::malloc_rest_as(Allocation::Mallocx, size),
         };
         return block.cast();
     }
-    let block = process::allocate_with(size, &choice(flags));
+    let block = runtime::allocate_with(size, &choice(flags));
     let args = [size, (flags as isize).cast_unsigned(), 0];
     request_hooks::allocated(Allocation::Mallocx, block, block as usize, args);
     block.cast()
@@ -45,9 +45,9 @@ pub unsafe extern "C" fn rallocx(block: *mut c_void, size: usize, flags: c_int) 
     let new = unsafe {
         if request_hooks::are_installed() {
             let args = [block as usize, size, (flags as isize).cast_unsigned(), 0];
-            process::reallocate_told(block, size, &choice, false, args)
+            runtime::reallocate_told(block, size, &choice, false, args)
         } else {
-            process::reallocate_with(block, size, &choice)
+            runtime::reallocate_with(block, size, &choice)
         }
     };
     new.cast()
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn xallocx(
 unsafe fn xallocx_told(block: *mut c_void, size: usize, extra: usize, flags: c_int) -> usize {
     // SAFETY: the caller's promise.
     let (old, new) = unsafe {
-        let old = process::usable_size(block.cast());
+        let old = runtime::usable_size(block.cast());
         (old, resize(block, size, extra, flags))
     };
     let args = [
@@ -99,11 +99,11 @@ unsafe fn resize(block: *mut c_void, size: usize, extra: usize, flags: c_int) ->
     let choice = choice(flags);
     if !(block as usize).is_multiple_of(choice.align) {
         // SAFETY: as demanded of our caller.
-        return unsafe { process::usable_size(block.cast()) };
+        return unsafe { runtime::usable_size(block.cast()) };
     }
     let most = size.saturating_add(extra);
     // SAFETY: as demanded of our caller.
-    unsafe { process::resize_in_place(block.cast(), size, most, choice.zero) }
+    unsafe { runtime::resize_in_place(block.cast(), size, most, choice.zero) }
 }
 
 /// How many bytes of the block may be used.
@@ -113,7 +113,7 @@ unsafe fn resize(block: *mut c_void, size: usize, extra: usize, flags: c_int) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sallocx(block: *const c_void, _flags: c_int) -> usize {
     // SAFETY: as demanded of our caller.
-    unsafe { process::usable_size(block.cast()) }
+    unsafe { runtime::usable_size(block.cast()) }
 }
 
 /// Frees a block.
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn dallocx(block: *mut c_void, flags: c_int) {
     let args = [block as usize, (flags as isize).cast_unsigned(), 0];
     request_hooks::freeing(Deallocation::Dallocx, block.cast(), args);
     // SAFETY: as demanded of our caller.
-    unsafe { process::free_with(block.cast(), &choice(flags)) }
+    unsafe { runtime::free_with(block.cast(), &choice(flags)) }
 }
 
 /// Frees a block that was asked for with `size` bytes and the alignment in `flags`.
@@ -139,12 +139,12 @@ pub unsafe extern "C" fn sdallocx(block: *mut c_void, size: usize, flags: c_int)
     request_hooks::freeing(Deallocation::Sdallocx, block.cast(), args);
     // The look-up is one load, and finds a wrong pointer.
     // SAFETY: as demanded of our caller.
-    unsafe { process::free_with(block.cast(), &choice(flags)) }
+    unsafe { runtime::free_with(block.cast(), &choice(flags)) }
 }
 
 /// The usable size of the block that [`mallocx`] would give; 0 if it would give none, whatever the
 /// memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn nallocx(size: usize, flags: c_int) -> usize {
-    process::usable_of_request(size, &choice(flags))
+    runtime::usable_of_request(size, &choice(flags))
 }

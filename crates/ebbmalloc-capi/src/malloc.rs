@@ -4,8 +4,8 @@ use core::ffi::c_void;
 use core::ptr::null_mut;
 
 use crate::errno::{or_enomem, out_of_memory};
-use ebbmalloc_core::process::request_hooks::{self, Allocation, Deallocation};
-use ebbmalloc_core::process::{self, Choice};
+use ebbmalloc_core::runtime::request_hooks::{self, Allocation, Deallocation};
+use ebbmalloc_core::runtime::{self, Choice};
 
 /// At least `size` bytes, aligned to 16; a block also for size 0.
 ///
@@ -14,7 +14,7 @@ use ebbmalloc_core::process::{self, Choice};
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
-    match process::malloc_from_cache(size) {
+    match runtime::malloc_from_cache(size) {
         Some(block) => block.as_ptr().cast(),
         None => malloc_rest(size),
     }
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
 /// What the thread's cache cannot serve; apart, so that `malloc` itself needs no stack frame.
 #[inline(never)]
 fn malloc_rest(size: usize) -> *mut c_void {
-    or_enomem(process::malloc_rest(size))
+    or_enomem(runtime::malloc_rest(size))
 }
 
 /// `count` times `size` bytes of zeros.
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     let Some(bytes) = count.checked_mul(size) else {
         return calloc_too_much(count, size);
     };
-    match process::malloc_zeroed_from_cache(bytes) {
+    match runtime::malloc_zeroed_from_cache(bytes) {
         Some(block) => block.as_ptr().cast(),
         None => calloc_rest(count, size),
     }
@@ -52,7 +52,7 @@ fn calloc_too_much(count: usize, size: usize) -> *mut c_void {
 /// What the thread's cache cannot serve; the product does not overflow.
 #[inline(never)]
 fn calloc_rest(count: usize, size: usize) -> *mut c_void {
-    let block = process::malloc_zeroed(count.wrapping_mul(size));
+    let block = runtime::malloc_zeroed(count.wrapping_mul(size));
     let args = [count, size, 0];
     request_hooks::allocated(Allocation::Calloc, block, block as usize, args);
     or_enomem(block)
@@ -66,7 +66,7 @@ fn calloc_rest(count: usize, size: usize) -> *mut c_void {
 #[inline(never)]
 pub unsafe extern "C" fn free(block: *mut c_void) {
     // SAFETY: as demanded of our caller.
-    unsafe { process::free(block.cast()) }
+    unsafe { runtime::free(block.cast()) }
 }
 
 /// Frees a block that `malloc`, `calloc` or `realloc` gave for `size` bytes (C23).
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 #[inline(never)]
 pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize) {
     // SAFETY: as demanded of our caller.
-    unsafe { process::free_sized(block.cast(), size) }
+    unsafe { runtime::free_sized(block.cast(), size) }
 }
 
 /// Frees a block that `aligned_alloc` gave (C23).
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, align: usize, si
     request_hooks::freeing(Deallocation::Sdallocx, block.cast(), args);
     // The size class of an aligned block follows from both; the page map tells it as well.
     // SAFETY: as demanded of our caller.
-    unsafe { process::free_untold(block.cast()) }
+    unsafe { runtime::free_untold(block.cast()) }
 }
 
 /// [`free`], under a name that old programs use.
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, align: usize, si
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cfree(block: *mut c_void) {
     // SAFETY: as demanded of our caller.
-    unsafe { process::free(block.cast()) }
+    unsafe { runtime::free(block.cast()) }
 }
 
 /// How many bytes of the block may be used, at least as many as were asked for; 0 for null.
@@ -113,5 +113,5 @@ pub unsafe extern "C" fn malloc_usable_size(block: *const c_void) -> usize {
         return 0;
     }
     // SAFETY: as demanded of our caller.
-    unsafe { process::usable_size(block.cast()) }
+    unsafe { runtime::usable_size(block.cast()) }
 }

@@ -2,7 +2,7 @@
 //! waiting and without a lock: also in a signal handler, and in a child whose parent's thread was writing.
 //!
 //! The version says by its remainder by four what the record is: empty, being written, or full. A reader looks at
-//! it before and after. Used by `process::request_hooks`.
+//! it before and after. Used by `runtime::request_hooks`.
 
 use super::sync::{AtomicPtr, AtomicUsize, Ordering};
 use core::ptr::null_mut;

@@ -4,7 +4,7 @@ use crate::errno::{Errno, Result};
 use crate::node::{Access, Node};
 use core::sync::atomic::{AtomicU64, Ordering};
 use ebbmalloc_core::base::exact::u32_of;
-use ebbmalloc_core::process::{arenas, control, observer};
+use ebbmalloc_core::runtime::{arenas, control, observer};
 use ebbmalloc_core::size::SMALL_MAX;
 
 pub static NODES: &[Node] = &[

@@ -1,12 +1,12 @@
-//! Linux: [`GlobalAlloc`] over [`ebbmalloc_core::process`].
+//! Linux: [`GlobalAlloc`] over [`ebbmalloc_core::runtime`].
 //!
 //! Request hooks know these requests as what tikv-jemallocator makes of them: malloc, calloc, realloc, sdallocx; with
 //! an alignment of their own as aligned_alloc, rallocx and free.
 
 use std::alloc::{GlobalAlloc, Layout};
 
-use ebbmalloc_core::process::request_hooks::{self, Allocation};
-use ebbmalloc_core::process::{self, Choice};
+use ebbmalloc_core::runtime::request_hooks::{self, Allocation};
+use ebbmalloc_core::runtime::{self, Choice};
 
 use crate::Ebbmalloc;
 
@@ -41,7 +41,7 @@ unsafe impl GlobalAlloc for Ebbmalloc {
         if layout.align() > PLAIN_ALIGN {
             return aligned(layout);
         }
-        match process::malloc_from_cache(layout.size()) {
+        match runtime::malloc_from_cache(layout.size()) {
             Some(block) => block.as_ptr(),
             None => plain(layout.size()),
         }
@@ -59,10 +59,10 @@ unsafe impl GlobalAlloc for Ebbmalloc {
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if layout.align() > PLAIN_ALIGN {
             // SAFETY: as demanded of our caller.
-            return unsafe { process::free(block) };
+            return unsafe { runtime::free(block) };
         }
         // SAFETY: as demanded of our caller; a block of plain alignment has its size's class.
-        unsafe { process::free_sized(block, layout.size()) };
+        unsafe { runtime::free_sized(block, layout.size()) };
     }
 
     #[inline]
@@ -76,7 +76,7 @@ unsafe impl GlobalAlloc for Ebbmalloc {
             return unsafe { resize_aligned(block, layout, size) };
         }
         // SAFETY: as demanded of our caller, and neither block nor size is null.
-        unsafe { process::realloc(block, size) }
+        unsafe { runtime::realloc(block, size) }
     }
 }
 
@@ -86,13 +86,13 @@ unsafe impl GlobalAlloc for Ebbmalloc {
 #[inline(never)]
 fn plain(size: usize) -> *mut u8 {
     hooks::keep();
-    process::malloc_rest(size)
+    runtime::malloc_rest(size)
 }
 
 #[inline(never)]
 fn zeroed(size: usize) -> *mut u8 {
     hooks::keep();
-    match process::malloc_zeroed_from_cache(size) {
+    match runtime::malloc_zeroed_from_cache(size) {
         Some(block) => block.as_ptr(),
         None => zeroed_rest(size),
     }
@@ -100,7 +100,7 @@ fn zeroed(size: usize) -> *mut u8 {
 
 #[inline(never)]
 fn zeroed_rest(size: usize) -> *mut u8 {
-    let block = process::malloc_zeroed(size);
+    let block = runtime::malloc_zeroed(size);
     request_hooks::allocated(Allocation::Calloc, block, block as usize, [1, size, 0]);
     block
 }
@@ -109,9 +109,9 @@ fn zeroed_rest(size: usize) -> *mut u8 {
 fn aligned(layout: Layout) -> *mut u8 {
     hooks::keep();
     let (align, size) = (layout.align(), layout.size());
-    match process::memalign_from_cache(align, size) {
+    match runtime::memalign_from_cache(align, size) {
         Some(block) => block.as_ptr(),
-        None => process::memalign_rest_as(Allocation::AlignedAlloc, align, size, [align, size, 0]),
+        None => runtime::memalign_rest_as(Allocation::AlignedAlloc, align, size, [align, size, 0]),
     }
 }
 
@@ -133,7 +133,7 @@ unsafe fn resize_told(block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
     };
     // SAFETY: the caller's promise, and neither block nor size is null.
     unsafe {
-        process::reallocate_told(
+        runtime::reallocate_told(
             block,
             size,
             &choice,
@@ -161,16 +161,16 @@ fn aligned_zeroed(layout: Layout) -> *mut u8 {
 #[inline(never)]
 unsafe fn resize_aligned(block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
     // SAFETY: as demanded of our caller.
-    let usable = unsafe { process::usable_size(block) };
+    let usable = unsafe { runtime::usable_size(block) };
     if size <= usable && size >= usable / 2 {
         return block;
     }
-    let moved = process::memalign(layout.align(), size);
+    let moved = runtime::memalign(layout.align(), size);
     if !moved.is_null() {
         // SAFETY: both blocks have as many bytes, and are apart; the old one is not used any more.
         unsafe {
             moved.copy_from_nonoverlapping(block, layout.size().min(size));
-            process::free_untold(block);
+            runtime::free_untold(block);
         }
     }
     moved

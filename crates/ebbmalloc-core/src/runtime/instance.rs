@@ -75,7 +75,7 @@ pub(super) fn notice_fork() {
 
 #[cfg(test)]
 mod test_hooks {
-    use crate::process::Hooks;
+    use crate::runtime::Hooks;
 
     /// Unit tests of this crate use no instance; the symbol is there for the linker.
     #[unsafe(no_mangle)]
