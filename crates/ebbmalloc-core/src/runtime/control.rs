@@ -1,7 +1,8 @@
 //! What the control side (`ebbmalloc-ctl`) asks and changes while the process runs.
 
 use super::conf::{Id, Source};
-use super::instance::{HEAP, hooks};
+use super::hooks::hooks;
+use super::instance::HEAP;
 use super::thread::{with_access, with_own_cache};
 use super::{in_force, purger};
 use crate::base::exact::usize_of;

@@ -4,7 +4,8 @@
 //! Between the handlers the forking thread uses the heap as ever: libc's own part of a fork and other libraries' handlers may
 //! allocate.
 
-use super::instance::{HEAP, hooks};
+use super::hooks::hooks;
+use super::instance::HEAP;
 use super::thread::{begin_fork, end_fork, is_inside, is_own, own_cache};
 use super::tls::thread_number;
 use super::{figures, profile, publish, purger};
@@ -74,10 +75,18 @@ unsafe extern "C" fn child() {
     publish::open_file();
 }
 
+/// At the start of a slow operation: a child of a fork that ran no handlers makes the heap its own.
+#[inline]
+pub(super) fn notice() {
+    if !HEAP.os.is_alive_here() {
+        adopt();
+    }
+}
+
 /// In a child, at its first slow operation or when libc tells of the fork: the purger and every other thread are gone,
 /// maybe in the middle of what they did.
 #[cold]
-pub(super) fn adopt() {
+fn adopt() {
     HEAP.os.mark_alive();
     purger::forget();
     // SAFETY: a child of fork has one thread, and `is_inside` says whether that is inside an operation.

@@ -1,6 +1,7 @@
 //! The published counters, the settings' effects, and the words printed on request.
 
-use super::instance::{HEAP, hooks};
+use super::hooks::hooks;
+use super::instance::HEAP;
 use super::{conf, control, fork, in_force, purger, settings, thread};
 use crate::base::corrupt::Line;
 use crate::heap::Heap;

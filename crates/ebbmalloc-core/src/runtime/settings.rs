@@ -2,7 +2,8 @@
 
 use super::conf::keys::{Effect, OWN_DECAY, STATS_FILE};
 use super::conf::{self, Fault, Id, KEYS, Options, Report, Source};
-use super::instance::{HEAP, hooks};
+use super::hooks::hooks;
+use super::instance::HEAP;
 use super::{decay, in_force, observer, profile, publish, purger};
 use crate::base::corrupt::Line;
 use crate::base::exact::usize_of;

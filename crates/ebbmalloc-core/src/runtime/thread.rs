@@ -6,8 +6,12 @@
 //! static caches are shared by all threads, never hold anything, and are told apart by address. One of
 //! them stands for threads that have a cache and are observed ([`super::observer`]).
 
-use super::instance::{HEAP, boot, hooks, notice_fork, nudge};
+use super::boot::boot;
+use super::fork::notice as notice_fork;
+use super::hooks::hooks;
+use super::instance::HEAP;
 use super::observer::{self, Interest, Observer};
+use super::purger::nudge;
 use super::tls::{
     is_relocated, second_word_load, second_word_store, thread_number, thread_word_added_to,
     thread_word_store,
