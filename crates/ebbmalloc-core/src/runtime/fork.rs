@@ -6,9 +6,10 @@
 
 use super::hooks::hooks;
 use super::instance::HEAP;
+use super::profile::backtrace;
 use super::thread::{begin_fork, end_fork, is_inside, is_own, own_cache};
 use super::tls::thread_number;
-use super::{figures, profile, publish, purger};
+use super::{figures, publish, purger};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 /// libc has our handlers.
@@ -96,7 +97,7 @@ fn adopt() {
         }
         HEAP.take_over(own_cache());
         figures::reset();
-        profile::adopt();
+        backtrace::adopt();
     }
 }
 

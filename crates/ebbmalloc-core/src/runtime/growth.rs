@@ -2,8 +2,9 @@
 //! cgroup everything idle goes back, by the thread that grows.
 
 use super::instance::HEAP;
+use super::profile::dumps;
 use super::thread::with_own_cache;
-use super::{profile, publish, purger};
+use super::{publish, purger};
 
 /// After a slow operation that saw [`crate::heap::Heap::attention`]; whether there was a step of growth.
 pub(super) fn look() -> bool {
@@ -20,7 +21,7 @@ pub(super) fn look() -> bool {
             HEAP.is_still_near_limit();
         }
     });
-    profile::after_growth();
+    dumps::after_growth();
     // Another thread looks, or returns what is idle: growing on meanwhile could be what is one page
     // too much. Outside the cache, which a fork may be waiting for.
     HEAP.wait_for_relief();

@@ -7,7 +7,7 @@
 use super::instance::HEAP;
 use super::lookup::quick_class;
 use super::observer::{JUNK_ALLOCATED, JUNK_DEALLOCATED, JUNK_FREED, JUNK_NEW, Observer, ZERO};
-use super::profile;
+use super::profile::record::record;
 use super::thread::with_access;
 use crate::cache::cache::Entered;
 use crate::cache::explicit::ExplicitArena;
@@ -206,7 +206,7 @@ pub(super) fn note_new(observer: &Observer, block: *mut u8) {
 fn sample_large(observer: &Observer, block: *mut u8, bytes: usize) {
     if observer.sampler.takes(bytes) {
         observer.sampler.start_interval();
-        profile::record(observer, block, bytes, observer.sampler.lg(), false);
+        record(observer, block, bytes, observer.sampler.lg(), false);
     }
 }
 
@@ -233,7 +233,7 @@ fn allocate_sampled(
     if block.is_null() {
         return None;
     }
-    profile::record(observer, block, bytes, lg, true);
+    record(observer, block, bytes, lg, true);
     // SAFETY: allocated just now.
     observer.count_new(unsafe { HEAP.usable_size(block) });
     Some(block)

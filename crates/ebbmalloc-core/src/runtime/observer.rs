@@ -14,7 +14,7 @@
 
 use super::instance::HEAP;
 use super::interval;
-use super::profile::{self, Sampler};
+use super::profile::sampler::{Sampler, end_thread};
 use super::thread::{any_observer, observe, with_access};
 use crate::cache::cache::Cache;
 use crate::cache::ration::Rations;
@@ -330,7 +330,7 @@ pub(super) fn make(cache: &'static Cache, interest: Interest) -> Option<&'static
 /// # Safety
 /// It came from [`make`], and nobody uses it any more.
 pub(super) unsafe fn unmake(observer: &'static Observer) {
-    profile::end_thread(&observer.sampler);
+    end_thread(&observer.sampler);
     // SAFETY: the caller's promise; the cache that the rations were of is unmade.
     unsafe {
         if let Some(rations) = NonNull::new(observer.rations.load(Ordering::Relaxed)) {

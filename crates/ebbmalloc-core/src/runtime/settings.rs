@@ -4,7 +4,8 @@ use super::conf::keys::{Effect, OWN_DECAY, STATS_FILE};
 use super::conf::{self, Fault, Id, KEYS, Options, Report, Source};
 use super::hooks::hooks;
 use super::instance::HEAP;
-use super::{decay, in_force, observer, profile, publish, purger};
+use super::profile::watch;
+use super::{decay, in_force, observer, publish, purger};
 use crate::base::corrupt::Line;
 use crate::base::exact::usize_of;
 use crate::os::linux::HugePages;
@@ -134,7 +135,7 @@ fn apply(options: &Options<'_>) {
             _ => HugePages::Wanted,
         },
     );
-    profile::configure(options);
+    watch::configure(options);
     CONFIRM.store(options.is(Id::ConfirmConf), Ordering::Relaxed);
 }
 
