@@ -396,7 +396,7 @@ pub unsafe fn resize_in_place(block: *mut u8, least: usize, most: usize, zero: b
         && new != old
     {
         observer.count_freed(old);
-        observer.count_new(new);
+        observed::count_new(observer, new);
     }
     new
 }

@@ -22,7 +22,7 @@ mod instance;
 mod interval;
 mod lookup;
 mod observed;
-pub mod observer;
+mod observer;
 mod pause;
 pub mod profile;
 mod publish;
@@ -31,6 +31,7 @@ pub mod request_hooks;
 mod sandbox;
 mod settings;
 mod thread;
+pub mod thread_control;
 pub mod tls;
 
 pub use entry::{

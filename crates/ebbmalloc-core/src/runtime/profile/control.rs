@@ -1,7 +1,7 @@
 //! What the control side asks of the profile and changes while the process runs.
 
 use super::super::instance::HEAP;
-use super::super::{observer, thread};
+use super::super::{thread, thread_control};
 use super::settings;
 use super::watch::follow;
 use core::ptr::null;
@@ -38,7 +38,7 @@ pub fn set_thread_active(active: bool) -> bool {
     if active == is_thread_active() {
         return true;
     }
-    let Some(observer) = observer::sampled_now() else {
+    let Some(observer) = thread_control::sampled_now() else {
         return false;
     };
     observer.sampler.set_active(active);
@@ -57,7 +57,7 @@ pub fn start_of_thread_name() -> *const u8 {
 
 /// Gives the calling thread a name in dumps. False without memory for it.
 pub fn set_thread_name(name: &[u8]) -> bool {
-    let Some(observer) = observer::sampled_now() else {
+    let Some(observer) = thread_control::sampled_now() else {
         return false;
     };
     thread::set_apart(|| {

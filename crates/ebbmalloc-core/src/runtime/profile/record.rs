@@ -14,13 +14,7 @@ use crate::profile::{DEPTH, Sampled};
 /// profile; `is_short` if the memory that was taken for it is longer.
 #[cold]
 #[inline(never)]
-pub(crate) fn record(
-    observer: &Observer,
-    block: *mut u8,
-    bytes: usize,
-    lg: u32,
-    is_short: bool,
-) {
+pub(crate) fn record(observer: &Observer, block: *mut u8, bytes: usize, lg: u32, is_short: bool) {
     if !is_active() || HEAP.os.is_confined() {
         return;
     }
