@@ -1,16 +1,17 @@
 //! What the control side (`ebbmalloc-ctl`) asks and changes while the process runs.
 
+use super::access::{with_access, with_own_cache};
 use super::conf::{Id, Source};
 use super::hooks::hooks;
 use super::instance::HEAP;
-use super::thread::{with_access, with_own_cache};
-use super::{in_force, purger};
+use super::{in_force, mechanisms, purger};
 use crate::base::exact::usize_of;
 pub use crate::heap::utilization::Utilization;
 use crate::os::Os;
 use crate::size::CLASS;
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use ebb_stats::mechanism::CPYTHON;
 
 /// Calls of realloc with size 0 and a block. Relaxed: a figure.
 static ZERO_REALLOCS: AtomicU64 = AtomicU64::new(0);
@@ -78,9 +79,6 @@ pub fn make_ready() {
     with_access(|_| ());
 }
 
-/// CPython's objects come from here. Relaxed: a figure.
-static HAS_CPYTHON: AtomicBool = AtomicBool::new(false);
-
 /// Whether the settings let CPython's objects come from here.
 pub fn serves_cpython() -> bool {
     make_ready();
@@ -89,12 +87,7 @@ pub fn serves_cpython() -> bool {
 
 /// CPython's objects come from here.
 pub fn note_cpython() {
-    HAS_CPYTHON.store(true, Ordering::Relaxed);
-}
-
-/// Whether CPython's objects come from here.
-pub(super) fn has_cpython() -> bool {
-    HAS_CPYTHON.load(Ordering::Relaxed)
+    mechanisms::note(CPYTHON, true);
 }
 
 /// Hands a text to the program's `malloc_message`, or writes it to standard error.

@@ -49,26 +49,20 @@ fn known(decay_ms: &AtomicI64) -> isize {
     }
 }
 
-/// Sets the time of an arena. False if there is none of that index, or it is no time.
-pub fn set_of_arena(index: usize, decay_ms: isize) -> bool {
+/// Sets the time of an arena; what must go at once is the caller's. False if there is none of that index, or it is no time.
+pub(super) fn set_of_arena(index: usize, decay_ms: isize) -> bool {
     let decay_ms = decay_ms as i64;
     if !is_time(decay_ms) {
         return false;
     }
     if let Some(arena) = HEAP.explicit_arena(index) {
         arena.set_decay_ms(decay_ms);
-        if decay_ms == 0 {
-            arenas::purge_explicit(arena, true);
-        }
     } else if index < HEAP.shards() {
         AUTOMATIC[index % SHARDS].store(decay_ms, Ordering::Relaxed);
     } else {
         return false;
     }
     follow();
-    if decay_ms == 0 && purger::is_on() {
-        purger::return_extents();
-    }
     true
 }
 

@@ -2,11 +2,12 @@
 //! function of its own. Request hooks are told of [`malloc_rest`], [`free`] and [`free_sized`] here, of everything
 //! else by the faces, which know what was called.
 
+use super::access::{observer, with_access, with_own_cache};
 use super::instance::HEAP;
 use super::lookup::quick_class;
 use super::observed;
 use super::request_hooks::{self, Allocation, Deallocation};
-use super::thread::{current, observer, with_access, with_own_cache};
+use super::state::current;
 use core::ptr::NonNull;
 
 use crate::size::{CLASS, QUANTUM, QUICK_MAX, SMALL_MAX, class_aligned, class_of};

@@ -1,12 +1,12 @@
 //! Requests that say more than a size: an alignment, zeros, a cache, an arena. What they do not say is as
 //! in `entry`.
 
+use super::access::{observer, with_access};
 use super::entry;
 use super::instance::HEAP;
 use super::lookup::quick_class;
 use super::observed;
 use super::request_hooks::{self, Allocation, Deallocation, Expansion};
-use super::thread::{observer, with_access};
 use crate::cache::cache::Cache;
 use crate::cache::explicit::ExplicitArena;
 use crate::heap::{Access, in_place};

@@ -7,10 +7,12 @@
 use super::hooks::hooks;
 use super::instance::HEAP;
 use super::profile::backtrace;
-use super::thread::{begin_fork, end_fork, is_inside, is_own, own_cache};
+use super::state::State;
+use super::thread::is_inside;
 use super::tls::thread_number;
-use super::{figures, publish, purger};
+use super::{figures, mechanisms, publish, purger};
 use core::sync::atomic::{AtomicBool, Ordering};
+use ebb_stats::mechanism::FORK_HANDLERS;
 
 /// libc has our handlers.
 static REGISTERED: AtomicBool = AtomicBool::new(false);
@@ -21,14 +23,9 @@ pub(super) fn register() {
         return;
     }
     // SAFETY: the handlers are for exactly this call.
-    if !unsafe { (hooks().register_fork)(prepare, parent, child) } {
-        REGISTERED.store(false, Ordering::Relaxed);
-    }
-}
-
-/// Whether libc runs our handlers.
-pub(super) fn is_registered() -> bool {
-    REGISTERED.load(Ordering::Relaxed)
+    let registered = unsafe { (hooks().register_fork)(prepare, parent, child) };
+    REGISTERED.store(registered, Ordering::Relaxed);
+    mechanisms::note(FORK_HANDLERS, registered);
 }
 
 unsafe extern "C" fn prepare() {
@@ -37,13 +34,13 @@ unsafe extern "C" fn prepare() {
         // A signal handler that forks in the middle of malloc: its thread may hold any lock, and goes on
         // with it in the child.
         purger::hold_for_moment();
-        HEAP.freeze_from_inside(thread, own_cache())
+        HEAP.freeze_from_inside(thread, State::now().cache())
     } else {
         purger::hold();
         HEAP.os.prepare_membarrier();
-        let cache = begin_fork();
-        let frozen = HEAP.freeze(thread, is_own(cache).then_some(cache));
-        end_fork(cache);
+        let state = State::begin_busy();
+        let frozen = HEAP.freeze(thread, state.cache());
+        state.set();
         frozen
     };
     if !frozen {
@@ -56,9 +53,9 @@ unsafe extern "C" fn parent() {
     let thawed = if is_inside() {
         HEAP.thaw(thread)
     } else {
-        let cache = begin_fork();
+        let state = State::begin_busy();
         let thawed = HEAP.thaw(thread);
-        end_fork(cache);
+        state.set();
         thawed
     };
     if thawed {
@@ -95,7 +92,7 @@ fn adopt() {
         if is_inside() {
             return HEAP.go_on_inside();
         }
-        HEAP.take_over(own_cache());
+        HEAP.take_over(State::now().cache());
         figures::reset();
         backtrace::adopt();
     }

@@ -3,19 +3,20 @@
 
 use super::instance::HEAP;
 use super::profile::dumps;
-use super::thread::with_own_cache;
-use super::{publish, purger};
+use super::publish::{self, Purging};
+use super::thread::visit_cache;
 
 /// After a slow operation that saw [`crate::heap::Heap::attention`]; whether there was a step of growth.
-pub(super) fn look() -> bool {
+pub(super) fn look(purging: Purging) -> bool {
     if !HEAP.has_grown() {
         return false;
     }
     // Within the cache, so that a signal handler in the middle of this waits for no lock.
-    with_own_cache(|own| {
-        publish::after_growth();
+    visit_cache(|own| {
+        publish::after_growth(purging);
         // A child of vfork may end in the middle of what it does to its owner's heap.
-        let may_look = purger::is_on() && !HEAP.os.is_confined() && !HEAP.os.is_borrower();
+        let may_look =
+            purging.idle_time_ms.is_some() && !HEAP.os.is_confined() && !HEAP.os.is_borrower();
         if may_look && HEAP.is_short_of_memory() {
             HEAP.trim(own);
             HEAP.is_still_near_limit();

@@ -2,7 +2,9 @@
 //!
 //! The faces (C and Rust) call the functions of this module and nothing else.
 
+mod access;
 pub mod arenas;
+mod attach;
 mod boot;
 pub mod conf;
 pub mod control;
@@ -21,6 +23,7 @@ pub mod in_force;
 mod instance;
 mod interval;
 mod lookup;
+mod mechanisms;
 mod observed;
 mod observer;
 mod pause;
@@ -30,6 +33,8 @@ mod purger;
 pub mod request_hooks;
 mod sandbox;
 mod settings;
+mod state;
+mod stats;
 mod thread;
 pub mod thread_control;
 pub mod tls;
@@ -47,5 +52,5 @@ pub use extended::{
 pub use fork::without_purger;
 pub use hooks::Hooks;
 pub use huge_pages::wants_huge_pages;
-pub use publish::{stats, write_stats};
 pub use sandbox::entering_sandbox;
+pub use stats::{stats, write_stats};

@@ -4,6 +4,7 @@
 //! Called by `super::entry` where the fast path has missed. A signal handler that comes in between is
 //! served as in any other thread: the real cache says whether its owner is inside.
 
+use super::access::with_access;
 use super::instance::HEAP;
 use super::interval;
 use super::lookup::quick_class;
@@ -11,7 +12,6 @@ use super::observer::{
     JUNK_ALLOCATED, JUNK_DEALLOCATED, JUNK_FREED, JUNK_NEW, Observer, STATS_INTERVAL, ZERO,
 };
 use super::profile::record::record;
-use super::thread::with_access;
 use crate::cache::cache::Entered;
 use crate::cache::explicit::ExplicitArena;
 use crate::cache::ration::RATIONED;

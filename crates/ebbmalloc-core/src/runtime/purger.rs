@@ -4,9 +4,11 @@
 //! It ticks every T, which `arena::delay` derives from what returning costs here and what memory is
 //! worth. What it does in a tick is the heap's business; here is only when.
 
+use super::growth;
 use super::instance::HEAP;
 use super::pause::{self, Rhythm};
-use super::{growth, publish, thread};
+use super::publish::{self, Purging};
+use super::thread::{set_apart, visit_cache};
 use crate::arena::delay::{self, Cost};
 use crate::base::life::{Futex, Life, Order, Start};
 use crate::cache::cache::Cache;
@@ -75,7 +77,7 @@ pub(super) fn set_idle_bound(bound: Option<u64>, off: bool) {
 #[cold]
 pub(super) fn return_extents() {
     if !HEAP.os.is_borrower() {
-        thread::set_apart(|| HEAP.return_extents());
+        set_apart(|| HEAP.return_extents());
     }
 }
 
@@ -152,6 +154,14 @@ pub(super) fn tick_ms() -> u64 {
     interval_ms()
 }
 
+/// What is published of it.
+pub(super) fn standing() -> Purging {
+    Purging {
+        idle_time_ms: idle_time_ms(),
+        by_thread: has_thread() && is_on(),
+    }
+}
+
 /// Whether purging is on.
 pub(super) fn is_on() -> bool {
     !OFF.load(Ordering::Relaxed)
@@ -176,7 +186,7 @@ fn nudge_slow() {
     if wanted & AT_ONCE != 0 {
         return_extents();
     }
-    let grown = growth::look();
+    let grown = growth::look(standing());
     if pause::is_over(grown) {
         LIFE.hasten(&HEAP.os);
     }
@@ -253,7 +263,7 @@ fn tick_inline() {
             .is_ok()
     {
         // The second tick must not wait for as much freed memory again.
-        let (tick, _) = thread::with_own_cache(|own| {
+        let (tick, _) = visit_cache(|own| {
             HEAP.is_still_near_limit();
             measured_tick(own)
         });
@@ -290,7 +300,7 @@ unsafe extern "C" fn purger_main(_: *mut u8) {
         let (tick, _) = measured_tick(None);
         LOOK.store(true, Ordering::Relaxed);
         let cpu_ns = HEAP.os.thread_cpu_ns() - before;
-        let resident = publish::after_tick(cpu_ns);
+        let resident = publish::after_tick(cpu_ns, standing());
         let most_ms = MOST_INTERVAL_MS.load(Ordering::Relaxed);
         wait_ms = rhythm.wait_ms(&tick, freed_bytes, cpu_ns, resident, interval_ms(), most_ms);
         // Locked memory is tried again and again, but is no reason to stay.

@@ -5,7 +5,7 @@ use super::conf::{self, Fault, Id, KEYS, Options, Report, Source};
 use super::hooks::hooks;
 use super::instance::HEAP;
 use super::profile::watch;
-use super::{decay, in_force, observer, publish, purger};
+use super::{decay, in_force, mechanisms, observer, purger};
 use crate::base::corrupt::Line;
 use crate::base::exact::usize_of;
 use crate::os::linux::HugePages;
@@ -177,11 +177,6 @@ fn observed_for(options: &Options<'_>) -> u8 {
     junk | zero | no_cache | interval
 }
 
-/// The pattern of the file for the published counters.
-pub(super) fn stats_file() -> Option<&'static [u8]> {
-    in_force::text(STATS_FILE).map(core::ffi::CStr::to_bytes)
-}
-
 /// With `confirm_conf:true`: the version, the settings and the mechanisms in force, once, after the
 /// boot. Tries the mechanisms, so that what is printed is true.
 pub(super) fn confirm() {
@@ -211,7 +206,8 @@ pub(super) fn confirm() {
         b"false"
     });
     line.push(b" stats_file:");
-    line.push(stats_file().unwrap_or(b"(none)"));
+    let file = in_force::text(STATS_FILE);
+    line.push(file.map_or(b"(none)", core::ffi::CStr::to_bytes));
     line.push(b"\n");
     HEAP.os.write_stderr(line.bytes());
     let mut line = Line::new();
@@ -219,11 +215,13 @@ pub(super) fn confirm() {
     for (bit, name) in ebb_stats::mechanism::ALL {
         line.push(b" ");
         line.push(name.as_bytes());
-        line.push(if publish::mechanisms() & bit != 0 {
-            b":yes"
-        } else {
-            b":no"
-        });
+        line.push(
+            if mechanisms::in_force(purger::standing().by_thread) & bit != 0 {
+                b":yes"
+            } else {
+                b":no"
+            },
+        );
     }
     line.push(b" page:");
     line.push_decimal(HEAP.os.page_bytes() as u64);

@@ -1,10 +1,12 @@
 //! What a thread can ask of itself and change: its counters, its cache. From the first question on it is
 //! observed ([`super::observer`]).
 
+use super::access::with_access;
 use super::instance::HEAP;
 pub use super::observer::Counters;
 use super::observer::{Interest, Observer, everyone_has_cache};
-use super::thread::{any_observer, observe, with_access};
+use super::state::any_observer;
+use super::thread::observe;
 
 /// The calling thread's live counters, which are valid until its end; from the first call on the thread
 /// is observed. `None` without memory, in a thread that is ending, and in a signal handler that

@@ -1,7 +1,10 @@
 //! What the control side asks of the profile and changes while the process runs.
 
+use super::super::access::with_own_cache;
 use super::super::instance::HEAP;
-use super::super::{thread, thread_control};
+use super::super::state::any_observer;
+use super::super::thread::set_apart;
+use super::super::thread_control;
 use super::settings;
 use super::watch::follow;
 use core::ptr::null;
@@ -15,7 +18,7 @@ pub fn set_active(active: bool) {
     settings::begin_generation();
     follow();
     if active {
-        thread::with_own_cache(|own| HEAP.mark_caches(own));
+        with_own_cache(|own| HEAP.mark_caches(own));
     }
 }
 
@@ -27,7 +30,7 @@ pub fn set_thread_active_init(active: bool) {
 
 /// `thread.prof.active`: whether the calling thread is sampled while anything is.
 pub fn is_thread_active() -> bool {
-    match thread::any_observer() {
+    match any_observer() {
         Some(observer) => observer.sampler.is_active(),
         None => settings::is_on() && settings::thread_active_init(),
     }
@@ -48,7 +51,7 @@ pub fn set_thread_active(active: bool) -> bool {
 
 /// `thread.prof.name`, with a NUL behind it; null if the thread has none.
 pub fn start_of_thread_name() -> *const u8 {
-    let thread = thread::any_observer().and_then(|observer| observer.sampler.known_thread());
+    let thread = any_observer().and_then(|observer| observer.sampler.known_thread());
     thread.map_or(null(), |thread| {
         // SAFETY: the calling thread's own record.
         unsafe { HEAP.profile.name(&HEAP.os, thread) }
@@ -60,7 +63,7 @@ pub fn set_thread_name(name: &[u8]) -> bool {
     let Some(observer) = thread_control::sampled_now() else {
         return false;
     };
-    thread::set_apart(|| {
+    set_apart(|| {
         observer.sampler.thread().is_some_and(|thread| {
             // SAFETY: the calling thread's own record.
             unsafe { HEAP.profile.set_name(&HEAP.store(), thread, name) }
@@ -75,11 +78,11 @@ pub fn reset(lg: Option<u32>) {
         settings::set_lg_sample(lg);
     }
     settings::begin_generation();
-    thread::set_apart(|| HEAP.profile.reset(&HEAP.store()));
-    if let Some(observer) = thread::any_observer() {
+    set_apart(|| HEAP.profile.reset(&HEAP.store()));
+    if let Some(observer) = any_observer() {
         observer.follow_settings();
     }
     if settings::is_active() {
-        thread::with_own_cache(|own| HEAP.mark_caches(own));
+        with_own_cache(|own| HEAP.mark_caches(own));
     }
 }
