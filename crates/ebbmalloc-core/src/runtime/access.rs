@@ -4,7 +4,7 @@
 use super::attach::attach;
 use super::instance::HEAP;
 use super::observer::Observer;
-use super::purger::nudge;
+use super::purger::purger::PURGER;
 use super::state::{self, State};
 use super::thread::{entered, follow_settings, outside, visit, waited_for_thaw};
 use super::tls::{is_relocated, thread_number};
@@ -28,7 +28,7 @@ pub(super) fn with_access<R>(work: impl FnOnce(Access) -> R) -> R {
     }
     visit(work, |state| {
         follow_settings(state);
-        nudge();
+        PURGER.nudge();
     })
 }
 

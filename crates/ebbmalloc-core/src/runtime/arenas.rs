@@ -5,7 +5,8 @@
 use super::access::with_access;
 use super::default_hooks::DEFAULT_HOOKS;
 use super::instance::HEAP;
-use super::{decay, entry, figures, purger};
+use super::purger::purger::PURGER;
+use super::{decay, entry, figures};
 use crate::arena::hooks::ExtentHooks;
 use crate::arena::labels::Labels;
 use crate::base::exact::u32_of;
@@ -112,8 +113,8 @@ pub fn set_decay(index: usize, decay_ms: isize) -> bool {
         if let Some(arena) = HEAP.explicit_arena(index) {
             purge_explicit(arena, true);
         }
-        if purger::is_on() {
-            purger::return_extents();
+        if PURGER.schedule.is_on() {
+            PURGER.return_extents();
         }
     }
     true

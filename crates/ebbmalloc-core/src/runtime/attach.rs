@@ -4,7 +4,7 @@ use super::boot::boot;
 use super::hooks::hooks;
 use super::instance::HEAP;
 use super::observer;
-use super::purger::nudge;
+use super::purger::purger::PURGER;
 use super::state::{State, any_observer, keep_observer};
 use super::thread::observe;
 use super::tls::thread_number;
@@ -61,5 +61,5 @@ unsafe extern "C" fn thread_ends(value: *mut u8) {
         HEAP.gate.go_out();
     }
     State::Ended.set();
-    nudge();
+    PURGER.nudge();
 }

@@ -6,7 +6,7 @@
 
 use super::arenas;
 use super::instance::HEAP;
-use super::purger;
+use super::purger::purger::PURGER;
 use crate::base::exact::{isize_of, usize_of};
 use crate::cache::bins::SHARDS;
 use core::sync::atomic::{AtomicI64, Ordering};
@@ -44,7 +44,9 @@ pub fn of_arena(index: usize) -> Option<isize> {
 
 fn known(decay_ms: &AtomicI64) -> isize {
     match decay_ms.load(Ordering::Relaxed) {
-        OWN => purger::idle_time_ms().map_or(-1, |ms| usize_of(ms).cast_signed()),
+        OWN => PURGER
+            .idle_time_ms()
+            .map_or(-1, |ms| usize_of(ms).cast_signed()),
         said => isize_of(said),
     }
 }
@@ -116,10 +118,10 @@ pub(super) fn follow() {
         .min();
     let keeps_all = own_keeps && HEAP.explicit_arenas().all(|arena| arena.decay_ms() < 0);
     HEAP.keep_own(own_keeps);
-    purger::set_idle_bound(bound.map(|bound| bound.cast_unsigned()), keeps_all);
+    PURGER.set_idle_bound(bound.map(|bound| bound.cast_unsigned()), keeps_all);
 }
 
 /// Where no thread does it, does what is due.
 pub(super) fn tick_if_due() {
-    purger::tick_if_threadless();
+    PURGER.tick_if_threadless();
 }

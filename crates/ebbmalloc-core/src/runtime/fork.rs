@@ -7,10 +7,11 @@
 use super::hooks::hooks;
 use super::instance::HEAP;
 use super::profile::backtrace;
+use super::purger::purger::PURGER;
 use super::state::State;
 use super::thread::is_inside;
 use super::tls::thread_number;
-use super::{figures, mechanisms, publish, purger};
+use super::{figures, mechanisms, publish};
 use core::sync::atomic::{AtomicBool, Ordering};
 use ebb_stats::mechanism::FORK_HANDLERS;
 
@@ -33,10 +34,10 @@ unsafe extern "C" fn prepare() {
     let frozen = if is_inside() {
         // A signal handler that forks in the middle of malloc: its thread may hold any lock, and goes on
         // with it in the child.
-        purger::hold_for_moment();
+        PURGER.thread.hold_for_moment();
         HEAP.freeze_from_inside(thread, State::now().cache())
     } else {
-        purger::hold();
+        PURGER.thread.hold();
         HEAP.os.prepare_membarrier();
         let state = State::begin_busy();
         let frozen = HEAP.freeze(thread, state.cache());
@@ -44,7 +45,7 @@ unsafe extern "C" fn prepare() {
         frozen
     };
     if !frozen {
-        purger::let_go();
+        PURGER.thread.let_go();
     }
 }
 
@@ -59,7 +60,7 @@ unsafe extern "C" fn parent() {
         thawed
     };
     if thawed {
-        purger::let_go();
+        PURGER.thread.let_go();
     }
 }
 
@@ -86,7 +87,7 @@ pub(super) fn notice() {
 #[cold]
 fn adopt() {
     HEAP.os.mark_alive();
-    purger::forget();
+    PURGER.forget();
     // SAFETY: a child of fork has one thread, and `is_inside` says whether that is inside an operation.
     unsafe {
         if is_inside() {
@@ -106,11 +107,11 @@ pub fn without_purger<R>(call: impl FnOnce() -> R) -> R {
         return call();
     }
     if is_inside() {
-        purger::hold_for_moment();
+        PURGER.thread.hold_for_moment();
     } else {
-        purger::hold();
+        PURGER.thread.hold();
     }
     let result = call();
-    purger::let_go();
+    PURGER.thread.let_go();
     result
 }

@@ -6,11 +6,8 @@ use super::profile::dumps;
 use super::publish::{self, Purging};
 use super::thread::visit_cache;
 
-/// After a slow operation that saw [`crate::heap::Heap::attention`]; whether there was a step of growth.
-pub(super) fn look(purging: Purging) -> bool {
-    if !HEAP.has_grown() {
-        return false;
-    }
+/// After a step of growth, in the slow operation that saw it.
+pub(super) fn follow(purging: Purging) {
     // Within the cache, so that a signal handler in the middle of this waits for no lock.
     visit_cache(|own| {
         publish::after_growth(purging);
@@ -26,5 +23,4 @@ pub(super) fn look(purging: Purging) -> bool {
     // Another thread looks, or returns what is idle: growing on meanwhile could be what is one page
     // too much. Outside the cache, which a fork may be waiting for.
     HEAP.wait_for_relief();
-    true
 }

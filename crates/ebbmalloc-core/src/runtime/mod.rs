@@ -26,7 +26,6 @@ mod lookup;
 mod mechanisms;
 mod observed;
 mod observer;
-mod pause;
 pub mod profile;
 mod publish;
 mod purger;

@@ -5,7 +5,8 @@ use super::conf::{self, Fault, Id, KEYS, Options, Report, Source};
 use super::hooks::hooks;
 use super::instance::HEAP;
 use super::profile::watch;
-use super::{decay, in_force, mechanisms, observer, purger};
+use super::purger::purger::PURGER;
+use super::{decay, in_force, mechanisms, observer};
 use crate::base::corrupt::Line;
 use crate::base::exact::usize_of;
 use crate::os::linux::HugePages;
@@ -107,9 +108,11 @@ fn apply(options: &Options<'_>) {
         false => Some(-1),
     };
     decay::set_all(dirty, options.number(Id::MuzzyDecayMs).cast_signed());
-    purger::set_memory_price(options.number(Id::MemoryPrice));
+    PURGER
+        .schedule
+        .set_memory_price(options.number(Id::MemoryPrice));
     if !options.is(Id::BackgroundThread) {
-        purger::forbid_thread();
+        PURGER.forbid_thread();
     }
     if let Some(arenas) = arenas(options) {
         HEAP.limit_shards(arenas);
@@ -189,14 +192,18 @@ pub(super) fn confirm() {
     line.push(b"ebbmalloc ");
     line.push(env!("CARGO_PKG_VERSION").as_bytes());
     line.push(b"\n  settings: purge:");
-    line.push(if purger::is_on() { b"on" } else { b"off" });
+    line.push(if PURGER.schedule.is_on() {
+        b"on"
+    } else {
+        b"off"
+    });
     line.push(b" idle_ms:");
-    match purger::idle_time_ms() {
+    match PURGER.idle_time_ms() {
         Some(bound) => line.push_decimal(bound),
         None => line.push(b"-1"),
     }
     line.push(b" memory_price:");
-    line.push_decimal(purger::memory_price());
+    line.push_decimal(PURGER.schedule.memory_price());
     line.push(b" narenas:");
     line.push_decimal(HEAP.shards() as u64);
     line.push(b" stats_print:");
@@ -216,7 +223,7 @@ pub(super) fn confirm() {
         line.push(b" ");
         line.push(name.as_bytes());
         line.push(
-            if mechanisms::in_force(purger::standing().by_thread) & bit != 0 {
+            if mechanisms::in_force(PURGER.standing().by_thread) & bit != 0 {
                 b":yes"
             } else {
                 b":no"

@@ -3,14 +3,14 @@
 use super::access::with_own_cache;
 use super::instance::HEAP;
 use super::publish::{publish, snapshot};
-use super::purger;
+use super::purger::purger::PURGER;
 use crate::base::corrupt::Line;
 use ebb_stats::Snapshot;
 
 /// The figures of now, exact: every cache that can be claimed is counted.
 pub fn stats() -> Snapshot {
     let statistics = with_own_cache(|own| HEAP.statistics(own, true));
-    let snapshot = snapshot(&statistics, true, purger::standing());
+    let snapshot = snapshot(&statistics, true, PURGER.standing());
     publish(&snapshot);
     snapshot
 }
