@@ -29,7 +29,6 @@ mod observer;
 pub mod profile;
 mod publish;
 mod purger;
-pub mod request_hooks;
 mod sandbox;
 mod settings;
 mod state;
@@ -39,14 +38,13 @@ pub mod thread_control;
 pub mod tls;
 
 pub use entry::{
-    free, free_sized, free_untold, malloc, malloc_from_cache, malloc_rest, malloc_rest_as,
-    malloc_zeroed, malloc_zeroed_from_cache, memalign, memalign_from_cache, memalign_rest_as,
-    realloc, stays_in_slot, trim, usable_size,
+    free, malloc, malloc_from_cache, malloc_rest, malloc_zeroed, malloc_zeroed_from_cache,
+    memalign, memalign_from_cache, realloc, stays_in_slot, trim, usable_size,
 };
 pub use exit::finish;
 pub use extended::{
-    CacheChoice, Choice, allocate_with, free_with, reallocate_told, reallocate_with,
-    resize_in_place, usable_of_request,
+    CacheChoice, Choice, allocate_with, free_with, reallocate_with, resize_in_place,
+    usable_of_request,
 };
 pub use fork::without_purger;
 pub use hooks::Hooks;

@@ -1,7 +1,7 @@
 //! The settings' way from where they are written to what they act upon, and the words about them.
 
-use super::conf::keys::{Effect, OWN_DECAY, STATS_FILE};
-use super::conf::{self, Fault, Id, KEYS, Options, Report, Source};
+use super::conf::keys::{OWN_DECAY, STATS_FILE};
+use super::conf::{self, Effect, Fault, Id, Options, Report, Source};
 use super::hooks::hooks;
 use super::instance::HEAP;
 use super::profile::watch;
@@ -85,9 +85,7 @@ fn tell(report: &Report<'_>) {
     });
     line.push(report.text);
     match report.outcome {
-        Ok(place) if KEYS[place].effect == Effect::NoCounterpart => {
-            line.push(b" (no counterpart here)");
-        }
+        Ok(Effect::NoCounterpart) => line.push(b" (no counterpart here)"),
         Err(Fault::UnknownKey) => {
             if let Some(name) = conf::nearest(report.key) {
                 line.push(b" (did you mean ");
