@@ -13,7 +13,7 @@
 //! it becomes observed.
 
 use super::instance::HEAP;
-use super::profile::sampler::{Sampler, end_thread};
+use super::sampler::{Sampler, end_thread};
 use crate::cache::cache::Cache;
 use crate::cache::ration::Rations;
 use crate::os::Os;

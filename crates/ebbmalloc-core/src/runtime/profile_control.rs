@@ -1,13 +1,21 @@
 //! What the control side asks of the profile and changes while the process runs.
 
-use super::super::access::with_own_cache;
-use super::super::instance::HEAP;
-use super::super::state::any_observer;
-use super::super::thread::set_apart;
-use super::super::thread_control;
-use super::settings;
-use super::watch::follow;
+use super::access::with_own_cache;
+use super::instance::HEAP;
+use super::profile::watch::follow;
+use super::profile_settings as settings;
+use super::state::any_observer;
+use super::thread::set_apart;
+use super::thread_control;
 use core::ptr::null;
+
+pub use super::profile::dumps::{dump, set_prefix};
+pub use super::profile::hooks::{
+    AfterDump, WalkStack, dump_listener, set_dump_listener, set_stack_walker, stack_walker,
+};
+pub use super::profile_settings::{
+    dumps_at_growth, interval, is_active, is_on, lg_sample, set_dumps_at_growth, thread_active_init,
+};
 
 /// Starts or stops sampling. A thread that runs starts at its next request that its cache cannot
 /// serve; that comes at once, since the caches are marked.

@@ -1,7 +1,7 @@
 //! The settings of the heap profile, as they are in force now.
 
-use super::super::conf::{Id, Options};
-use super::super::instance::HEAP;
+use super::conf::{Id, Options};
+use super::instance::HEAP;
 use crate::base::exact::{u32_of, usize_of};
 use crate::profile::interval::LG_MAX;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! A thread's way to its next sample.
 
-use super::super::instance::HEAP;
-use super::settings::{generation, is_active, lg_sample, thread_active_init};
+use super::instance::HEAP;
+use super::profile_settings::{generation, is_active, lg_sample, thread_active_init};
 use crate::profile::Thread;
 use crate::profile::interval::Intervals;
 use core::ptr::{NonNull, null_mut};
@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64,
 const NEVER: i64 = i64::MAX / 2;
 
 /// A thread's way to its next sample. Used by the thread alone, signal handlers included: relaxed.
-pub(crate) struct Sampler {
+pub(super) struct Sampler {
     /// Bytes to the next sample; less than zero where there is one. What is taken from rations is not
     /// counted here, but by [`Sampler::draw_ahead`].
     left: AtomicI64,
@@ -28,7 +28,7 @@ pub(crate) struct Sampler {
 
 impl Sampler {
     /// Of a thread that becomes observed; `seed` should be another for each.
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         let sampler = Self {
             left: AtomicI64::new(NEVER),
             lg: AtomicU32::new(0),
@@ -43,7 +43,7 @@ impl Sampler {
 
     /// Counts an allocation of `bytes`; true if it is to be sampled, by [`record`].
     #[inline(always)]
-    pub(crate) fn takes(&self, bytes: usize) -> bool {
+    pub(super) fn takes(&self, bytes: usize) -> bool {
         let left = self.left.load(Ordering::Relaxed) - (bytes as u64).cast_signed();
         self.left.store(left, Ordering::Relaxed);
         left < 0
@@ -51,31 +51,31 @@ impl Sampler {
 
     /// What is left after an allocation of `bytes`; `None` if it is to be sampled.
     #[inline(always)]
-    pub(crate) fn left_after(&self, bytes: usize) -> Option<i64> {
+    pub(super) fn left_after(&self, bytes: usize) -> Option<i64> {
         let left = self.left.load(Ordering::Relaxed) - (bytes as u64).cast_signed();
         (left >= 0).then_some(left)
     }
 
     /// Counts an allocation that [`Sampler::left_after`] was asked about.
     #[inline(always)]
-    pub(crate) fn set_left(&self, left: i64) {
+    pub(super) fn set_left(&self, left: i64) {
         self.left.store(left, Ordering::Relaxed);
     }
 
     /// The mean interval that is sampled with.
-    pub(crate) fn lg(&self) -> u32 {
+    pub(super) fn lg(&self) -> u32 {
         self.lg.load(Ordering::Relaxed)
     }
 
     /// Whether the settings are those that the sampler follows.
     #[inline]
-    pub(crate) fn is_up_to_date(&self) -> bool {
+    pub(super) fn is_up_to_date(&self) -> bool {
         self.generation.load(Ordering::Relaxed) == generation()
     }
 
     /// Follows the settings as they are now; the way to the next sample begins.
     #[cold]
-    pub(crate) fn take_settings(&self) {
+    pub(super) fn take_settings(&self) {
         self.generation.store(generation(), Ordering::Relaxed);
         self.lg.store(lg_sample(), Ordering::Relaxed);
         self.start_interval();
@@ -83,13 +83,13 @@ impl Sampler {
 
     /// The way to the next sample begins.
     #[cold]
-    pub(crate) fn start_interval(&self) {
+    pub(super) fn start_interval(&self) {
         self.left.store(self.draw(), Ordering::Relaxed);
     }
 
     /// How many allocations of `bytes` come before the next one that is to be sampled.
     #[cold]
-    pub(crate) fn draw_ahead(&self, bytes: usize) -> u64 {
+    pub(super) fn draw_ahead(&self, bytes: usize) -> u64 {
         self.draw().cast_unsigned() / bytes as u64
     }
 
@@ -130,7 +130,7 @@ impl Sampler {
 }
 
 /// At a thread's end.
-pub(crate) fn end_thread(sampler: &Sampler) {
+pub(super) fn end_thread(sampler: &Sampler) {
     if let Some(thread) = NonNull::new(sampler.thread.swap(null_mut(), Ordering::Relaxed)) {
         // SAFETY: the thread's own record, and it is gone from where it could be found.
         unsafe { HEAP.profile.end_thread(&HEAP.store(), thread) };
