@@ -54,12 +54,12 @@ fn every_file_that_the_page_names_exists() {
         .filter(|name| name.contains('/') && !name.starts_with('/') && name.contains('.'))
         .collect();
     assert!(names.len() > 30, "only {} files named", names.len());
-    for name in names {
-        let found = places
-            .iter()
-            .any(|place| root().join(place).join(&name).exists());
-        assert!(found, "ARCHITECTURE.md names {name}");
-    }
+    let exists = |name: &&String| {
+        let mut paths = places.iter().map(|place| root().join(place).join(name));
+        paths.any(|path| path.exists())
+    };
+    let missing: Vec<_> = names.iter().filter(|name| !exists(name)).collect();
+    assert!(missing.is_empty(), "ARCHITECTURE.md names {missing:?}");
 }
 
 #[test]
@@ -122,4 +122,25 @@ fn only_the_door_calls_the_kernel() {
         assert!(!code.contains("libc::"), "{} uses libc", file.display());
     }
     assert!(calls > 1, "the door was not found");
+}
+
+#[test]
+fn the_tool_imports_no_crate_of_the_allocator() {
+    let mut read = 0;
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        let folder = entry.unwrap().path();
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        if name != "ebb" && !name.starts_with("ebb-") {
+            continue;
+        }
+        read += 1;
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        let imports = manifest
+            .split("\n[")
+            .filter(|part| part.starts_with("dependencies]"))
+            .flat_map(str::lines)
+            .filter(|line| line.starts_with("ebbmalloc"));
+        assert_eq!(imports.collect::<Vec<_>>(), [] as [&str; 0], "{name}");
+    }
+    assert!(read > 3, "only {read} crates of the tool");
 }
