@@ -1,15 +1,12 @@
 //! The twenty C++ operators `new` and `delete`, by their mangled names.
 //!
 //! `new` never returns null: where memory lacks it calls the program's new-handler, tries again, and
-//! throws `std::bad_alloc` once there is no handler. The nothrow forms return null then. Request hooks know the
-//! operators as what they stand for: malloc, aligned_alloc, free, sdallocx.
+//! throws `std::bad_alloc` once there is no handler. The nothrow forms return null then.
 
 use core::ffi::c_void;
 
 use crate::cxx_throw::{out_of_memory, out_of_memory_nothrow};
-use crate::malloc::free_aligned_sized;
 use ebbmalloc_core::runtime;
-use ebbmalloc_core::runtime::request_hooks::Allocation;
 
 /// What the thread's cache cannot serve; apart, so that `operator new` itself needs no stack frame.
 #[inline(never)]
@@ -24,7 +21,7 @@ fn new_rest(size: usize) -> *mut c_void {
 fn aligned(align: usize, size: usize) -> *mut u8 {
     match runtime::memalign_from_cache(align, size) {
         Some(block) => block.as_ptr(),
-        None => runtime::memalign_rest_as(Allocation::AlignedAlloc, align, size, [align, size, 0]),
+        None => runtime::memalign(align, size),
     }
 }
 
@@ -127,38 +124,8 @@ operators_delete! {
     _ZdaPvSt11align_val_t(_align);
     _ZdlPvSt11align_val_tRKSt9nothrow_t(_align, _nothrow);
     _ZdaPvSt11align_val_tRKSt9nothrow_t(_align, _nothrow);
+    _ZdlPvm(_size);
+    _ZdaPvm(_size);
+    _ZdlPvmSt11align_val_t(_size, _align);
+    _ZdaPvmSt11align_val_t(_size, _align);
 }
-
-macro_rules! operators_delete_sized {
-    ($($name:ident)+) => {$(
-        /// `operator delete(void *, std::size_t)` or its form for arrays.
-        ///
-        /// # Safety
-        /// As for `free`, and `size` is the size that `operator new` was asked for.
-        #[unsafe(no_mangle)]
-        #[allow(non_snake_case)]
-        pub unsafe extern "C" fn $name(block: *mut c_void, size: usize) {
-            // SAFETY: as demanded of our caller.
-            unsafe { runtime::free_sized(block.cast(), size) }
-        }
-    )+};
-}
-
-operators_delete_sized! { _ZdlPvm _ZdaPvm }
-
-macro_rules! operators_delete_sized_aligned {
-    ($($name:ident)+) => {$(
-        /// `operator delete(void *, std::size_t, std::align_val_t)` or its form for arrays.
-        ///
-        /// # Safety
-        /// As for `free`.
-        #[unsafe(no_mangle)]
-        #[allow(non_snake_case)]
-        pub unsafe extern "C" fn $name(block: *mut c_void, size: usize, align: usize) {
-            // SAFETY: as demanded of our caller.
-            unsafe { free_aligned_sized(block, align, size) }
-        }
-    )+};
-}
-
-operators_delete_sized_aligned! { _ZdlPvmSt11align_val_t _ZdaPvmSt11align_val_t }

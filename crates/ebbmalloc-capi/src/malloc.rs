@@ -1,11 +1,9 @@
 //! `malloc`, `calloc`, `free` and the sizes of blocks.
 
 use core::ffi::c_void;
-use core::ptr::null_mut;
 
 use crate::errno::{or_enomem, out_of_memory};
-use ebbmalloc_core::runtime::request_hooks::{self, Allocation, Deallocation};
-use ebbmalloc_core::runtime::{self, Choice};
+use ebbmalloc_core::runtime;
 
 /// At least `size` bytes, aligned to 16; a block also for size 0.
 ///
@@ -34,28 +32,18 @@ fn malloc_rest(size: usize) -> *mut c_void {
 #[inline(never)]
 pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     let Some(bytes) = count.checked_mul(size) else {
-        return calloc_too_much(count, size);
+        return out_of_memory();
     };
     match runtime::malloc_zeroed_from_cache(bytes) {
         Some(block) => block.as_ptr().cast(),
-        None => calloc_rest(count, size),
+        None => calloc_rest(bytes),
     }
 }
 
-#[cold]
+/// What the thread's cache cannot serve.
 #[inline(never)]
-fn calloc_too_much(count: usize, size: usize) -> *mut c_void {
-    request_hooks::allocated(Allocation::Calloc, null_mut(), 0, [count, size, 0]);
-    out_of_memory()
-}
-
-/// What the thread's cache cannot serve; the product does not overflow.
-#[inline(never)]
-fn calloc_rest(count: usize, size: usize) -> *mut c_void {
-    let block = runtime::malloc_zeroed(count.wrapping_mul(size));
-    let args = [count, size, 0];
-    request_hooks::allocated(Allocation::Calloc, block, block as usize, args);
-    or_enomem(block)
+fn calloc_rest(bytes: usize) -> *mut c_void {
+    or_enomem(runtime::malloc_zeroed(bytes))
 }
 
 /// Frees a block; nothing for null.
@@ -75,9 +63,10 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 /// As for [`free`], and `size` is the size that was asked for.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize) {
+pub unsafe extern "C" fn free_sized(block: *mut c_void, _size: usize) {
+    // The look-up of the class is one load, and finds a wrong pointer.
     // SAFETY: as demanded of our caller.
-    unsafe { runtime::free_sized(block.cast(), size) }
+    unsafe { runtime::free(block.cast()) }
 }
 
 /// Frees a block that `aligned_alloc` gave (C23).
@@ -85,12 +74,10 @@ pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize) {
 /// # Safety
 /// As for [`free`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, align: usize, size: usize) {
-    let args = [block as usize, size, Choice::flags_of_alignment(align)];
-    request_hooks::freeing(Deallocation::Sdallocx, block.cast(), args);
+pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, _align: usize, _size: usize) {
     // The size class of an aligned block follows from both; the page map tells it as well.
     // SAFETY: as demanded of our caller.
-    unsafe { runtime::free_untold(block.cast()) }
+    unsafe { runtime::free(block.cast()) }
 }
 
 /// [`free`], under a name that old programs use.

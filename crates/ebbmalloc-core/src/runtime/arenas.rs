@@ -2,9 +2,10 @@
 //!
 //! The automatic arenas share their extents and the purger: what goes from one goes from all.
 
+use super::access::with_access;
 use super::default_hooks::DEFAULT_HOOKS;
 use super::instance::HEAP;
-use super::thread::with_access;
+use super::purger::purger::PURGER;
 use super::{decay, entry, figures};
 use crate::arena::hooks::ExtentHooks;
 use crate::arena::labels::Labels;
@@ -102,6 +103,23 @@ pub fn purge(index: usize) -> bool {
     true
 }
 
+/// Sets the decay time of an arena, in milliseconds; with 0 what is free there goes at once. False if there is none
+/// of that index, or it is no time.
+pub fn set_decay(index: usize, decay_ms: isize) -> bool {
+    if !decay::set_of_arena(index, decay_ms) {
+        return false;
+    }
+    if decay_ms == 0 {
+        if let Some(arena) = HEAP.explicit_arena(index) {
+            purge_explicit(arena, true);
+        }
+        if PURGER.schedule.is_on() {
+            PURGER.return_extents();
+        }
+    }
+    true
+}
+
 /// Returns what has been idle for long enough in an arena. False if there is none of that index. The
 /// purger does so anyway, unless the arena has hooks.
 pub fn decay(index: usize) -> bool {
@@ -121,7 +139,7 @@ pub fn decay(index: usize) -> bool {
 }
 
 /// Within the thread's cache, as every pass by a thread of the program's.
-pub(super) fn purge_explicit(arena: &ExplicitArena, force: bool) {
+fn purge_explicit(arena: &ExplicitArena, force: bool) {
     for _ in 0..PATIENCE {
         if with_access(|_| HEAP.purge_arena(arena, force)) {
             return;

@@ -1,15 +1,18 @@
 //! What the control side (`ebbmalloc-ctl`) asks and changes while the process runs.
 
+use super::access::{with_access, with_own_cache};
 use super::conf::{Id, Source};
-use super::instance::{HEAP, hooks};
-use super::thread::{with_access, with_own_cache};
-use super::{in_force, purger};
+use super::hooks::hooks;
+use super::instance::HEAP;
+use super::purger::purger::PURGER;
+use super::{in_force, mechanisms};
 use crate::base::exact::usize_of;
 pub use crate::heap::utilization::Utilization;
 use crate::os::Os;
 use crate::size::CLASS;
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use ebb_stats::mechanism::CPYTHON;
 
 /// Calls of realloc with size 0 and a block. Relaxed: a figure.
 static ZERO_REALLOCS: AtomicU64 = AtomicU64::new(0);
@@ -77,9 +80,6 @@ pub fn make_ready() {
     with_access(|_| ());
 }
 
-/// CPython's objects come from here. Relaxed: a figure.
-static HAS_CPYTHON: AtomicBool = AtomicBool::new(false);
-
 /// Whether the settings let CPython's objects come from here.
 pub fn serves_cpython() -> bool {
     make_ready();
@@ -88,12 +88,7 @@ pub fn serves_cpython() -> bool {
 
 /// CPython's objects come from here.
 pub fn note_cpython() {
-    HAS_CPYTHON.store(true, Ordering::Relaxed);
-}
-
-/// Whether CPython's objects come from here.
-pub(super) fn has_cpython() -> bool {
-    HAS_CPYTHON.load(Ordering::Relaxed)
+    mechanisms::note(CPYTHON, true);
 }
 
 /// Hands a text to the program's `malloc_message`, or writes it to standard error.
@@ -105,12 +100,12 @@ pub fn message(text: &CStr) {
 
 /// Whether the purger has a thread now, and the time between its ticks in milliseconds.
 pub fn purger() -> (bool, u64) {
-    (purger::runs(), purger::tick_ms())
+    (PURGER.thread.runs(), PURGER.interval_ms())
 }
 
 /// Whether the purger may have a thread.
 pub fn may_start_thread() -> bool {
-    purger::has_thread()
+    PURGER.has_thread()
 }
 
 /// The bound that was set on such threads since the start; 0 for none. Relaxed: a figure.
@@ -135,7 +130,7 @@ pub fn let_have_threads(most: usize) -> bool {
 
 /// Lets the purger have a thread, or ends the one that it has and lets slow paths do its work.
 pub fn let_start_thread(on: bool) {
-    purger::set_thread(on);
+    PURGER.set_thread(on);
 }
 
 /// Indices of arenas, explicit ones included; see `super::arenas`.
@@ -155,7 +150,9 @@ pub fn automatic_arenas() -> usize {
 
 /// The longest that memory stays idle where no setting bounds it, in milliseconds; -1 for ever.
 pub fn own_decay_ms() -> isize {
-    purger::idle_time_ms().map_or(-1, |ms| usize_of(ms).cast_signed())
+    PURGER
+        .idle_time_ms()
+        .map_or(-1, |ms| usize_of(ms).cast_signed())
 }
 
 /// The text that settings were read from, if there was one.

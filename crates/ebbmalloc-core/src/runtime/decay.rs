@@ -6,7 +6,7 @@
 
 use super::arenas;
 use super::instance::HEAP;
-use super::purger;
+use super::purger::purger::PURGER;
 use crate::base::exact::{isize_of, usize_of};
 use crate::cache::bins::SHARDS;
 use core::sync::atomic::{AtomicI64, Ordering};
@@ -44,31 +44,27 @@ pub fn of_arena(index: usize) -> Option<isize> {
 
 fn known(decay_ms: &AtomicI64) -> isize {
     match decay_ms.load(Ordering::Relaxed) {
-        OWN => purger::idle_time_ms().map_or(-1, |ms| usize_of(ms).cast_signed()),
+        OWN => PURGER
+            .idle_time_ms()
+            .map_or(-1, |ms| usize_of(ms).cast_signed()),
         said => isize_of(said),
     }
 }
 
-/// Sets the time of an arena. False if there is none of that index, or it is no time.
-pub fn set_of_arena(index: usize, decay_ms: isize) -> bool {
+/// Sets the time of an arena; what must go at once is the caller's. False if there is none of that index, or it is no time.
+pub(super) fn set_of_arena(index: usize, decay_ms: isize) -> bool {
     let decay_ms = decay_ms as i64;
     if !is_time(decay_ms) {
         return false;
     }
     if let Some(arena) = HEAP.explicit_arena(index) {
         arena.set_decay_ms(decay_ms);
-        if decay_ms == 0 {
-            arenas::purge_explicit(arena, true);
-        }
     } else if index < HEAP.shards() {
         AUTOMATIC[index % SHARDS].store(decay_ms, Ordering::Relaxed);
     } else {
         return false;
     }
     follow();
-    if decay_ms == 0 && purger::is_on() {
-        purger::return_extents();
-    }
     true
 }
 
@@ -122,10 +118,10 @@ pub(super) fn follow() {
         .min();
     let keeps_all = own_keeps && HEAP.explicit_arenas().all(|arena| arena.decay_ms() < 0);
     HEAP.keep_own(own_keeps);
-    purger::set_idle_bound(bound.map(|bound| bound.cast_unsigned()), keeps_all);
+    PURGER.set_idle_bound(bound.map(|bound| bound.cast_unsigned()), keeps_all);
 }
 
 /// Where no thread does it, does what is due.
 pub(super) fn tick_if_due() {
-    purger::tick_if_threadless();
+    PURGER.tick_if_threadless();
 }

@@ -1,12 +1,11 @@
 //! The calls that the faces make. Each tries the thread's cache first; what that cannot do is a cold
-//! function of its own. Request hooks are told of [`malloc_rest`], [`free`] and [`free_sized`] here, of everything
-//! else by the faces, which know what was called.
+//! function of its own.
 
+use super::access::{observer, with_access, with_own_cache};
 use super::instance::HEAP;
 use super::lookup::quick_class;
 use super::observed;
-use super::request_hooks::{self, Allocation, Deallocation};
-use super::thread::{current, observer, with_access, with_own_cache};
+use super::state::current;
 use core::ptr::NonNull;
 
 use crate::size::{CLASS, QUANTUM, QUICK_MAX, SMALL_MAX, class_aligned, class_of};
@@ -34,19 +33,10 @@ pub fn malloc_from_cache(size: usize) -> Option<NonNull<u8>> {
 /// cannot serve at once. To be inlined into the cold side of a face, which needs no frame for the first.
 #[inline(always)]
 pub fn malloc_rest(size: usize) -> *mut u8 {
-    malloc_rest_as(Allocation::Malloc, size)
+    malloc_nearly_quick(size).map_or_else(|| malloc_slow(size), NonNull::as_ptr)
 }
 
-/// [`malloc_rest`], called something else. What is told of the arguments is `size`, and zeros.
-#[inline(always)]
-pub fn malloc_rest_as(call: Allocation, size: usize) -> *mut u8 {
-    match malloc_nearly_quick(size) {
-        Some(slot) => slot.as_ptr(),
-        None => malloc_told(call, size),
-    }
-}
-
-/// From the cache by a longer way, unless that is shut.
+/// From the cache by a longer way.
 #[inline(always)]
 fn malloc_nearly_quick(size: usize) -> Option<NonNull<u8>> {
     if size > QUICK_MAX {
@@ -64,17 +54,10 @@ fn above_quick(size: usize) -> Option<NonNull<u8>> {
     current().pop_unrationed(class_of(size))
 }
 
-#[inline(never)]
-fn malloc_told(call: Allocation, size: usize) -> *mut u8 {
-    let block = malloc_slow(size);
-    request_hooks::allocated(call, block, block as usize, [size, 0, 0]);
-    block
-}
-
-/// The rest of [`malloc`], of which nobody is told.
+/// [`malloc_rest`], not inlined.
 #[inline(never)]
 fn malloc_missed(size: usize) -> *mut u8 {
-    malloc_nearly_quick(size).map_or_else(|| malloc_slow(size), NonNull::as_ptr)
+    malloc_rest(size)
 }
 
 #[inline(never)]
@@ -120,14 +103,6 @@ pub fn memalign_from_cache(align: usize, size: usize) -> Option<NonNull<u8>> {
     current().pop_unrationed(class_aligned(size, align)?)
 }
 
-/// [`memalign`], for faces whose cache has nothing; request hooks are told of it as `call` with these arguments.
-#[inline(never)]
-pub fn memalign_rest_as(call: Allocation, align: usize, size: usize, args: [usize; 3]) -> *mut u8 {
-    let block = memalign(align, size);
-    request_hooks::allocated(call, block, block as usize, args);
-    block
-}
-
 /// A block of at least `size` bytes aligned to `align`, a power of two; null if there is no memory.
 pub fn memalign(align: usize, size: usize) -> *mut u8 {
     if let Some(slot) = memalign_from_cache(align, size) {
@@ -152,23 +127,9 @@ pub unsafe fn free(block: *mut u8) {
     unsafe {
         match quick_class(block as usize) {
             Some(class) if current().push(class, block) => {}
-            Some(class) => free_told(block, class),
+            Some(class) => free_rest(block, class),
             None => free_unknown(block),
         }
-    }
-}
-
-/// [`free`], of which no request hook is told.
-///
-/// # Safety
-/// As there.
-#[inline(always)]
-pub unsafe fn free_untold(block: *mut u8) {
-    let class = quick_class(block as usize).unwrap_or(0);
-    // No stack of class 0 takes anything.
-    if !current().push(class, block) {
-        // SAFETY: the caller's promise.
-        unsafe { free_rest(block, class) };
     }
 }
 
@@ -176,21 +137,7 @@ pub unsafe fn free_untold(block: *mut u8) {
 #[inline(never)]
 unsafe fn free_unknown(block: *mut u8) {
     // SAFETY: the caller's promise.
-    unsafe { free_told(block, 0) };
-}
-
-#[inline(never)]
-unsafe fn free_told(block: *mut u8, class: usize) {
-    request_hooks::freeing(Deallocation::Free, block, [block as usize, 0, 0]);
-    // SAFETY: the caller's promise.
-    unsafe { free_rest(block, class) };
-}
-
-#[inline(never)]
-unsafe fn free_sized_told(block: *mut u8, size: usize) {
-    request_hooks::freeing(Deallocation::Sdallocx, block, [block as usize, size, 0]);
-    // SAFETY: the caller's promise.
-    unsafe { free_untold(block) };
+    unsafe { free_rest(block, 0) };
 }
 
 /// What the cache did not take; `class` is what the byte map says, 0 for nothing.
@@ -224,20 +171,6 @@ unsafe fn free_slow(block: *mut u8) {
     with_access(|access| unsafe { HEAP.free(access, block) });
 }
 
-/// Takes a block of known size back.
-///
-/// # Safety
-/// As for [`free`], and the block was asked for with `size` bytes.
-#[inline(always)]
-pub unsafe fn free_sized(block: *mut u8, size: usize) {
-    // The look-up is one load, and finds a wrong pointer.
-    match quick_class(block as usize) {
-        Some(class) if current().push(class, block) => {}
-        // SAFETY: the caller's promise.
-        _ => unsafe { free_sized_told(block, size) },
-    }
-}
-
 /// Makes a block larger or smaller; null if there is no memory, and the block is unchanged then.
 ///
 /// # Safety
@@ -254,7 +187,7 @@ pub unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
             // SAFETY: both blocks are live, apart, and at least this long.
             unsafe {
                 core::ptr::copy_nonoverlapping(block, new, old.min(size));
-                free_untold(block);
+                free(block);
             }
         }
         return new;

@@ -1,12 +1,11 @@
 //! Requests that say more than a size: an alignment, zeros, a cache, an arena. What they do not say is as
 //! in `entry`.
 
+use super::access::{observer, with_access};
 use super::entry;
 use super::instance::HEAP;
 use super::lookup::quick_class;
 use super::observed;
-use super::request_hooks::{self, Allocation, Deallocation, Expansion};
-use super::thread::{observer, with_access};
 use crate::cache::cache::Cache;
 use crate::cache::explicit::ExplicitArena;
 use crate::heap::{Access, in_place};
@@ -65,11 +64,6 @@ impl Choice {
             },
             arena: arena.checked_sub(1),
         }
-    }
-
-    /// The flags of `mallocx` that say an alignment, a power of two.
-    pub fn flags_of_alignment(align: usize) -> usize {
-        align.trailing_zeros() as usize
     }
 
     /// Whether it leaves the place to the thread.
@@ -246,7 +240,7 @@ fn allocate_in(
 pub unsafe fn free_with(block: *mut u8, choice: &Choice) {
     if choice.cache == CacheChoice::Own || block.is_null() {
         // SAFETY: the caller's promise.
-        return unsafe { entry::free_untold(block) };
+        return unsafe { entry::free(block) };
     }
     if let Some(observer) = observer() {
         // SAFETY: the caller's promise.
@@ -285,61 +279,6 @@ pub unsafe fn reallocate_with(block: *mut u8, size: usize, choice: &Choice) -> *
         unsafe { zero_from(new, old) };
     }
     new
-}
-
-/// [`reallocate_with`], or with `plain` [`entry::realloc`], of which request hooks are told: a block that moves is
-/// freed after they were told of both. `args` are the caller's.
-///
-/// # Safety
-/// As for [`entry::realloc`].
-#[cold]
-pub unsafe fn reallocate_told(
-    block: *mut u8,
-    size: usize,
-    choice: &Choice,
-    plain: bool,
-    args: [usize; 4],
-) -> *mut u8 {
-    let (allocation, deallocation, expansion) = if plain {
-        (
-            Allocation::Realloc,
-            Deallocation::Realloc,
-            Expansion::Realloc,
-        )
-    } else {
-        (
-            Allocation::Rallocx,
-            Deallocation::Rallocx,
-            Expansion::Rallocx,
-        )
-    };
-    let wanted = usable_of_request(size, choice);
-    if wanted == 0 {
-        return core::ptr::null_mut();
-    }
-    // SAFETY: the caller's promise; what is new of the block is ours.
-    unsafe {
-        let old = entry::usable_size(block);
-        let stays = (block as usize).is_multiple_of(choice.align)
-            && (old == wanted
-                || plain && old <= SMALL_MAX && entry::stays(old, size)
-                || resize_in_place(block, size, size, choice.zero) == wanted);
-        if stays {
-            let sizes = [old, entry::usable_size(block)];
-            request_hooks::expanded(expansion, block, sizes, block as usize, args);
-            return block;
-        }
-        let new = allocate_with(size, choice);
-        if !new.is_null() {
-            HEAP.hand_over(block, new, old.min(size));
-            let [first, second, third, _] = args;
-            let args = [first, second, third];
-            request_hooks::allocated(allocation, new, new as usize, args);
-            request_hooks::freeing(deallocation, block, args);
-            free_with(block, choice);
-        }
-        new
-    }
 }
 
 /// # Safety
@@ -396,7 +335,7 @@ pub unsafe fn resize_in_place(block: *mut u8, least: usize, most: usize, zero: b
         && new != old
     {
         observer.count_freed(old);
-        observer.count_new(new);
+        observed::count_new(observer, new);
     }
     new
 }

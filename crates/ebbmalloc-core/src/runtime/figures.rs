@@ -2,7 +2,7 @@
 //! read one by one belongs together.
 
 use super::instance::HEAP;
-use super::thread;
+use super::thread::visit_cache;
 use crate::base::lock::{Lock, Rank};
 use crate::cache::bins::SHARDS;
 use crate::cache::explicit::ExplicitArena;
@@ -69,7 +69,7 @@ pub fn refresh() {
     // The lock first, and the cache inside it: a fork waits for those who are inside.
     let mut taken = TAKEN.lock(&HEAP.os);
     let taken = &mut *taken;
-    thread::with_own_cache(|own| take(taken, own));
+    visit_cache(|own| take(taken, own));
 }
 
 fn take(taken: &mut Taken, own: Option<&crate::cache::cache::Cache>) {
@@ -99,7 +99,7 @@ pub fn with<R>(which: Which, work: impl FnOnce(&ArenaFigures) -> R) -> Option<R>
     let mut taken = TAKEN.lock(&HEAP.os);
     let taken = &mut *taken;
     if taken.epoch == 0 {
-        thread::with_own_cache(|own| take(taken, own));
+        visit_cache(|own| take(taken, own));
     }
     match which {
         Which::All => Some(work(&taken.merged)),
@@ -107,7 +107,7 @@ pub fn with<R>(which: Which, work: impl FnOnce(&ArenaFigures) -> R) -> Option<R>
         Which::One(index) => {
             let arena = HEAP.explicit_arena(index)?;
             if taken.explicit_of != (arena.home(), taken.epoch) {
-                thread::with_own_cache(|own| {
+                visit_cache(|own| {
                     HEAP.explicit_figures(own, arena, &mut taken.explicit);
                 });
                 taken.explicit_of = (arena.home(), taken.epoch);
@@ -122,7 +122,7 @@ pub fn with<R>(which: Which, work: impl FnOnce(&ArenaFigures) -> R) -> Option<R>
 pub(super) fn note_end(arena: &ExplicitArena) {
     let mut taken = TAKEN.lock(&HEAP.os);
     let taken = &mut *taken;
-    thread::with_own_cache(|own| HEAP.explicit_figures(own, arena, &mut taken.explicit));
+    visit_cache(|own| HEAP.explicit_figures(own, arena, &mut taken.explicit));
     taken.explicit_of = (0, 0);
     taken.ended_any = true;
     let Taken {

@@ -4,11 +4,16 @@
 //! Between the handlers the forking thread uses the heap as ever: libc's own part of a fork and other libraries' handlers may
 //! allocate.
 
-use super::instance::{HEAP, hooks};
-use super::thread::{begin_fork, end_fork, is_inside, is_own, own_cache};
+use super::hooks::hooks;
+use super::instance::HEAP;
+use super::profile::backtrace;
+use super::purger::purger::PURGER;
+use super::state::State;
+use super::thread::is_inside;
 use super::tls::thread_number;
-use super::{figures, profile, publish, purger};
+use super::{figures, mechanisms, publish};
 use core::sync::atomic::{AtomicBool, Ordering};
+use ebb_stats::mechanism::FORK_HANDLERS;
 
 /// libc has our handlers.
 static REGISTERED: AtomicBool = AtomicBool::new(false);
@@ -19,14 +24,9 @@ pub(super) fn register() {
         return;
     }
     // SAFETY: the handlers are for exactly this call.
-    if !unsafe { (hooks().register_fork)(prepare, parent, child) } {
-        REGISTERED.store(false, Ordering::Relaxed);
-    }
-}
-
-/// Whether libc runs our handlers.
-pub(super) fn is_registered() -> bool {
-    REGISTERED.load(Ordering::Relaxed)
+    let registered = unsafe { (hooks().register_fork)(prepare, parent, child) };
+    REGISTERED.store(registered, Ordering::Relaxed);
+    mechanisms::note(FORK_HANDLERS, registered);
 }
 
 unsafe extern "C" fn prepare() {
@@ -34,18 +34,18 @@ unsafe extern "C" fn prepare() {
     let frozen = if is_inside() {
         // A signal handler that forks in the middle of malloc: its thread may hold any lock, and goes on
         // with it in the child.
-        purger::hold_for_moment();
-        HEAP.freeze_from_inside(thread, own_cache())
+        PURGER.thread.hold_for_moment();
+        HEAP.freeze_from_inside(thread, State::now().cache())
     } else {
-        purger::hold();
+        PURGER.thread.hold();
         HEAP.os.prepare_membarrier();
-        let cache = begin_fork();
-        let frozen = HEAP.freeze(thread, is_own(cache).then_some(cache));
-        end_fork(cache);
+        let state = State::begin_busy();
+        let frozen = HEAP.freeze(thread, state.cache());
+        state.set();
         frozen
     };
     if !frozen {
-        purger::let_go();
+        PURGER.thread.let_go();
     }
 }
 
@@ -54,13 +54,13 @@ unsafe extern "C" fn parent() {
     let thawed = if is_inside() {
         HEAP.thaw(thread)
     } else {
-        let cache = begin_fork();
+        let state = State::begin_busy();
         let thawed = HEAP.thaw(thread);
-        end_fork(cache);
+        state.set();
         thawed
     };
     if thawed {
-        purger::let_go();
+        PURGER.thread.let_go();
     }
 }
 
@@ -74,20 +74,28 @@ unsafe extern "C" fn child() {
     publish::open_file();
 }
 
+/// At the start of a slow operation: a child of a fork that ran no handlers makes the heap its own.
+#[inline]
+pub(super) fn notice() {
+    if !HEAP.os.is_alive_here() {
+        adopt();
+    }
+}
+
 /// In a child, at its first slow operation or when libc tells of the fork: the purger and every other thread are gone,
 /// maybe in the middle of what they did.
 #[cold]
-pub(super) fn adopt() {
+fn adopt() {
     HEAP.os.mark_alive();
-    purger::forget();
+    PURGER.forget();
     // SAFETY: a child of fork has one thread, and `is_inside` says whether that is inside an operation.
     unsafe {
         if is_inside() {
             return HEAP.go_on_inside();
         }
-        HEAP.take_over(own_cache());
+        HEAP.take_over(State::now().cache());
         figures::reset();
-        profile::adopt();
+        backtrace::adopt();
     }
 }
 
@@ -99,11 +107,11 @@ pub fn without_purger<R>(call: impl FnOnce() -> R) -> R {
         return call();
     }
     if is_inside() {
-        purger::hold_for_moment();
+        PURGER.thread.hold_for_moment();
     } else {
-        purger::hold();
+        PURGER.thread.hold();
     }
     let result = call();
-    purger::let_go();
+    PURGER.thread.let_go();
     result
 }

@@ -2,8 +2,8 @@
 
 use super::conf::Id;
 use super::conf::keys::STATS_INTERVAL_OPTS;
+use super::hooks::hooks;
 use super::in_force;
-use super::instance::hooks;
 use super::thread;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

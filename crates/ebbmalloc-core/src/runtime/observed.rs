@@ -4,11 +4,14 @@
 //! Called by `super::entry` where the fast path has missed. A signal handler that comes in between is
 //! served as in any other thread: the real cache says whether its owner is inside.
 
+use super::access::with_access;
 use super::instance::HEAP;
+use super::interval;
 use super::lookup::quick_class;
-use super::observer::{JUNK_ALLOCATED, JUNK_DEALLOCATED, JUNK_FREED, JUNK_NEW, Observer, ZERO};
-use super::profile;
-use super::thread::with_access;
+use super::observer::{
+    JUNK_ALLOCATED, JUNK_DEALLOCATED, JUNK_FREED, JUNK_NEW, Observer, STATS_INTERVAL, ZERO,
+};
+use super::profile::record::record;
 use crate::cache::cache::Entered;
 use crate::cache::explicit::ExplicitArena;
 use crate::cache::ration::RATIONED;
@@ -39,7 +42,7 @@ pub(super) fn malloc_quick(observer: &Observer, size: usize) -> Option<NonNull<u
     let left = observer.sampler.left_after(bytes)?;
     let slot = cache.pop(class)?;
     observer.sampler.set_left(left);
-    observer.count_new(bytes);
+    count_new(observer, bytes);
     Some(slot)
 }
 
@@ -132,7 +135,7 @@ fn allocate(
         }
         bytes => bytes,
     };
-    observer.count_new(bytes);
+    count_new(observer, bytes);
     if contents == Contents::Any && observer.flags() & (JUNK_ALLOCATED | ZERO) != 0 {
         fill_new(observer, block, bytes);
     }
@@ -191,12 +194,21 @@ fn take_due(observer: &Observer, class: usize, bytes: usize) -> Option<*mut u8> 
     }
 }
 
+/// Counts a new block of `bytes` usable bytes; statistics may be printed for it.
+#[inline(always)]
+pub(super) fn count_new(observer: &Observer, bytes: usize) {
+    observer.count_new(bytes);
+    if observer.flags() & STATS_INTERVAL != 0 {
+        interval::count(bytes);
+    }
+}
+
 /// Counts and samples a block that was allocated otherwise. A slot is counted alone: see
 /// [`take_sampled`].
 pub(super) fn note_new(observer: &Observer, block: *mut u8) {
     // SAFETY: live since just now.
     let bytes = unsafe { HEAP.usable_size(block) };
-    observer.count_new(bytes);
+    count_new(observer, bytes);
     if bytes > SMALL_MAX {
         sample_large(observer, block, bytes);
     }
@@ -206,7 +218,7 @@ pub(super) fn note_new(observer: &Observer, block: *mut u8) {
 fn sample_large(observer: &Observer, block: *mut u8, bytes: usize) {
     if observer.sampler.takes(bytes) {
         observer.sampler.start_interval();
-        profile::record(observer, block, bytes, observer.sampler.lg(), false);
+        record(observer, block, bytes, observer.sampler.lg(), false);
     }
 }
 
@@ -233,9 +245,9 @@ fn allocate_sampled(
     if block.is_null() {
         return None;
     }
-    profile::record(observer, block, bytes, lg, true);
+    record(observer, block, bytes, lg, true);
     // SAFETY: allocated just now.
-    observer.count_new(unsafe { HEAP.usable_size(block) });
+    count_new(observer, unsafe { HEAP.usable_size(block) });
     Some(block)
 }
 
@@ -295,7 +307,7 @@ pub(super) unsafe fn realloc(observer: &Observer, block: *mut u8, size: usize) -
     // SAFETY: live since just now.
     let bytes = unsafe { HEAP.usable_size(new) };
     observer.count_freed(old);
-    observer.count_new(bytes);
+    count_new(observer, bytes);
     sample_large(observer, new, bytes);
     if bytes > old && observer.flags() & (JUNK_ALLOCATED | ZERO) != 0 {
         fill_new(observer, new.wrapping_add(old), bytes - old);

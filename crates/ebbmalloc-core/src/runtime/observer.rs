@@ -9,13 +9,11 @@
 //! ([`crate::cache::ration`]): it is sampled, not observed, and only what its rations do not serve comes here.
 //!
 //! A thread is observed because everyone is ([`observe_everyone`], settings), or because it asked
-//! ([`thread_counters`], [`set_thread_cache`]). It stays so until its end. Its counters start at zero when
+//! (`super::thread_control`). It stays so until its end. Its counters start at zero when
 //! it becomes observed.
 
 use super::instance::HEAP;
-use super::interval;
-use super::profile::{self, Sampler};
-use super::thread::{any_observer, observe, with_access};
+use super::sampler::{Sampler, end_thread};
 use crate::cache::cache::Cache;
 use crate::cache::ration::Rations;
 use crate::os::Os;
@@ -159,7 +157,8 @@ impl Observer {
         ended
     }
 
-    /// Counts a new block of `bytes` usable bytes.
+    /// Counts a new block of `bytes` usable bytes. Whoever allocates calls `super::observed::count_new`, which
+    /// does more.
     #[inline(always)]
     pub(super) fn count_new(&self, bytes: usize) {
         add(&self.counters.allocated, bytes);
@@ -167,8 +166,28 @@ impl Observer {
         if net > self.peak.load(Ordering::Relaxed) {
             self.peak.store(net, Ordering::Relaxed);
         }
-        if self.flags() & STATS_INTERVAL != 0 {
-            interval::count(bytes);
+    }
+
+    /// The most that the thread had allocated and not freed, above what it had when that was last reset.
+    pub(super) fn peak(&self) -> u64 {
+        let from = self.peak_from.load(Ordering::Relaxed);
+        let most = self.peak.load(Ordering::Relaxed);
+        most.saturating_sub(from).max(0).cast_unsigned()
+    }
+
+    /// From now on the peak is counted from what is allocated now.
+    pub(super) fn reset_peak(&self) {
+        let net = self.net();
+        self.peak_from.store(net, Ordering::Relaxed);
+        self.peak.store(net, Ordering::Relaxed);
+    }
+
+    /// Lets the thread's requests go to its cache, or to the bins at once.
+    pub(super) fn set_goes_around_cache(&self, around: bool) {
+        if around {
+            self.flags.fetch_or(NO_CACHE, Ordering::Relaxed);
+        } else {
+            self.flags.fetch_and(!NO_CACHE, Ordering::Relaxed);
         }
     }
 
@@ -221,76 +240,9 @@ pub(super) fn of_everyone() -> Interest {
     }
 }
 
-/// The calling thread's live counters, which are valid until its end; from the first call on the thread
-/// is observed. `None` without memory, in a thread that is ending, and in a signal handler that
-/// interrupted a request.
-pub fn thread_counters() -> Option<&'static Counters> {
-    observed_now().map(|observer| &observer.counters)
-}
-
-/// The most that the calling thread had allocated and not freed, above what it had when that was last
-/// reset. `None` as for [`thread_counters`].
-pub fn thread_peak() -> Option<u64> {
-    observed_now().map(|observer| {
-        let from = observer.peak_from.load(Ordering::Relaxed);
-        let most = observer.peak.load(Ordering::Relaxed);
-        most.saturating_sub(from).max(0).cast_unsigned()
-    })
-}
-
-/// From now on the peak is counted from what is allocated now. False as for [`thread_counters`].
-pub fn reset_thread_peak() -> bool {
-    let Some(observer) = observed_now() else {
-        return false;
-    };
-    let net = observer.net();
-    observer.peak_from.store(net, Ordering::Relaxed);
-    observer.peak.store(net, Ordering::Relaxed);
-    true
-}
-
-/// Whether the calling thread keeps free slots in its cache.
-pub fn has_thread_cache() -> bool {
-    match any_observer() {
-        Some(observer) => !observer.goes_around_cache(),
-        None => EVERYONE.load(Ordering::Relaxed) & NO_CACHE == 0,
-    }
-}
-
-/// Lets the calling thread keep free slots in its cache, or empties that and keeps the thread from it.
-/// False where [`thread_counters`] has nothing.
-pub fn set_thread_cache(enabled: bool) -> bool {
-    if enabled == has_thread_cache() {
-        return true;
-    }
-    let Some(observer) = observed_now() else {
-        return false;
-    };
-    if enabled {
-        observer.flags.fetch_and(!NO_CACHE, Ordering::Relaxed);
-    } else {
-        flush_thread_cache();
-        observer.flags.fetch_or(NO_CACHE, Ordering::Relaxed);
-    }
-    true
-}
-
-/// Puts back what the calling thread's cache holds.
-pub fn flush_thread_cache() {
-    with_access(|access| HEAP.flush(access));
-}
-
-/// The calling thread's observer, to which each of its requests comes from now on.
-fn observed_now() -> Option<&'static Observer> {
-    // A thread's first request gives it a cache.
-    with_access(|_| ());
-    observe(Interest::Requests)
-}
-
-/// The same, if samples are all that is to be known of the thread.
-pub(super) fn sampled_now() -> Option<&'static Observer> {
-    with_access(|_| ());
-    observe(Interest::Samples)
+/// Whether a thread that has not asked for anything keeps free slots in its cache.
+pub(super) fn everyone_has_cache() -> bool {
+    EVERYONE.load(Ordering::Relaxed) & NO_CACHE == 0
 }
 
 /// A record for the calling thread, whose cache is `cache`; what the thread then is may be more than
@@ -330,7 +282,7 @@ pub(super) fn make(cache: &'static Cache, interest: Interest) -> Option<&'static
 /// # Safety
 /// It came from [`make`], and nobody uses it any more.
 pub(super) unsafe fn unmake(observer: &'static Observer) {
-    profile::end_thread(&observer.sampler);
+    end_thread(&observer.sampler);
     // SAFETY: the caller's promise; the cache that the rations were of is unmade.
     unsafe {
         if let Some(rations) = NonNull::new(observer.rations.load(Ordering::Relaxed)) {

@@ -1,7 +1,8 @@
-//! The published counters, the settings' effects, and the words printed on request.
+//! The published counters: a page that `ebb` reads from outside, and a file with the same contents.
 
-use super::instance::{HEAP, hooks};
-use super::{conf, control, fork, in_force, purger, settings, thread};
+use super::conf::keys::STATS_FILE;
+use super::instance::HEAP;
+use super::{conf, in_force, mechanisms};
 use crate::base::corrupt::Line;
 use crate::heap::Heap;
 use crate::heap::statistics::Statistics;
@@ -11,7 +12,7 @@ use crate::size::CLASS;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use ebb_stats::layout::Layout;
-use ebb_stats::{Page, Snapshot, mechanism};
+use ebb_stats::{Page, Snapshot};
 
 /// The page that `ebb` reads from outside; nothing inside needs it, so the linker is told to keep it.
 #[used]
@@ -28,30 +29,40 @@ static FILE: AtomicPtr<Page> = AtomicPtr::new(null_mut());
 /// CPU time of all ticks, in nanoseconds.
 static PURGE_CPU_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The figures of now, exact: every cache that can be claimed is counted.
-pub fn stats() -> Snapshot {
-    let statistics = thread::with_own_cache(|own| HEAP.statistics(own, true));
-    let snapshot = snapshot(&statistics, true);
-    publish(&snapshot);
-    snapshot
+/// What the purger says of itself.
+#[derive(Clone, Copy)]
+pub(super) struct Purging {
+    /// The longest that a page stays idle, in milliseconds; `None` where purging is off.
+    pub(super) idle_time_ms: Option<u64>,
+    /// It may have a thread, and has something to do there.
+    pub(super) by_thread: bool,
 }
 
 /// After a tick, in the purger's thread. Returns how many bytes of the heap are resident.
-pub(super) fn after_tick(cpu_ns: u64) -> usize {
+pub(super) fn after_tick(cpu_ns: u64, purging: Purging) -> usize {
     PURGE_CPU_NS.fetch_add(cpu_ns, Ordering::Relaxed);
     let statistics = HEAP.statistics(None, false);
-    publish(&snapshot(&statistics, purger::is_on()));
+    publish(&snapshot(
+        &statistics,
+        purging.idle_time_ms.is_some(),
+        purging,
+    ));
     statistics.resident
 }
 
 /// After a step of growth, so that a process that only grows does not show what it was at its start.
 /// Caches count as of the last tick: nobody is disturbed for it.
-pub(super) fn after_growth() {
-    publish(&snapshot(&HEAP.statistics(None, false), purger::is_on()));
+pub(super) fn after_growth(purging: Purging) {
+    let statistics = HEAP.statistics(None, false);
+    publish(&snapshot(
+        &statistics,
+        purging.idle_time_ms.is_some(),
+        purging,
+    ));
 }
 
 /// `counted` says that free pages were counted, now or at the last tick.
-fn snapshot(statistics: &Statistics, counted: bool) -> Snapshot {
+pub(super) fn snapshot(statistics: &Statistics, counted: bool, purging: Purging) -> Snapshot {
     Snapshot {
         live_bytes: statistics.live as u64,
         cached_bytes: statistics.cached as u64,
@@ -69,8 +80,8 @@ fn snapshot(statistics: &Statistics, counted: bool) -> Snapshot {
         threads: statistics.threads as u64,
         large_live_bytes: statistics.live_large as u64,
         slab_live_bytes: statistics.live.saturating_sub(statistics.live_large) as u64,
-        mechanisms: mechanisms(),
-        idle_time_ms: purger::idle_time_ms().unwrap_or(u64::MAX),
+        mechanisms: mechanisms::in_force(purging.by_thread),
+        idle_time_ms: purging.idle_time_ms.unwrap_or(u64::MAX),
         process_id: u64::from(HEAP.os.owner_id()),
         published_ms: HEAP.os.now_ms(),
         refused_bytes: statistics.refused,
@@ -81,37 +92,9 @@ fn snapshot(statistics: &Statistics, counted: bool) -> Snapshot {
     }
 }
 
-/// The mechanisms in force, as far as they have been tried.
-pub(super) fn mechanisms() -> u64 {
-    let mut bits = 0;
-    for (works, bit) in [
-        (
-            HEAP.os.membarrier_works() == Some(true),
-            mechanism::MEMBARRIER,
-        ),
-        (
-            HEAP.os.process_madvise_works() == Some(true),
-            mechanism::PROCESS_MADVISE,
-        ),
-        (
-            purger::has_thread() && purger::is_on(),
-            mechanism::PURGER_THREAD,
-        ),
-        (fork::is_registered(), mechanism::FORK_HANDLERS),
-        (thread::hears_of_exits(), mechanism::THREAD_EXIT),
-        (HEAP.os.has_fork_mark(), mechanism::FORK_MARK),
-        (control::has_cpython(), mechanism::CPYTHON),
-    ] {
-        if works {
-            bits |= bit;
-        }
-    }
-    bits
-}
-
 /// At boot, and in a child: opens the file that `stats_file` names, under this process's id.
 pub(super) fn open_file() {
-    let Some(pattern) = settings::stats_file() else {
+    let Some(pattern) = in_force::text(STATS_FILE) else {
         return;
     };
     // A child of a process in a sandbox: files may be what it must not touch.
@@ -119,7 +102,7 @@ pub(super) fn open_file() {
         return;
     }
     let mut room = [0; conf::PATH_BYTES];
-    let Some(path) = conf::expand_path(pattern, HEAP.os.process_id(), &mut room) else {
+    let Some(path) = conf::expand_path(pattern.to_bytes(), HEAP.os.process_id(), &mut room) else {
         return;
     };
     match HEAP.os.map_new_file(path, size_of::<Page>()) {
@@ -139,36 +122,16 @@ pub(super) fn open_file() {
     }
 }
 
-/// At the end of the process: the last figures, and in words what was asked for.
-pub(super) fn at_exit() {
-    if in_force::is(conf::Id::StatsPrint) {
-        let options = in_force::text(conf::keys::STATS_PRINT_OPTS);
-        (hooks().print_statistics)(options.unwrap_or_default());
-        stats();
-    } else if !FILE.load(Ordering::Relaxed).is_null() {
-        stats();
-    }
+/// Whether the counters go to a file as well.
+pub(super) fn has_file() -> bool {
+    !FILE.load(Ordering::Relaxed).is_null()
 }
 
-fn publish(snapshot: &Snapshot) {
+/// Lets everyone see these counters.
+pub(super) fn publish(snapshot: &Snapshot) {
     PAGE.publish(snapshot);
     // SAFETY: null or the mapping that `open_file` made, which is never unmapped.
     if let Some(file) = unsafe { FILE.load(Ordering::Acquire).as_ref() } {
         file.publish(snapshot);
-    }
-}
-
-/// Writes the figures in words, a line each, through `write`.
-pub fn write_stats(write: &mut dyn FnMut(&[u8])) {
-    let snapshot = stats();
-    write(b"ebbmalloc statistics (bytes unless the name says otherwise)\n");
-    for (name, value) in ebb_stats::NAMES.iter().zip(snapshot.words()) {
-        let mut line = Line::new();
-        line.push(b"  ");
-        line.push(name.as_bytes());
-        line.push(b": ");
-        line.push_decimal(value);
-        line.push(b"\n");
-        write(line.bytes());
     }
 }

@@ -6,7 +6,7 @@
 
 use super::fork::without_purger;
 use super::instance::HEAP;
-use super::purger;
+use super::purger::purger::PURGER;
 use super::thread::is_inside;
 
 /// Runs `enter`, a system call that puts the calling thread into a sandbox if it succeeds.
@@ -24,9 +24,9 @@ pub fn entering_sandbox<T, E>(enter: impl FnOnce() -> Result<T, E>) -> Result<T,
         let entered = enter();
         if entered.is_ok() {
             HEAP.os.confine();
-            purger::forbid_thread();
+            PURGER.forbid_thread();
             if is_inside() {
-                purger::end();
+                PURGER.thread.end();
             }
         }
         entered

@@ -1,9 +1,12 @@
 //! The settings' way from where they are written to what they act upon, and the words about them.
 
-use super::conf::keys::{Effect, OWN_DECAY, STATS_FILE};
-use super::conf::{self, Fault, Id, KEYS, Options, Report, Source};
-use super::instance::{HEAP, hooks};
-use super::{decay, in_force, observer, profile, publish, purger};
+use super::conf::keys::{OWN_DECAY, STATS_FILE};
+use super::conf::{self, Effect, Fault, Id, Options, Report, Source};
+use super::hooks::hooks;
+use super::instance::HEAP;
+use super::profile::watch;
+use super::purger::purger::PURGER;
+use super::{decay, in_force, mechanisms, observer};
 use crate::base::corrupt::Line;
 use crate::base::exact::usize_of;
 use crate::os::linux::HugePages;
@@ -82,9 +85,7 @@ fn tell(report: &Report<'_>) {
     });
     line.push(report.text);
     match report.outcome {
-        Ok(place) if KEYS[place].effect == Effect::NoCounterpart => {
-            line.push(b" (no counterpart here)");
-        }
+        Ok(Effect::NoCounterpart) => line.push(b" (no counterpart here)"),
         Err(Fault::UnknownKey) => {
             if let Some(name) = conf::nearest(report.key) {
                 line.push(b" (did you mean ");
@@ -105,9 +106,11 @@ fn apply(options: &Options<'_>) {
         false => Some(-1),
     };
     decay::set_all(dirty, options.number(Id::MuzzyDecayMs).cast_signed());
-    purger::set_memory_price(options.number(Id::MemoryPrice));
+    PURGER
+        .schedule
+        .set_memory_price(options.number(Id::MemoryPrice));
     if !options.is(Id::BackgroundThread) {
-        purger::forbid_thread();
+        PURGER.forbid_thread();
     }
     if let Some(arenas) = arenas(options) {
         HEAP.limit_shards(arenas);
@@ -133,7 +136,7 @@ fn apply(options: &Options<'_>) {
             _ => HugePages::Wanted,
         },
     );
-    profile::configure(options);
+    watch::configure(options);
     CONFIRM.store(options.is(Id::ConfirmConf), Ordering::Relaxed);
 }
 
@@ -175,11 +178,6 @@ fn observed_for(options: &Options<'_>) -> u8 {
     junk | zero | no_cache | interval
 }
 
-/// The pattern of the file for the published counters.
-pub(super) fn stats_file() -> Option<&'static [u8]> {
-    in_force::text(STATS_FILE).map(core::ffi::CStr::to_bytes)
-}
-
 /// With `confirm_conf:true`: the version, the settings and the mechanisms in force, once, after the
 /// boot. Tries the mechanisms, so that what is printed is true.
 pub(super) fn confirm() {
@@ -192,14 +190,18 @@ pub(super) fn confirm() {
     line.push(b"ebbmalloc ");
     line.push(env!("CARGO_PKG_VERSION").as_bytes());
     line.push(b"\n  settings: purge:");
-    line.push(if purger::is_on() { b"on" } else { b"off" });
+    line.push(if PURGER.schedule.is_on() {
+        b"on"
+    } else {
+        b"off"
+    });
     line.push(b" idle_ms:");
-    match purger::idle_time_ms() {
+    match PURGER.idle_time_ms() {
         Some(bound) => line.push_decimal(bound),
         None => line.push(b"-1"),
     }
     line.push(b" memory_price:");
-    line.push_decimal(purger::memory_price());
+    line.push_decimal(PURGER.schedule.memory_price());
     line.push(b" narenas:");
     line.push_decimal(HEAP.shards() as u64);
     line.push(b" stats_print:");
@@ -209,7 +211,8 @@ pub(super) fn confirm() {
         b"false"
     });
     line.push(b" stats_file:");
-    line.push(stats_file().unwrap_or(b"(none)"));
+    let file = in_force::text(STATS_FILE);
+    line.push(file.map_or(b"(none)", core::ffi::CStr::to_bytes));
     line.push(b"\n");
     HEAP.os.write_stderr(line.bytes());
     let mut line = Line::new();
@@ -217,11 +220,13 @@ pub(super) fn confirm() {
     for (bit, name) in ebb_stats::mechanism::ALL {
         line.push(b" ");
         line.push(name.as_bytes());
-        line.push(if publish::mechanisms() & bit != 0 {
-            b":yes"
-        } else {
-            b":no"
-        });
+        line.push(
+            if mechanisms::in_force(PURGER.standing().by_thread) & bit != 0 {
+                b":yes"
+            } else {
+                b":no"
+            },
+        );
     }
     line.push(b" page:");
     line.push_decimal(HEAP.os.page_bytes() as u64);

@@ -1,9 +1,8 @@
-//! The three words of thread-local storage: initial-exec, at a fixed offset from the thread register. The
-//! first is the thread's state and cache, the second leads to its observer, if it has one, the third says whether
-//! it is in a request hook.
+//! The two words of thread-local storage: initial-exec, at a fixed offset from the thread register. The
+//! first is the thread's state and cache, the second leads to its observer, if it has one.
 //!
 //! Stable Rust has no `#[thread_local]`, and `thread_local!` needs std and may call
-//! `__tls_get_addr`, which allocates. So the words are a `.tbss` symbol of 24 bytes and its offset is
+//! `__tls_get_addr`, which allocates. So the words are a `.tbss` symbol of 16 bytes and its offset is
 //! read through the global offset table; in an executable the linker turns that into a constant.
 //! It is zero in a new thread, and as long as the word lives, the thread does.
 //!
@@ -27,9 +26,9 @@ global_asm!(
     ".hidden ebbmalloc_thread_word",
     ".globl ebbmalloc_thread_word",
     ".type ebbmalloc_thread_word, @object",
-    ".size ebbmalloc_thread_word, 24",
+    ".size ebbmalloc_thread_word, 16",
     "ebbmalloc_thread_word:",
-    ".zero 24",
+    ".zero 16",
     ".popsection",
 );
 
@@ -236,24 +235,6 @@ pub unsafe fn second_word_store(word: *mut u8) {
     unsafe { store::<8>(word) };
 }
 
-/// The calling thread's third word.
-///
-/// # Safety
-/// As for [`thread_word_added_to`].
-pub unsafe fn third_word_load() -> *mut u8 {
-    // SAFETY: the caller's promise.
-    unsafe { load::<16>() }
-}
-
-/// Sets the calling thread's third word.
-///
-/// # Safety
-/// As for [`thread_word_added_to`].
-pub unsafe fn third_word_store(word: *mut u8) {
-    // SAFETY: the caller's promise.
-    unsafe { store::<16>(word) };
-}
-
 /// A key of libc's thread-specific data, made by the first thread that needs it: how libc is asked
 /// to tell the end of a thread.
 #[derive(Debug)]
@@ -320,14 +301,11 @@ mod tests {
             unsafe {
                 assert!(load::<0>().is_null());
                 assert!(second_word_load().is_null());
-                assert!(third_word_load().is_null());
                 thread_word_store(value as *mut u8);
                 second_word_store((value + 100) as *mut u8);
-                third_word_store((value + 200) as *mut u8);
                 std::thread::yield_now();
                 assert_eq!(load::<0>() as usize, value);
                 assert_eq!(second_word_load() as usize, value + 100);
-                assert_eq!(third_word_load() as usize, value + 200);
             }
         };
         let threads: Vec<_> = (1..9)

@@ -121,7 +121,7 @@ pub static NODES: &[Node] = &[
             Which::One(index) => decay::of_arena(index).ok_or(Errno::EFAULT),
             _ => Err(Errno::EFAULT),
         },
-        |mib, new| if decay::set_of_arena(mib[1], new) {
+        |mib, new| if arenas::set_decay(mib[1], new) {
             Ok(())
         } else {
             Err(Errno::EFAULT)

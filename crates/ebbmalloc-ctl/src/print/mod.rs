@@ -49,6 +49,7 @@ impl Options {
 
 /// Prints through `sink`, piece by piece.
 pub fn print(sink: &mut dyn FnMut(&CStr), letters: &[u8]) {
+    control::make_ready();
     figures::refresh();
     let options = Options::new(letters);
     let mut out = Emitter::new(sink, options.json);

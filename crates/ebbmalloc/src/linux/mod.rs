@@ -1,12 +1,8 @@
 //! Linux: [`GlobalAlloc`] over [`ebbmalloc_core::runtime`].
-//!
-//! Request hooks know these requests as what tikv-jemallocator makes of them: malloc, calloc, realloc, sdallocx; with
-//! an alignment of their own as aligned_alloc, rallocx and free.
 
 use std::alloc::{GlobalAlloc, Layout};
 
-use ebbmalloc_core::runtime::request_hooks::{self, Allocation};
-use ebbmalloc_core::runtime::{self, Choice};
+use ebbmalloc_core::runtime;
 
 use crate::Ebbmalloc;
 
@@ -56,21 +52,14 @@ unsafe impl GlobalAlloc for Ebbmalloc {
     }
 
     #[inline]
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        if layout.align() > PLAIN_ALIGN {
-            // SAFETY: as demanded of our caller.
-            return unsafe { runtime::free(block) };
-        }
-        // SAFETY: as demanded of our caller; a block of plain alignment has its size's class.
-        unsafe { runtime::free_sized(block, layout.size()) };
+    unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
+        // The look-up of the class is one load, and finds a wrong pointer.
+        // SAFETY: as demanded of our caller.
+        unsafe { runtime::free(block) };
     }
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if request_hooks::are_installed() {
-            // SAFETY: as demanded of our caller.
-            return unsafe { resize_told(block, layout, size) };
-        }
         if layout.align() > PLAIN_ALIGN {
             // SAFETY: as demanded of our caller.
             return unsafe { resize_aligned(block, layout, size) };
@@ -94,15 +83,8 @@ fn zeroed(size: usize) -> *mut u8 {
     hooks::keep();
     match runtime::malloc_zeroed_from_cache(size) {
         Some(block) => block.as_ptr(),
-        None => zeroed_rest(size),
+        None => runtime::malloc_zeroed(size),
     }
-}
-
-#[inline(never)]
-fn zeroed_rest(size: usize) -> *mut u8 {
-    let block = runtime::malloc_zeroed(size);
-    request_hooks::allocated(Allocation::Calloc, block, block as usize, [1, size, 0]);
-    block
 }
 
 #[inline(never)]
@@ -111,35 +93,7 @@ fn aligned(layout: Layout) -> *mut u8 {
     let (align, size) = (layout.align(), layout.size());
     match runtime::memalign_from_cache(align, size) {
         Some(block) => block.as_ptr(),
-        None => runtime::memalign_rest_as(Allocation::AlignedAlloc, align, size, [align, size, 0]),
-    }
-}
-
-/// # Safety
-/// As for [`GlobalAlloc::realloc`].
-#[cold]
-#[inline(never)]
-unsafe fn resize_told(block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-    let align = layout.align();
-    let plain = align <= PLAIN_ALIGN;
-    let choice = Choice {
-        align: if plain { 1 } else { align },
-        ..Choice::PLAIN
-    };
-    let flags = if plain {
-        0
-    } else {
-        Choice::flags_of_alignment(align)
-    };
-    // SAFETY: the caller's promise, and neither block nor size is null.
-    unsafe {
-        runtime::reallocate_told(
-            block,
-            size,
-            &choice,
-            plain,
-            [block as usize, size, flags, 0],
-        )
+        None => runtime::memalign(align, size),
     }
 }
 
@@ -170,7 +124,7 @@ unsafe fn resize_aligned(block: *mut u8, layout: Layout, size: usize) -> *mut u8
         // SAFETY: both blocks have as many bytes, and are apart; the old one is not used any more.
         unsafe {
             moved.copy_from_nonoverlapping(block, layout.size().min(size));
-            runtime::free_untold(block);
+            runtime::free(block);
         }
     }
     moved

@@ -2,7 +2,7 @@
 //!
 //! One line a key: its name, what its values look like, its value where nobody sets it, and what it does.
 //! The mirror `opt.*` is made of this table too, and docs/jemalloc.md is tested against it. The keys that
-//! have no mirror come last.
+//! have no mirror come last. Behind the table stand the names that are accepted and ignored.
 #![forbid(unsafe_code)]
 
 use crate::size::SMALL_MAX;
@@ -34,10 +34,8 @@ pub enum Shape {
     Text(usize),
     /// The logarithm of a value of another key.
     LogOf(Id),
-    /// A decimal fraction, or -1; the value has 16 bits behind the point.
+    /// A decimal fraction; the value has 16 bits behind the point.
     Ratio,
-    /// Sizes and a number for each, `a-b:n|c-d:n`.
-    Ranges,
     /// `on` or `off`.
     OnOff,
     /// Bytes, in whole numbers or with `k`, `m` or `g` behind.
@@ -51,7 +49,6 @@ pub enum Shape {
 #[allow(missing_docs)]
 pub enum Width {
     Unsigned,
-    U64,
     I64,
     Size,
     SignedSize,
@@ -62,7 +59,8 @@ pub enum Width {
 pub enum Effect {
     /// What it does in jemalloc, or as docs/jemalloc.md says.
     Acts,
-    /// Nothing, since what it tunes is not here.
+    /// Nothing, since what it tunes is not here. A key with a mirror that programs read is in [`KEYS`] all the same; of
+    /// the others [`IGNORED`] has the names.
     NoCounterpart,
 }
 
@@ -95,8 +93,6 @@ pub const OWN_DECAY: u64 = i64::MIN.cast_unsigned();
 
 const MINUS_ONE: u64 = (-1_i64).cast_unsigned();
 const MANY: u64 = i64::MAX as u64;
-const PAGE: i64 = 4096;
-const HUGE: u64 = 2 << 20;
 
 const fn number(width: Width, least: i64, most: u64) -> Shape {
     Shape::Number {
@@ -117,8 +113,8 @@ const fn clipped(width: Width, least: i64, most: u64) -> Shape {
 }
 
 use Effect::{Acts, NoCounterpart};
-use Shape::{Arenas, Choice, Decay, LogOf, Ranges, Ratio, Text, Truth};
-use Width::{I64, SignedSize, Size, U64, Unsigned};
+use Shape::{Arenas, Choice, Decay, LogOf, Ratio, Text, Truth};
+use Width::{I64, SignedSize, Size, Unsigned};
 
 macro_rules! keys {
     ($($id:ident $name:literal $shape:expr, $default:expr, $effect:ident;)+) => {
@@ -158,10 +154,8 @@ keys! {
     StatsIntervalOpts "stats_interval_opts" Text(STATS_INTERVAL_OPTS), 0, Acts;
     Junk "junk" Choice(&[c"false", c"true", c"alloc", c"free"]), 0, Acts;
     Zero "zero" Truth, false, Acts;
-    Utrace "utrace" Truth, false, NoCounterpart;
     Xmalloc "xmalloc" Truth, false, Acts;
     InfallibleNew "experimental_infallible_new" Truth, false, Acts;
-    TcacheGc "experimental_tcache_gc" Truth, true, NoCounterpart;
     Tcache "tcache" Truth, true, Acts;
     TcacheMax "tcache_max" clipped(Size, 0, SMALL_MAX as u64), SMALL_MAX as u64, Acts;
     TcacheNslotsSmallMin "tcache_nslots_small_min" clipped(Unsigned, 1, 2048), 1, NoCounterpart;
@@ -175,12 +169,8 @@ keys! {
     Thp "thp" Choice(&[c"default", c"always", c"never"]), 2, Acts;
     MetadataThp "metadata_thp" Choice(&[c"disabled", c"auto", c"always"]), 0, Acts;
     LgExtentMaxActiveFit "lg_extent_max_active_fit" number(Size, 0, 64), 6, NoCounterpart;
-    ProcessMadviseMaxBatch "process_madvise_max_batch" number(Size, 0, MANY), 32, NoCounterpart;
     MutexMaxSpin "mutex_max_spin" number(I64, -1, MANY), 100, NoCounterpart;
     ZeroRealloc "zero_realloc" Choice(&[c"free", c"alloc", c"abort"]), 0, Acts;
-    DebugDoubleFreeMaxScan "debug_double_free_max_scan" number(Unsigned, 0, u32::MAX as u64), 0, NoCounterpart;
-    DisableLargeSizeClasses "disable_large_size_classes" Truth, true, NoCounterpart;
-    LgSanUafAlign "lg_san_uaf_align" number(SignedSize, -1, 63), MINUS_ONE, NoCounterpart;
     Prof "prof" Truth, false, Acts;
     ProfPrefix "prof_prefix" Text(PROF_PREFIX), 0, Acts;
     ProfActive "prof_active" Truth, true, Acts;
@@ -193,47 +183,57 @@ keys! {
     ProfLeak "prof_leak" Truth, false, Acts;
     ProfLeakError "prof_leak_error" Truth, false, Acts;
     ProfAccum "prof_accum" Truth, false, Acts;
-    ProfPidNamespace "prof_pid_namespace" Truth, false, NoCounterpart;
-    ProfRecentAllocMax "prof_recent_alloc_max" number(SignedSize, -1, MANY), 0, NoCounterpart;
-    ProfStats "prof_stats" Truth, false, NoCounterpart;
-    ProfSysThreadName "prof_sys_thread_name" Truth, false, NoCounterpart;
-    ProfTimeResolution "prof_time_resolution" Choice(&[c"default", c"high"]), 0, NoCounterpart;
     Hpa "hpa" Truth, false, NoCounterpart;
-    HpaSlabMaxAlloc "hpa_slab_max_alloc" clipped(Size, PAGE, HUGE), 64 << 10, NoCounterpart;
-    HpaHugificationThreshold "hpa_hugification_threshold" clipped(Size, PAGE, HUGE), HUGE, NoCounterpart;
-    HpaHugifyDelayMs "hpa_hugify_delay_ms" number(U64, 0, u64::MAX), 10_000, NoCounterpart;
-    HpaHugifySync "hpa_hugify_sync" Truth, false, NoCounterpart;
-    HpaMinPurgeIntervalMs "hpa_min_purge_interval_ms" number(U64, 0, u64::MAX), 5_000, NoCounterpart;
-    HpaMaxPurgeNhp "experimental_hpa_max_purge_nhp" number(SignedSize, -1, MANY), MINUS_ONE, NoCounterpart;
-    HpaPurgeThreshold "hpa_purge_threshold" clipped(Size, PAGE, HUGE), PAGE, NoCounterpart;
-    HpaMinPurgeDelayMs "hpa_min_purge_delay_ms" number(U64, 0, u64::MAX), 0, NoCounterpart;
-    HpaHugifyStyle "hpa_hugify_style" Choice(&[c"auto", c"none", c"eager", c"lazy"]), 3, NoCounterpart;
-    HpaDirtyMult "hpa_dirty_mult" Ratio, 1 << 14, NoCounterpart;
-    HpaSecNshards "hpa_sec_nshards" number(Size, 0, MANY), 4, NoCounterpart;
-    HpaSecMaxAlloc "hpa_sec_max_alloc" clipped(Size, PAGE, MANY), 32 << 10, NoCounterpart;
-    HpaSecMaxBytes "hpa_sec_max_bytes" clipped(Size, PAGE, MANY), 256 << 10, NoCounterpart;
-    HpaSecBytesAfterFlush "hpa_sec_bytes_after_flush" clipped(Size, PAGE, MANY), 128 << 10, NoCounterpart;
-    HpaSecBatchFillExtra "hpa_sec_batch_fill_extra" clipped(Size, 0, 512), 0, NoCounterpart;
-    HpaStartHuge "experimental_hpa_start_huge_if_thp_always" Truth, true, NoCounterpart;
-    HpaEnforceHugify "experimental_hpa_enforce_hugify" Truth, false, NoCounterpart;
-    HugeArenaPacThp "huge_arena_pac_thp" Truth, false, NoCounterpart;
     LgTcacheMax "lg_tcache_max" LogOf(Id::TcacheMax), 0, Acts;
     NarenasRatio "narenas_ratio" Ratio, 0, Acts;
-    BinShards "bin_shards" Ranges, 0, NoCounterpart;
-    SlabSizes "slab_sizes" Ranges, 0, NoCounterpart;
-    TcacheNcachedMax "tcache_ncached_max" Ranges, 0, NoCounterpart;
-    CallocMadviseThreshold "calloc_madvise_threshold" number(Size, 0, MANY), 0, NoCounterpart;
-    SanGuardSmall "san_guard_small" number(Size, 0, MANY), 0, NoCounterpart;
-    SanGuardLarge "san_guard_large" number(Size, 0, MANY), 0, NoCounterpart;
-    HpaHugificationRatio "hpa_hugification_threshold_ratio" Ratio, 0, NoCounterpart;
-    HpaPurgeRatio "hpa_purge_threshold_ratio" Ratio, 0, NoCounterpart;
-    ProfLog "prof_log" Truth, false, NoCounterpart;
-    ProfUnbias "prof_unbias" Truth, true, NoCounterpart;
     Purge "purge" Shape::OnOff, true, Acts;
     MemoryPrice "memory_price" Shape::Bytes, crate::arena::delay::BYTES_PER_CORE, Acts;
     StatsFile "stats_file" Shape::Path(STATS_FILE), 0, Acts;
     Python "python" Shape::OnOff, true, Acts;
 }
+
+/// Keys of jemalloc's that are accepted with any value and ignored.
+pub static IGNORED: &[&str] = &[
+    "bin_shards",
+    "calloc_madvise_threshold",
+    "debug_double_free_max_scan",
+    "disable_large_size_classes",
+    "experimental_hpa_enforce_hugify",
+    "experimental_hpa_max_purge_nhp",
+    "experimental_hpa_start_huge_if_thp_always",
+    "experimental_tcache_gc",
+    "hpa_dirty_mult",
+    "hpa_hugification_threshold",
+    "hpa_hugification_threshold_ratio",
+    "hpa_hugify_delay_ms",
+    "hpa_hugify_style",
+    "hpa_hugify_sync",
+    "hpa_min_purge_delay_ms",
+    "hpa_min_purge_interval_ms",
+    "hpa_purge_threshold",
+    "hpa_purge_threshold_ratio",
+    "hpa_sec_batch_fill_extra",
+    "hpa_sec_bytes_after_flush",
+    "hpa_sec_max_alloc",
+    "hpa_sec_max_bytes",
+    "hpa_sec_nshards",
+    "hpa_slab_max_alloc",
+    "huge_arena_pac_thp",
+    "lg_san_uaf_align",
+    "process_madvise_max_batch",
+    "prof_log",
+    "prof_pid_namespace",
+    "prof_recent_alloc_max",
+    "prof_stats",
+    "prof_sys_thread_name",
+    "prof_time_resolution",
+    "prof_unbias",
+    "san_guard_large",
+    "san_guard_small",
+    "slab_sizes",
+    "tcache_ncached_max",
+    "utrace",
+];
 
 /// How many keys, from the first, have a mirror in `opt.*`.
 pub const MIRRORED: usize = Id::LgTcacheMax as usize;
@@ -248,4 +248,9 @@ impl Id {
 /// The place of the key of that name.
 pub fn find(name: &[u8]) -> Option<usize> {
     KEYS.iter().position(|key| key.name.as_bytes() == name)
+}
+
+/// Whether a key of that name is accepted and ignored.
+pub fn is_ignored(name: &[u8]) -> bool {
+    IGNORED.iter().any(|key| key.as_bytes() == name)
 }

@@ -15,7 +15,7 @@ mod path;
 mod tests;
 mod value;
 
-pub use keys::{Id, KEYS};
+pub use keys::{Effect, Id, KEYS};
 pub use nearest::nearest;
 pub use path::{PATH_BYTES, expand_path};
 
@@ -116,8 +116,8 @@ pub struct Report<'a> {
     pub text: &'a [u8],
     /// Its key.
     pub key: &'a [u8],
-    /// The key's place in [`KEYS`], or what is wrong.
-    pub outcome: Result<usize, Fault>,
+    /// What it does, or what is wrong.
+    pub outcome: Result<Effect, Fault>,
 }
 
 /// Reads the texts, in the order of [`Source::ALL`]; says of each setting what became of it.
@@ -144,12 +144,15 @@ pub fn parse<'a>(
     options
 }
 
-/// Applies one setting; returns its key, and the key's place.
-fn apply<'a>(options: &mut Options<'a>, text: &'a [u8]) -> (&'a [u8], Result<usize, Fault>) {
+/// Applies one setting; returns its key, and what that does.
+fn apply<'a>(options: &mut Options<'a>, text: &'a [u8]) -> (&'a [u8], Result<Effect, Fault>) {
     let colon = text.iter().position(|&byte| byte == b':');
     let colon = colon.unwrap_or(text.len());
     let (key, value) = (&text[..colon], text.get(colon + 1..).unwrap_or_default());
-    let outcome = keys::find(key).ok_or(Fault::UnknownKey);
-    let outcome = outcome.and_then(|place| value::set(options, place, value).map(|()| place));
+    let outcome = match keys::find(key) {
+        Some(place) => value::set(options, place, value).map(|()| KEYS[place].effect),
+        None if keys::is_ignored(key) => Ok(Effect::NoCounterpart),
+        None => Err(Fault::UnknownKey),
+    };
     (key, outcome)
 }

@@ -1,7 +1,7 @@
 //! Which key an unknown one was meant to be: the one that the fewest changes of a letter lead to.
 #![forbid(unsafe_code)]
 
-use super::keys::KEYS;
+use super::keys::{IGNORED, KEYS};
 
 /// The longest key that is looked at.
 const LONGEST: usize = 48;
@@ -13,8 +13,10 @@ pub fn nearest(name: &[u8]) -> Option<&'static str> {
     }
     let (distance, key) = KEYS
         .iter()
-        .filter(|key| key.name.len() <= LONGEST)
-        .map(|key| (distance(name, key.name.as_bytes()), key.name))
+        .map(|key| key.name)
+        .chain(IGNORED.iter().copied())
+        .filter(|key| key.len() <= LONGEST)
+        .map(|key| (distance(name, key.as_bytes()), key))
         .min()?;
     (distance <= name.len().max(3) / 3).then_some(key)
 }

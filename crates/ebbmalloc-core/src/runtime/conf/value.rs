@@ -26,10 +26,6 @@ pub fn set<'a>(options: &mut Options<'a>, place: usize, text: &'a [u8]) -> Resul
             return Ok(());
         }
         Shape::Ratio => ratio(text)?,
-        Shape::Ranges => {
-            ranges(text)?;
-            return Ok(());
-        }
         Shape::Bytes => bytes(text)?,
         Shape::Text(at) => {
             options.texts[at] = Some(text);
@@ -98,11 +94,8 @@ fn bounded(text: &[u8], least: i128, most: i128, clips: bool) -> Result<u64, Fau
     Ok(value.clamp(least, most) as u64)
 }
 
-/// A decimal fraction with 16 bits behind the point, or -1.
+/// A decimal fraction with 16 bits behind the point.
 fn ratio(text: &[u8]) -> Result<u64, Fault> {
-    if text == b"-1" {
-        return Ok(u32::MAX.into());
-    }
     let point = text.iter().position(|&byte| byte == b'.');
     let (whole, part) = match point {
         Some(at) => (&text[..at], &text[at + 1..]),
@@ -128,22 +121,6 @@ fn ratio(text: &[u8]) -> Result<u64, Fault> {
         }
     }
     Ok((value << 16) + (numerator << 16) / denominator)
-}
-
-/// Ranges of sizes, each with a number: looked at for their form alone.
-fn ranges(text: &[u8]) -> Result<(), Fault> {
-    for part in text.split(|&byte| byte == b'|') {
-        let mut halves = part.split(|&byte| byte == b':');
-        let sizes = halves.next().unwrap_or_default();
-        number(halves.next().ok_or(Fault::BadValue)?)?;
-        let mut ends = sizes.split(|&byte| byte == b'-');
-        number(ends.next().unwrap_or_default())?;
-        number(ends.next().ok_or(Fault::BadValue)?)?;
-        if halves.next().is_some() || ends.next().is_some() {
-            return Err(Fault::BadValue);
-        }
-    }
-    Ok(())
 }
 
 /// Bytes, in whole numbers or with `k`, `m` or `g` behind; nothing is none.

@@ -1,6 +1,7 @@
 //! The calling thread's stack, without the allocator's own frames where it is an object of its own.
 
-use super::super::instance::{HEAP, hooks};
+use super::super::hooks::hooks;
+use super::super::instance::HEAP;
 use crate::base::lock::{Lock, Rank};
 use core::cell::UnsafeCell;
 use ebbmalloc_unwind::{Host, Registers, Unwinder};
