@@ -212,7 +212,7 @@ pub unsafe fn thread_word_added_to(base: *const u8) -> *const u8 {
 /// As for [`thread_word_added_to`].
 #[inline(always)]
 pub unsafe fn thread_word_store(word: *mut u8) {
-    // SAFETY: the thread's block is libc's (contract of `thread_word_added_to`), so it has the three words.
+    // SAFETY: the thread's block is libc's (contract of `thread_word_added_to`), so it has both words.
     unsafe { store::<0>(word) };
 }
 
@@ -222,7 +222,7 @@ pub unsafe fn thread_word_store(word: *mut u8) {
 /// As for [`thread_word_added_to`].
 #[inline(always)]
 pub unsafe fn second_word_load() -> *mut u8 {
-    // SAFETY: the thread's block is libc's (contract of `thread_word_added_to`), so it has the three words.
+    // SAFETY: the thread's block is libc's (contract of `thread_word_added_to`), so it has both words.
     unsafe { load::<8>() }
 }
 
@@ -231,7 +231,7 @@ pub unsafe fn second_word_load() -> *mut u8 {
 /// # Safety
 /// As for [`thread_word_added_to`].
 pub unsafe fn second_word_store(word: *mut u8) {
-    // SAFETY: the thread's block is libc's (contract of `thread_word_added_to`), so it has the three words.
+    // SAFETY: the thread's block is libc's (contract of `thread_word_added_to`), so it has both words.
     unsafe { store::<8>(word) };
 }
 
