@@ -63,6 +63,25 @@ fn every_file_that_the_page_names_exists() {
 }
 
 #[test]
+fn the_table_of_crates_has_each_crate() {
+    let page = page();
+    let rows = section(&page, "\n## Crates\n").lines();
+    let mut named: Vec<_> = rows
+        .filter_map(|row| row.strip_prefix("| `")?.split('`').next())
+        .map(str::to_owned)
+        .collect();
+    let mut crates: Vec<_> = fs::read_dir(root().join("crates"))
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.path().join("Cargo.toml").exists())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    named.sort();
+    crates.sort();
+    assert_eq!(named, crates);
+}
+
+#[test]
 fn every_test_that_keeps_an_invariant_exists() {
     let mut files = Vec::new();
     sources(&root().join("crates"), &mut files);
