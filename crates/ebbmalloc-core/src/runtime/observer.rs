@@ -283,7 +283,7 @@ pub(super) fn make(cache: &'static Cache, interest: Interest) -> Option<&'static
 /// It came from [`make`], and nobody uses it any more.
 pub(super) unsafe fn unmake(observer: &'static Observer) {
     end_thread(&observer.sampler);
-    // SAFETY: the caller's promise; the cache that the rations were of is unmade.
+    // SAFETY: the record came from `make` and nobody uses it (fn contract); the cache that the rations were of is unmade.
     unsafe {
         if let Some(rations) = NonNull::new(observer.rations.load(Ordering::Relaxed)) {
             HEAP.free_metadata(rations.cast(), size_of::<Rations>());
