@@ -14,6 +14,9 @@ MOST_WORDS = 35_000  # all pages together
 LIMITS = (  # words of a page; the first pattern that matches counts
     ("ARCHITECTURE.md", 2_000),
     ("BENCHMARKS.md", 2_500),
+    ("benches/README.md", 800),
+    ("workloads/README.md", 700),
+    ("workloads/*/README.md", 500),
     ("docs/decisions/0*.md", 300),
     ("docs/*.md", 1_500),
     ("README.md", 1_500),
