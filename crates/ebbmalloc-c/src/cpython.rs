@@ -12,7 +12,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use ebbmalloc_capi::{calloc, free, malloc, realloc, weak_symbol};
-use ebbmalloc_core::process::control;
+use ebbmalloc_core::runtime::control;
 
 use crate::loaded;
 

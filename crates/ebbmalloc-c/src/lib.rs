@@ -8,7 +8,7 @@
 #![cfg(target_os = "linux")]
 
 use ebbmalloc_core::os::linux::Linux;
-use ebbmalloc_core::process::Hooks;
+use ebbmalloc_core::runtime::Hooks;
 
 // Linked for the names it defines.
 extern crate ebbmalloc_capi as _;
@@ -74,7 +74,7 @@ hidden_names! { "__ebbmalloc_hooks" is hooks, }
 #[unsafe(link_section = ".fini_array")]
 static AT_EXIT: extern "C" fn() = {
     extern "C" fn at_exit() {
-        ebbmalloc_core::process::finish();
+        ebbmalloc_core::runtime::finish();
     }
     at_exit
 };

@@ -25,7 +25,7 @@ mod names {
     }
 }
 
-/// [`ebbmalloc_core::process::Hooks::register_fork`].
+/// [`ebbmalloc_core::runtime::Hooks::register_fork`].
 ///
 /// # Safety
 /// The handlers may run around any fork from now on.
@@ -59,7 +59,7 @@ pub unsafe fn set_specific(key: u32, value: *const u8) -> bool {
     unsafe { names::pthread_setspecific(key, value) == 0 }
 }
 
-/// [`ebbmalloc_core::process::Hooks::errno_location`].
+/// [`ebbmalloc_core::runtime::Hooks::errno_location`].
 ///
 /// # Safety
 /// None beyond the type of the hook.
@@ -68,7 +68,7 @@ pub unsafe fn errno_location() -> *mut c_int {
     unsafe { names::__errno_location() }
 }
 
-/// [`ebbmalloc_core::process::Hooks::write_stream`].
+/// [`ebbmalloc_core::runtime::Hooks::write_stream`].
 ///
 /// # Safety
 /// `stream` is an open `FILE *`.
@@ -77,7 +77,7 @@ pub unsafe fn write_stream(stream: *mut c_void, text: &[u8]) -> bool {
     unsafe { names::fwrite(text.as_ptr(), 1, text.len(), stream) == text.len() }
 }
 
-/// [`ebbmalloc_core::process::Hooks::loaded_symbol`]. The archive never looks: what a program that
+/// [`ebbmalloc_core::runtime::Hooks::loaded_symbol`]. The archive never looks: what a program that
 /// links it wants of C++ is linked with it, and a reference to dlopen makes every static link warn.
 ///
 /// # Safety

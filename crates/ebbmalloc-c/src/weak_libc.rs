@@ -17,7 +17,7 @@ type SetSpecific = unsafe extern "C" fn(u32, *const u8) -> c_int;
 type ErrnoLocation = unsafe extern "C" fn() -> *mut c_int;
 type Fwrite = unsafe extern "C" fn(*const u8, usize, usize, *mut c_void) -> usize;
 
-/// [`ebbmalloc_core::process::Hooks::register_fork`]. glibc's `pthread_atfork` is one for old
+/// [`ebbmalloc_core::runtime::Hooks::register_fork`]. glibc's `pthread_atfork` is one for old
 /// programs only, so its `__register_atfork` comes first; musl has the standard's name.
 ///
 /// # Safety
@@ -66,7 +66,7 @@ pub unsafe fn set_specific(key: u32, value: *const u8) -> bool {
     }
 }
 
-/// [`ebbmalloc_core::process::Hooks::errno_location`].
+/// [`ebbmalloc_core::runtime::Hooks::errno_location`].
 ///
 /// # Safety
 /// None beyond the type of the hook.
@@ -78,7 +78,7 @@ pub unsafe fn errno_location() -> *mut c_int {
     }
 }
 
-/// [`ebbmalloc_core::process::Hooks::write_stream`].
+/// [`ebbmalloc_core::runtime::Hooks::write_stream`].
 ///
 /// # Safety
 /// `stream` is an open `FILE *`.
@@ -90,7 +90,7 @@ pub unsafe fn write_stream(stream: *mut c_void, text: &[u8]) -> bool {
     }
 }
 
-/// [`ebbmalloc_core::process::Hooks::loaded_symbol`].
+/// [`ebbmalloc_core::runtime::Hooks::loaded_symbol`].
 ///
 /// # Safety
 /// None beyond the type of the hook.

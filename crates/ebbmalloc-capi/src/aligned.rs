@@ -6,7 +6,7 @@ use ebbmalloc_core::os::Os;
 
 use crate::KERNEL;
 use crate::errno::{EINVAL, ENOMEM, abort_if_told, fail, or_enomem, out_of_memory};
-use ebbmalloc_core::process;
+use ebbmalloc_core::runtime;
 
 /// Stores a block aligned to `align` in `*out`; returns 0, EINVAL or ENOMEM. `errno` and, on
 /// failure, `*out` stay as they are.
@@ -18,7 +18,7 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, siz
     if !align.is_power_of_two() || !align.is_multiple_of(size_of::<*mut c_void>()) {
         return EINVAL;
     }
-    if let Some(block) = process::memalign_from_cache(align, size) {
+    if let Some(block) = runtime::memalign_from_cache(align, size) {
         // SAFETY: as demanded of our caller.
         unsafe { out.write(block.as_ptr().cast()) };
         return 0;
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, siz
 /// As for [`posix_memalign`].
 #[inline(never)]
 unsafe fn posix_memalign_rest(out: *mut *mut c_void, align: usize, size: usize) -> c_int {
-    let block = process::memalign(align, size);
+    let block = runtime::memalign(align, size);
     if block.is_null() {
         abort_if_told();
         return ENOMEM;
@@ -44,7 +44,7 @@ unsafe fn posix_memalign_rest(out: *mut *mut c_void, align: usize, size: usize) 
 /// A block of `size` bytes aligned to a power of two.
 #[inline(always)]
 fn aligned(align: usize, size: usize) -> *mut c_void {
-    match process::memalign_from_cache(align, size) {
+    match runtime::memalign_from_cache(align, size) {
         Some(block) => block.as_ptr().cast(),
         None => aligned_rest(align, size),
     }
@@ -52,7 +52,7 @@ fn aligned(align: usize, size: usize) -> *mut c_void {
 
 #[inline(never)]
 fn aligned_rest(align: usize, size: usize) -> *mut c_void {
-    or_enomem(process::memalign(align, size))
+    or_enomem(runtime::memalign(align, size))
 }
 
 /// A block aligned to a power of two; `size` need not be a multiple of it (C17 and later).

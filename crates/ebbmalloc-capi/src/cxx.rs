@@ -6,12 +6,12 @@
 use core::ffi::c_void;
 
 use crate::cxx_throw::{out_of_memory, out_of_memory_nothrow};
-use ebbmalloc_core::process;
+use ebbmalloc_core::runtime;
 
 /// What the thread's cache cannot serve; apart, so that `operator new` itself needs no stack frame.
 #[inline(never)]
 fn new_rest(size: usize) -> *mut c_void {
-    let block = process::malloc_rest(size);
+    let block = runtime::malloc_rest(size);
     if block.is_null() {
         return out_of_memory(size, None);
     }
@@ -19,9 +19,9 @@ fn new_rest(size: usize) -> *mut c_void {
 }
 
 fn aligned(align: usize, size: usize) -> *mut u8 {
-    match process::memalign_from_cache(align, size) {
+    match runtime::memalign_from_cache(align, size) {
         Some(block) => block.as_ptr(),
-        None => process::memalign(align, size),
+        None => runtime::memalign(align, size),
     }
 }
 
@@ -35,7 +35,7 @@ macro_rules! operators_new {
         #[inline(never)]
         #[allow(non_snake_case)]
         pub unsafe extern "C" fn $name(size: usize) -> *mut c_void {
-            match process::malloc_from_cache(size) {
+            match runtime::malloc_from_cache(size) {
                 Some(block) => block.as_ptr().cast(),
                 None => new_rest(size),
             }
@@ -48,9 +48,9 @@ macro_rules! operators_new {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case)]
         pub unsafe extern "C" fn $nothrow(size: usize, nothrow: *const c_void) -> *mut c_void {
-            let block = match process::malloc_from_cache(size) {
+            let block = match runtime::malloc_from_cache(size) {
                 Some(block) => block.as_ptr(),
-                None => process::malloc_rest(size),
+                None => runtime::malloc_rest(size),
             };
             if block.is_null() {
                 let operator = concat!(stringify!($nothrow), "\0");
@@ -110,7 +110,7 @@ macro_rules! operators_delete {
         #[allow(non_snake_case)]
         pub unsafe extern "C" fn $name(block: *mut c_void, $($argument: usize),*) {
             // SAFETY: as demanded of our caller.
-            unsafe { process::free(block.cast()) }
+            unsafe { runtime::free(block.cast()) }
         }
     )+};
 }

@@ -5,7 +5,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use ebbmalloc_core::process::{self, Choice};
+use ebbmalloc_core::runtime::{self, Choice};
 
 /// What `flags` say.
 fn choice(flags: c_int) -> Choice {
@@ -19,13 +19,13 @@ fn choice(flags: c_int) -> Choice {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mallocx(size: usize, flags: c_int) -> *mut c_void {
     if flags == 0 {
-        let block = match process::malloc_from_cache(size) {
+        let block = match runtime::malloc_from_cache(size) {
             Some(block) => block.as_ptr(),
-            None => process::malloc_rest(size),
+            None => runtime::malloc_rest(size),
         };
         return block.cast();
     }
-    process::allocate_with(size, &choice(flags)).cast()
+    runtime::allocate_with(size, &choice(flags)).cast()
 }
 
 /// Changes a block's size, moving it where it must; null if there is no memory, and the block is
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn mallocx(size: usize, flags: c_int) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rallocx(block: *mut c_void, size: usize, flags: c_int) -> *mut c_void {
     // SAFETY: as demanded of our caller.
-    unsafe { process::reallocate_with(block.cast(), size, &choice(flags)) }.cast()
+    unsafe { runtime::reallocate_with(block.cast(), size, &choice(flags)) }.cast()
 }
 
 /// Changes a block's size where it is, to at least `size` bytes and up to `size + extra` as far as there
@@ -55,11 +55,11 @@ pub unsafe extern "C" fn xallocx(
     let choice = choice(flags);
     if !(block as usize).is_multiple_of(choice.align) {
         // SAFETY: as demanded of our caller.
-        return unsafe { process::usable_size(block.cast()) };
+        return unsafe { runtime::usable_size(block.cast()) };
     }
     let most = size.saturating_add(extra);
     // SAFETY: as demanded of our caller.
-    unsafe { process::resize_in_place(block.cast(), size, most, choice.zero) }
+    unsafe { runtime::resize_in_place(block.cast(), size, most, choice.zero) }
 }
 
 /// How many bytes of the block may be used.
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn xallocx(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sallocx(block: *const c_void, _flags: c_int) -> usize {
     // SAFETY: as demanded of our caller.
-    unsafe { process::usable_size(block.cast()) }
+    unsafe { runtime::usable_size(block.cast()) }
 }
 
 /// Frees a block.
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn sallocx(block: *const c_void, _flags: c_int) -> usize {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dallocx(block: *mut c_void, flags: c_int) {
     // SAFETY: as demanded of our caller.
-    unsafe { process::free_with(block.cast(), &choice(flags)) }
+    unsafe { runtime::free_with(block.cast(), &choice(flags)) }
 }
 
 /// Frees a block that was asked for with `size` bytes and the alignment in `flags`.
@@ -91,12 +91,12 @@ pub unsafe extern "C" fn dallocx(block: *mut c_void, flags: c_int) {
 pub unsafe extern "C" fn sdallocx(block: *mut c_void, _size: usize, flags: c_int) {
     // The look-up is one load, and finds a wrong pointer.
     // SAFETY: as demanded of our caller.
-    unsafe { process::free_with(block.cast(), &choice(flags)) }
+    unsafe { runtime::free_with(block.cast(), &choice(flags)) }
 }
 
 /// The usable size of the block that [`mallocx`] would give; 0 if it would give none, whatever the
 /// memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn nallocx(size: usize, flags: c_int) -> usize {
-    process::usable_of_request(size, &choice(flags))
+    runtime::usable_of_request(size, &choice(flags))
 }

@@ -5,8 +5,8 @@ use core::ffi::c_void;
 use crate::KERNEL;
 use crate::errno::{or_enomem, out_of_memory};
 use ebbmalloc_core::os::Os;
-use ebbmalloc_core::process;
-use ebbmalloc_core::process::control::{self, ZeroRealloc};
+use ebbmalloc_core::runtime;
+use ebbmalloc_core::runtime::control::{self, ZeroRealloc};
 
 /// Changes a block's size, moving it where it must. Null asks for a new block; size 0 frees the
 /// block and returns null, as glibc does.
@@ -16,7 +16,7 @@ use ebbmalloc_core::process::control::{self, ZeroRealloc};
 /// nobody uses the old block any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
-    if process::stays_in_slot(block.cast(), size) {
+    if runtime::stays_in_slot(block.cast(), size) {
         return block;
     }
     if block.is_null() {
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
 
 #[inline(always)]
 fn realloc_of_nothing(size: usize) -> *mut c_void {
-    match process::malloc_from_cache(size) {
+    match runtime::malloc_from_cache(size) {
         Some(block) => block.as_ptr().cast(),
         None => realloc_of_nothing_rest(size),
     }
@@ -40,7 +40,7 @@ fn realloc_of_nothing(size: usize) -> *mut c_void {
 
 #[inline(never)]
 fn realloc_of_nothing_rest(size: usize) -> *mut c_void {
-    or_enomem(process::malloc(size))
+    or_enomem(runtime::malloc(size))
 }
 
 /// # Safety
@@ -48,7 +48,7 @@ fn realloc_of_nothing_rest(size: usize) -> *mut c_void {
 #[inline(always)]
 unsafe fn realloc_block(block: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: the caller's promise.
-    or_enomem(unsafe { process::realloc(block.cast(), size) })
+    or_enomem(unsafe { runtime::realloc(block.cast(), size) })
 }
 
 /// Size 0: frees the block, unless the setting `zero_realloc` says otherwise.
@@ -61,7 +61,7 @@ unsafe fn realloc_to_nothing(block: *mut c_void) -> *mut c_void {
     match control::zero_realloc() {
         ZeroRealloc::Free => {
             // SAFETY: as demanded of our caller.
-            unsafe { process::free(block.cast()) };
+            unsafe { runtime::free(block.cast()) };
             core::ptr::null_mut()
         }
         // SAFETY: as demanded of our caller, and the block is not null.

@@ -1,6 +1,6 @@
 //! The heap profile: which sampled blocks live, by the stack that allocated them, and its text.
 //!
-//! Used by `heap`, which takes a block out when it is freed, and by `process`, which decides what is
+//! Used by `heap`, which takes a block out when it is freed, and by `runtime`, which decides what is
 //! sampled, walks the stack and writes the dumps. All memory is metadata memory, under one lock; a
 //! process without profiling has none of it.
 

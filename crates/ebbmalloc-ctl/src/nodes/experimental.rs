@@ -6,7 +6,7 @@ use crate::errno::{Errno, Result};
 use crate::node::{Access, Node};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
-use ebbmalloc_core::process::{Choice, allocate_with, control, profile};
+use ebbmalloc_core::runtime::{Choice, allocate_with, control, profile};
 
 pub static NODES: &[Node] = &[
     Node::group("hooks", HOOKS),

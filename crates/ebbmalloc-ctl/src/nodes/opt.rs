@@ -4,9 +4,9 @@ use crate::call::Call;
 use crate::errno::Result;
 use crate::node::{Access, Node, Text};
 use ebbmalloc_core::base::exact::{u32_of, usize_of};
-use ebbmalloc_core::process::conf::keys::{KEYS, MIRRORED, OWN_DECAY, Shape, Width};
-use ebbmalloc_core::process::conf::{Id, Source};
-use ebbmalloc_core::process::{control, in_force};
+use ebbmalloc_core::runtime::conf::keys::{KEYS, MIRRORED, OWN_DECAY, Shape, Width};
+use ebbmalloc_core::runtime::conf::{Id, Source};
+use ebbmalloc_core::runtime::{control, in_force};
 
 static MIRROR: [Node; MIRRORED + 1] = {
     let mut nodes = [const { Node::group("malloc_conf", SOURCES) }; MIRRORED + 1];

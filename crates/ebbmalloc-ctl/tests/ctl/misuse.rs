@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 use core::ptr::{null, null_mut};
-use ebbmalloc_core::process;
+use ebbmalloc_core::runtime;
 use ebbmalloc_core::size::{CLASSES, SMALL_MAX};
 use ebbmalloc_ctl::call::Call;
 use ebbmalloc_ctl::nodes::ROOT;
@@ -12,7 +12,7 @@ use ebbmalloc_ctl::{
 
 fn boot() {
     // SAFETY: allocated just now.
-    unsafe { process::free(process::malloc(1)) };
+    unsafe { runtime::free(runtime::malloc(1)) };
 }
 
 /// Reads `name` into a buffer of `bytes`; what came back, and how long it says the value is.

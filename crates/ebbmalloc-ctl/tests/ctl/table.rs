@@ -1,7 +1,7 @@
 //! docs/jemalloc.md and the code have the same settings and the same names, and whatever the page says is
 //! there is shown by a test that exists.
 
-use ebbmalloc_core::process::conf::keys::{Effect, IGNORED, KEYS};
+use ebbmalloc_core::runtime::conf::keys::{Effect, IGNORED, KEYS};
 use ebbmalloc_ctl::nodes::ROOT;
 use ebbmalloc_ctl::{Kind, Node};
 use std::collections::BTreeSet;

@@ -3,8 +3,8 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 
 use ebbmalloc_core::os::linux::Linux;
-use ebbmalloc_core::process::tls::ThreadKey;
-use ebbmalloc_core::process::{self, Hooks};
+use ebbmalloc_core::runtime::tls::ThreadKey;
+use ebbmalloc_core::runtime::{self, Hooks};
 
 static KERNEL: Linux = Linux::new();
 
@@ -53,7 +53,7 @@ pub fn keep() {
 #[unsafe(link_section = ".fini_array")]
 static AT_EXIT: extern "C" fn() = {
     extern "C" fn at_exit() {
-        process::finish();
+        runtime::finish();
     }
     at_exit
 };

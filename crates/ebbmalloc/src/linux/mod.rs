@@ -1,8 +1,8 @@
-//! Linux: [`GlobalAlloc`] over [`ebbmalloc_core::process`].
+//! Linux: [`GlobalAlloc`] over [`ebbmalloc_core::runtime`].
 
 use std::alloc::{GlobalAlloc, Layout};
 
-use ebbmalloc_core::process;
+use ebbmalloc_core::runtime;
 
 use crate::Ebbmalloc;
 
@@ -37,7 +37,7 @@ unsafe impl GlobalAlloc for Ebbmalloc {
         if layout.align() > PLAIN_ALIGN {
             return aligned(layout);
         }
-        match process::malloc_from_cache(layout.size()) {
+        match runtime::malloc_from_cache(layout.size()) {
             Some(block) => block.as_ptr(),
             None => plain(layout.size()),
         }
@@ -55,7 +55,7 @@ unsafe impl GlobalAlloc for Ebbmalloc {
     unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
         // The look-up of the class is one load, and finds a wrong pointer.
         // SAFETY: as demanded of our caller.
-        unsafe { process::free(block) };
+        unsafe { runtime::free(block) };
     }
 
     #[inline]
@@ -65,7 +65,7 @@ unsafe impl GlobalAlloc for Ebbmalloc {
             return unsafe { resize_aligned(block, layout, size) };
         }
         // SAFETY: as demanded of our caller, and neither block nor size is null.
-        unsafe { process::realloc(block, size) }
+        unsafe { runtime::realloc(block, size) }
     }
 }
 
@@ -75,15 +75,15 @@ unsafe impl GlobalAlloc for Ebbmalloc {
 #[inline(never)]
 fn plain(size: usize) -> *mut u8 {
     hooks::keep();
-    process::malloc_rest(size)
+    runtime::malloc_rest(size)
 }
 
 #[inline(never)]
 fn zeroed(size: usize) -> *mut u8 {
     hooks::keep();
-    match process::malloc_zeroed_from_cache(size) {
+    match runtime::malloc_zeroed_from_cache(size) {
         Some(block) => block.as_ptr(),
-        None => process::malloc_zeroed(size),
+        None => runtime::malloc_zeroed(size),
     }
 }
 
@@ -91,9 +91,9 @@ fn zeroed(size: usize) -> *mut u8 {
 fn aligned(layout: Layout) -> *mut u8 {
     hooks::keep();
     let (align, size) = (layout.align(), layout.size());
-    match process::memalign_from_cache(align, size) {
+    match runtime::memalign_from_cache(align, size) {
         Some(block) => block.as_ptr(),
-        None => process::memalign(align, size),
+        None => runtime::memalign(align, size),
     }
 }
 
@@ -115,16 +115,16 @@ fn aligned_zeroed(layout: Layout) -> *mut u8 {
 #[inline(never)]
 unsafe fn resize_aligned(block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
     // SAFETY: as demanded of our caller.
-    let usable = unsafe { process::usable_size(block) };
+    let usable = unsafe { runtime::usable_size(block) };
     if size <= usable && size >= usable / 2 {
         return block;
     }
-    let moved = process::memalign(layout.align(), size);
+    let moved = runtime::memalign(layout.align(), size);
     if !moved.is_null() {
         // SAFETY: both blocks have as many bytes, and are apart; the old one is not used any more.
         unsafe {
             moved.copy_from_nonoverlapping(block, layout.size().min(size));
-            process::free(block);
+            runtime::free(block);
         }
     }
     moved
