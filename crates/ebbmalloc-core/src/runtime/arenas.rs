@@ -8,27 +8,19 @@ use super::instance::HEAP;
 use super::purger::purger::PURGER;
 use super::{decay, entry, figures};
 use crate::arena::hooks::ExtentHooks;
-use crate::arena::labels::Labels;
+use crate::arena::name::Name;
 use crate::base::exact::u32_of;
 use crate::cache::bins::SHARDS;
 use crate::cache::explicit::ExplicitArena;
 use crate::heap::explicit_life::Moved;
 use crate::os::Os;
 use core::ptr::null_mut;
-use core::sync::atomic::Ordering;
 
 /// Times that a pass under way, or the purger's hold on a cache, is waited for.
 const PATIENCE: usize = 10_000;
 
-/// What was said of the automatic arenas.
-static LABELS: [Labels; SHARDS] = [const { Labels::new() }; SHARDS];
-
-/// At boot: the setting for what nothing here needs.
-pub(super) fn set_muzzy_of_automatic(decay_ms: i64) {
-    for labels in &LABELS {
-        labels.muzzy_decay_ms.store(decay_ms, Ordering::Relaxed);
-    }
-}
+/// The program's names for the automatic arenas.
+static NAMES: [Name; SHARDS] = [const { Name::new() }; SHARDS];
 
 /// How many indices there are: the automatic arenas, and all explicit ones that there have been at a time.
 pub fn count() -> usize {
@@ -49,9 +41,7 @@ pub fn is_there(index: usize) -> bool {
 /// there are as many as there can be.
 pub fn create(hooks: *mut ExtentHooks) -> Option<usize> {
     let arena = HEAP.create_arena(plain(hooks), decay::of_future() as i64)?;
-    arena.labels.reset();
-    let muzzy = decay::future_muzzy();
-    arena.labels.muzzy_decay_ms.store(muzzy, Ordering::Relaxed);
+    arena.name.set(b"");
     decay::follow();
     Some(HEAP.index_of(arena))
 }
@@ -231,11 +221,11 @@ pub fn set_grow_limit(index: usize, bytes: usize) -> bool {
     }
 }
 
-/// Calls `work` with what was said of an arena.
-pub fn labels<R>(index: usize, work: impl FnOnce(&Labels) -> R) -> Option<R> {
+/// The program's name for an arena.
+pub fn name(index: usize) -> Option<&'static Name> {
     match HEAP.explicit_arena(index) {
-        Some(arena) => Some(work(&arena.labels)),
-        None if index < automatic() => LABELS.get(index).map(work),
+        Some(arena) => Some(&arena.name),
+        None if index < automatic() => NAMES.get(index),
         None => None,
     }
 }

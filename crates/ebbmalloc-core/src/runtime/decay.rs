@@ -4,7 +4,6 @@
 //! their extents, so the shortest of their times holds for all; an explicit arena has its own. The time
 //! between ticks follows the shortest of all.
 
-use super::arenas;
 use super::instance::HEAP;
 use super::purger::purger::PURGER;
 use crate::base::exact::{isize_of, usize_of};
@@ -19,12 +18,12 @@ const MOST_MS: i64 = i64::MAX / 1_000_000;
 /// What was said of each automatic arena, and of arenas to come. Relaxed: followed by [`follow`].
 static AUTOMATIC: [AtomicI64; SHARDS] = [const { AtomicI64::new(OWN) }; SHARDS];
 static FUTURE: AtomicI64 = AtomicI64::new(OWN);
-static FUTURE_MUZZY: AtomicI64 = AtomicI64::new(0);
+/// What was said of memory between lazily and really returned, which there is none of; for all arenas.
+static MUZZY: AtomicI64 = AtomicI64::new(0);
 
 /// At boot: the settings for all arenas; `None` if nothing was said, negative for ever.
 pub(super) fn set_all(decay_ms: Option<i64>, muzzy_decay_ms: i64) {
-    FUTURE_MUZZY.store(muzzy_decay_ms, Ordering::Relaxed);
-    arenas::set_muzzy_of_automatic(muzzy_decay_ms);
+    MUZZY.store(muzzy_decay_ms, Ordering::Relaxed);
     let decay_ms = decay_ms.unwrap_or(OWN);
     for automatic in &AUTOMATIC {
         automatic.store(decay_ms, Ordering::Relaxed);
@@ -87,23 +86,18 @@ pub fn set_of_future(decay_ms: isize) -> bool {
     is_time
 }
 
-/// The time between lazily and really returned of arenas to come, which nothing here needs.
-pub fn future_muzzy() -> i64 {
-    FUTURE_MUZZY.load(Ordering::Relaxed)
+/// The time between lazily and really returned, which nothing here needs: one for all arenas.
+pub fn muzzy() -> isize {
+    isize_of(MUZZY.load(Ordering::Relaxed))
 }
 
-/// Sets [`future_muzzy`]. False if it is no time.
-pub fn set_future_muzzy(decay_ms: isize) -> bool {
+/// Sets [`muzzy`]. False if it is no time.
+pub fn set_muzzy(decay_ms: isize) -> bool {
     let is_time = is_time(decay_ms as i64);
     if is_time {
-        FUTURE_MUZZY.store(decay_ms as i64, Ordering::Relaxed);
+        MUZZY.store(decay_ms as i64, Ordering::Relaxed);
     }
     is_time
-}
-
-/// Whether `decay_ms` can be the time of an arena: for those that have no counterpart.
-pub fn is_decay(decay_ms: isize) -> bool {
-    is_time(decay_ms as i64)
 }
 
 /// Puts the times into force.

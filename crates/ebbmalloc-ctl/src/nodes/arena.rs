@@ -3,10 +3,9 @@
 use crate::errno::{Errno, Result};
 use crate::node::{Access, Node, Text};
 use core::ffi::CStr;
-use core::sync::atomic::Ordering;
 use ebbmalloc_core::arena::hooks::ExtentHooks;
-use ebbmalloc_core::arena::labels::{DSS, NAME_BYTES};
-use ebbmalloc_core::base::exact::{isize_of, u8_of};
+use ebbmalloc_core::arena::name::NAME_BYTES;
+use ebbmalloc_core::base::exact::u8_of;
 use ebbmalloc_core::runtime::figures::Which;
 use ebbmalloc_core::runtime::{self, arenas, decay};
 
@@ -14,8 +13,8 @@ use ebbmalloc_core::runtime::{self, arenas, decay};
 pub const ALL: usize = 4096;
 /// The index that stands for those that were destroyed.
 pub const DESTROYED: usize = 4097;
-/// What jemalloc has for `oversize_threshold` unless told otherwise.
-const OVERSIZE_THRESHOLD: usize = 8 << 20;
+/// What jemalloc knows of the use of `sbrk`. Here it is never used, whatever is written.
+const DSS: [&CStr; 3] = [c"disabled", c"primary", c"secondary"];
 
 /// Whether there is an arena of this index; the one behind the last is an old name for all.
 pub fn holds(_: &[usize], index: usize) -> bool {
@@ -42,12 +41,9 @@ pub fn decay_of(index: usize) -> Result<isize> {
 
 /// The same between lazily and really returned.
 pub fn muzzy_decay_of(index: usize) -> Result<isize> {
-    let said = arenas::labels(index, |labels| {
-        isize_of(labels.muzzy_decay_ms.load(Ordering::Relaxed))
-    });
     match which(index) {
-        Which::One(_) => said.ok_or(Errno::EFAULT),
-        _ => Ok(isize_of(decay::future_muzzy())),
+        Which::One(index) if !arenas::is_there(index) => Err(Errno::EFAULT),
+        _ => Ok(decay::muzzy()),
     }
 }
 
@@ -74,46 +70,19 @@ pub static NODES: &[Node] = &[
         arenas::destroy(index)
     })),
     Node::leaf::<Text>("dss", Access::ReadWrite, |call| {
-        let index = call.mib[1];
-        let new = call.take::<Text>()?.filter(|new| !new.is_null());
-        // SAFETY: a caller who writes a text writes the address of a C string.
-        let new = new.map(|new| unsafe { CStr::from_ptr(new) });
-        let new = match new {
-            Some(new) => Some(
-                DSS.iter()
-                    .position(|&dss| dss == new)
-                    .ok_or(Errno::EINVAL)?,
-            ),
-            None => None,
-        };
-        let index = match which(index) {
-            Which::One(index) => index,
-            Which::All => 0,
-            Which::Destroyed => return Err(Errno::EFAULT),
-        };
-        let old = arenas::labels(index, |labels| {
-            let old = labels.dss.load(Ordering::Relaxed);
-            if let Some(new) = new {
-                labels.dss.store(u8_of(new), Ordering::Relaxed);
+        if let Some(new) = call.take::<Text>()?.filter(|new| !new.is_null()) {
+            // SAFETY: a caller who writes a text writes the address of a C string.
+            let new = unsafe { CStr::from_ptr(new) };
+            if !DSS.contains(&new) {
+                return Err(Errno::EINVAL);
             }
-            old
-        });
-        let old = old.ok_or(Errno::EFAULT)?;
-        call.give::<Text>(super::text(DSS[old as usize % DSS.len()]))
+        }
+        match which(call.mib[1]) {
+            Which::One(index) if !arenas::is_there(index) => Err(Errno::EFAULT),
+            Which::Destroyed => Err(Errno::EFAULT),
+            _ => call.give::<Text>(super::text(DSS[0])),
+        }
     }),
-    read_write!(
-        "oversize_threshold",
-        usize,
-        |mib| one(mib, |labels| {
-            match labels.oversize_threshold.load(Ordering::Relaxed) {
-                0 => OVERSIZE_THRESHOLD,
-                said => said,
-            }
-        }),
-        |mib, new| one(mib, |labels| labels
-            .oversize_threshold
-            .store(new, Ordering::Relaxed))
-    ),
     read_write!(
         "dirty_decay_ms",
         isize,
@@ -130,15 +99,14 @@ pub static NODES: &[Node] = &[
     read_write!(
         "muzzy_decay_ms",
         isize,
-        |mib| one(mib, |labels| isize_of(
-            labels.muzzy_decay_ms.load(Ordering::Relaxed)
-        )),
-        |mib, new| if decay::is_decay(new) {
-            one(mib, |labels| {
-                labels.muzzy_decay_ms.store(new as i64, Ordering::Relaxed);
-            })
-        } else {
-            Err(Errno::EFAULT)
+        |mib| one(mib).map(|_| decay::muzzy()),
+        |mib, new| {
+            one(mib)?;
+            if decay::set_muzzy(new) {
+                Ok(())
+            } else {
+                Err(Errno::EFAULT)
+            }
         }
     ),
     Node::leaf::<*mut ExtentHooks>("extent_hooks", Access::ReadWrite, |call| {
@@ -180,7 +148,7 @@ fn name(call: &crate::call::Call<'_>) -> Result<()> {
         if unsafe { *old_len } != size_of::<*mut u8>() {
             return Err(Errno::EINVAL);
         }
-        let mut text = arenas::labels(index, |labels| labels.name()).ok_or(Errno::EFAULT)?;
+        let mut text = arenas::name(index).ok_or(Errno::EFAULT)?.get();
         if text[0] == 0 {
             text = first_name(index);
         }
@@ -200,7 +168,9 @@ fn name(call: &crate::call::Call<'_>) -> Result<()> {
         }
         // SAFETY: a caller who writes a text writes the address of a C string.
         let new = unsafe { CStr::from_ptr(new) };
-        arenas::labels(index, |labels| labels.set_name(new.to_bytes()));
+        arenas::name(index)
+            .ok_or(Errno::EFAULT)?
+            .set(new.to_bytes());
     }
     Ok(())
 }
@@ -251,10 +221,10 @@ fn explicit(mib: &[usize], work: fn(usize) -> bool) -> Result<()> {
     }
 }
 
-/// Calls `work` with what was said of one arena.
-fn one<R>(
-    mib: &[usize],
-    work: impl FnOnce(&ebbmalloc_core::arena::labels::Labels) -> R,
-) -> Result<R> {
-    arenas::labels(mib[1], work).ok_or(Errno::EFAULT)
+/// The index of one arena that is there.
+fn one(mib: &[usize]) -> Result<usize> {
+    match which(mib[1]) {
+        Which::One(index) if arenas::is_there(index) => Ok(index),
+        _ => Err(Errno::EFAULT),
+    }
 }

@@ -5,7 +5,7 @@ use crate::node::{Access, Node};
 use core::ffi::c_void;
 use core::ptr::null_mut;
 use ebbmalloc_core::arena::hooks::ExtentHooks;
-use ebbmalloc_core::base::exact::{isize_of, u32_of, usize_of};
+use ebbmalloc_core::base::exact::{u32_of, usize_of};
 use ebbmalloc_core::runtime::conf::Id;
 use ebbmalloc_core::runtime::{arenas, control, decay, in_force};
 pub use ebbmalloc_core::size::large::LARGE_CLASSES;
@@ -20,12 +20,9 @@ pub static NODES: &[Node] = &[
         |_| Ok(decay::of_future()),
         |_, new| done(decay::set_of_future(new))
     ),
-    read_write!(
-        "muzzy_decay_ms",
-        isize,
-        |_| Ok(isize_of(decay::future_muzzy())),
-        |_, new| done(decay::set_future_muzzy(new))
-    ),
+    read_write!("muzzy_decay_ms", isize, |_| Ok(decay::muzzy()), |_, new| {
+        done(decay::set_muzzy(new))
+    }),
     read!("quantum", usize, |_| Ok(QUANTUM)),
     read!("page", usize, |_| Ok(control::page_bytes())),
     read!("hugepage", usize, |_| Ok(2 << 20)),

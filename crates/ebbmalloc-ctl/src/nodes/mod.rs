@@ -9,7 +9,6 @@ mod arenas;
 mod config;
 mod epoch;
 mod experimental;
-mod mutexes;
 mod opt;
 mod prof;
 mod stats;
@@ -38,16 +37,6 @@ pub static ROOT: &[Node] = &[
 pub const ALL_ARENAS: usize = arena::ALL;
 /// The index that stands for the arenas that were destroyed.
 pub const DESTROYED_ARENAS: usize = arena::DESTROYED;
-
-/// The mutexes of the process.
-pub fn global_mutexes() -> &'static [Node] {
-    mutexes::GLOBAL
-}
-
-/// The mutexes of an arena.
-pub fn arena_mutexes() -> &'static [Node] {
-    mutexes::ARENA
-}
 
 const fn text(text: &'static CStr) -> Text {
     text.as_ptr()

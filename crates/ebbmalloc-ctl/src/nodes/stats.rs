@@ -21,7 +21,6 @@ pub static NODES: &[Node] = &[
     read!("mapped", usize, |_| all(|all| all.mapped)),
     read!("retained", usize, |_| all(|all| all.retained)),
     Node::group("background_thread", BACKGROUND_THREAD),
-    Node::group("mutexes", super::mutexes::GLOBAL),
     Node::indexed("arenas", arena::holds, ARENA),
     read!("zero_reallocs", usize, |_| Ok(usize_of(
         control::zero_reallocs()
@@ -85,7 +84,6 @@ static ARENA: &[Node] = &[
     Node::group("large", LARGE),
     Node::indexed("bins", |_, bin| bin < CLASSES, BIN),
     Node::indexed("lextents", |_, class| class < LARGE_CLASSES, LEXTENT),
-    Node::group("mutexes", super::mutexes::ARENA),
 ];
 
 fn sum(arena: &ArenaFigures, get: fn(&BinFigures) -> u64) -> u64 {
@@ -144,7 +142,6 @@ static BIN: &[Node] = &[
     read!("curslabs", usize, |mib| bin(mib, |bin| bin.curslabs)),
     read!("nonfull_slabs", usize, |mib| bin(mib, |bin| bin
         .nonfull_slabs)),
-    Node::group("mutex", super::mutexes::COUNTERS),
 ];
 
 static LEXTENT: &[Node] = &[

@@ -1,4 +1,4 @@
-//! One arena, or all of them together: pages, purges, what is allocated, mutexes.
+//! One arena, or all of them together: pages, purges, what is allocated.
 
 use super::emitter::Emitter;
 use super::{Options, Quoted, Shown, classes, number, value};
@@ -51,22 +51,8 @@ pub fn print(out: &mut Emitter<'_>, index: usize, options: Options) {
         let width = 37 - name.len();
         out.text(format_args!("{name}:{:>width$}\n", figure(name)));
     }
-    if options.mutex {
-        out.object("mutexes");
-        mutex_title(out);
-        for node in crate::nodes::arena_mutexes() {
-            out.object(node.name);
-            mutex(
-                out,
-                format_args!("stats.arenas.{index}.mutexes.{}", node.name),
-                node.name,
-            );
-            out.end_object();
-        }
-        out.end_object();
-    }
     if options.bins {
-        classes::bins(out, index, uptime, options.mutex);
+        classes::bins(out, index, uptime);
     }
     if options.large {
         classes::large(out, index, uptime);
@@ -178,47 +164,4 @@ fn counts(out: &mut Emitter<'_>, index: usize, uptime: u64) {
         ));
     }
     out.text(format_args!("\n\n"));
-}
-
-const MUTEX: [&str; 7] = [
-    "num_ops",
-    "num_wait",
-    "num_spin_acq",
-    "num_owner_switch",
-    "total_wait_time",
-    "max_wait_time",
-    "max_num_thds",
-];
-
-fn mutex_title(out: &mut Emitter<'_>) {
-    out.text(format_args!("{:21}", ""));
-    for name in MUTEX {
-        out.text(format_args!("{name:>17}"));
-    }
-    out.text(format_args!("\n"));
-}
-
-/// What is counted of a mutex.
-pub fn mutex(out: &mut Emitter<'_>, group: core::fmt::Arguments<'_>, name: &str) {
-    out.text(format_args!("{name:21}"));
-    for counter in MUTEX {
-        let count = number(format_args!("{group}.{counter}"));
-        out.pair(counter, &count);
-        out.text(format_args!("{count:>17}"));
-    }
-    out.text(format_args!("\n"));
-}
-
-/// The mutexes of the process.
-pub fn mutexes(out: &mut Emitter<'_>, group: &str, nodes: &[crate::Node]) {
-    out.object("mutexes");
-    mutex_title(out);
-    for node in nodes {
-        if matches!(node.kind, crate::Kind::Group(_)) {
-            out.object(node.name);
-            mutex(out, format_args!("{group}.{}", node.name), node.name);
-            out.end_object();
-        }
-    }
-    out.end_object();
 }

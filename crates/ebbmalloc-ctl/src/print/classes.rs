@@ -20,7 +20,7 @@ const BIN: [&str; 9] = [
     "nonfull_slabs",
 ];
 
-pub fn bins(out: &mut Emitter<'_>, arena: usize, uptime: u64, mutex: bool) {
+pub fn bins(out: &mut Emitter<'_>, arena: usize, uptime: u64) {
     let second = "(#/sec)";
     out.text(format_args!(
         "bins:{:>15}{:>4}{:>14}{:>14}{second:>8}{:>14}{second:>8}{:>15}{second:>10}{:>9}{:>13}{:>13}{:>15}{:>5}{:>4}{:>7}{:>13}{second:>8}{:>13}{second:>8}{:>13}{:>13}{second:>8}\n",
@@ -37,15 +37,6 @@ pub fn bins(out: &mut Emitter<'_>, arena: usize, uptime: u64, mutex: bool) {
         out.element();
         for name in BIN {
             out.pair(name, &figure(name));
-        }
-        if mutex && out.is_json() {
-            out.object("mutex");
-            super::arena::mutex(
-                out,
-                format_args!("stats.arenas.{arena}.bins.{bin}.mutex"),
-                "",
-            );
-            out.end_object();
         }
         out.end_object();
         if out.is_json() {

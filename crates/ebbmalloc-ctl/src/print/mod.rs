@@ -2,8 +2,8 @@
 //! gives them, so that what reads the one reads the other.
 //!
 //! All that is printed is read from the tree. Options are letters: `J` for JSON; `g`, `m`, `d`, `a`, `b`,
-//! `l`, `x`, `e`, `h` leave out the general part, the merged figures, those of destroyed arenas, those of
-//! each arena, of bins, of large classes, of mutexes, of extents, of huge-page slabs.
+//! `l` leave out the general part, the merged figures, those of destroyed arenas, those of each arena, of bins, of large
+//! classes. jemalloc's `x`, `e` and `h` leave out what is never printed here: mutexes, extents, huge-page slabs.
 
 mod arena;
 mod classes;
@@ -28,7 +28,6 @@ struct Options {
     unmerged: bool,
     bins: bool,
     large: bool,
-    mutex: bool,
 }
 
 impl Options {
@@ -42,7 +41,6 @@ impl Options {
             unmerged: absent(b'a'),
             bins: absent(b'b'),
             large: absent(b'l'),
-            mutex: absent(b'x'),
         }
     }
 }
@@ -59,7 +57,7 @@ pub fn print(sink: &mut dyn FnMut(&CStr), letters: &[u8]) {
     if options.general {
         general::print(&mut out);
     }
-    figures_in_general(&mut out, options);
+    figures_in_general(&mut out);
     arenas(&mut out, options);
     out.end_object();
     out.text(format_args!("--- End jemalloc statistics ---\n"));
@@ -207,7 +205,7 @@ fn group(out: &mut Emitter<'_>, name: &'static str, title: &str) {
 }
 
 /// The figures of the whole process.
-fn figures_in_general(out: &mut Emitter<'_>, options: Options) {
+fn figures_in_general(out: &mut Emitter<'_>) {
     const FIGURES: [&str; 10] = [
         "allocated",
         "active",
@@ -253,9 +251,6 @@ fn figures_in_general(out: &mut Emitter<'_>, options: Options) {
         thread("num_runs"),
         thread("run_interval")
     ));
-    if options.mutex {
-        arena::mutexes(out, "stats.mutexes", crate::nodes::global_mutexes());
-    }
     out.end_object();
 }
 

@@ -117,7 +117,7 @@ fn every_name_can_be_read_by_its_type_and_no_other() {
     boot();
     let mut all = Vec::new();
     leaves(ROOT, "", &mut all);
-    assert!(all.len() > 250);
+    assert!(all.len() > 150);
     let plain = all.iter().filter(|(_, access, _)| *access == Access::Read);
     for (name, _, value) in plain {
         let bytes = bytes_of(*value);
