@@ -123,7 +123,7 @@ impl Purger {
         if self.wants(AT_ONCE) {
             self.return_extents();
         }
-        let grown = HEAP.has_grown();
+        let grown = HEAP.take_growth_step();
         if grown {
             growth::follow(self.standing());
         }
@@ -186,7 +186,7 @@ impl Purger {
             return;
         }
         let tick = visit_cache(|own| {
-            HEAP.is_still_near_limit();
+            HEAP.refresh_pressure();
             self.measured_tick(own)
         });
         // The second tick must not wait for as much freed memory again.
@@ -224,7 +224,7 @@ impl Purger {
             descriptors_left =
                 HEAP.is_near_limit() && (descriptors_left || HEAP.os.leave_descriptors());
             if descriptors_left {
-                HEAP.is_still_near_limit();
+                HEAP.refresh_pressure();
             }
             let tick = self.measured_tick(None);
             self.thread.ask_for_look();
