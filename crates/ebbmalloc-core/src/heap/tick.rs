@@ -64,7 +64,7 @@ impl<O: Os> Heap<O> {
 
     /// Returns the free extents of the heap's own arena that may be resident, however young. Nothing happens
     /// while a pass is under way; the caller may wait, and is inside no cache.
-    pub fn return_extents(&self) {
+    pub fn purge_extents(&self) {
         // Acquire and release pair as in `Heap::pass`.
         if !self.arena.has_dirty(&self.os) || self.purging.swap(true, Ordering::Acquire) {
             return;

@@ -121,7 +121,7 @@ impl Purger {
     fn attend(&'static self) {
         let starts = self.wants(START);
         if self.wants(AT_ONCE) {
-            self.return_extents();
+            self.purge_extents();
         }
         let grown = HEAP.take_growth_step();
         if grown {
@@ -158,9 +158,9 @@ impl Purger {
 
     /// Returns free extents now, where that can be done: not in a child of vfork.
     #[cold]
-    pub(crate) fn return_extents(&self) {
+    pub(crate) fn purge_extents(&self) {
         if !HEAP.os.is_borrower() {
-            set_apart(|| HEAP.return_extents());
+            set_apart(|| HEAP.purge_extents());
         }
     }
 
