@@ -3,17 +3,15 @@
 //! The faces (C and Rust) call the functions of this module and nothing else.
 
 mod access;
-pub mod arenas;
 mod attach;
 mod boot;
 pub mod conf;
 pub mod control;
 pub mod decay;
-mod default_hooks;
 mod early;
 mod entry;
 mod exit;
-mod extended;
+pub mod face;
 pub mod figures;
 mod fork;
 mod growth;
@@ -42,10 +40,6 @@ pub use entry::{
     memalign, memalign_from_cache, realloc, stays_in_slot, trim, usable_size,
 };
 pub use exit::finish;
-pub use extended::{
-    CacheChoice, Choice, allocate_with, free_with, reallocate_with, resize_in_place,
-    usable_of_request,
-};
 pub use fork::without_purger;
 pub use hooks::Hooks;
 pub use huge_pages::wants_huge_pages;
