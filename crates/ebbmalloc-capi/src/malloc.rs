@@ -14,14 +14,14 @@ use ebbmalloc_core::runtime;
 pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
     match runtime::malloc_from_cache(size) {
         Some(block) => block.as_ptr().cast(),
-        None => malloc_rest(size),
+        None => malloc_slow(size),
     }
 }
 
 /// What the thread's cache cannot serve; apart, so that `malloc` itself needs no stack frame.
 #[inline(never)]
-fn malloc_rest(size: usize) -> *mut c_void {
-    or_enomem(runtime::malloc_rest(size))
+fn malloc_slow(size: usize) -> *mut c_void {
+    or_enomem(runtime::malloc_slow(size))
 }
 
 /// `count` times `size` bytes of zeros.

@@ -104,7 +104,7 @@ pub fn set_decay(index: usize, decay_ms: isize) -> bool {
             purge_explicit(arena, true);
         }
         if PURGER.schedule.is_on() {
-            PURGER.return_extents();
+            PURGER.purge_extents();
         }
     }
     true

@@ -53,7 +53,7 @@ pub mod profile_control;
 pub mod thread_control;
 
 pub use entry::{
-    free, malloc, malloc_from_cache, malloc_rest, malloc_zeroed, malloc_zeroed_from_cache,
+    free, malloc, malloc_from_cache, malloc_slow, malloc_zeroed, malloc_zeroed_from_cache,
     memalign, memalign_from_cache, realloc, stays_in_slot, trim, usable_size,
 };
 pub use exit::finish;

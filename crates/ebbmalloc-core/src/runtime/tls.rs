@@ -211,7 +211,7 @@ pub unsafe fn thread_word_added_to(base: *const u8) -> *const u8 {
 /// # Safety
 /// As for [`thread_word_added_to`].
 #[inline(always)]
-pub unsafe fn thread_word_store(word: *mut u8) {
+pub unsafe fn set_thread_word(word: *mut u8) {
     // SAFETY: the thread's block is libc's (contract of `thread_word_added_to`), so it has both words.
     unsafe { store::<0>(word) };
 }
@@ -221,7 +221,7 @@ pub unsafe fn thread_word_store(word: *mut u8) {
 /// # Safety
 /// As for [`thread_word_added_to`].
 #[inline(always)]
-pub unsafe fn second_word_load() -> *mut u8 {
+pub unsafe fn observer_slot() -> *mut u8 {
     // SAFETY: the thread's block is libc's (contract of `thread_word_added_to`), so it has both words.
     unsafe { load::<8>() }
 }
@@ -230,7 +230,7 @@ pub unsafe fn second_word_load() -> *mut u8 {
 ///
 /// # Safety
 /// As for [`thread_word_added_to`].
-pub unsafe fn second_word_store(word: *mut u8) {
+pub unsafe fn set_observer_slot(word: *mut u8) {
     // SAFETY: the thread's block is libc's (contract of `thread_word_added_to`), so it has both words.
     unsafe { store::<8>(word) };
 }
@@ -300,12 +300,12 @@ mod tests {
             // SAFETY: threads of std have libc's thread block, and nothing else uses the word here.
             unsafe {
                 assert!(load::<0>().is_null());
-                assert!(second_word_load().is_null());
-                thread_word_store(value as *mut u8);
-                second_word_store((value + 100) as *mut u8);
+                assert!(observer_slot().is_null());
+                set_thread_word(value as *mut u8);
+                set_observer_slot((value + 100) as *mut u8);
                 std::thread::yield_now();
                 assert_eq!(load::<0>() as usize, value);
-                assert_eq!(second_word_load() as usize, value + 100);
+                assert_eq!(observer_slot() as usize, value + 100);
             }
         };
         let threads: Vec<_> = (1..9)

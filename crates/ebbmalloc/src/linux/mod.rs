@@ -76,7 +76,7 @@ unsafe impl GlobalAlloc for Ebbmalloc {
 #[inline(never)]
 fn plain(size: usize) -> *mut u8 {
     hooks::keep();
-    runtime::malloc_rest(size)
+    runtime::malloc_slow(size)
 }
 
 #[inline(never)]
