@@ -119,7 +119,7 @@ pub fn with<R>(which: Which, work: impl FnOnce(&ArenaFigures) -> R) -> Option<R>
 }
 
 /// Adds what an explicit arena has done, which is about to end, to those that ended.
-pub(super) fn note_end(arena: &ExplicitArena) {
+pub fn note_end(arena: &ExplicitArena) {
     let mut taken = TAKEN.lock(&HEAP.os);
     let taken = &mut *taken;
     visit_cache(|own| HEAP.explicit_figures(own, arena, &mut taken.explicit));

@@ -160,7 +160,7 @@ impl Observer {
     /// Counts a new block of `bytes` usable bytes. Whoever allocates calls `super::observed::count_new`, which
     /// does more.
     #[inline(always)]
-    pub(super) fn count_new(&self, bytes: usize) {
+    pub fn count_new(&self, bytes: usize) {
         add(&self.counters.allocated, bytes);
         let net = self.net();
         if net > self.peak.load(Ordering::Relaxed) {
@@ -202,7 +202,7 @@ impl Observer {
 
     /// Counts a freed block.
     #[inline(always)]
-    pub(super) fn count_freed(&self, bytes: usize) {
+    pub fn count_freed(&self, bytes: usize) {
         add(&self.counters.deallocated, bytes);
     }
 }

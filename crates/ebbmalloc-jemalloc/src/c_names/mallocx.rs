@@ -5,7 +5,8 @@
 
 use core::ffi::{c_int, c_void};
 
-use ebbmalloc_core::runtime::{self, Choice};
+use crate::blocks::{self, Choice};
+use ebbmalloc_core::runtime;
 
 /// What `flags` say.
 fn choice(flags: c_int) -> Choice {
@@ -25,7 +26,7 @@ pub unsafe extern "C" fn mallocx(size: usize, flags: c_int) -> *mut c_void {
         };
         return block.cast();
     }
-    runtime::allocate_with(size, &choice(flags)).cast()
+    blocks::allocate_with(size, &choice(flags)).cast()
 }
 
 /// Changes a block's size, moving it where it must; null if there is no memory, and the block is
@@ -37,7 +38,7 @@ pub unsafe extern "C" fn mallocx(size: usize, flags: c_int) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rallocx(block: *mut c_void, size: usize, flags: c_int) -> *mut c_void {
     // SAFETY: as demanded of our caller.
-    unsafe { runtime::reallocate_with(block.cast(), size, &choice(flags)) }.cast()
+    unsafe { blocks::reallocate_with(block.cast(), size, &choice(flags)) }.cast()
 }
 
 /// Changes a block's size where it is, to at least `size` bytes and up to `size + extra` as far as there
@@ -59,7 +60,7 @@ pub unsafe extern "C" fn xallocx(
     }
     let most = size.saturating_add(extra);
     // SAFETY: as demanded of our caller.
-    unsafe { runtime::resize_in_place(block.cast(), size, most, choice.zero) }
+    unsafe { blocks::resize_in_place(block.cast(), size, most, choice.zero) }
 }
 
 /// How many bytes of the block may be used.
@@ -80,7 +81,7 @@ pub unsafe extern "C" fn sallocx(block: *const c_void, _flags: c_int) -> usize {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dallocx(block: *mut c_void, flags: c_int) {
     // SAFETY: as demanded of our caller.
-    unsafe { runtime::free_with(block.cast(), &choice(flags)) }
+    unsafe { blocks::free_with(block.cast(), &choice(flags)) }
 }
 
 /// Frees a block that was asked for with `size` bytes and the alignment in `flags`.
@@ -91,12 +92,12 @@ pub unsafe extern "C" fn dallocx(block: *mut c_void, flags: c_int) {
 pub unsafe extern "C" fn sdallocx(block: *mut c_void, _size: usize, flags: c_int) {
     // The look-up is one load, and finds a wrong pointer.
     // SAFETY: as demanded of our caller.
-    unsafe { runtime::free_with(block.cast(), &choice(flags)) }
+    unsafe { blocks::free_with(block.cast(), &choice(flags)) }
 }
 
 /// The usable size of the block that [`mallocx`] would give; 0 if it would give none, whatever the
 /// memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn nallocx(size: usize, flags: c_int) -> usize {
-    runtime::usable_of_request(size, &choice(flags))
+    blocks::usable_of_request(size, &choice(flags))
 }

@@ -4,9 +4,9 @@ use core::ffi::c_void;
 use core::ptr::{null, null_mut};
 use ebbmalloc_core::runtime;
 use ebbmalloc_core::size::{CLASSES, SMALL_MAX};
-use ebbmalloc_ctl::call::Call;
-use ebbmalloc_ctl::nodes::ROOT;
-use ebbmalloc_ctl::{
+use ebbmalloc_jemalloc::call::Call;
+use ebbmalloc_jemalloc::nodes::ROOT;
+use ebbmalloc_jemalloc::{
     Access, Errno, Kind, Node, Type, act, by_mib, by_name, name_to_mib, read, read_mib, write,
 };
 

@@ -2,8 +2,8 @@
 //! there is shown by a test that exists.
 
 use ebbmalloc_core::runtime::conf::keys::{Effect, IGNORED, KEYS};
-use ebbmalloc_ctl::nodes::ROOT;
-use ebbmalloc_ctl::{Kind, Node};
+use ebbmalloc_jemalloc::nodes::ROOT;
+use ebbmalloc_jemalloc::{Kind, Node};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

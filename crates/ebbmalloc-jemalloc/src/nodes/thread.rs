@@ -1,10 +1,11 @@
 //! `thread.*`: the calling thread.
 
+use crate::arenas;
 use crate::errno::{Errno, Result};
 use crate::node::{Access, Node};
 use core::sync::atomic::{AtomicU64, Ordering};
 use ebbmalloc_core::base::exact::u32_of;
-use ebbmalloc_core::runtime::{arenas, control, thread_control};
+use ebbmalloc_core::runtime::{control, thread_control};
 use ebbmalloc_core::size::SMALL_MAX;
 
 pub static NODES: &[Node] = &[

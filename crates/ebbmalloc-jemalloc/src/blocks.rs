@@ -1,17 +1,13 @@
-//! Requests that say more than a size: an alignment, zeros, a cache, an arena. What they do not say is as
-//! in `entry`.
+//! Requests that say more than a size: an alignment, zeros, a cache, an arena. `mallocx` and its kin come here.
 
-use super::access::{observer, with_access};
-use super::entry;
-use super::instance::HEAP;
-use super::lookup::quick_class;
-use super::observed;
-use crate::cache::cache::Cache;
-use crate::cache::explicit::ExplicitArena;
-use crate::heap::{Access, in_place};
-use crate::os::Os;
-use crate::size::{CLASS, GRANULE, QUANTUM, SMALL_MAX, class_aligned};
 use core::ptr::NonNull;
+use ebbmalloc_core::cache::cache::Cache;
+use ebbmalloc_core::cache::explicit::ExplicitArena;
+use ebbmalloc_core::heap::{Access, in_place};
+use ebbmalloc_core::os::Os;
+use ebbmalloc_core::runtime::face::{HEAP, observer, quick_class, with_access};
+use ebbmalloc_core::runtime::{self, face};
+use ebbmalloc_core::size::{CLASS, GRANULE, QUANTUM, SMALL_MAX, class_aligned};
 
 /// Which cache a request goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +95,7 @@ pub fn allocate_with(size: usize, choice: &Choice) -> *mut u8 {
 unsafe fn zero_from(block: *mut u8, from: usize) {
     // SAFETY: the fn contract: the bytes up to the usable size are the caller's.
     unsafe {
-        let usable = entry::usable_size(block);
+        let usable = runtime::usable_size(block);
         if usable > from {
             HEAP.zero(block.add(from), usable - from);
         }
@@ -110,10 +106,10 @@ unsafe fn zero_from(block: *mut u8, from: usize) {
 fn allocate_as_chosen(size: usize, choice: &Choice) -> *mut u8 {
     if choice.is_placed_by_thread() {
         if choice.zero && choice.align <= QUANTUM {
-            return entry::malloc_zeroed(size);
+            return runtime::malloc_zeroed(size);
         }
         if !choice.zero || size <= SMALL_MAX {
-            let block = entry::memalign(choice.align, size);
+            let block = runtime::memalign(choice.align, size);
             if choice.zero && !block.is_null() {
                 // SAFETY: the block is ours and at least `size` bytes long.
                 unsafe { block.write_bytes(0, size) };
@@ -140,9 +136,12 @@ fn allocate_as_chosen(size: usize, choice: &Choice) -> *mut u8 {
         unsafe { HEAP.zero(block, size) };
     }
     if let Some(observer) = observer() {
-        observed::note_new(observer, block);
-        if !choice.zero {
-            observed::fill_if_told(observer, block);
+        // SAFETY: the block is live since just now, and nobody's yet.
+        unsafe {
+            face::note_new(observer, block);
+            if !choice.zero {
+                face::fill_new_by_settings(observer, block);
+            }
         }
     }
     block
@@ -160,7 +159,7 @@ fn allocate_sampled(size: usize, choice: &Choice) -> Option<*mut u8> {
         }
         (None, _) => None,
     };
-    observed::take_sampled_in(observer, arena, CLASS[class].size as usize)
+    face::take_sampled_in(observer, arena, CLASS[class].size as usize)
 }
 
 /// A slot that the chosen explicit cache has at hand; `None` says nothing about memory.
@@ -236,11 +235,11 @@ fn allocate_in(
 /// Takes a block back.
 ///
 /// # Safety
-/// As for [`entry::free`].
+/// As for [`runtime::free`].
 pub unsafe fn free_with(block: *mut u8, choice: &Choice) {
     if choice.cache == CacheChoice::Own || block.is_null() {
         // SAFETY: the caller's promise.
-        return unsafe { entry::free(block) };
+        return unsafe { runtime::free(block) };
     }
     if let Some(observer) = observer() {
         // SAFETY: the caller's promise.
@@ -268,10 +267,10 @@ pub unsafe fn free_with(block: *mut u8, choice: &Choice) {
 /// [`usable_of_request`] says.
 ///
 /// # Safety
-/// As for [`entry::realloc`].
+/// As for [`runtime::realloc`].
 pub unsafe fn reallocate_with(block: *mut u8, size: usize, choice: &Choice) -> *mut u8 {
     // SAFETY: the caller's promise.
-    let old = unsafe { entry::usable_size(block) };
+    let old = unsafe { runtime::usable_size(block) };
     // SAFETY: as above.
     let new = unsafe { reallocate(block, old, size, choice) };
     if choice.zero && !new.is_null() {
@@ -298,7 +297,7 @@ unsafe fn reallocate(block: *mut u8, old: usize, size: usize, choice: &Choice) -
         if choice.is_placed_by_thread() && is_aligned && size > old {
             // Knows how to grow.
             // SAFETY: the caller's promise.
-            return unsafe { entry::realloc(block, size) };
+            return unsafe { runtime::realloc(block, size) };
         }
     }
     let plain = Choice {
@@ -324,7 +323,7 @@ unsafe fn reallocate(block: *mut u8, old: usize, size: usize, choice: &Choice) -
 /// `block` is a live block from here, which nobody else changes meanwhile.
 pub unsafe fn resize_in_place(block: *mut u8, least: usize, most: usize, zero: bool) -> usize {
     // SAFETY: the caller's promise.
-    let old = unsafe { entry::usable_size(block) };
+    let old = unsafe { runtime::usable_size(block) };
     // SAFETY: the caller's promise.
     let new = with_access(|access| unsafe { HEAP.resize_in_place(access, block, least, most) });
     if zero && new > old {
@@ -335,7 +334,7 @@ pub unsafe fn resize_in_place(block: *mut u8, least: usize, most: usize, zero: b
         && new != old
     {
         observer.count_freed(old);
-        observed::count_new(observer, new);
+        face::count_new(observer, new);
     }
     new
 }

@@ -1,9 +1,10 @@
-//! The control side of jemalloc, for ebbmalloc: the tree of names that `mallctl` reads, writes and acts
-//! by, and the statistics in words and as JSON.
+//! jemalloc's interface for ebbmalloc: requests with flags (`mallocx` and its kin), arenas and caches by index, the tree
+//! of names that `mallctl` reads, writes and acts by, and the statistics in words and as JSON.
 //!
-//! Used by `ebbmalloc-capi` for the C names and by `ebbmalloc` for typed control. The tree is tables
-//! ([`nodes`], one file a group); [`tree`] walks them; [`call`] holds what all nodes have in common
-//! about buffers and their sizes. What a node does is a function of [`ebbmalloc_core::runtime`].
+//! Made of the public hooks of the core, [`ebbmalloc_core::runtime`] and its module `face`; the core knows nothing of
+//! this crate. `ebbmalloc-capi` links it with the C names ([`c_names`]), `ebbmalloc` for typed control. The tree is
+//! tables ([`nodes`], one file per group); [`tree`] walks them; [`call`] holds what all nodes have in common about
+//! buffers and their sizes.
 //!
 //! What always holds: nothing here allocates from the heap or calls libc; a wrong name, size or
 //! direction gives the errno that jemalloc gives, and changes nothing.
@@ -19,7 +20,12 @@
 )]
 #![cfg(target_os = "linux")]
 
+mod arenas;
+pub mod blocks;
+#[cfg(feature = "c-names")]
+pub mod c_names;
 pub mod call;
+mod default_hooks;
 pub mod errno;
 #[macro_use]
 mod node;

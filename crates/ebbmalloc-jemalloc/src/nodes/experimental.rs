@@ -1,13 +1,14 @@
 //! `experimental.*`: functions that take part in the heap profile, questions of programs that defragment themselves,
 //! and many blocks by one call.
 
+use crate::blocks::{Choice, allocate_with};
 use crate::call::Call;
 use crate::errno::{Errno, Result};
 use crate::node::{Access, Node};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use ebbmalloc_core::runtime::profile_control as profile;
-use ebbmalloc_core::runtime::{Choice, allocate_with, control};
+use ebbmalloc_core::runtime::control;
 
 pub static NODES: &[Node] = &[
     Node::group("hooks", HOOKS),

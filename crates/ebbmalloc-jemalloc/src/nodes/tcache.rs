@@ -1,9 +1,9 @@
 //! `tcache.*`: explicit caches.
 
+use crate::arenas;
 use crate::errno::Errno;
 use crate::node::{Access, Node};
 use ebbmalloc_core::base::exact::u32_of;
-use ebbmalloc_core::runtime::arenas;
 
 pub static NODES: &[Node] = &[
     Node::leaf::<u32>("create", Access::Read, |call| {

@@ -2,8 +2,8 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
-use ebbmalloc_ctl::call::Call;
-use ebbmalloc_ctl::{Errno, errno};
+use crate::call::Call;
+use crate::{Errno, errno, print, tree};
 
 fn as_errno(result: errno::Result<()>) -> c_int {
     match result {
@@ -33,12 +33,12 @@ pub unsafe extern "C" fn malloc_stats_print(
         unsafe { CStr::from_ptr(options) }
     };
     match write {
-        Some(write) => ebbmalloc_ctl::print::print(
+        Some(write) => print::print(
             // SAFETY: as demanded of our caller.
             &mut |text| unsafe { write(opaque, text.as_ptr()) },
             options.to_bytes(),
         ),
-        None => ebbmalloc_ctl::print::to_message(options),
+        None => print::to_message(options),
     }
 }
 
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn mallctl(
             Call::new(&[], old, old_len, new, new_len),
         )
     };
-    as_errno(ebbmalloc_ctl::by_name(name.to_bytes(), &call))
+    as_errno(tree::by_name(name.to_bytes(), &call))
 }
 
 /// Translates a name, which may be that of a group, into the numbers of [`mallctlbymib`], as many as
@@ -88,12 +88,10 @@ pub unsafe extern "C" fn mallctlnametomib(
             },
         )
     };
-    as_errno(
-        ebbmalloc_ctl::name_to_mib(name.to_bytes(), mib).map(|depth| {
-            // SAFETY: as demanded of our caller.
-            unsafe { *mib_len = depth };
-        }),
-    )
+    as_errno(tree::name_to_mib(name.to_bytes(), mib).map(|depth| {
+        // SAFETY: as demanded of our caller.
+        unsafe { *mib_len = depth };
+    }))
 }
 
 /// [`mallctl`] by the numbers of [`mallctlnametomib`], of which those that stand for an index may be
@@ -118,5 +116,5 @@ pub unsafe extern "C" fn mallctlbymib(
         let mib = core::slice::from_raw_parts(mib, mib_len);
         Call::new(mib, old, old_len, new, new_len)
     };
-    as_errno(ebbmalloc_ctl::by_mib(&call))
+    as_errno(tree::by_mib(&call))
 }

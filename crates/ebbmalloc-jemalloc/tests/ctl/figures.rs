@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_char};
 use ebbmalloc_core::runtime;
 use ebbmalloc_core::size::large::LARGE_CLASSES;
 use ebbmalloc_core::size::{CLASSES, SMALL_MAX};
-use ebbmalloc_ctl::{print, read, write};
+use ebbmalloc_jemalloc::{print, read, write};
 use std::sync::Mutex;
 
 /// The figures are those of the process: one test at a time.

@@ -1,5 +1,6 @@
 //! `arena.<i>.*`: one arena, or all of them.
 
+use crate::arenas;
 use crate::errno::{Errno, Result};
 use crate::node::{Access, Node, Text};
 use core::ffi::CStr;
@@ -7,7 +8,7 @@ use ebbmalloc_core::arena::hooks::ExtentHooks;
 use ebbmalloc_core::arena::name::NAME_BYTES;
 use ebbmalloc_core::base::exact::u8_of;
 use ebbmalloc_core::runtime::figures::Which;
-use ebbmalloc_core::runtime::{self, arenas, decay};
+use ebbmalloc_core::runtime::{self, decay};
 
 /// The index that stands for all arenas.
 pub const ALL: usize = 4096;
@@ -43,7 +44,7 @@ pub fn decay_of(index: usize) -> Result<isize> {
 pub fn muzzy_decay_of(index: usize) -> Result<isize> {
     match which(index) {
         Which::One(index) if !arenas::is_there(index) => Err(Errno::EFAULT),
-        _ => Ok(decay::muzzy()),
+        _ => Ok(arenas::muzzy()),
     }
 }
 
@@ -99,10 +100,10 @@ pub static NODES: &[Node] = &[
     read_write!(
         "muzzy_decay_ms",
         isize,
-        |mib| one(mib).map(|_| decay::muzzy()),
+        |mib| one(mib).map(|_| arenas::muzzy()),
         |mib, new| {
             one(mib)?;
-            if decay::set_muzzy(new) {
+            if arenas::set_muzzy(new) {
                 Ok(())
             } else {
                 Err(Errno::EFAULT)

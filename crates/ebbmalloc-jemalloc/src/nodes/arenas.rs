@@ -1,5 +1,6 @@
 //! `arenas.*`: how many arenas there are, what they have in common, their size classes.
 
+use crate::arenas;
 use crate::errno::{Errno, Result};
 use crate::node::{Access, Node};
 use core::ffi::c_void;
@@ -7,7 +8,7 @@ use core::ptr::null_mut;
 use ebbmalloc_core::arena::hooks::ExtentHooks;
 use ebbmalloc_core::base::exact::{u32_of, usize_of};
 use ebbmalloc_core::runtime::conf::Id;
-use ebbmalloc_core::runtime::{arenas, control, decay, in_force};
+use ebbmalloc_core::runtime::{control, decay, in_force};
 pub use ebbmalloc_core::size::large::LARGE_CLASSES;
 use ebbmalloc_core::size::large::large_class_size;
 use ebbmalloc_core::size::{CLASS, CLASSES, GRANULE, QUANTUM};
@@ -20,9 +21,12 @@ pub static NODES: &[Node] = &[
         |_| Ok(decay::of_future()),
         |_, new| done(decay::set_of_future(new))
     ),
-    read_write!("muzzy_decay_ms", isize, |_| Ok(decay::muzzy()), |_, new| {
-        done(decay::set_muzzy(new))
-    }),
+    read_write!(
+        "muzzy_decay_ms",
+        isize,
+        |_| Ok(arenas::muzzy()),
+        |_, new| { done(arenas::set_muzzy(new)) }
+    ),
     read!("quantum", usize, |_| Ok(QUANTUM)),
     read!("page", usize, |_| Ok(control::page_bytes())),
     read!("hugepage", usize, |_| Ok(2 << 20)),

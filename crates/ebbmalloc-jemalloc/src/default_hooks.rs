@@ -1,18 +1,19 @@
 //! The hooks of arenas that have none, for programs that put their own before them: memory straight from
 //! the kernel. An arena without hooks does not call these; it has ways of its own.
 
-use super::instance::HEAP;
-use crate::arena::hooks::ExtentHooks;
-use crate::os::{Os, PageRun};
 use core::ffi::{c_uint, c_void};
 use core::ptr::null_mut;
+use ebbmalloc_core::arena::hooks::ExtentHooks;
+use ebbmalloc_core::os::{Os, PageRun};
+use ebbmalloc_core::runtime::face::HEAP;
+use ebbmalloc_core::size::GRANULE;
 
 /// The table, which C may write to as little as it may to jemalloc's.
 #[derive(Debug)]
-pub(super) struct Table(pub(super) ExtentHooks);
+pub struct Table(pub ExtentHooks);
 
 /// The default hooks.
-pub(super) static DEFAULT_HOOKS: Table = Table(ExtentHooks {
+pub static DEFAULT_HOOKS: Table = Table(ExtentHooks {
     alloc: Some(alloc),
     dalloc: Some(dalloc),
     destroy: Some(destroy),
@@ -23,9 +24,6 @@ pub(super) static DEFAULT_HOOKS: Table = Table(ExtentHooks {
     split: Some(split),
     merge: Some(merge),
 });
-
-/// Reservations are multiples of this; smaller requests of a program's are rounded up.
-const GRANULE: usize = crate::size::GRANULE;
 
 unsafe extern "C" fn alloc(
     _: *mut ExtentHooks,

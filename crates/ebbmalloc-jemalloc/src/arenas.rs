@@ -1,20 +1,20 @@
-//! Arenas as the control side sees them: by index, automatic ones (a shard of the bins each) first.
+//! Arenas by jemalloc's indices: automatic ones (a shard of the bins each) first, then explicit ones.
 //!
 //! The automatic arenas share their extents and the purger: what goes from one goes from all.
 
-use super::access::with_access;
-use super::default_hooks::DEFAULT_HOOKS;
-use super::instance::HEAP;
-use super::purger::purger::PURGER;
-use super::{decay, entry, figures};
-use crate::arena::hooks::ExtentHooks;
-use crate::arena::name::Name;
-use crate::base::exact::u32_of;
-use crate::cache::bins::SHARDS;
-use crate::cache::explicit::ExplicitArena;
-use crate::heap::explicit_life::Moved;
-use crate::os::Os;
+use crate::default_hooks::DEFAULT_HOOKS;
 use core::ptr::null_mut;
+use core::sync::atomic::{AtomicI64, Ordering};
+use ebbmalloc_core::arena::hooks::ExtentHooks;
+use ebbmalloc_core::arena::name::Name;
+use ebbmalloc_core::base::exact::{isize_of, u32_of};
+use ebbmalloc_core::cache::bins::SHARDS;
+use ebbmalloc_core::cache::explicit::ExplicitArena;
+use ebbmalloc_core::heap::explicit_life::Moved;
+use ebbmalloc_core::os::Os;
+use ebbmalloc_core::runtime::conf::Id;
+use ebbmalloc_core::runtime::face::{self, HEAP, with_access};
+use ebbmalloc_core::runtime::{self, decay, figures, in_force};
 
 /// Times that a pass under way, or the purger's hold on a cache, is waited for.
 const PATIENCE: usize = 10_000;
@@ -83,7 +83,7 @@ pub fn move_thread(index: usize) -> bool {
 /// Returns what is free in an arena. False if there is none of that index.
 pub fn purge(index: usize) -> bool {
     if index < automatic() {
-        entry::trim();
+        runtime::trim();
         return true;
     }
     let Some(arena) = HEAP.explicit_arena(index) else {
@@ -103,9 +103,7 @@ pub fn set_decay(index: usize, decay_ms: isize) -> bool {
         if let Some(arena) = HEAP.explicit_arena(index) {
             purge_explicit(arena, true);
         }
-        if PURGER.schedule.is_on() {
-            PURGER.purge_extents();
-        }
+        face::return_extents();
     }
     true
 }
@@ -114,7 +112,7 @@ pub fn set_decay(index: usize, decay_ms: isize) -> bool {
 /// purger does so anyway, unless the arena has hooks.
 pub fn decay(index: usize) -> bool {
     if index < automatic() {
-        decay::tick_if_due();
+        face::tick_if_due();
         return true;
     }
     let Some(arena) = HEAP.explicit_arena(index) else {
@@ -170,6 +168,27 @@ pub unsafe fn destroy(index: usize) -> bool {
     let ended = with_access(|access| unsafe { HEAP.end_arena(access, arena) });
     decay::follow();
     ended
+}
+
+/// A [`muzzy`] that nobody has written yet: the setting holds.
+const UNSET: i64 = i64::MIN;
+static MUZZY: AtomicI64 = AtomicI64::new(UNSET);
+
+/// The time between lazily and really returned, which nothing here needs: one for all arenas.
+pub fn muzzy() -> isize {
+    match MUZZY.load(Ordering::Relaxed) {
+        UNSET => isize_of(in_force::number(Id::MuzzyDecayMs).cast_signed()),
+        said => isize_of(said),
+    }
+}
+
+/// Sets [`muzzy`]. False if it is no time.
+pub fn set_muzzy(decay_ms: isize) -> bool {
+    let is_time = decay::is_time(decay_ms as i64);
+    if is_time {
+        MUZZY.store(decay_ms as i64, Ordering::Relaxed);
+    }
+    is_time
 }
 
 /// The hooks of an arena; the table of the default ones where a program set none.
