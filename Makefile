@@ -73,7 +73,7 @@ preload: # the preload suite
 docs: # the crates' documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 
-test-long: # what takes longer, about two hours; the last run is in ci/test-long.log
+test-long: # what takes longer: about two hours; the log is target/test-long.log
 	@ci/needs.sh test-long $(TEST_DISK) must some long $(LONG_PACKAGES)
 	$(MAKE) build
 	ci/test-long.sh
