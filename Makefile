@@ -10,7 +10,7 @@ BENCH_PACKAGES = build-essential cmake python3 python3-pip libjemalloc2 libmimal
 DEMO_DISK = 1000
 TEST_DISK = 8000
 
-.PHONY: help build demo test test-long bench format lint unit library preloadable tool loom preload docs install-compat
+.PHONY: help build check demo test test-long bench format lint unit library preloadable tool loom preload docs install-compat
 
 help: # this list
 	@sed -n 's/^\([a-z-]*\):[^#]*# \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -43,6 +43,9 @@ demo: # a service whose memory ebbs, on four allocators
 	ci/python-env.sh workloads/sse
 	@echo "demo 4/4: the trial of four variants" >&2
 	target/release/ebb compare workloads/sse --profile demo -o results/demo
+
+check: # what changed against main: format, lint, layers, unit tests; BASE=... for another commit
+	ci/check.py $(BASE)
 
 test: # all that must pass before a change lands; what could not run is listed at the end
 	@ci/needs.sh test $(TEST_DISK) must some
