@@ -13,6 +13,7 @@ use super::shape::{Shape, mask};
 use super::slab::Slab;
 use crate::base::purged::Purged;
 use crate::os::{Discarded, Os, PageRun};
+use crate::slab::bin::Age;
 use core::ptr::null_mut;
 
 /// Runs of pages returned with one call into the kernel.
@@ -243,7 +244,7 @@ impl Slabs {
             }
             slab.set_slots_on_pages(shape, pages, true);
             if (*slab.0).free == shape.class.slots && (*slab.0).resident == 0 {
-                self.remove_slab(supply, slab, shape, false);
+                self.remove_slab(supply, slab, shape, Age::Fresh);
             } else {
                 self.settle_room(slab, shape);
             }
