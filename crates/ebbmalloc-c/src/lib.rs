@@ -58,7 +58,8 @@ static HOOKS: Hooks = Hooks {
 /// # Safety
 /// The program does not change the variable later.
 unsafe fn environment(name: &[u8]) -> Option<&'static [u8]> {
-    // SAFETY: as demanded of our caller.
+    // SAFETY: `environ` is libc's list, and the program does not change the variable later (fn contract), so its text
+    // stays.
     unsafe { KERNEL.environment(libc::environ(), name) }
 }
 

@@ -52,7 +52,7 @@ pub fn settings(which: usize) -> Option<&'static [u8]> {
     };
     // SAFETY: a variable of that name is a pointer to a C string, or null.
     let text = unsafe { variable.cast::<*const c_char>().as_ref() }?;
-    // SAFETY: as above; the program does not change the string.
+    // SAFETY: the pointer is not null, so it leads to a C string, which the program does not change.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(*text) }.to_bytes())
 }
 

@@ -95,7 +95,7 @@ impl<'a> Call<'a> {
             return Ok(());
         }
         if !self.old_len.is_null() {
-            // SAFETY: as above.
+            // SAFETY: `old_len` is valid if it is not null.
             unsafe { *self.old_len = 0 };
         }
         Err(Errno::EINVAL)

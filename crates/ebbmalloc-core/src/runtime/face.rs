@@ -13,7 +13,7 @@ use super::purger::purger::PURGER;
 /// Returns the free extents that all automatic arenas share, unless nothing is to be returned by itself.
 pub fn return_extents() {
     if PURGER.schedule.is_on() {
-        PURGER.return_extents();
+        PURGER.purge_extents();
     }
 }
 

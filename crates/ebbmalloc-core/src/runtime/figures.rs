@@ -147,6 +147,6 @@ pub fn uptime_ms() -> u64 {
 /// # Safety
 /// The process has no other thread.
 pub(super) unsafe fn reset() {
-    // SAFETY: the caller's promise.
+    // SAFETY: the process has no other thread that could hold the lock (fn contract).
     unsafe { TAKEN.reset() }
 }

@@ -13,7 +13,7 @@
 //! it becomes observed.
 
 use super::instance::HEAP;
-use super::profile::sampler::{Sampler, end_thread};
+use super::sampler::{Sampler, end_thread};
 use crate::cache::cache::Cache;
 use crate::cache::ration::Rations;
 use crate::os::Os;
@@ -283,7 +283,7 @@ pub(super) fn make(cache: &'static Cache, interest: Interest) -> Option<&'static
 /// It came from [`make`], and nobody uses it any more.
 pub(super) unsafe fn unmake(observer: &'static Observer) {
     end_thread(&observer.sampler);
-    // SAFETY: the caller's promise; the cache that the rations were of is unmade.
+    // SAFETY: the record came from `make` and nobody uses it (fn contract); the cache that the rations were of is unmade.
     unsafe {
         if let Some(rations) = NonNull::new(observer.rations.load(Ordering::Relaxed)) {
             HEAP.free_metadata(rations.cast(), size_of::<Rations>());

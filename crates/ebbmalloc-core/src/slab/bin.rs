@@ -328,7 +328,7 @@ impl Slabs {
     /// # Safety
     /// The slab is or was one of this bin's.
     pub(super) unsafe fn is_abandoned(&self, slab: Slab) -> bool {
-        // SAFETY: the caller's promise: the generation of a slab does not change.
+        // SAFETY: the slab is or was this bin's (fn contract), so its descriptor is valid: the generation of a slab does not change.
         let made = unsafe { (*slab.0).oldest };
         (made.wrapping_sub(self.abandoned_before).cast_signed()) < 0
     }

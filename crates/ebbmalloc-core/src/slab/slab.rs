@@ -36,7 +36,7 @@ impl Slab {
         wait: bool,
     ) -> bool {
         let slots = shape.class.slots;
-        // SAFETY: the caller's promise; an outside bitmap is as long as `words` says.
+        // SAFETY: the granules are a new slab's and the caller's (fn contract); an outside bitmap is as long as `words` says.
         unsafe {
             let slab = &mut *self.0;
             slab.free = slots;
@@ -70,7 +70,7 @@ impl Slab {
     /// # Safety
     /// The slab is whole (all slots free) and not used afterwards.
     pub unsafe fn destroy<O: Os>(self, os: &O, metadata: &Metadata, shape: Shape, idle: bool) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the slab is whole, so no lent block is out, and nobody uses it afterwards (fn contract).
         unsafe { self.forget_tails(os, metadata, shape, idle) };
         if shape.class.slots > 64 {
             // SAFETY: the bitmap came from `create`, and the slab is not used any more.

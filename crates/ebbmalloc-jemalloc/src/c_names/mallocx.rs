@@ -22,7 +22,7 @@ pub unsafe extern "C" fn mallocx(size: usize, flags: c_int) -> *mut c_void {
     if flags == 0 {
         let block = match runtime::malloc_from_cache(size) {
             Some(block) => block.as_ptr(),
-            None => runtime::malloc_rest(size),
+            None => runtime::malloc_slow(size),
         };
         return block.cast();
     }

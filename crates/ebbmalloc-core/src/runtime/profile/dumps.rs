@@ -3,9 +3,9 @@
 use super::super::conf::Id;
 use super::super::conf::keys::PROF_PREFIX;
 use super::super::instance::HEAP;
+use super::super::profile_settings::{dumps_at_growth, interval, is_active, is_on, lg_sample};
 use super::super::{in_force, thread};
 use super::hooks;
-use super::settings::{dumps_at_growth, interval, is_active, is_on, lg_sample};
 use crate::base::corrupt::Line;
 use crate::base::lock::{Lock, Rank};
 use crate::os::Os;

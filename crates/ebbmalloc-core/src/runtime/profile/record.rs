@@ -3,8 +3,8 @@
 use super::super::conf::Id;
 use super::super::instance::HEAP;
 use super::super::observer::Observer;
+use super::super::profile_settings::is_active;
 use super::super::{in_force, thread};
-use super::settings::is_active;
 use super::{dumps, hooks};
 use crate::base::exact::usize_of;
 use crate::profile::interval::Weight;

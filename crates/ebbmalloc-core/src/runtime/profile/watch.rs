@@ -2,7 +2,7 @@
 
 use super::super::conf::Options;
 use super::super::observer;
-use super::settings::{self, is_active, thread_active_init};
+use super::super::profile_settings::{self as settings, is_active, thread_active_init};
 
 /// At boot: puts the settings into force.
 pub(crate) fn configure(options: &Options<'_>) {
@@ -13,7 +13,7 @@ pub(crate) fn configure(options: &Options<'_>) {
 }
 
 /// Threads are observed for the profile while they are to be sampled without having asked.
-pub(super) fn follow() {
+pub(crate) fn follow() {
     if is_active() && thread_active_init() {
         observer::observe_everyone(observer::PROFILE);
     } else {
