@@ -81,7 +81,7 @@ pub static NODES: &[Node] = &[
         match which(call.mib[1]) {
             Which::One(index) if !arenas::is_there(index) => Err(Errno::EFAULT),
             Which::Destroyed => Err(Errno::EFAULT),
-            _ => call.give::<Text>(super::text(DSS[0])),
+            _ => call.give::<Text>(crate::node::text(DSS[0])),
         }
     }),
     read_write!(
@@ -198,7 +198,7 @@ fn first_name(index: usize) -> [u8; NAME_BYTES] {
 
 /// Calls `work` for the arena of a call, or for all.
 fn each(mib: &[usize], work: fn(usize) -> bool) -> Result<()> {
-    match which(super::unsigned(mib, 1)? as usize) {
+    match which(crate::node::unsigned(mib, 1)? as usize) {
         Which::One(index) => {
             // One that has ended has nothing to return.
             work(index);
@@ -216,7 +216,7 @@ fn each(mib: &[usize], work: fn(usize) -> bool) -> Result<()> {
 
 /// Calls `work` for an explicit arena.
 fn explicit(mib: &[usize], work: fn(usize) -> bool) -> Result<()> {
-    match which(super::unsigned(mib, 1)? as usize) {
+    match which(crate::node::unsigned(mib, 1)? as usize) {
         Which::One(index) if work(index) => Ok(()),
         _ => Err(Errno::EFAULT),
     }

@@ -7,7 +7,7 @@ use ebbmalloc_core::runtime::{control, figures};
 /// `version`: the jemalloc whose interface this is, and who gives it.
 const NAME: &core::ffi::CStr = c"5.3.0-0-ebbmalloc-0.1.0";
 
-pub const VERSION: Node = read!("version", Text, |_| Ok(super::text(NAME)));
+pub const VERSION: Node = read!("version", Text, |_| Ok(crate::node::text(NAME)));
 
 /// A write takes the statistics anew, whatever is written; what is read is how often that was done.
 pub const EPOCH: Node = Node::leaf::<u64>("epoch", Access::ReadWrite, |call| {

@@ -53,7 +53,9 @@ static ARENA: &[Node] = &[
         arena.threads
     ))),
     read!("uptime", u64, |_| Ok(figures::uptime_ms() * 1_000_000)),
-    read!("dss", crate::node::Text, |_| Ok(super::text(c"disabled"))),
+    read!("dss", crate::node::Text, |_| Ok(crate::node::text(
+        c"disabled"
+    ))),
     read!("dirty_decay_ms", isize, |mib| arena::decay_of(mib[2])),
     read!("muzzy_decay_ms", isize, |mib| arena::muzzy_decay_of(mib[2])),
     read!("pactive", usize, |mib| of(mib, |arena| pages(arena.active))),
