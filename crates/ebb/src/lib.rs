@@ -16,9 +16,11 @@
 //! - [`proc`]: reads processes and programs from outside.
 //! - [`statistics`]: medians, intervals, slopes: pure.
 //! - [`facts`]: the plain data that these hand to each other.
+//! - [`arguments`], [`terminal`]: times and sizes of an argument; stdout and stderr.
 //! - [`exit`]: exit codes and failures.
 
 pub mod allocators;
+pub mod arguments;
 pub mod burst;
 pub mod check;
 pub mod cli;
@@ -30,5 +32,6 @@ pub mod proc;
 pub mod relief;
 pub mod report;
 pub mod statistics;
+pub mod terminal;
 pub mod trial;
 pub mod verdict;

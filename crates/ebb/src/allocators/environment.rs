@@ -8,7 +8,6 @@ use std::process::Command;
 
 use super::known::{self, Settings};
 use super::library::Choice;
-use crate::exit::{Exit, Failure};
 
 const LD_PRELOAD: &str = "LD_PRELOAD";
 
@@ -36,12 +35,6 @@ pub enum SettingError {
     /// One of them is not `key:value`.
     #[error("setting \"{0}\" is not KEY:VALUE")]
     Malformed(String),
-}
-
-impl From<SettingError> for Failure {
-    fn from(error: SettingError) -> Self {
-        Failure::new(Exit::Usage, error.to_string())
-    }
 }
 
 impl Environment {

@@ -5,7 +5,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::known::{self, Allocator};
-use crate::exit::{Exit, Failure};
 use crate::proc::elf::{Elf, Libc, Machine, libc_of};
 use crate::proc::inside::is_ebbmalloc;
 
@@ -74,17 +73,6 @@ pub enum Unresolved {
         /// Goes on from its name.
         why: String,
     },
-}
-
-impl From<Unresolved> for Failure {
-    fn from(error: Unresolved) -> Self {
-        let exit = match error {
-            Unresolved::Unknown { .. } => Exit::Usage,
-            Unresolved::NotInstalled { .. } => Exit::Missing,
-            Unresolved::DoesNotFit { .. } | Unresolved::Unusable { .. } => Exit::Unsupported,
-        };
-        Failure::new(exit, error.to_string())
-    }
 }
 
 /// The allocator `name`, a known one or the path of a library, for the program `target`.
@@ -303,7 +291,7 @@ mod tests {
     fn an_unknown_name_is_answered_with_the_known_ones() {
         let error = resolve("hoard", &own()).unwrap_err();
         assert!(error.to_string().contains("ebbmalloc, jemalloc"), "{error}");
-        assert_eq!(Failure::from(error).exit(), Exit::Usage);
+        assert!(matches!(error, Unresolved::Unknown { .. }));
     }
 
     #[test]
@@ -314,7 +302,7 @@ mod tests {
     #[test]
     fn a_file_that_is_not_there_is_missing() {
         let error = resolve("/no/such/libjemalloc.so.2", &own()).unwrap_err();
-        assert_eq!(Failure::from(error).exit(), Exit::Missing);
+        assert!(matches!(error, Unresolved::NotInstalled { .. }), "{error}");
     }
 
     #[test]
@@ -327,7 +315,6 @@ mod tests {
         };
         let error = resolve(libc.to_str().unwrap(), &other).unwrap_err();
         assert!(matches!(&error, Unresolved::DoesNotFit { program, .. } if program == "riscv64"));
-        assert_eq!(Failure::from(error).exit(), Exit::Unsupported);
     }
 
     #[test]

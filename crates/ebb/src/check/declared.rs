@@ -2,7 +2,7 @@
 //! manifests, systemd units, Procfiles, supervisor's configuration, shell scripts. What each service is given, and
 //! whether that puts the allocator in charge of it. Pure; files that they name are asked for.
 //!
-//! The readers leave the places of what they found in the text, because [`crate::fix`] changes it there.
+//! The readers leave the places of what they found in the text, because the rewriting changes it there.
 
 use std::ops::Range;
 use std::path::Path;

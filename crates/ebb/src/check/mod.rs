@@ -10,7 +10,7 @@
 //!   scripts.
 //! - [`report`]: all findings, as text and as JSON.
 //!
-//! Used by [`crate::commands::check`], which gathers the facts.
+//! The caller gathers the facts.
 
 pub mod declared;
 pub mod dockerfile;
@@ -21,4 +21,4 @@ pub mod report;
 pub mod settings;
 
 pub use finding::{Finding, Id, Severity};
-pub use report::Report;
+pub use report::{Answer, Report};

@@ -2,8 +2,6 @@
 
 use serde::Serialize;
 
-use crate::exit::Exit;
-
 use super::{Finding, Id, Severity};
 
 /// The version of the JSON; grows when a field changes its meaning or goes.
@@ -31,6 +29,19 @@ pub enum Subject {
     Supervisor,
     /// A shell script.
     Script,
+}
+
+/// Whether the allocator is in charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Everywhere.
+    InCharge,
+    /// Not of every process, or not with the settings it was given.
+    NotInCharge,
+    /// A right is missing to know.
+    NoPermission,
+    /// There is not enough evidence.
+    Unknown,
 }
 
 /// The whole result.
@@ -117,13 +128,13 @@ impl Report {
         self
     }
 
-    /// How `ebb` ends.
-    pub fn exit(&self) -> Exit {
+    /// The answer in short.
+    pub fn answer(&self) -> Answer {
         match self.in_charge {
-            Some(true) => Exit::Ok,
-            Some(false) => Exit::NotInCharge,
-            None if self.findings.iter().any(|it| it.id == Id::Closed) => Exit::Permission,
-            None => Exit::NotEnoughEvidence,
+            Some(true) => Answer::InCharge,
+            Some(false) => Answer::NotInCharge,
+            None if self.findings.iter().any(|it| it.id == Id::Closed) => Answer::NoPermission,
+            None => Answer::Unknown,
         }
     }
 
@@ -279,16 +290,16 @@ mod tests {
     #[test]
     fn one_error_is_a_no_and_a_note_is_not() {
         let note = Finding::new(Id::StaticTls, "n");
-        assert_eq!(report(vec![]).exit(), Exit::Ok);
-        assert_eq!(report(vec![note.clone()]).exit(), Exit::Ok);
+        assert_eq!(report(vec![]).answer(), Answer::InCharge);
+        assert_eq!(report(vec![note.clone()]).answer(), Answer::InCharge);
         let unknown = Finding::new(Id::Unreadable, "u");
-        let exit = |findings| report(findings).exit();
-        assert_eq!(exit(vec![unknown.clone()]), Exit::NotEnoughEvidence);
+        let answer = |findings| report(findings).answer();
+        assert_eq!(answer(vec![unknown.clone()]), Answer::Unknown);
         let closed = Finding::new(Id::Closed, "c");
-        assert_eq!(exit(vec![note.clone(), closed]), Exit::Permission);
+        assert_eq!(answer(vec![note.clone(), closed]), Answer::NoPermission);
         let error = Finding::new(Id::NotAsked, "e");
         let all = report(vec![note, unknown, error]);
-        assert_eq!(all.exit(), Exit::NotInCharge);
+        assert_eq!(all.answer(), Answer::NotInCharge);
         assert_eq!(all.findings()[0].id, Id::NotAsked);
     }
 

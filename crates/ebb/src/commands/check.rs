@@ -5,14 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::allocators;
+use crate::check::Report;
 use crate::check::declared;
 use crate::check::dockerfile::Stages;
 use crate::check::process::Wanted;
-use crate::check::report::Report;
-use crate::cli;
 use crate::exit::{Exit, Failure};
 use crate::proc::target;
 use crate::report::paint;
+use crate::terminal;
 
 mod entry;
 pub(in crate::commands) mod files;
@@ -83,13 +83,13 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     };
     let text = if args.json {
         report.json() + "\n"
-    } else if cli::has_colours() {
-        paint::check(&report.text(), &args.target, report.exit())
+    } else if terminal::has_colours() {
+        paint::check(&report.text(), &args.target, report.answer())
     } else {
         report.text()
     };
-    cli::print(&text)?;
-    Ok(report.exit())
+    terminal::print(&text)?;
+    Ok(report.answer().into())
 }
 
 /// A folder of the cgroup file system means the processes in it.

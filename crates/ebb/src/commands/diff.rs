@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::cli;
 use crate::commands::snap;
 use crate::exit::{Exit, Failure};
 use crate::report;
+use crate::terminal;
 use crate::verdict::difference;
 
 const EXAMPLES: &str = "Example:
@@ -40,13 +40,13 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
         }
         false => {
             let text = report::growth::render_difference(&difference);
-            if cli::has_colours() {
+            if terminal::has_colours() {
                 report::paint::difference(&text)
             } else {
                 text
             }
         }
     };
-    cli::print(&text)?;
+    terminal::print(&text)?;
     Ok(Exit::Ok.into())
 }

@@ -6,10 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::check::Report as Check;
-use crate::cli;
 use crate::exit::{Exit, Failure};
 use crate::fix::edit;
 use crate::fix::report::{Action, File, Report};
+use crate::terminal;
 
 mod choose;
 mod propose;
@@ -155,7 +155,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
 fn failed(check: &Option<Check>) -> Option<Exit> {
     check
         .as_ref()
-        .map(Check::exit)
+        .map(|it| Exit::from(it.answer()))
         .filter(|exit| *exit == Exit::NotInCharge)
 }
 
@@ -212,16 +212,16 @@ fn write_all(args: &Args, proposal: &Proposal) -> Result<(), Failure> {
 /// Data to stdout, everything else to stderr.
 fn finish(args: &Args, report: &Report, exit: Exit) -> Result<Exit, Failure> {
     if args.json {
-        cli::print(&(report.json() + "\n"))?;
+        terminal::print(&(report.json() + "\n"))?;
         return Ok(exit);
     }
-    cli::print(&report.text())?;
+    terminal::print(&report.text())?;
     for note in &report.notes {
-        cli::warn(note);
+        terminal::warn(note);
     }
     if let Some(check) = &report.check {
         for line in check.text().lines().filter(|it| !it.is_empty()) {
-            cli::warn(&format!("check: {line}"));
+            terminal::warn(&format!("check: {line}"));
         }
     }
     Ok(exit)

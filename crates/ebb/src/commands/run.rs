@@ -12,11 +12,12 @@ use std::time::Duration;
 use nix::errno::Errno;
 
 use crate::allocators::{self, Environment};
-use crate::cli;
+use crate::arguments;
 use crate::commands::compare::earlier;
 use crate::exit::{Exit, Failure};
 use crate::proc::inherited;
 use crate::proc::program::{Program, ProgramError, privilege_gained};
+use crate::terminal;
 use crate::trial::choice::{self, Choice};
 
 mod report;
@@ -53,7 +54,7 @@ pub struct Args {
     verify: bool,
 
     /// How long to look
-    #[arg(long, value_name = "TIME", default_value = "2s", requires = "verify", value_parser = cli::time)]
+    #[arg(long, value_name = "TIME", default_value = "2s", requires = "verify", value_parser = arguments::time)]
     verify_for: Duration,
 
     /// Say it as one line of JSON
@@ -132,7 +133,7 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
         environment.get(OsStr::new(name)).cloned()
     })?;
     for other in &change.replaced {
-        cli::warn(&format!("note: {other} is taken out of LD_PRELOAD"));
+        terminal::warn(&format!("note: {other} is taken out of LD_PRELOAD"));
     }
     for (name, value) in change.changes {
         match value {
@@ -166,7 +167,7 @@ fn from_trial(file: &Path) -> Result<Choice, Failure> {
             format!("{}: a trial without variants", file.display()),
         )
     })?;
-    cli::warn(&format!("note: {}: {}", chosen.variant, chosen.reason));
+    terminal::warn(&format!("note: {}: {}", chosen.variant, chosen.reason));
     Ok(chosen)
 }
 

@@ -6,11 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::cli;
 use crate::commands::why::{Depth, Observer};
 use crate::exit::{Exit, Failure};
 use crate::facts::snapshot::Snapshot;
 use crate::proc::target;
+use crate::terminal;
 
 const EXAMPLES: &str = "Example:
   ebb snap 4711 -o before.json  then later: ebb snap 4711 -o after.json; ebb diff before.json after.json";
@@ -56,7 +56,7 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
         + "\n";
     match &args.output {
         Some(path) => write(path, &text, None)?,
-        None => cli::print(&text)?,
+        None => terminal::print(&text)?,
     }
     Ok(Exit::Ok.into())
 }

@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use crate::cli;
+use crate::arguments;
 use crate::commands::why::{Depth, Ending, Observer, find};
 use crate::exit::{Exit, Failure};
 use crate::facts::snapshot::{Process, Runtime, Snapshot, Target, TargetKind};
@@ -14,6 +14,7 @@ use crate::proc::target::Resolved;
 use crate::relief::remote::NotDone;
 use crate::relief::{inject, reclaim, remote};
 use crate::report;
+use crate::terminal;
 use crate::verdict::trim::{Limits, judge};
 
 const EXAMPLES: &str = "Examples:
@@ -40,15 +41,15 @@ pub struct Args {
     dry_run: bool,
 
     /// Leave alone what would return less
-    #[arg(long, value_name = "SIZE", default_value = "16MB", value_parser = cli::size)]
+    #[arg(long, value_name = "SIZE", default_value = "16MB", value_parser = arguments::size)]
     min: u64,
 
     /// Leave alone what would keep a thread from its work for longer
-    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = cli::time)]
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = arguments::time)]
     max_pause: Duration,
 
     /// How long to wait for a thread to come to a safe place, or to take a script
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = cli::time)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = arguments::time)]
     wait: Duration,
 
     /// Of a cgroup: let the kernel drop pages of files as well
@@ -56,7 +57,7 @@ pub struct Args {
     page_cache: bool,
 
     /// Do it again and again, so often
-    #[arg(long, value_name = "TIME", value_parser = cli::time)]
+    #[arg(long, value_name = "TIME", value_parser = arguments::time)]
     every: Option<Duration>,
 
     /// Only the process itself, without its descendants
@@ -80,7 +81,7 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
         // Found anew each time: a service that was restarted has another pid.
         let exit = match round(args, &observer) {
             Err(failure) if failure.exit() != Exit::BrokenPipe => {
-                cli::warn(&failure.to_string());
+                terminal::warn(&failure.to_string());
                 failure.exit()
             }
             result => result?,
@@ -131,7 +132,7 @@ fn round(args: &Args, observer: &Observer) -> Result<Exit, Failure> {
         }
         false => report::trim::render(&trim),
     };
-    cli::print(&text)?;
+    terminal::print(&text)?;
     Ok(exit(&trim))
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::diagnosis::{Diagnosis, Verdict};
+use crate::statistics::slope::Slope;
 
 /// One look, in sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -39,17 +40,6 @@ pub enum Series {
     Shared,
     /// [`Point::total`].
     Total,
-}
-
-/// A slope in bytes a second.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Slope {
-    /// The median of the slopes between all pairs of floors.
-    pub bytes_per_s: f64,
-    /// Lower end of its 95 % interval.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
 }
 
 /// One thing over time.

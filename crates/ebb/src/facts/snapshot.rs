@@ -56,6 +56,9 @@ pub enum TargetKind {
     Command,
 }
 
+/// What is missing where a process ended while it was read.
+pub const ENDED: &str = "process";
+
 /// Something that is not known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {

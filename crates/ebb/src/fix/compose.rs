@@ -1,13 +1,13 @@
 //! A compose file: a variable in the service's `environment`, and the library as a mount, so that the
 //! image stays as it is.
 
+use super::refused::Refused;
 use crate::check::declared::yaml::{self, Node};
 use crate::check::declared::{Service, compose};
-use crate::exit::Failure;
 
 use super::insert::{self, Counts, Entry, append_all, json};
 use super::wish::Setting;
-use super::{Edit, Elsewhere, Fixed, Wish, cannot, not_understood, settle};
+use super::{Edit, Elsewhere, Fixed, Wish, settle};
 
 /// What puts the allocator in charge of the services that are `chosen`.
 pub fn fix(
@@ -15,8 +15,8 @@ pub fn fix(
     text: &str,
     chosen: &dyn Fn(&Service) -> bool,
     wish: &Wish,
-) -> Result<Fixed, Failure> {
-    let unreadable = |why: String| not_understood(format!("{name}: {why}"));
+) -> Result<Fixed, Refused> {
+    let unreadable = |why: String| Refused::not_understood(format!("{name}: {why}"));
     let services = compose::services(text).map_err(unreadable)?;
     let documents = yaml::parse(text).map_err(|error| unreadable(error.to_string()))?;
     let all = documents.roots[0].get("services");
@@ -66,13 +66,13 @@ impl One<'_> {
         format!("{}:{}: {}", self.name, self.service.line, self.service.name)
     }
 
-    fn fix(&self, wish: &Wish) -> Result<(Fixed, Counts), Failure> {
+    fn fix(&self, wish: &Wish) -> Result<(Fixed, Counts), Refused> {
         let at = self.at();
         if self.node.get("environment").is_none()
             && self.node.get("<<").is_some()
             && self.root_mentions_environment()
         {
-            return Err(cannot(
+            return Err(Refused::cannot(
                 format!(
                     "{at} takes its environment from an anchor, which a key of its own would hide"
                 ),
@@ -200,7 +200,7 @@ impl One<'_> {
         }
     }
 
-    fn mount(&self, path: &str) -> Result<Vec<Edit>, Failure> {
+    fn mount(&self, path: &str) -> Result<Vec<Edit>, Refused> {
         let text = format!("./libebbmalloc.so:{path}:ro");
         let volumes = self
             .node
@@ -221,9 +221,9 @@ impl One<'_> {
         self.append("volumes", vec![(entry, why.to_owned())])
     }
 
-    fn append(&self, key: &str, entries: Vec<(Entry, String)>) -> Result<Vec<Edit>, Failure> {
+    fn append(&self, key: &str, entries: Vec<(Entry, String)>) -> Result<Vec<Edit>, Refused> {
         append_all(self.text, self.node, key, self.step(), entries).map_err(|error| {
-            cannot(
+            Refused::cannot(
                 format!("{}: {key} takes no entry: {error}", self.at()),
                 "write it out in the service, then run ebb fix again",
             )

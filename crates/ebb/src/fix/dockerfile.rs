@@ -4,13 +4,13 @@
 //! command. It stands behind everything that is run and copied, so that no step of the build is
 //! preloaded, and before nothing that a cache would have to do again.
 
+use super::refused::Refused;
 use crate::allocators::by_file_name;
 use crate::check::Id;
 use crate::check::dockerfile::{self, Base, Context, Piece, Stage, Stages, file_name};
-use crate::exit::{Exit, Failure};
 
 use super::wish::{Setting, Settled};
-use super::{Edit, Fixed, Wish, cannot, not_understood};
+use super::{Edit, Fixed, Wish};
 
 mod install;
 mod value;
@@ -33,15 +33,15 @@ pub fn fix(
     target: Option<&str>,
     context: &dyn Context,
     wish: &Wish,
-) -> Result<Fixed, Failure> {
+) -> Result<Fixed, Refused> {
     let stages = Stages::parse(text).map_err(|error| {
-        not_understood(format!(
+        Refused::not_understood(format!(
             "{name} is no Dockerfile that ebb understands: {error}"
         ))
     })?;
     if stages.chain(target).is_none() {
         let what = format!("{name} has no stage {}", target.unwrap_or_default());
-        return Err(Failure::new(Exit::Usage, what).remedy(stages.names()));
+        return Err(Refused::not_understood(what).remedy(stages.names()));
     }
     Image {
         name,
@@ -59,10 +59,13 @@ impl Image<'_> {
         self.stages.chain(self.target).unwrap_or_default()
     }
 
-    fn fix(&self) -> Result<Fixed, Failure> {
+    fn fix(&self) -> Result<Fixed, Refused> {
         let chain = self.chain();
         let Some(stage) = chain.first() else {
-            return Err(not_understood(format!("{} has no stage", self.name)));
+            return Err(Refused::not_understood(format!(
+                "{} has no stage",
+                self.name
+            )));
         };
         self.refuse_other_ways()?;
         let base = chain.last().map_or("scratch", |it| it.base.as_str());
@@ -115,7 +118,7 @@ impl Image<'_> {
     }
 
     /// Where the image asks for an allocator in a way that `ENV` does not reach, there is one place too many.
-    fn refuse_other_ways(&self) -> Result<(), Failure> {
+    fn refuse_other_ways(&self) -> Result<(), Refused> {
         let chain = self.chain();
         let judged = self.judge(&self.stages);
         let remedy = "ENV is the place for it, whoever starts the program";
@@ -126,7 +129,7 @@ impl Image<'_> {
                     self.name, start.line
                 );
                 if named != self.wish.allocator.name {
-                    return Err(cannot(what, "name the allocator there"));
+                    return Err(Refused::cannot(what, "name the allocator there"));
                 }
             }
             if start.assigned("LD_PRELOAD").is_some() {
@@ -134,7 +137,7 @@ impl Image<'_> {
                     "{}:{}: the command itself sets LD_PRELOAD",
                     self.name, start.line
                 );
-                return Err(cannot(
+                return Err(Refused::cannot(
                     what,
                     &format!("take it out there, then run ebb fix again; {remedy}"),
                 ));
@@ -146,7 +149,7 @@ impl Image<'_> {
                 || it.id == Id::EnvironmentDropped && it.what.contains("without `export`")
         });
         match by_script {
-            Some(finding) => Err(cannot(
+            Some(finding) => Err(Refused::cannot(
                 format!(
                     "{}: {}",
                     finding.file.as_deref().unwrap_or(self.name),
@@ -190,7 +193,7 @@ impl Image<'_> {
         fixed: &Fixed,
         new: &[&Setting],
         behind: &Piece,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, Refused> {
         let mut edits = fixed.edits.clone();
         edits.extend(new.iter().map(|it| env(self.text, behind, it)));
         let text = super::edit::apply(self.text, &edits);
@@ -203,7 +206,7 @@ impl Image<'_> {
     }
 
     /// Every instruction that was there is still there, in its order, but for the values that were changed.
-    fn verify(&self, fixed: &Fixed) -> Result<(), Failure> {
+    fn verify(&self, fixed: &Fixed) -> Result<(), Refused> {
         let text = super::edit::apply(self.text, &fixed.edits);
         let after = Stages::parse(&text).map_err(|error| self.defect(&error.to_string()))?;
         let of = |stages: &Stages, text: &str| -> Vec<String> {
@@ -232,8 +235,8 @@ impl Image<'_> {
         Ok(())
     }
 
-    fn defect(&self, why: &str) -> Failure {
-        not_understood(format!("{}: {why}", self.name))
+    fn defect(&self, why: &str) -> Refused {
+        Refused::not_understood(format!("{}: {why}", self.name))
     }
 }
 

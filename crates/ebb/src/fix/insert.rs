@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use super::refused::Refused;
 use crate::check::declared::yaml::{self, Kind, Node, Quote, Style};
-use crate::exit::Failure;
 
+use super::Edit;
 use super::edit::{apply, line_end};
-use super::{Edit, not_understood};
 
 /// A new entry: its lines in block style, the first without indentation, and its text in flow style.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -246,10 +246,10 @@ impl Counts {
 
 /// Asserts of a proposal that everything else is what it was: each leaf of the old text is in the new one, but for
 /// the replaced ones, and what is new stands where it was meant to.
-pub fn verify(name: &str, text: &str, edits: &[Edit], counts: &Counts) -> Result<(), Failure> {
-    let leaves = |text: &str| -> Result<BTreeMap<String, String>, Failure> {
-        let documents =
-            yaml::parse(text).map_err(|error| not_understood(format!("{name}: {error}")))?;
+pub fn verify(name: &str, text: &str, edits: &[Edit], counts: &Counts) -> Result<(), Refused> {
+    let leaves = |text: &str| -> Result<BTreeMap<String, String>, Refused> {
+        let documents = yaml::parse(text)
+            .map_err(|error| Refused::not_understood(format!("{name}: {error}")))?;
         let roots = documents.roots.iter().enumerate();
         let named = roots.flat_map(|(number, root)| {
             root.leaves()
@@ -259,7 +259,7 @@ pub fn verify(name: &str, text: &str, edits: &[Edit], counts: &Counts) -> Result
         Ok(named.collect())
     };
     let defect = || {
-        not_understood(format!(
+        Refused::not_understood(format!(
             "{name}: the change would alter more than it should"
         ))
     };

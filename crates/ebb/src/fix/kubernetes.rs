@@ -1,13 +1,13 @@
 //! A Kubernetes manifest: a variable in the container's `env`. The library has to be in the image, or, with an
 //! image that has it, an init container copies it into a volume of the pod.
 
+use super::refused::Refused;
 use crate::check::declared::yaml::{self, Node};
 use crate::check::declared::{Service, kubernetes};
-use crate::exit::Failure;
 
 use super::insert::{self, Counts, Entry, append_all, is_json, json};
 use super::wish::{LIBRARY, Setting};
-use super::{Edit, Elsewhere, Fixed, Wish, cannot, not_understood, settle};
+use super::{Edit, Elsewhere, Fixed, Wish, settle};
 
 /// Where the volume lies in the containers.
 const VOLUME: &str = "/opt/ebbmalloc";
@@ -20,7 +20,7 @@ pub fn fix(
     chosen: &dyn Fn(&Service) -> bool,
     library_image: Option<&str>,
     wish: &Wish,
-) -> Result<Fixed, Failure> {
+) -> Result<Fixed, Refused> {
     let documents = yaml::parse(text).map_err(|error| {
         let is_template = text.contains("{{");
         let hint = if is_template {
@@ -28,7 +28,7 @@ pub fn fix(
         } else {
             ""
         };
-        not_understood(format!("{name} is no YAML: {error}{hint}"))
+        Refused::not_understood(format!("{name} is no YAML: {error}{hint}"))
     })?;
     let mut fixed = Fixed::default();
     let mut counts = Counts::default();
@@ -75,7 +75,7 @@ impl One<'_> {
         format!("{}:{}: {}", self.name, self.service.line, self.service.name)
     }
 
-    fn fix(&self, wish: &Wish, first_of_pod: bool) -> Result<(Fixed, Counts), Failure> {
+    fn fix(&self, wish: &Wish, first_of_pod: bool) -> Result<(Fixed, Counts), Refused> {
         let is_ours = wish.allocator.name == "ebbmalloc";
         let volume = is_ours && self.library_image.is_some();
         let library = match &wish.library {
@@ -154,7 +154,7 @@ impl One<'_> {
         first_of_pod: bool,
         fixed: &mut Fixed,
         counts: &mut Counts,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Refused> {
         let Some(image) = self.library_image else {
             return Ok(());
         };
@@ -230,9 +230,9 @@ impl One<'_> {
         node: &Node,
         key: &str,
         entries: Vec<(Entry, String)>,
-    ) -> Result<Vec<Edit>, Failure> {
+    ) -> Result<Vec<Edit>, Refused> {
         append_all(self.text, node, key, self.step(), entries).map_err(|error| {
-            cannot(
+            Refused::cannot(
                 format!("{}: {key} takes no entry: {error}", self.at()),
                 "write it out there, then run ebb fix again",
             )

@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use toml_edit::{Document, Item, Table};
 
-use crate::exit::Failure;
+use super::refused::Refused;
 
-use super::{Edit, Fixed, Wish, cannot, not_understood};
+use super::{Edit, Fixed, Wish};
 
 /// A crate that is an allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,11 +76,11 @@ pub const CRATES: [Crate; 8] = [
 
 impl Crate {
     /// The crate of an allocator that is wished for.
-    pub fn of(wish: &Wish) -> Result<Crate, Failure> {
+    pub fn of(wish: &Wish) -> Result<Crate, Refused> {
         let of_name = |it: &&Crate| it.allocator == Some(wish.allocator.name);
         let found = CRATES.iter().take(3).find(of_name).copied();
         found.ok_or_else(|| {
-            cannot(
+            Refused::cannot(
                 format!(
                     "there is no crate that ebb would choose for {}",
                     wish.allocator.name
@@ -116,16 +116,16 @@ pub struct Dependency {
 
 impl<'a> Manifest<'a> {
     /// Reads the text of a package's `Cargo.toml`.
-    pub fn parse(name: &'a str, text: &'a str) -> Result<Self, Failure> {
-        let document =
-            Document::parse(text).map_err(|error| not_understood(format!("{name}: {error}")))?;
+    pub fn parse(name: &'a str, text: &'a str) -> Result<Self, Refused> {
+        let document = Document::parse(text)
+            .map_err(|error| Refused::not_understood(format!("{name}: {error}")))?;
         if document.get("package").is_none() {
             let what = if document.get("workspace").is_some() {
                 "a workspace without a package"
             } else {
                 "no package"
             };
-            return Err(not_understood(format!(
+            return Err(Refused::not_understood(format!(
                 "{name} is {what}: name the Cargo.toml of the package that has main.rs"
             )));
         }
@@ -222,7 +222,7 @@ impl<'a> Manifest<'a> {
         gone: &[Crate],
         path: &str,
         why: &str,
-    ) -> Result<Fixed, Failure> {
+    ) -> Result<Fixed, Refused> {
         let mut fixed = Fixed::default();
         let present = self.allocators();
         let is_there = present.iter().any(|it| it.of == wished);
@@ -309,10 +309,10 @@ impl<'a> Manifest<'a> {
     }
 
     /// Nothing but dependencies on allocators has changed.
-    fn verify(&self, fixed: &Fixed, wished: Crate) -> Result<(), Failure> {
-        let defect = |why: String| not_understood(format!("{}: {why}", self.name));
+    fn verify(&self, fixed: &Fixed, wished: Crate) -> Result<(), Refused> {
+        let defect = |why: String| Refused::not_understood(format!("{}: {why}", self.name));
         let text = super::edit::apply(self.text, &fixed.edits);
-        let strip = |text: &str| -> Result<(toml::Table, bool), Failure> {
+        let strip = |text: &str| -> Result<(toml::Table, bool), Refused> {
             let mut table: toml::Table = text
                 .parse()
                 .map_err(|error: toml::de::Error| defect(error.to_string()))?;

@@ -7,12 +7,12 @@
 //!   kind of file each.
 //! - [`insert`]: a new entry in a YAML text, in the manner of those that are there.
 //! - [`report`]: what is proposed, as text and as JSON.
+//! - [`Refused`]: why nothing is proposed.
 //!
-//! Pure: texts in, edits out; [`crate::commands::fix`] reads, has the result checked, writes. The files are
-//! read by the readers of [`crate::check`].
+//! Pure: texts in, edits out. The caller reads, checks the result and writes. The files are read by the readers
+//! of [`crate::check`].
 
 use crate::check::declared::Service;
-use crate::exit::{Exit, Failure};
 
 pub mod compose;
 pub mod dockerfile;
@@ -21,6 +21,7 @@ pub mod insert;
 pub mod kubernetes;
 pub mod manifest;
 pub mod procfile;
+mod refused;
 pub mod report;
 pub mod script;
 pub mod source;
@@ -29,6 +30,7 @@ pub mod unit;
 pub mod wish;
 
 pub use edit::Edit;
+pub use refused::{Refused, RefusedKind};
 pub use wish::Wish;
 
 use wish::Setting;
@@ -63,10 +65,10 @@ fn settle(
     service: &Service,
     at: &str,
     elsewhere: &Elsewhere,
-) -> Result<(Vec<Setting>, Fixed), Failure> {
+) -> Result<(Vec<Setting>, Fixed), Refused> {
     if let Some(name) = service.from_outside(wish.names()) {
         let why = format!("{at}: {name} {}", elsewhere.why);
-        return Err(cannot(why, elsewhere.remedy));
+        return Err(Refused::cannot(why, elsewhere.remedy));
     }
     let settled = wish.settle(library, &|name| service.variable(name)?.value.clone());
     let noted = Fixed {
@@ -76,23 +78,13 @@ fn settle(
     Ok((settled.settings, noted))
 }
 
-/// Nothing is proposed: the file is not understood.
-fn not_understood(why: impl Into<String>) -> Failure {
-    Failure::new(Exit::Usage, why).remedy("left alone")
-}
-
-/// Nothing is proposed: it could not work, or would take something from the user.
-fn cannot(why: impl Into<String>, remedy: &str) -> Failure {
-    Failure::new(Exit::Unsupported, why).remedy(format!("left alone: {remedy}"))
-}
-
 /// A value as a word for a shell; an empty one stays empty.
-fn quoted(value: &str) -> Result<String, Failure> {
+fn quoted(value: &str) -> Result<String, Refused> {
     if value.is_empty() {
         return Ok(String::new());
     }
     let quoted = shlex::try_quote(value)
-        .map_err(|error| cannot(error.to_string(), "choose another value"))?;
+        .map_err(|error| Refused::cannot(error.to_string(), "choose another value"))?;
     Ok(quoted.into_owned())
 }
 

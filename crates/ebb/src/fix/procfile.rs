@@ -1,11 +1,11 @@
 //! A Procfile: assignments in front of the program, which the shell that starts it reads.
 
+use super::refused::Refused;
 use crate::check::declared::procfile::{self, Process};
 use crate::check::declared::{Service, is_allocator};
-use crate::exit::Failure;
 
 use super::wish::Setting;
-use super::{Edit, Elsewhere, Fixed, Wish, cannot, not_understood, quoted, settle};
+use super::{Edit, Elsewhere, Fixed, Wish, quoted, settle};
 
 const SHELL: Elsewhere = Elsewhere {
     why: "is filled in by the shell",
@@ -18,9 +18,9 @@ pub fn fix(
     text: &str,
     chosen: &dyn Fn(&Service) -> bool,
     wish: &Wish,
-) -> Result<Fixed, Failure> {
-    let processes =
-        procfile::processes(text).map_err(|why| not_understood(format!("{name}: {why}")))?;
+) -> Result<Fixed, Refused> {
+    let processes = procfile::processes(text)
+        .map_err(|why| Refused::not_understood(format!("{name}: {why}")))?;
     let mut fixed = Fixed::default();
     for process in processes.iter().filter(|it| chosen(&it.service)) {
         let part = of_process(name, text, process, wish)?;
@@ -30,14 +30,14 @@ pub fn fix(
     let after = super::edit::apply(text, &fixed.edits);
     let count = |text: &str| procfile::processes(text).map(|it| it.len());
     if count(&after) != Ok(processes.len()) {
-        return Err(not_understood(format!(
+        return Err(Refused::not_understood(format!(
             "{name}: the change would alter more than it should"
         )));
     }
     Ok(fixed)
 }
 
-fn of_process(name: &str, text: &str, process: &Process, wish: &Wish) -> Result<Fixed, Failure> {
+fn of_process(name: &str, text: &str, process: &Process, wish: &Wish) -> Result<Fixed, Refused> {
     let service = &process.service;
     let at = format!("{name}:{}: {}", service.line, service.name);
     let library = wish.library_elsewhere();
@@ -50,7 +50,7 @@ fn of_process(name: &str, text: &str, process: &Process, wish: &Wish) -> Result<
                 && variable == "LD_PRELOAD"
                 && command.split([' ', '=', ':']).any(is_allocator)
         {
-            return Err(cannot(
+            return Err(Refused::cannot(
                 format!("{at}: {variable} is set in the middle of the command"),
                 "take it out there, then run ebb fix again",
             ));

@@ -1,4 +1,4 @@
-//! What is proposed or was done, as text and as JSON. Pure; built by [`crate::commands::fix`].
+//! What is proposed or was done, as text and as JSON. Pure; built by the command.
 
 use std::path::Path;
 

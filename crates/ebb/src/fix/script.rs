@@ -3,12 +3,12 @@
 
 use std::path::Path;
 
+use super::refused::Refused;
 use crate::check::declared::script::{INHERITED, Script, Set};
-use crate::exit::Failure;
 
 use super::edit::{apply, line_end};
 use super::wish::Setting;
-use super::{Edit, Elsewhere, Fixed, Wish, cannot, not_understood, quoted, settle};
+use super::{Edit, Elsewhere, Fixed, Wish, quoted, settle};
 
 const SHELL: Elsewhere = Elsewhere {
     why: "is filled in by the shell",
@@ -16,10 +16,10 @@ const SHELL: Elsewhere = Elsewhere {
 };
 
 /// What puts the allocator in charge of what the script starts.
-pub fn fix(name: &str, text: &str, wish: &Wish) -> Result<Fixed, Failure> {
+pub fn fix(name: &str, text: &str, wish: &Wish) -> Result<Fixed, Refused> {
     let read = |text: &str| {
         let script = Script::parse(Path::new(name), text);
-        script.map_err(|why| not_understood(format!("{name}: {why}")))
+        script.map_err(|why| Refused::not_understood(format!("{name}: {why}")))
     };
     let script = read(text)?;
     refuse_other_ways(name, &script)?;
@@ -48,7 +48,7 @@ pub fn fix(name: &str, text: &str, wish: &Wish) -> Result<Fixed, Failure> {
         variable.and_then(|it| it.value.as_ref()) == Some(&it.value)
     };
     if !settings.iter().all(is_set) || after.service.start != moved(&script, &after) {
-        return Err(not_understood(format!(
+        return Err(Refused::not_understood(format!(
             "{name}: the change would alter more than it should"
         )));
     }
@@ -85,7 +85,7 @@ fn unexported(wish: &Wish, script: &Script, settings: &[Setting]) -> Vec<Setting
 }
 
 /// The new value as a word of the shell; where it `inherits`, with what the variable held behind it.
-fn with_old(setting: &Setting, inherits: bool) -> Result<String, Failure> {
+fn with_old(setting: &Setting, inherits: bool) -> Result<String, Refused> {
     let old = match (
         inherits && setting.name == "LD_PRELOAD",
         setting.value.is_empty(),
@@ -105,9 +105,9 @@ fn moved(before: &Script, after: &Script) -> Option<crate::check::dockerfile::St
 }
 
 /// A variable that a command itself is given has the last word.
-fn refuse_other_ways(name: &str, script: &Script) -> Result<(), Failure> {
+fn refuse_other_ways(name: &str, script: &Script) -> Result<(), Refused> {
     match script.given.first() {
-        Some((line, _)) => Err(cannot(
+        Some((line, _)) => Err(Refused::cannot(
             format!("{name}:{line}: a command itself sets LD_PRELOAD"),
             "take it out there, then run ebb fix again",
         )),
@@ -120,13 +120,13 @@ fn replaceable<'a>(
     name: &str,
     script: &'a Script,
     setting: &'a Setting,
-) -> Result<Option<&'a Set>, Failure> {
+) -> Result<Option<&'a Set>, Refused> {
     let counts: Vec<&Set> = script
         .sets_of(&setting.name)
         .filter(|it| !it.is_late())
         .collect();
     let refused = |line: usize, why: &str| {
-        Err(cannot(
+        Err(Refused::cannot(
             format!("{name}:{line}: {} {why}", setting.name),
             "take it out there, then run ebb fix again",
         ))
@@ -139,13 +139,13 @@ fn replaceable<'a>(
     }
 }
 
-fn replaced(name: &str, set: &Set, setting: &Setting) -> Result<Edit, Failure> {
+fn replaced(name: &str, set: &Set, setting: &Setting) -> Result<Edit, Refused> {
     let value = with_old(setting, set.inherits)?;
     if set.is_exported {
         return Ok(Edit::replace(set.at.clone(), value, &*setting.why));
     }
     if !set.is_alone {
-        return Err(cannot(
+        return Err(Refused::cannot(
             format!(
                 "{name}:{}: {} is set without export, among others",
                 set.line, set.name

@@ -5,11 +5,11 @@ use std::ops::Range;
 use syn::spanned::Spanned;
 use syn::{Item, ItemStatic, UseTree};
 
-use crate::exit::Failure;
+use super::refused::Refused;
 
 use super::edit::line_end;
 use super::manifest::{CRATES, Crate};
-use super::{Edit, Fixed, cannot, not_understood};
+use super::{Edit, Fixed};
 
 /// Deeper nesting than this no person writes; the parser is recursive.
 const MOST_LEVELS: usize = 200;
@@ -23,14 +23,14 @@ pub struct Changed {
 }
 
 /// Makes `wished` the program's global allocator.
-pub fn fix(name: &str, text: &str, wished: Crate, why: &str) -> Result<Changed, Failure> {
+pub fn fix(name: &str, text: &str, wished: Crate, why: &str) -> Result<Changed, Refused> {
     let file = parse(name, text)?;
     let mut fixed = Fixed::default();
     let ours = format!("{}::{}", wished.module(), wished.type_name);
     let allocators: Vec<&ItemStatic> = file.items.iter().filter_map(global_allocator).collect();
     let Some(first) = allocators.first() else {
         if tokens(text).is_some_and(|it| names(&it, "global_allocator") > 0) {
-            return Err(cannot(
+            return Err(Refused::cannot(
                 format!("{name} has a #[global_allocator] that is not at its top level"),
                 "change it by hand",
             ));
@@ -43,7 +43,7 @@ pub fn fix(name: &str, text: &str, wished: Crate, why: &str) -> Result<Changed, 
         });
     };
     if allocators.len() > 1 {
-        return Err(cannot(
+        return Err(Refused::cannot(
             format!(
                 "{name} has {} global allocators, by conditions of compilation",
                 allocators.len()
@@ -56,7 +56,7 @@ pub fn fix(name: &str, text: &str, wished: Crate, why: &str) -> Result<Changed, 
             .matches('\n')
             .count()
             + 1;
-        return Err(cannot(
+        return Err(Refused::cannot(
             format!("{name}:{line}: the program has an allocator of its own kind"),
             "change it by hand",
         ));
@@ -101,7 +101,7 @@ pub fn uses(text: &str, of: Crate) -> bool {
     }
 }
 
-fn parse(name: &str, text: &str) -> Result<syn::File, Failure> {
+fn parse(name: &str, text: &str) -> Result<syn::File, Refused> {
     let mut level = 0_usize;
     let deepest = text.bytes().map(|it| {
         match it {
@@ -112,16 +112,16 @@ fn parse(name: &str, text: &str) -> Result<syn::File, Failure> {
         level
     });
     if deepest.max().is_some_and(|it| it > MOST_LEVELS) {
-        return Err(not_understood(format!(
+        return Err(Refused::not_understood(format!(
             "{name} nests deeper than {MOST_LEVELS} levels"
         )));
     }
     let file: syn::File = syn::parse_str(text).map_err(|error| {
         let start = error.span().start();
-        not_understood(format!("{name}:{}: {error}", start.line))
+        Refused::not_understood(format!("{name}:{}: {error}", start.line))
     })?;
     if file.attrs.iter().any(|it| it.path().is_ident("no_std")) {
-        return Err(cannot(
+        return Err(Refused::cannot(
             format!("{name} is no_std: its allocator is its own affair"),
             "change it by hand",
         ));
@@ -129,7 +129,7 @@ fn parse(name: &str, text: &str) -> Result<syn::File, Failure> {
     Ok(file)
 }
 
-fn verify(name: &str, text: &str, fixed: &Fixed) -> Result<(), Failure> {
+fn verify(name: &str, text: &str, fixed: &Fixed) -> Result<(), Refused> {
     parse(name, &super::edit::apply(text, &fixed.edits)).map(drop)
 }
 

@@ -1,13 +1,13 @@
 //! supervisor's configuration: the variables in the program's own `environment`, which wins over that of
 //! `[supervisord]` and leaves the other programs alone.
 
+use super::refused::Refused;
 use crate::check::declared::Service;
 use crate::check::declared::supervisor::{self, Environment, Program};
-use crate::exit::Failure;
 
 use super::edit::{apply, line_end};
 use super::wish::Setting;
-use super::{Edit, Elsewhere, Fixed, Wish, cannot, not_understood, settle};
+use super::{Edit, Elsewhere, Fixed, Wish, settle};
 
 const EXPANSION: Elsewhere = Elsewhere {
     why: "has an expansion of supervisor in it, %(...)s",
@@ -20,9 +20,9 @@ pub fn fix(
     text: &str,
     chosen: &dyn Fn(&Service) -> bool,
     wish: &Wish,
-) -> Result<Fixed, Failure> {
+) -> Result<Fixed, Refused> {
     let read = |text: &str| {
-        supervisor::programs(text).map_err(|why| not_understood(format!("{name}: {why}")))
+        supervisor::programs(text).map_err(|why| Refused::not_understood(format!("{name}: {why}")))
     };
     let programs = read(text)?;
     let mut fixed = Fixed::default();
@@ -41,7 +41,7 @@ pub fn fix(
     let after = read(&apply(text, &fixed.edits))?;
     let found: Vec<_> = after.iter().map(|it| variables(&it.service, &[])).collect();
     if found != expected {
-        return Err(not_understood(format!(
+        return Err(Refused::not_understood(format!(
             "{name}: the change would alter more than it should"
         )));
     }
@@ -70,13 +70,13 @@ fn of_program(
     text: &str,
     program: &Program,
     wish: &Wish,
-) -> Result<(Vec<Setting>, Fixed), Failure> {
+) -> Result<(Vec<Setting>, Fixed), Refused> {
     let service = &program.service;
     let at = format!("{name}:{}: {}", service.line, service.name);
     if let Some(start) = &service.start
         && start.words.iter().any(|it| it.starts_with("LD_PRELOAD="))
     {
-        return Err(cannot(
+        return Err(Refused::cannot(
             format!("{name}:{}: the command itself sets LD_PRELOAD", start.line),
             "take it out there, then run ebb fix again",
         ));
@@ -86,7 +86,7 @@ fn of_program(
     let mut new = Vec::new();
     for setting in &settings {
         let Some(value) = supervisor::quoted(&setting.value) else {
-            return Err(cannot(
+            return Err(Refused::cannot(
                 format!(
                     "{at}: supervisor has no way to write the value of {}: {}",
                     setting.name, setting.value

@@ -25,7 +25,7 @@ fn wish(name: &str) -> Wish {
     }
 }
 
-fn fixed(kind: Option<Kind>, text: &str, wish: &Wish) -> Result<Fixed, Failure> {
+fn fixed(kind: Option<Kind>, text: &str, wish: &Wish) -> Result<Fixed, Refused> {
     match kind {
         None => dockerfile::fix("f", text, None, &|_: &str| None, wish),
         Some(Kind::Compose) => compose::fix("f", text, &|_| true, wish),

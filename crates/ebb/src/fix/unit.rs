@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
+use super::refused::Refused;
 use crate::check::declared::unit::Unit;
-use crate::exit::Failure;
 
 use super::edit::apply;
-use super::{Edit, Elsewhere, Fixed, Wish, cannot, not_understood, settle};
+use super::{Edit, Elsewhere, Fixed, Wish, settle};
 
 /// The name of our drop-in: that of the allocator.
 pub fn drop_in(wish: &Wish) -> String {
@@ -30,11 +30,11 @@ pub struct Files<'a> {
 }
 
 /// What has to be in the drop-in, as edits of the text that is there (none: an empty one).
-pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Failure> {
-    let unreadable = |why: String| not_understood(format!("{}: {why}", files.name));
+pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Refused> {
+    let unreadable = |why: String| Refused::not_understood(format!("{}: {why}", files.name));
     let mut unit = Unit::parse(files.text).map_err(unreadable)?;
     if unit.values("ExecStart").is_empty() && unit.values("ExecStartPre").is_empty() {
-        return Err(not_understood(format!(
+        return Err(Refused::not_understood(format!(
             "{} starts no program: it has no ExecStart= in [Service]",
             files.name
         )));
@@ -50,12 +50,13 @@ pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Failure> {
         .iter()
         .filter(|(_, text)| !text.trim().is_empty())
     {
-        let other = Unit::parse(text).map_err(|why| not_understood(format!("{name}: {why}")))?;
+        let other =
+            Unit::parse(text).map_err(|why| Refused::not_understood(format!("{name}: {why}")))?;
         if *name > own_name {
             let service = other.service(Path::new(files.name));
             let names = || wish.names();
             if let Some(set) = names().find(|it| service.variable(it).is_some()) {
-                return Err(cannot(
+                return Err(Refused::cannot(
                     format!("the drop-in {name} comes after {own_name} and sets {set}, too"),
                     "take it out there, then run ebb fix again",
                 ));

@@ -3,7 +3,7 @@
 
 use anstyle::AnsiColor;
 
-use crate::exit::Exit;
+use crate::check::Answer;
 use crate::facts::diagnosis::{Diagnosis, VerdictKind};
 use crate::facts::growth::Growth;
 use crate::facts::snapshot::Cgroup;
@@ -123,10 +123,10 @@ pub fn trial(text: &str, kind: trial::VerdictKind) -> String {
 }
 
 /// A check, whose first line has the answer after the target.
-pub fn check(text: &str, target: &str, exit: Exit) -> String {
-    let tone = match exit {
-        Exit::Ok => Tone::Fine,
-        Exit::NotInCharge => Tone::Bad,
+pub fn check(text: &str, target: &str, answer: Answer) -> String {
+    let tone = match answer {
+        Answer::InCharge => Tone::Fine,
+        Answer::NotInCharge => Tone::Bad,
         _ => return text.to_owned(),
     };
     let line = text.lines().next().unwrap_or_default();
@@ -262,7 +262,7 @@ mod tests {
             check(
                 "p: jemalloc is NOT in charge\n  NO 7\n",
                 "p",
-                Exit::NotInCharge
+                Answer::NotInCharge
             ),
             format!("p: {RED}jemalloc is NOT in charge{RESET}\n  NO 7\n")
         );

@@ -9,7 +9,7 @@
 //! wander (half of each deviation stays to the next) 22 % had a trend as if they were, and 11 % have one with
 //! `dependence`; of independent ones 4 %.
 
-use crate::facts::growth::Slope;
+use serde::{Deserialize, Serialize};
 
 /// Windows that the time is cut into.
 pub const WINDOWS: usize = 12;
@@ -19,6 +19,17 @@ pub const LEAST_FLOORS: usize = 6;
 const LEAST_DEPENDENT: usize = 20;
 /// The 97.5 % point of the normal distribution.
 const Z: f64 = 1.959_964;
+
+/// A slope in bytes a second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Slope {
+    /// The median of the slopes between all pairs of floors.
+    pub bytes_per_s: f64,
+    /// Lower end of its 95 % interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
 
 /// The lowest value of each window, with its time; windows without a value give none.
 pub fn floors(points: &[(f64, f64)]) -> Vec<(f64, f64)> {

@@ -106,7 +106,7 @@ fn floors_slope(
     run: &Run,
     windows: &[Measures],
     canary: &Canary,
-) -> Option<crate::facts::growth::Slope> {
+) -> Option<crate::statistics::slope::Slope> {
     if !run.restarts.is_empty() {
         return None;
     }

@@ -3,12 +3,12 @@
 //! Used by `run` at its end and by the engine after the last run. Pure.
 
 use super::load;
-use crate::facts::growth::Slope;
 use crate::facts::sureness::Reading;
 use crate::facts::trial::{
     Column, Difference, Figure, Mark, Measures, Metric, Outcome, PhaseKind, PhaseSpan, Run, Sample,
     Summary, Unit, Variant,
 };
+use crate::statistics::slope::Slope;
 use crate::statistics::{self, slope};
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 use super::findings::{LEAST_BYTES, megabytes, noun, whole};
 use super::next::next;
 use crate::facts::diagnosis::{Cause, Finding, Ledger, Verdict, VerdictKind};
-use crate::facts::snapshot::{Process, Runtime, Snapshot, TargetKind};
+use crate::facts::snapshot::{ENDED, Process, Runtime, Snapshot, TargetKind};
 
 /// A group with this part of the whole is a reason.
 const REASON: f64 = 0.2;
@@ -13,8 +13,6 @@ const MOST: f64 = 0.5;
 const IN_DOUBT: f64 = 0.1;
 /// Less than this part of the whole is not worth a word.
 const NOTED: f64 = 0.02;
-/// What is missing where a process ended while it was read.
-pub const ENDED: &str = "process";
 
 /// Bytes of the groups of causes.
 #[derive(Clone, Copy, Debug, Default)]

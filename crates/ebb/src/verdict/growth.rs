@@ -4,9 +4,9 @@ use super::findings::{LEAST_BYTES, megabytes};
 use super::ledger::owners;
 use super::next;
 use crate::facts::diagnosis::{Cause, Diagnosis, Verdict, VerdictKind};
-use crate::facts::growth::{Company, Growth, Point, Series, Slope, Trend};
+use crate::facts::growth::{Company, Growth, Point, Series, Trend};
 use crate::facts::snapshot::{Runtime, Snapshot};
-use crate::statistics::slope::{self, End};
+use crate::statistics::slope::{self, End, Slope};
 
 /// A growth below this over the time watched is noise: a buffer, a cache that fills.
 const LEAST_GROWTH: f64 = 2_000_000.0;

@@ -600,7 +600,7 @@ fn one_that_ended_is_said_to_have_ended() {
     let mut ended = snapshot(Vec::new());
     ended.missing.push(Missing {
         pid: Some(7),
-        what: conclude::ENDED.into(),
+        what: ENDED.into(),
         why: "it ended while it was read".into(),
         remedy: None,
     });

@@ -1,6 +1,6 @@
 //! The limits of a trial: what its service may use, and what it may hold after the rest.
 
-use crate::cli;
+use crate::arguments;
 use crate::exit::{Exit, Failure};
 use crate::facts::trial::{Column, Limits, MaxRest, Variant};
 use crate::proc::enclosure::{self, Ground};
@@ -28,7 +28,7 @@ pub struct Args {
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    match cli::size(text)? {
+    match arguments::size(text)? {
         0 => Err("write a size above 0, such as 512Mi".to_owned()),
         bytes => Ok(bytes),
     }

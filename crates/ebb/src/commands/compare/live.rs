@@ -5,7 +5,7 @@
 
 use super::{machine, observer, outputs};
 use crate::allocators;
-use crate::cli;
+use crate::arguments;
 use crate::exit::{Exit, Failure};
 use crate::facts::trial::{
     Canary, FORMAT, Limits, Metric, PhaseKind, PhaseSpan, Restart, Run, Sample, Trial, Variant,
@@ -14,6 +14,7 @@ use crate::facts::trial::{
 use crate::proc::follow::{Followed, Look};
 use crate::proc::{MallocSource, environ, malloc_source};
 use crate::report::figures;
+use crate::terminal;
 use crate::trial::interrupt::{Groups, Interrupt};
 use crate::trial::{canary, launch};
 use std::collections::BTreeMap;
@@ -30,11 +31,11 @@ pub struct Args {
     live: Vec<(String, String)>,
 
     /// How long to watch them.
-    #[arg(long = "for", value_name = "TIME", default_value = "1h", requires = "live", value_parser = cli::time)]
+    #[arg(long = "for", value_name = "TIME", default_value = "1h", requires = "live", value_parser = arguments::time)]
     time: Duration,
 
     /// How often to look.
-    #[arg(long, value_name = "TIME", default_value = "10s", requires = "live", value_parser = cli::time)]
+    #[arg(long, value_name = "TIME", default_value = "10s", requires = "live", value_parser = arguments::time)]
     every: Duration,
 }
 
@@ -79,7 +80,7 @@ pub fn watch(args: &Args, metric: Metric) -> Result<Trial, Failure> {
     outputs::on_signals(interrupt.clone(), groups)?;
     let (started, zero) = (SystemTime::now(), Instant::now());
     let eyes = observer::Processes::default();
-    cli::warn(&format!(
+    terminal::warn(&format!(
         "watching {} for {}; Ctrl-C ends it and keeps what was seen",
         names(&sides),
         humantime::format_duration(args.time)
@@ -158,7 +159,7 @@ impl Side {
         let look = self.followed.look();
         let Some(sample) = eyes.sample_of(&look.tree).map(|seen| seen.sample) else {
             if self.gone_at.is_none() {
-                cli::warn(&format!(
+                terminal::warn(&format!(
                     "{} is gone; looking for it again",
                     self.variant.name
                 ));
@@ -214,7 +215,7 @@ impl Side {
         let pid = pid.map_or(String::new(), |pid| format!(" as process {pid}"));
         self.counter = None;
         let text = format!("restarted{pid}{gone}{other}");
-        cli::warn(&format!("{} {text}", self.variant.name));
+        terminal::warn(&format!("{} {text}", self.variant.name));
         self.run.restarts.push(Restart { at_s, text });
     }
 

@@ -13,7 +13,7 @@ use crate::commands::check::files::{self, BuildContext};
 use crate::exit::{Exit, Failure};
 use crate::fix::edit::apply;
 use crate::fix::unit::{self, Files};
-use crate::fix::{self, Edit, Fixed, Wish};
+use crate::fix::{self, Edit, Fixed, Refused, Wish};
 use crate::proc::elf::Elf;
 
 /// The name of our library.
@@ -93,7 +93,7 @@ pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, 
 }
 
 /// A second look at the result has to find nothing to do.
-fn is_settled(name: &str, again: Result<Fixed, Failure>) -> Result<(), Failure> {
+fn is_settled(name: &str, again: Result<Fixed, Refused>) -> Result<(), Failure> {
     match again {
         Ok(again) if again.edits.is_empty() => Ok(()),
         Ok(_) => Err(Failure::new(
@@ -101,7 +101,7 @@ fn is_settled(name: &str, again: Result<Fixed, Failure>) -> Result<(), Failure> 
             format!("{name}: the change would not settle it"),
         )
         .remedy("left alone")),
-        Err(failure) => Err(failure),
+        Err(refused) => Err(refused.into()),
     }
 }
 

@@ -9,8 +9,8 @@ use procfs::process::{MemoryMaps, ProcState, Process as Proc};
 use super::cpython;
 use crate::allocators;
 use crate::facts::snapshot::{
-    Allocator, Cgroup, FORMAT, Heap, Hidden, Kind, Missing, Pool, Process, Runtime, Snapshot,
-    Status, Usage, Work,
+    Allocator, Cgroup, ENDED, FORMAT, Heap, Hidden, Kind, Missing, Pool, Process, Runtime,
+    Snapshot, Status, Usage, Work,
 };
 use crate::proc::cgroup::Place;
 use crate::proc::inside::{Inside, inside};
@@ -21,7 +21,6 @@ use crate::proc::{
     Counters, Elf, MallocSource, NotRead, Unreadable, charge, heap, hidden, look, malloc_source,
     pool, python, runtime,
 };
-use crate::verdict::conclude::ENDED;
 
 /// Less anonymous memory beside the heap is not worth reading the program for.
 const LEAST_BESIDE: u64 = 8 << 20;

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::{Depth, Observer};
-use crate::cli;
 use crate::exit::{Exit, Failure};
 use crate::facts::growth::{Growth, Point};
 use crate::proc::target::Resolved;
 use crate::report::figures::duration;
 use crate::statistics::slope::WINDOWS;
+use crate::terminal;
 use crate::verdict;
 
 /// More looks than this sharpen no slope.
@@ -63,7 +63,7 @@ pub fn watch(
     let every = every.unwrap_or(time / MOST_LOOKS).max(STEP);
     let ending = Ending::listen()?;
     let start = Instant::now();
-    cli::warn(&format!(
+    terminal::warn(&format!(
         "watching {} for {}; Ctrl-C ends earlier, with what is known then",
         resolved.target.asked,
         duration(time.as_secs_f64())
@@ -129,7 +129,7 @@ impl Windows {
             before => {
                 if let Some((window, lowest)) = before.replace((window, *point)) {
                     let end_s = ((window + 1) as f64 * self.each_s).min(self.time_s);
-                    cli::warn(&line(end_s, self.time_s, &lowest));
+                    terminal::warn(&line(end_s, self.time_s, &lowest));
                 }
             }
         }

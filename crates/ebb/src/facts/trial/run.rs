@@ -1,8 +1,8 @@
 //! One run of a variant as it was measured: its phases, its samples, what was seen beside them.
 
 use super::{Measures, Outcome};
-use crate::facts::growth::Slope;
 use crate::facts::sureness::{Disturbance, Instrument};
+use crate::statistics::slope::Slope;
 use serde::{Deserialize, Serialize};
 
 /// One run: the service from ready to end.

@@ -6,9 +6,9 @@
 
 use crate::allocators;
 use crate::check::dockerfile::{Base, Piece, Stage};
-use crate::exit::Failure;
+use crate::fix::refused::Refused;
 
-use super::{Edit, Wish, cannot};
+use super::{Edit, Wish};
 use crate::fix::edit::line_end;
 use crate::fix::wish::LIBRARY;
 
@@ -67,7 +67,7 @@ const NUMBERS: [(&str, bool); 8] = [
 
 impl Source {
     /// The way that this image has.
-    pub(super) fn of(wish: &Wish, base: Base<'_>, chain: &[&Stage]) -> Result<Self, Failure> {
+    pub(super) fn of(wish: &Wish, base: Base<'_>, chain: &[&Stage]) -> Result<Self, Refused> {
         if wish.allocator.name == "ebbmalloc" || !wish.preloads() {
             return Ok(Source::Context);
         }
@@ -90,7 +90,7 @@ impl Source {
         }
         if base.name() == "fedora" {
             if wish.allocator.name == "mimalloc" {
-                return Err(cannot(
+                return Err(Refused::cannot(
                     "which library Fedora's package of mimalloc has depends on the release",
                     "choose another allocator",
                 ));
@@ -118,7 +118,7 @@ impl Source {
         wish: &Wish,
         at: &At<'_>,
         spelling: &str,
-    ) -> Result<Vec<Edit>, Failure> {
+    ) -> Result<Vec<Edit>, Refused> {
         let name = wish.allocator.name;
         match self {
             Source::Context => {
@@ -297,7 +297,7 @@ fn as_root(at: &At<'_>, run: String, why: &str) -> Vec<Edit> {
 }
 
 /// Debian's name of the package, which depends on the release for some.
-fn debian_package(wish: &Wish, base: Base<'_>) -> Result<&'static str, Failure> {
+fn debian_package(wish: &Wish, base: Base<'_>) -> Result<&'static str, Refused> {
     let packages = &wish.allocator.packages;
     if packages.debian == packages.debian_t64 {
         return Ok(packages.debian);
@@ -315,7 +315,7 @@ fn debian_package(wish: &Wish, base: Base<'_>) -> Result<&'static str, Failure> 
     match renamed {
         Some(true) => Ok(packages.debian_t64),
         Some(false) => Ok(packages.debian),
-        None => Err(cannot(
+        None => Err(Refused::cannot(
             format!(
                 "the package is called {} up to Debian 12 and Ubuntu 22.04, {} since, and {} does not say which release it is",
                 packages.debian,
@@ -328,7 +328,7 @@ fn debian_package(wish: &Wish, base: Base<'_>) -> Result<&'static str, Failure> 
 }
 
 /// The images of distroless that have what the library needs.
-fn distroless(wish: &Wish, image: &str) -> Result<Source, Failure> {
+fn distroless(wish: &Wish, image: &str) -> Result<Source, Refused> {
     let needs_cpp = wish.allocator.name != "mimalloc";
     let has_cpp = ["cc", "python3", "nodejs"]
         .iter()
@@ -338,7 +338,7 @@ fn distroless(wish: &Wish, image: &str) -> Result<Source, Failure> {
         return Ok(Source::Unknown);
     }
     if needs_cpp && !has_cpp {
-        return Err(cannot(
+        return Err(Refused::cannot(
             format!(
                 "{} needs libstdc++, which gcr.io/distroless/{image} does not have: no program would start",
                 wish.allocator.name
@@ -350,7 +350,7 @@ fn distroless(wish: &Wish, image: &str) -> Result<Source, Failure> {
         .into_iter()
         .find(|it| image.ends_with(it));
     let Some(release) = release.and_then(|it| it.strip_prefix("debian")) else {
-        return Err(cannot(
+        return Err(Refused::cannot(
             format!("gcr.io/distroless/{image} does not say which release of Debian it is"),
             "name it in FROM (-debian12)",
         ));
