@@ -6,9 +6,9 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use crate::allocators::{SettingError, Unresolved};
-use crate::check::Answer;
-use crate::fix::{Refused, RefusedKind};
+use ebb_allocators::{SettingError, Unresolved};
+use ebb_deploy::check::Answer;
+use ebb_deploy::fix::{Refused, RefusedKind};
 
 /// How `ebb` ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use crate::arguments;
 use crate::burst::tally::Tally;
 use crate::burst::{Plan, Until, drive};
 use crate::exit::{Exit, Failure};
-use crate::report::figures;
 use crate::terminal;
+use ebb_report::figures;
 
 /// Length of a burst where the command line does not say.
 const LENGTH: Duration = Duration::from_secs(10);

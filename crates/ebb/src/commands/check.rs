@@ -4,15 +4,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::allocators;
-use crate::check::Report;
-use crate::check::declared;
-use crate::check::dockerfile::Stages;
-use crate::check::process::Wanted;
 use crate::exit::{Exit, Failure};
-use crate::proc::target;
-use crate::report::paint;
+use crate::paint;
 use crate::terminal;
+use ebb_deploy::check::Report;
+use ebb_deploy::check::declared;
+use ebb_deploy::check::dockerfile::Stages;
+use ebb_deploy::check::process::Wanted;
+use ebb_process::target;
 
 mod entry;
 pub(in crate::commands) mod files;
@@ -103,15 +102,15 @@ pub(in crate::commands) fn wanted(name: &str) -> Result<Wanted, Failure> {
         let file = std::path::absolute(name)?;
         let known = file
             .file_name()
-            .and_then(|name| allocators::by_file_name(name.to_str()?));
+            .and_then(|name| ebb_allocators::by_file_name(name.to_str()?));
         return Ok(Wanted {
             name: name.to_owned(),
             allocator: known.map(|it| it.name),
             file: Some(file),
         });
     }
-    let Some(known) = allocators::by_name(name) else {
-        let known: Vec<&str> = allocators::KNOWN.iter().map(|it| it.name).collect();
+    let Some(known) = ebb_allocators::by_name(name) else {
+        let known: Vec<&str> = ebb_allocators::KNOWN.iter().map(|it| it.name).collect();
         return Err(Failure::new(
             Exit::Usage,
             format!(

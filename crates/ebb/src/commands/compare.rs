@@ -18,19 +18,18 @@ mod tune;
 
 use crate::arguments;
 use crate::exit::{Exit, Failure};
-use crate::facts::trial::{FORMAT, Metric, Trial, VerdictKind, Workload as WorkloadFacts};
-use crate::report;
 use crate::terminal;
-use crate::trial::engine;
-use crate::trial::interrupt::{Groups, Interrupt};
-use crate::trial::logs::Logs;
-use crate::trial::rounds::{self, Rounds, Sure};
-use crate::trial::run::Stage;
-use crate::trial::schedule::{self, Repetition};
-use crate::trial::variant::{self, VariantSpec};
-use crate::trial::workload::Workload;
-use crate::trial::{setup, traps, tuning, verdict};
 use earlier::Earlier;
+use ebb_trial::engine;
+use ebb_trial::interrupt::{Groups, Interrupt};
+use ebb_trial::logs::Logs;
+use ebb_trial::results::{FORMAT, Metric, Trial, VerdictKind, Workload as WorkloadFacts};
+use ebb_trial::rounds::{self, Rounds, Sure};
+use ebb_trial::run::Stage;
+use ebb_trial::schedule::{self, Repetition};
+use ebb_trial::variant::{self, VariantSpec};
+use ebb_trial::workload::Workload;
+use ebb_trial::{setup, traps, tuning, verdict};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -370,9 +369,9 @@ fn tell(trial: &Trial, args: &Args, output: Option<&outputs::Folder>) -> Result<
     let shown = if args.json {
         outputs::json(trial).and_then(|text| terminal::print(&format!("{text}\n")))
     } else {
-        let text = report::text::render(trial, outputs::terminal_width());
+        let text = ebb_report::text::render(trial, outputs::terminal_width());
         if terminal::has_colours() {
-            terminal::print(&report::paint::trial(&text, trial.verdict.kind))
+            terminal::print(&crate::paint::trial(&text, trial.verdict.kind))
         } else {
             terminal::print(&text)
         }

@@ -5,9 +5,8 @@ use std::process::ExitCode;
 
 use crate::commands::snap;
 use crate::exit::{Exit, Failure};
-use crate::report;
 use crate::terminal;
-use crate::verdict::difference;
+use ebb_diagnosis::difference;
 
 const EXAMPLES: &str = "Example:
   ebb diff before.json after.json  two files of ebb snap";
@@ -39,9 +38,9 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
                 + "\n"
         }
         false => {
-            let text = report::growth::render_difference(&difference);
+            let text = ebb_report::growth::render_difference(&difference);
             if terminal::has_colours() {
-                report::paint::difference(&text)
+                crate::paint::difference(&text)
             } else {
                 text
             }

@@ -5,11 +5,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::check::Report as Check;
 use crate::exit::{Exit, Failure};
-use crate::fix::edit;
-use crate::fix::report::{Action, File, Report};
 use crate::terminal;
+use ebb_deploy::check::Report as Check;
+use ebb_deploy::fix::edit;
+use ebb_deploy::fix::report::{Action, File, Report};
 
 mod choose;
 mod propose;

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
-use crate::allocators::{self, Environment};
 use crate::arguments;
 use crate::commands::compare::earlier;
 use crate::exit::{Exit, Failure};
-use crate::proc::inherited;
-use crate::proc::program::{Program, ProgramError, privilege_gained};
 use crate::terminal;
-use crate::trial::choice::{self, Choice};
+use ebb_allocators::Environment;
+use ebb_process::inherited;
+use ebb_process::program::{Program, ProgramError, privilege_gained};
+use ebb_trial::choice::{self, Choice};
 
 mod report;
 mod verify;
@@ -82,7 +82,7 @@ struct Start {
     /// The allocator as it was asked for.
     allocator: String,
     /// What it is to run on.
-    choice: allocators::Choice,
+    choice: ebb_allocators::Choice,
 }
 
 /// Runs the command. Returns only where it refuses, fails, or was asked to verify.
@@ -121,7 +121,7 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
         .unwrap_or_else(|| "/bin:/usr/bin".into());
 
     let program = Program::find(command, &search_path)?;
-    let choice = allocators::resolve(&allocator, &program.elf).or_else(|error| {
+    let choice = ebb_allocators::resolve(&allocator, &program.elf).or_else(|error| {
         // That the program takes no library at all says more than that this one is not there.
         refuse(&program)?;
         Err(Failure::from(error))

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 
 use crate::commands::why::{Depth, Observer};
 use crate::exit::{Exit, Failure};
-use crate::facts::snapshot::Snapshot;
-use crate::proc::target;
 use crate::terminal;
+use ebb_process::snapshot::Snapshot;
+use ebb_process::target;
 
 const EXAMPLES: &str = "Example:
   ebb snap 4711 -o before.json  then later: ebb snap 4711 -o after.json; ebb diff before.json after.json";

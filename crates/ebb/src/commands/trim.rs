@@ -8,14 +8,13 @@ use std::time::{Duration, Instant};
 use crate::arguments;
 use crate::commands::why::{Depth, Ending, Observer, find};
 use crate::exit::{Exit, Failure};
-use crate::facts::snapshot::{Process, Runtime, Snapshot, Target, TargetKind};
-use crate::facts::trim::{Call, Cost, Left, Measured, Outcome, ProcessTrim, Reason, Trim};
-use crate::proc::target::Resolved;
 use crate::relief::remote::NotDone;
 use crate::relief::{inject, reclaim, remote};
-use crate::report;
 use crate::terminal;
-use crate::verdict::trim::{Limits, judge};
+use ebb_diagnosis::facts::trim::{Call, Cost, Left, Measured, Outcome, ProcessTrim, Reason, Trim};
+use ebb_diagnosis::trim::{Limits, judge};
+use ebb_process::snapshot::{Process, Runtime, Snapshot, Target, TargetKind};
+use ebb_process::target::Resolved;
 
 const EXAMPLES: &str = "Examples:
   ebb trim --dry-run 4711                what malloc_trim would return, and how long it would take
@@ -130,7 +129,7 @@ fn round(args: &Args, observer: &Observer) -> Result<Exit, Failure> {
                 .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?
                 + "\n"
         }
-        false => report::trim::render(&trim),
+        false => ebb_report::trim::render(&trim),
     };
     terminal::print(&text)?;
     Ok(exit(&trim))

@@ -13,11 +13,9 @@ use crate::arguments;
 use crate::commands::snap;
 use crate::commands::why::{Depth, Ending, Observer};
 use crate::exit::{Exit, Failure};
-use crate::facts::snapshot::{Process, Snapshot};
-use crate::proc::target::{self, NotFound, Resolved};
-use crate::report;
 use crate::terminal;
-use crate::verdict;
+use ebb_process::snapshot::{Process, Snapshot};
+use ebb_process::target::{self, NotFound, Resolved};
 
 /// The heaps are read again when memory has changed by this part of what it was.
 const CHANGED: f64 = 0.05;
@@ -129,7 +127,7 @@ impl Figures {
         let age = self
             .read_at
             .map_or(0.0, |(then, _)| then.elapsed().as_secs_f64());
-        report::metrics::render(&verdict::of(snapshot), age)
+        ebb_report::metrics::render(&ebb_diagnosis::of(snapshot), age)
             .map_err(|error| Failure::new(Exit::Internal, error.to_string()))
     }
 }

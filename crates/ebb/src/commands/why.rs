@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use crate::arguments;
 use crate::exit::{Exit, Failure};
-use crate::facts::diagnosis::{Diagnosis, VerdictKind};
-use crate::proc::target::{self, NotFound, Resolved};
-use crate::report::{self, diagnosis::Form};
 use crate::terminal;
-use crate::verdict;
+use ebb_diagnosis::facts::diagnosis::{Diagnosis, VerdictKind};
+use ebb_process::target::{self, NotFound, Resolved};
+use ebb_report::diagnosis::Form;
 
 mod cpython;
 mod observe;
@@ -91,7 +90,7 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
         return watch_one(args, &observer, time);
     }
     let look = |resolved: &Resolved| {
-        verdict::of(observer.look(resolved, !args.no_children, Depth::Settled))
+        ebb_diagnosis::of(observer.look(resolved, !args.no_children, Depth::Settled))
     };
     let diagnoses: Vec<Diagnosis> = if args.command.is_empty() {
         let found = find(&args.targets())?;
@@ -125,9 +124,9 @@ fn watch_one(args: &Args, observer: &Observer, time: Duration) -> Result<ExitCod
     let text = if args.json {
         json(&growth)?
     } else {
-        let text = report::growth::render(&growth, args.form());
+        let text = ebb_report::growth::render(&growth, args.form());
         if terminal::has_colours() {
-            report::paint::growth(&text, &growth)
+            crate::paint::growth(&text, &growth)
         } else {
             text
         }
@@ -146,11 +145,11 @@ pub fn find(asked: &[String]) -> Result<Vec<Resolved>, Failure> {
 
 fn text(diagnoses: &[Diagnosis], form: Form) -> String {
     if !terminal::has_colours() {
-        return report::diagnosis::render(diagnoses, form);
+        return ebb_report::diagnosis::render(diagnoses, form);
     }
     let each = diagnoses.iter().map(|diagnosis| {
-        let text = report::diagnosis::render(std::slice::from_ref(diagnosis), form);
-        report::paint::diagnosis(&text, diagnosis)
+        let text = ebb_report::diagnosis::render(std::slice::from_ref(diagnosis), form);
+        crate::paint::diagnosis(&text, diagnosis)
     });
     each.collect::<Vec<String>>().join("\n")
 }

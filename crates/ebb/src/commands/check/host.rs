@@ -5,12 +5,12 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::check::declared::{Host, Service};
-use crate::check::library::{EntryFile, Target};
-use crate::check::process::Wanted;
-use crate::check::{Finding, Id};
-use crate::proc::elf::Elf;
-use crate::proc::root::Root;
+use ebb_deploy::check::declared::{Host, Service};
+use ebb_deploy::check::library::{EntryFile, Target};
+use ebb_deploy::check::process::Wanted;
+use ebb_deploy::check::{Finding, Id};
+use ebb_process::elf::Elf;
+use ebb_process::root::Root;
 
 use super::entry::Loader;
 use super::processes::page_bytes;

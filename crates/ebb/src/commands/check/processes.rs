@@ -9,18 +9,18 @@ use std::time::Duration;
 use ebb_stats::mechanism;
 use procfs::process::Process as Entry;
 
-use crate::allocators::recognise;
-use crate::check::dockerfile::{is_entrypoint_name, set_by_script};
-use crate::check::library::{self, Target};
-use crate::check::process::{self, Ancestor, Malloc, Process, Wanted};
-use crate::check::report::{ProcessLine, Report, Subject};
-use crate::check::settings::{self, Given, InForce};
-use crate::check::{Finding, Id};
-use crate::proc::elf::{Elf, Libc};
-use crate::proc::environ;
-use crate::proc::inside::inside;
-use crate::proc::root::Root;
-use crate::proc::{Counters, MallocSource, identity, started_malloc_source};
+use ebb_allocators::recognise;
+use ebb_deploy::check::dockerfile::{is_entrypoint_name, set_by_script};
+use ebb_deploy::check::library::{self, Target};
+use ebb_deploy::check::process::{self, Ancestor, Malloc, Process, Wanted};
+use ebb_deploy::check::report::{ProcessLine, Report, Subject};
+use ebb_deploy::check::settings::{self, Given, InForce};
+use ebb_deploy::check::{Finding, Id};
+use ebb_process::elf::{Elf, Libc};
+use ebb_process::environ;
+use ebb_process::inside::inside;
+use ebb_process::root::Root;
+use ebb_process::{Counters, MallocSource, identity, started_malloc_source};
 
 use super::entry::Loader;
 

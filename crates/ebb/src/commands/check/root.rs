@@ -9,16 +9,15 @@ use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
-use crate::allocators;
-use crate::check::dockerfile::{is_entrypoint_name, set_by_script};
-use crate::check::library::{self, Entry, EntryFile, Target};
-use crate::check::process::Wanted;
-use crate::check::report::{Report, Subject};
-use crate::check::{Finding, Id, Severity};
 use crate::exit::{Exit, Failure};
-use crate::proc::elf::Elf;
-use crate::proc::inside::inside;
-use crate::proc::root::Root;
+use ebb_deploy::check::dockerfile::{is_entrypoint_name, set_by_script};
+use ebb_deploy::check::library::{self, Entry, EntryFile, Target};
+use ebb_deploy::check::process::Wanted;
+use ebb_deploy::check::report::{Report, Subject};
+use ebb_deploy::check::{Finding, Id, Severity};
+use ebb_process::elf::Elf;
+use ebb_process::inside::inside;
+use ebb_process::root::Root;
 
 use super::Args;
 use super::entry::Loader;
@@ -150,7 +149,7 @@ fn spelling(root: &Root, program: &Program, wanted: &Wanted) -> String {
     }
     let sonames = wanted
         .allocator
-        .and_then(allocators::by_name)
+        .and_then(ebb_allocators::by_name)
         .map_or(&[][..], |it| it.sonames);
     let loader = loader(root, &program.elf);
     let found = sonames

@@ -4,19 +4,18 @@
 //! followed and marked. Ctrl-C ends it and keeps what was seen.
 
 use super::{machine, observer, outputs};
-use crate::allocators;
 use crate::arguments;
 use crate::exit::{Exit, Failure};
-use crate::facts::trial::{
+use crate::terminal;
+use ebb_process::follow::{Followed, Look};
+use ebb_process::{MallocSource, environ, malloc_source};
+use ebb_report::figures;
+use ebb_trial::interrupt::{Groups, Interrupt};
+use ebb_trial::results::{
     Canary, FORMAT, Limits, Metric, PhaseKind, PhaseSpan, Restart, Run, Sample, Trial, Variant,
     Workload,
 };
-use crate::proc::follow::{Followed, Look};
-use crate::proc::{MallocSource, environ, malloc_source};
-use crate::report::figures;
-use crate::terminal;
-use crate::trial::interrupt::{Groups, Interrupt};
-use crate::trial::{canary, launch};
+use ebb_trial::{canary, launch};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
@@ -242,12 +241,12 @@ impl Side {
 /// The allocator of a process and the file that it comes from.
 fn ground(pid: i32) -> (String, Option<PathBuf>) {
     match malloc_source(pid) {
-        Ok(source) if source.is_libc() => (allocators::SYSTEM.to_owned(), None),
+        Ok(source) if source.is_libc() => (ebb_allocators::SYSTEM.to_owned(), None),
         Ok(MallocSource::File(path)) => {
             let name = path
                 .file_name()
                 .map(|name| name.to_string_lossy().into_owned());
-            let known = name.as_deref().and_then(allocators::by_file_name);
+            let known = name.as_deref().and_then(ebb_allocators::by_file_name);
             let name = known.map(|known| known.name.to_owned()).or(name);
             (name.unwrap_or_default(), Some(path))
         }

@@ -1,11 +1,11 @@
 //! The files that `-o DIR` leaves, the width of the terminal, and the signals that end a trial.
 
 use crate::exit::{Exit, Failure};
-use crate::facts::trial::Trial;
-use crate::report::{html, markdown};
 use crate::terminal;
-use crate::trial::interrupt::{Groups, Interrupt};
-pub use crate::trial::logs::probe;
+use ebb_report::{html, markdown};
+use ebb_trial::interrupt::{Groups, Interrupt};
+pub use ebb_trial::logs::probe;
+use ebb_trial::results::Trial;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
 //! Where the trial is and how long it will take, on stderr: a bar on a terminal, elsewhere a line per run and phase.
 
-use crate::facts::trial::{Outcome, Run};
-use crate::report::figures;
 use crate::terminal;
-use crate::trial::engine::Event;
+use ebb_report::figures;
+use ebb_trial::engine::Event;
+use ebb_trial::results::{Outcome, Run};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::fmt::Write;
 use std::io::IsTerminal;

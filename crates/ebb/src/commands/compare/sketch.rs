@@ -3,8 +3,8 @@
 use crate::arguments;
 use crate::exit::{Exit, Failure};
 use crate::terminal;
-use crate::trial::sketch::Sketch;
-use crate::trial::workload::Workload;
+use ebb_trial::sketch::Sketch;
+use ebb_trial::workload::Workload;
 use std::time::Duration;
 
 /// Longer than the ten seconds after which a jemalloc without settings has returned what is dirty, so

@@ -3,18 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use super::{Args, rust};
-use crate::allocators::{self, Choice};
-use crate::check::Id;
-use crate::check::Report as Check;
-use crate::check::declared::{self, Kind, Service};
-use crate::check::dockerfile::Stages;
-use crate::check::process::Wanted;
 use crate::commands::check::files::{self, BuildContext};
 use crate::exit::{Exit, Failure};
-use crate::fix::edit::apply;
-use crate::fix::unit::{self, Files};
-use crate::fix::{self, Edit, Fixed, Refused, Wish};
-use crate::proc::elf::Elf;
+use ebb_allocators::Choice;
+use ebb_deploy::check::Id;
+use ebb_deploy::check::Report as Check;
+use ebb_deploy::check::declared::{self, Kind, Service};
+use ebb_deploy::check::dockerfile::Stages;
+use ebb_deploy::check::process::Wanted;
+use ebb_deploy::fix::edit::apply;
+use ebb_deploy::fix::unit::{self, Files};
+use ebb_deploy::fix::{self, Edit, Fixed, Refused, Wish};
+use ebb_process::elf::Elf;
 
 /// The name of our library.
 const LIBRARY_FILE: &str = "libebbmalloc.so";
@@ -360,7 +360,7 @@ fn service_unit(
 pub(super) fn own_library() -> Result<PathBuf, Failure> {
     let own = Elf::read(Path::new("/proc/self/exe"))
         .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
-    match allocators::resolve("ebbmalloc", &own)? {
+    match ebb_allocators::resolve("ebbmalloc", &own)? {
         Choice::Library(library) => Ok(library.path),
         Choice::System => Err(Failure::new(Exit::Missing, "there is no libebbmalloc.so")
             .remedy("build it, or set EBB_LIB")),

@@ -15,9 +15,9 @@ use nix::unistd::Pid;
 
 use super::report::{ProcessReport, Report, Style};
 use super::{Start, not_started};
-use crate::allocators::Choice;
 use crate::exit::{Exit, Failure};
-use crate::proc::{MallocSource, Tree, Unreadable, identity, inherited, malloc_source};
+use ebb_allocators::Choice;
+use ebb_process::{MallocSource, Tree, Unreadable, identity, inherited, malloc_source};
 
 mod forward;
 

@@ -7,17 +7,16 @@ use std::time::{Duration, Instant};
 use procfs::process::{MemoryMaps, ProcState, Process as Proc};
 
 use super::cpython;
-use crate::allocators;
-use crate::facts::snapshot::{
+use ebb_process::cgroup::Place;
+use ebb_process::inside::{Inside, inside};
+use ebb_process::mappings::{self, Hints};
+use ebb_process::root::Root;
+use ebb_process::snapshot::{
     Allocator, Cgroup, ENDED, FORMAT, Heap, Hidden, Kind, Missing, Pool, Process, Runtime,
     Snapshot, Status, Usage, Work,
 };
-use crate::proc::cgroup::Place;
-use crate::proc::inside::{Inside, inside};
-use crate::proc::mappings::{self, Hints};
-use crate::proc::root::Root;
-use crate::proc::target::{self, Resolved};
-use crate::proc::{
+use ebb_process::target::{self, Resolved};
+use ebb_process::{
     Counters, Elf, MallocSource, NotRead, Unreadable, charge, heap, hidden, look, malloc_source,
     pool, python, runtime,
 };
@@ -501,8 +500,8 @@ fn name_of(seen: &Path, path: &Path, is_program: bool) -> String {
     let elf = Elf::read(seen);
     // A program brings its allocator inside, by whatever names.
     let recognised = elf.as_ref().ok().filter(|_| !is_program);
-    let recognised = recognised.and_then(|elf| allocators::recognise(seen, elf));
-    if let Some(known) = recognised.or_else(|| allocators::by_file_name(&file)) {
+    let recognised = recognised.and_then(|elf| ebb_allocators::recognise(seen, elf));
+    if let Some(known) = recognised.or_else(|| ebb_allocators::by_file_name(&file)) {
         return known.name.to_owned();
     }
     let defines = elf.map(|elf| elf.defines).unwrap_or_default();

@@ -8,12 +8,11 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::{Depth, Observer};
 use crate::exit::{Exit, Failure};
-use crate::facts::growth::{Growth, Point};
-use crate::proc::target::Resolved;
-use crate::report::figures::duration;
-use crate::statistics::slope::WINDOWS;
 use crate::terminal;
-use crate::verdict;
+use ebb_diagnosis::facts::growth::{Growth, Point};
+use ebb_process::target::Resolved;
+use ebb_report::figures::duration;
+use ebb_statistics::slope::WINDOWS;
 
 /// More looks than this sharpen no slope.
 const MOST_LOOKS: u32 = 120;
@@ -79,8 +78,8 @@ pub fn watch(
             break;
         }
         let start_s = *start_s.get_or_insert(snapshot.at_s);
-        let diagnosis = verdict::of(snapshot);
-        let point = verdict::growth::point(&diagnosis, start_s);
+        let diagnosis = ebb_diagnosis::of(snapshot);
+        let point = ebb_diagnosis::growth::point(&diagnosis, start_s);
         windows.add(&point);
         points.push(point);
         last = Some(diagnosis);
@@ -96,7 +95,7 @@ pub fn watch(
             format!("{} ended before it was read", resolved.target.asked),
         )
     })?;
-    Ok(verdict::growth::of(points, last))
+    Ok(ebb_diagnosis::growth::of(points, last))
 }
 
 /// Says a line for each window of the time, so that a long watch is not silent.
