@@ -65,9 +65,8 @@ step EBB_LONG=1 cargo test --release -p ebb --test trim
 step PROPTEST_CASES=4000 cargo test --release -p ebbmalloc-core --lib random_programs
 # Every schedule of the models that end within minutes: none of them has a hundred forced switches. In the others two threads
 # spin, or three meet at many steps.
-step LOOM_MAX_PREEMPTIONS=100 ci/loom.sh loom_tests --skip tail_against_free --skip life_ --skip fork_against --skip against_fork --skip shut_against_claim
+step LOOM_MAX_PREEMPTIONS=100 ci/loom.sh loom_tests --skip tail_against_free --skip life_ --skip fork_against --skip against_fork
 step LOOM_MAX_PREEMPTIONS=3 ci/loom.sh tail_against_free life_ fork_against against_fork
-step ci/loom.sh shut_against_claim
 step ci/mutations.sh
 # Threads against claims on the real kernel, two minutes instead of four seconds.
 step EBB_LONG=1 ci/stress.sh

@@ -1,7 +1,7 @@
 //! The hint by which redis defragments its values: a function that its own copy of jemalloc adds.
 
 use core::ffi::{c_int, c_void};
-use ebbmalloc_core::process::control;
+use ebbmalloc_core::runtime::control;
 
 /// 1 if the block should be moved: by a new block of `mallocx` without a cache, a copy, and a free without a
 /// cache.

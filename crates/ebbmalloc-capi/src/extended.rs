@@ -5,8 +5,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use ebbmalloc_core::process::request_hooks::{self, Allocation, Deallocation, Expansion};
-use ebbmalloc_core::process::{self, Choice};
+use ebbmalloc_core::runtime::{self, Choice};
 
 /// What `flags` say.
 fn choice(flags: c_int) -> Choice {
@@ -20,16 +19,13 @@ fn choice(flags: c_int) -> Choice {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mallocx(size: usize, flags: c_int) -> *mut c_void {
     if flags == 0 {
-        let block = match process::malloc_from_cache(size) {
+        let block = match runtime::malloc_from_cache(size) {
             Some(block) => block.as_ptr(),
-            None => process::malloc_rest_as(Allocation::Mallocx, size),
+            None => runtime::malloc_rest(size),
         };
         return block.cast();
     }
-    let block = process::allocate_with(size, &choice(flags));
-    let args = [size, (flags as isize).cast_unsigned(), 0];
-    request_hooks::allocated(Allocation::Mallocx, block, block as usize, args);
-    block.cast()
+    runtime::allocate_with(size, &choice(flags)).cast()
 }
 
 /// Changes a block's size, moving it where it must; null if there is no memory, and the block is
@@ -40,17 +36,8 @@ pub unsafe extern "C" fn mallocx(size: usize, flags: c_int) -> *mut c_void {
 /// more. A cache or an arena that `flags` name exists.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rallocx(block: *mut c_void, size: usize, flags: c_int) -> *mut c_void {
-    let (block, choice) = (block.cast(), choice(flags));
     // SAFETY: as demanded of our caller.
-    let new = unsafe {
-        if request_hooks::are_installed() {
-            let args = [block as usize, size, (flags as isize).cast_unsigned(), 0];
-            process::reallocate_told(block, size, &choice, false, args)
-        } else {
-            process::reallocate_with(block, size, &choice)
-        }
-    };
-    new.cast()
+    unsafe { runtime::reallocate_with(block.cast(), size, &choice(flags)) }.cast()
 }
 
 /// Changes a block's size where it is, to at least `size` bytes and up to `size + extra` as far as there
@@ -65,45 +52,14 @@ pub unsafe extern "C" fn xallocx(
     extra: usize,
     flags: c_int,
 ) -> usize {
-    if request_hooks::are_installed() {
-        // SAFETY: as demanded of our caller.
-        return unsafe { xallocx_told(block, size, extra, flags) };
-    }
-    // SAFETY: as demanded of our caller.
-    unsafe { resize(block, size, extra, flags) }
-}
-
-/// # Safety
-/// As for [`xallocx`].
-#[cold]
-unsafe fn xallocx_told(block: *mut c_void, size: usize, extra: usize, flags: c_int) -> usize {
-    // SAFETY: the caller's promise.
-    let (old, new) = unsafe {
-        let old = process::usable_size(block.cast());
-        (old, resize(block, size, extra, flags))
-    };
-    let args = [
-        block as usize,
-        size,
-        extra,
-        (flags as isize).cast_unsigned(),
-    ];
-    request_hooks::expanded(Expansion::Xallocx, block.cast(), [old, new], new, args);
-    new
-}
-
-/// # Safety
-/// As for [`xallocx`].
-#[inline(always)]
-unsafe fn resize(block: *mut c_void, size: usize, extra: usize, flags: c_int) -> usize {
     let choice = choice(flags);
     if !(block as usize).is_multiple_of(choice.align) {
         // SAFETY: as demanded of our caller.
-        return unsafe { process::usable_size(block.cast()) };
+        return unsafe { runtime::usable_size(block.cast()) };
     }
     let most = size.saturating_add(extra);
     // SAFETY: as demanded of our caller.
-    unsafe { process::resize_in_place(block.cast(), size, most, choice.zero) }
+    unsafe { runtime::resize_in_place(block.cast(), size, most, choice.zero) }
 }
 
 /// How many bytes of the block may be used.
@@ -113,7 +69,7 @@ unsafe fn resize(block: *mut c_void, size: usize, extra: usize, flags: c_int) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sallocx(block: *const c_void, _flags: c_int) -> usize {
     // SAFETY: as demanded of our caller.
-    unsafe { process::usable_size(block.cast()) }
+    unsafe { runtime::usable_size(block.cast()) }
 }
 
 /// Frees a block.
@@ -123,10 +79,8 @@ pub unsafe extern "C" fn sallocx(block: *const c_void, _flags: c_int) -> usize {
 /// exists.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dallocx(block: *mut c_void, flags: c_int) {
-    let args = [block as usize, (flags as isize).cast_unsigned(), 0];
-    request_hooks::freeing(Deallocation::Dallocx, block.cast(), args);
     // SAFETY: as demanded of our caller.
-    unsafe { process::free_with(block.cast(), &choice(flags)) }
+    unsafe { runtime::free_with(block.cast(), &choice(flags)) }
 }
 
 /// Frees a block that was asked for with `size` bytes and the alignment in `flags`.
@@ -134,17 +88,15 @@ pub unsafe extern "C" fn dallocx(block: *mut c_void, flags: c_int) {
 /// # Safety
 /// As for [`dallocx`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sdallocx(block: *mut c_void, size: usize, flags: c_int) {
-    let args = [block as usize, size, (flags as isize).cast_unsigned()];
-    request_hooks::freeing(Deallocation::Sdallocx, block.cast(), args);
+pub unsafe extern "C" fn sdallocx(block: *mut c_void, _size: usize, flags: c_int) {
     // The look-up is one load, and finds a wrong pointer.
     // SAFETY: as demanded of our caller.
-    unsafe { process::free_with(block.cast(), &choice(flags)) }
+    unsafe { runtime::free_with(block.cast(), &choice(flags)) }
 }
 
 /// The usable size of the block that [`mallocx`] would give; 0 if it would give none, whatever the
 /// memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn nallocx(size: usize, flags: c_int) -> usize {
-    process::usable_of_request(size, &choice(flags))
+    runtime::usable_of_request(size, &choice(flags))
 }

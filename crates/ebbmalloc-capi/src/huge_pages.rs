@@ -4,7 +4,7 @@
 use core::ffi::{c_int, c_void};
 
 use ebbmalloc_core::os::linux::Linux;
-use ebbmalloc_core::process;
+use ebbmalloc_core::runtime;
 
 use crate::KERNEL;
 use crate::errno::fail;
@@ -16,7 +16,7 @@ use crate::errno::fail;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int {
     if Linux::wants_huge_pages(advice) {
-        process::wants_huge_pages(start as usize);
+        runtime::wants_huge_pages(start as usize);
     }
     // SAFETY: as demanded of our caller.
     match unsafe { KERNEL.madvise(start as usize, bytes, advice) } {

@@ -2,7 +2,7 @@
 //!
 //! Linked into the preload object and the archive (crate `ebbmalloc-c`) and, with the feature
 //! `override-c`, into Rust programs (crate `ebbmalloc`). Each function translates: it checks what C
-//! says about its arguments, calls [`ebbmalloc_core::process`], and says the result as C does.
+//! says about its arguments, calls [`ebbmalloc_core::runtime`], and says the result as C does.
 //!
 //! What always holds: `errno` becomes ENOMEM or EINVAL on failure and is left alone by success and
 //! by every kind of `free`; no request above `PTRDIFF_MAX` succeeds.

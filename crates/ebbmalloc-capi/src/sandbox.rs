@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_ulong};
 use ebbmalloc_core::base::exact::usize_of;
 
 use ebbmalloc_core::os::linux::Linux;
-use ebbmalloc_core::process;
+use ebbmalloc_core::runtime;
 
 use crate::KERNEL;
 use crate::errno::fail;
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn prctl(
     // SAFETY: as demanded of our caller.
     let call = || unsafe { KERNEL.prctl(operation, arguments) };
     let result = if Linux::begins_sandbox(operation) {
-        process::entering_sandbox(call)
+        runtime::entering_sandbox(call)
     } else {
         call()
     };

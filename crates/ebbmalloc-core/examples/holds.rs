@@ -8,7 +8,7 @@ use ebbmalloc_core::base::holds;
 use ebbmalloc_core::cache::cache::{Cache, Entered};
 use ebbmalloc_core::heap::{Access, Heap};
 use ebbmalloc_core::os::linux::Linux;
-use ebbmalloc_core::process::Hooks;
+use ebbmalloc_core::runtime::Hooks;
 use ebbmalloc_core::size::{SMALL_MAX, class_of};
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// From top to bottom.
 const LAYERS: [&str; 9] = [
-    "process", "heap", "profile", "cache", "slab", "arena", "size", "base", "os",
+    "runtime", "heap", "profile", "cache", "slab", "arena", "size", "base", "os",
 ];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {

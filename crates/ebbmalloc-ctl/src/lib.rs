@@ -3,7 +3,7 @@
 //!
 //! Used by `ebbmalloc-capi` for the C names and by `ebbmalloc` for typed control. The tree is tables
 //! ([`nodes`], one file a group); [`tree`] walks them; [`call`] holds what all nodes have in common
-//! about buffers and their sizes. What a node does is a function of [`ebbmalloc_core::process`].
+//! about buffers and their sizes. What a node does is a function of [`ebbmalloc_core::runtime`].
 //!
 //! What always holds: nothing here allocates from the heap or calls libc; a wrong name, size or
 //! direction gives the errno that jemalloc gives, and changes nothing.

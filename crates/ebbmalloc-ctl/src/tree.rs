@@ -6,7 +6,7 @@ use crate::node::{Kind, Node, Value};
 use crate::nodes::ROOT;
 use core::ffi::c_void;
 use core::ptr::{null, null_mut};
-use ebbmalloc_core::process::control;
+use ebbmalloc_core::runtime::control;
 
 /// Nodes from the root to a leaf, at most.
 pub const DEPTH: usize = 7;

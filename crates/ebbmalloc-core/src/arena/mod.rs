@@ -126,7 +126,7 @@ impl Arena {
     /// As there.
     #[cfg(test)]
     pub unsafe fn thaw<O: Os>(&self, os: &O) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the contract is the lock's own: this thread froze it.
         unsafe { self.extents.thaw(os) }
     }
 
@@ -135,7 +135,7 @@ impl Arena {
     /// # Safety
     /// As there.
     pub unsafe fn reset(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the contract is the lock's own: no other thread of this process exists that could hold it.
         unsafe { self.extents.reset() }
     }
 
@@ -267,7 +267,8 @@ impl Arena {
         fill: Fill,
         tick: u32,
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the slab came from this arena, has no slot in use and is on no list (fn contract), so its granules
+        // are the caller's.
         unsafe {
             for index in 0..granules as usize {
                 self.set_class((*head.wrapping_add(index)).base, 0);

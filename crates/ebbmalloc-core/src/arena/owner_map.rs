@@ -39,7 +39,7 @@ impl OwnerMap {
         // SAFETY: null or a node that stays.
         let root = unsafe { self.root.load(Ordering::Acquire).as_ref() }?;
         let leaf = root.get(unit >> LEAF_BITS)?.load(Ordering::Acquire);
-        // SAFETY: as above.
+        // SAFETY: a leaf is null or a node that is never given back.
         let leaf = unsafe { leaf.as_ref() }?;
         match leaf[unit % (1 << LEAF_BITS)].load(Ordering::Relaxed) {
             0 => None,
@@ -78,7 +78,7 @@ impl OwnerMap {
             let root = unsafe { self.root.load(Ordering::Acquire).as_ref() };
             let leaf = root.and_then(|root| {
                 let leaf = root.get(unit >> LEAF_BITS)?.load(Ordering::Acquire);
-                // SAFETY: as above.
+                // SAFETY: a leaf is null or a node that is never given back.
                 unsafe { leaf.as_ref() }
             });
             if let Some(leaf) = leaf {

@@ -79,7 +79,7 @@ impl Extents {
     /// The granules came from `take_longest_clean`.
     unsafe fn given_up(&mut self, head: *mut Granule, len: u32, to: Option<Scarce>) {
         self.leaving_granules -= len as usize;
-        // SAFETY: the caller's promise.
+        // SAFETY: the granules came from `take_longest_clean` (fn contract), so they are clean and this pass's alone.
         unsafe {
             match to {
                 Some(scarce) => self.list_given(head, len, scarce),
@@ -91,7 +91,8 @@ impl Extents {
     /// # Safety
     /// The granules belong to nobody, and their memory is given up to `scarce`.
     unsafe fn list_given(&mut self, head: *mut Granule, len: u32, scarce: Scarce) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the granules belong to nobody (fn contract), and the lock is held (`&mut self` comes from the
+        // lock's guard), so both ends may be written.
         unsafe {
             mark_ends(head, len, Kind::Leaving);
             (*head).flags = match scarce {

@@ -219,7 +219,7 @@ impl<T, O: Os> Deref for Guard<'_, T, O> {
 
 impl<T, O: Os> DerefMut for Guard<'_, T, O> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as in `deref`, and the guard is borrowed mutably.
+        // SAFETY: the guard holds the lock, and it is borrowed mutably.
         self.lock.value.with_mut(|value| unsafe { &mut *value })
     }
 }

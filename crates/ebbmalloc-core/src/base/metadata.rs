@@ -234,7 +234,7 @@ impl Metadata {
             let refused = discarded.refused_bytes > 0;
             let mut pool = self.pool.lock(os);
             for &block in &leaving[..count] {
-                // SAFETY: as above, and the lock is held.
+                // SAFETY: the blocks are empty and in no list, and the lock is held.
                 unsafe {
                     if refused {
                         (*block).used_at = pool.passes;
@@ -301,7 +301,7 @@ impl Metadata {
     /// As there.
     #[cfg(test)]
     pub unsafe fn thaw<O: Os>(&self, os: &O) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the contract is the lock's own: this thread froze it.
         unsafe { self.pool.thaw(os) }
     }
 
@@ -310,7 +310,7 @@ impl Metadata {
     /// # Safety
     /// As there.
     pub unsafe fn reset(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the contract is the lock's own: no other thread of this process exists that could hold it.
         unsafe { self.pool.reset() }
     }
 }
@@ -388,7 +388,7 @@ fn new_chunk<O: Os>(os: &O, generation: u32) -> Option<*mut Chunk> {
     os.settle_huge_metadata(start, CHUNK);
     // SAFETY: reserved just above, and long enough.
     if unsafe { os.commit(start, STEP * BLOCK) }.is_err() {
-        // SAFETY: as above; nobody knows it.
+        // SAFETY: reserved just above, and nobody knows it yet.
         unsafe { os.release(start, CHUNK) };
         return None;
     }
@@ -409,7 +409,8 @@ impl Blocks {
     /// # Safety
     /// `block` is in no list, and the pool's lock is held.
     unsafe fn push(&mut self, block: *mut Block) {
-        // SAFETY: the caller's promise; all in the list are valid.
+        // SAFETY: the block is in no list and the pool's lock is held (fn contract); all blocks in the list are
+        // valid.
         unsafe {
             (*block).prev = null_mut();
             (*block).next = self.first;
@@ -423,7 +424,8 @@ impl Blocks {
     /// # Safety
     /// `block` is in this list, and the pool's lock is held.
     unsafe fn remove(&mut self, block: *mut Block) {
-        // SAFETY: the caller's promise; all in the list are valid.
+        // SAFETY: the block is in this list and the pool's lock is held (fn contract); all blocks in the list are
+        // valid.
         unsafe {
             let (prev, next) = ((*block).prev, (*block).next);
             if prev.is_null() {

@@ -158,10 +158,9 @@ impl Cache {
     }
 
     /// Takes a slot of a rationed class that comes off the stack with the next ration. `None` if the slow
-    /// path must be taken: there is too little on the stack, the next allocation is one to be sampled, or
-    /// it is not this that the request has failed for, as in a cache that is shut.
+    /// path must be taken: there is too little on the stack, or the next allocation is one to be sampled.
     pub fn pop_next_ration(&self, class: usize) -> Option<NonNull<u8>> {
-        if self.is_shut() || self.enter() != Entered::Mine {
+        if self.enter() != Entered::Mine {
             return None;
         }
         // SAFETY: entered; its owner has found that it is rationed.

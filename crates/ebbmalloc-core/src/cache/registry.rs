@@ -31,8 +31,6 @@ struct Caches {
     next_shard: usize,
     /// The caches are claimed for a fork, those to come included, and stay so.
     frozen: bool,
-    /// Every cache is shut, those to come included.
-    shut: bool,
     /// The cache that the drain under way comes to next.
     cursor: *mut Cache,
     /// Drains begun: a later one takes the cursor over.
@@ -66,7 +64,6 @@ impl Registry {
         count: 0,
         next_shard: 0,
         frozen: false,
-        shut: false,
         cursor: null_mut(),
         drains: 0,
     };
@@ -125,7 +122,6 @@ impl Registry {
         // SAFETY: the piece is ours, long enough, and aligned to a page.
         unsafe {
             Cache::make(cache, u8_of(shard), explicit);
-            cache.as_ref().set_shut(caches.shut);
             if caches.frozen {
                 cache.as_ref().announce();
             }
@@ -217,15 +213,6 @@ impl Registry {
             drop(caches);
             caches = self.list.lock(supply.os);
         }
-    }
-
-    /// Shuts all caches, and those to come, or opens them, as `shut` says once the list is locked: of two calls
-    /// the later one asks last. A thread that was told of the return goes the slow way.
-    pub fn set_shut<O: Os>(&self, os: &O, shut: impl FnOnce() -> bool) {
-        let mut caches = self.list.lock(os);
-        caches.shut = shut();
-        let shut = caches.shut;
-        caches.for_each(|cache| cache.set_shut(shut));
     }
 
     /// Bytes in all caches that can be looked at, and the number of threads' caches.

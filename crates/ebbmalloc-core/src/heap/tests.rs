@@ -9,6 +9,7 @@ mod growth;
 mod lend;
 mod model;
 mod nested;
+mod out_of_band;
 mod placement;
 mod pressure;
 mod rations;

@@ -62,12 +62,6 @@ impl<O: Os> Heap<O> {
         self.caches.drain(&self.supply(), &self.bins, false, own);
     }
 
-    /// From now on every operation of every thread takes the slow path, or no longer does, as `shut` says. The
-    /// caller is inside no cache.
-    pub fn shut_caches(&self, shut: impl FnOnce() -> bool) {
-        self.caches.set_shut(&self.os, shut);
-    }
-
     /// Returns the free extents of the heap's own arena that may be resident, however young. Nothing happens
     /// while a pass is under way; the caller may wait, and is inside no cache.
     pub fn return_extents(&self) {

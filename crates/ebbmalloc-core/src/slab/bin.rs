@@ -42,6 +42,15 @@ pub struct Supply<'a, O> {
     pub tick: u32,
 }
 
+/// Slots of one slab that come back.
+#[derive(Clone, Copy)]
+pub struct Returned<'a> {
+    /// The slab's descriptor.
+    pub slab: *mut Granule,
+    /// At least one slot.
+    pub slots: &'a [*mut u8],
+}
+
 /// See the module.
 pub struct Bin {
     pub(super) slabs: Lock<Slabs>,
@@ -230,12 +239,12 @@ impl Bin {
     /// nothing happens and false comes back if the lock is held.
     ///
     /// # Safety
-    /// Each pointer lies in a slab of `class` and this bin's shard, as the byte map says.
+    /// Each slot lies in its slab, which is of `class` and this bin's shard, as the byte map says.
     pub unsafe fn put<O: Os>(
         &self,
         supply: &Supply<O>,
         class: usize,
-        pointers: &[(*mut u8, *mut Granule)],
+        returned: &[Returned],
         idle: bool,
         wait: bool,
     ) -> bool {
@@ -244,14 +253,15 @@ impl Bin {
             return false;
         };
         slabs.flushes += 1;
-        for slots in pointers.chunk_by(|a, b| a.1 == b.1) {
-            let (first, head) = slots[0];
-            let slab = Slab(head);
-            // SAFETY: the caller's promise, and the lock is held; a program that broke its contract is
-            // found out by the checks.
+        let mut count = 0;
+        for &Returned { slab, slots } in returned {
+            let (head, slab) = (slab, Slab(slab));
+            count += slots.len();
+            // SAFETY: the fn contract, and the lock is held. A program that freed a slot twice may have let its slab go: the
+            // descriptor is still one, and the checks end the process.
             unsafe {
                 if (*head).kind != Kind::Slab || (*head).class as usize != class {
-                    corruption(supply.os, Corruption::DoubleFree, first as usize);
+                    corruption(supply.os, Corruption::DoubleFree, slots[0] as usize);
                 }
                 if slabs.is_abandoned(slab) {
                     continue;
@@ -265,11 +275,11 @@ impl Bin {
                 slabs.settle(supply, shape, slab, idle, wait);
             }
         }
-        slabs.count_back(pointers.len());
+        slabs.count_back(count);
         if lends(class) {
             self.may_lend.store(slabs.may_lend(), Ordering::Relaxed);
         }
-        let bytes = pointers.len() * shape.class.size as usize;
+        let bytes = count * shape.class.size as usize;
         supply.arena.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
         true
     }
@@ -318,7 +328,7 @@ impl Slabs {
     /// # Safety
     /// The slab is or was one of this bin's.
     pub(super) unsafe fn is_abandoned(&self, slab: Slab) -> bool {
-        // SAFETY: the caller's promise: the generation of a slab does not change.
+        // SAFETY: the slab is or was this bin's (fn contract), so its descriptor is valid: the generation of a slab does not change.
         let made = unsafe { (*slab.0).oldest };
         (made.wrapping_sub(self.abandoned_before).cast_signed()) < 0
     }

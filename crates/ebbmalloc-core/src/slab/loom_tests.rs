@@ -5,7 +5,7 @@
 //! of every page that it takes. The slots are of 32 KiB, on the largest pages: a slab has eight
 //! slots on four pages, so a page is two slots.
 
-use super::bin::{Bin, Supply};
+use super::bin::{Bin, Returned, Supply};
 use super::shape::Shape;
 use super::sweep::Sweep;
 use crate::arena::Arena;
@@ -92,13 +92,16 @@ impl Ground {
 
     /// Puts slots of `bin` back at once.
     pub(crate) fn put(&self, bin: &Bin, slots: &[Slot]) {
-        let find = |slot: &Slot| {
+        let found = slots.iter().map(|slot| {
             self.check(*slot);
             let granule = self.arena.granule_of(slot.0 as usize).expect("in a region");
-            // SAFETY: every granule has a descriptor; a live slot's knows its slab.
-            (slot.0, unsafe { (*granule).head })
-        };
-        let found: Vec<_> = slots.iter().map(find).collect();
+            Returned {
+                // SAFETY: every granule has a descriptor; a live slot's knows its slab.
+                slab: unsafe { (*granule).head },
+                slots: core::slice::from_ref(&slot.0),
+            }
+        });
+        let found: Vec<_> = found.collect();
         // SAFETY: the slots came from this bin.
         assert!(unsafe { bin.put(&self.supply(), CLASS_NUMBER, &found, false, true) });
     }

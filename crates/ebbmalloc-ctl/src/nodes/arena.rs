@@ -7,8 +7,8 @@ use core::sync::atomic::Ordering;
 use ebbmalloc_core::arena::hooks::ExtentHooks;
 use ebbmalloc_core::arena::labels::{DSS, NAME_BYTES};
 use ebbmalloc_core::base::exact::{isize_of, u8_of};
-use ebbmalloc_core::process::figures::Which;
-use ebbmalloc_core::process::{self, arenas, decay};
+use ebbmalloc_core::runtime::figures::Which;
+use ebbmalloc_core::runtime::{self, arenas, decay};
 
 /// The index that stands for all arenas.
 pub const ALL: usize = 4096;
@@ -55,12 +55,12 @@ pub static NODES: &[Node] = &[
     read!("initialized", bool, |mib| Ok(match which(mib[1]) {
         Which::One(index) => arenas::is_there(index),
         Which::All => true,
-        Which::Destroyed => process::figures::any_ended(),
+        Which::Destroyed => runtime::figures::any_ended(),
     })),
     act!("decay", |mib| each(mib, arenas::decay)),
     act!("purge", |mib| match which(mib[1]) {
         Which::All => {
-            process::trim();
+            runtime::trim();
             Ok(())
         }
         _ => each(mib, arenas::purge),
@@ -121,7 +121,7 @@ pub static NODES: &[Node] = &[
             Which::One(index) => decay::of_arena(index).ok_or(Errno::EFAULT),
             _ => Err(Errno::EFAULT),
         },
-        |mib, new| if decay::set_of_arena(mib[1], new) {
+        |mib, new| if arenas::set_decay(mib[1], new) {
             Ok(())
         } else {
             Err(Errno::EFAULT)

@@ -2,7 +2,7 @@
 
 use crate::errno::Errno;
 use crate::node::{Access, Node, Text};
-use ebbmalloc_core::process::{control, figures};
+use ebbmalloc_core::runtime::{control, figures};
 
 /// `version`: the jemalloc whose interface this is, and who gives it.
 const NAME: &core::ffi::CStr = c"5.3.0-0-ebbmalloc-0.1.0";

@@ -1,13 +1,13 @@
-//! `experimental.*`: functions that are told of every request or take part in the heap profile, questions of programs that defragment themselves, and
-//! many blocks by one call.
+//! `experimental.*`: functions that take part in the heap profile, questions of programs that defragment themselves,
+//! and many blocks by one call.
 
 use crate::call::Call;
 use crate::errno::{Errno, Result};
 use crate::node::{Access, Node};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
-use ebbmalloc_core::process::request_hooks::{self, RequestHooks};
-use ebbmalloc_core::process::{Choice, allocate_with, control, profile};
+use ebbmalloc_core::runtime::profile_control as profile;
+use ebbmalloc_core::runtime::{Choice, allocate_with, control};
 
 pub static NODES: &[Node] = &[
     Node::group("hooks", HOOKS),
@@ -15,24 +15,7 @@ pub static NODES: &[Node] = &[
     Node::leaf::<usize>("batch_alloc", Access::ReadWrite, batch_alloc),
 ];
 
-/// What is installed is written, a handle is read; a handle is written.
 static HOOKS: &[Node] = &[
-    Node::leaf::<*mut c_void>("install", Access::ReadWrite, |call| {
-        let hooks = call.insists_on_new::<RequestHooks>()?;
-        call.insists_on_old::<*mut c_void>()?;
-        // SAFETY: who installs functions says that they can be called.
-        let handle = unsafe { request_hooks::install(hooks) };
-        call.give(handle.ok_or(Errno::EAGAIN)?)
-    }),
-    Node::leaf::<*mut c_void>("remove", Access::Write, |call| {
-        call.write_only()?;
-        let handle = call.insists_on_new::<*mut c_void>()?;
-        if request_hooks::remove(handle) {
-            Ok(())
-        } else {
-            Err(Errno::EINVAL)
-        }
-    }),
     Node::leaf::<*mut c_void>("prof_backtrace", Access::ReadWrite, |call| {
         part_in_profile(call, profile::stack_walker, |walk| {
             if walk.is_null() {
@@ -45,7 +28,7 @@ static HOOKS: &[Node] = &[
     }),
     Node::leaf::<*mut c_void>("prof_dump", Access::ReadWrite, |call| {
         part_in_profile(call, profile::dump_listener, |listener| {
-            // SAFETY: as above.
+            // SAFETY: who sets a function says that it can be called.
             unsafe { profile::set_dump_listener(listener) };
             Ok(())
         })

@@ -4,9 +4,9 @@ use crate::call::Call;
 use crate::errno::Result;
 use crate::node::{Access, Node, Text};
 use ebbmalloc_core::base::exact::{u32_of, usize_of};
-use ebbmalloc_core::process::conf::keys::{KEYS, MIRRORED, OWN_DECAY, Shape, Width};
-use ebbmalloc_core::process::conf::{Id, Source};
-use ebbmalloc_core::process::{control, in_force};
+use ebbmalloc_core::runtime::conf::keys::{KEYS, MIRRORED, OWN_DECAY, Shape, Width};
+use ebbmalloc_core::runtime::conf::{Id, Source};
+use ebbmalloc_core::runtime::{control, in_force};
 
 static MIRROR: [Node; MIRRORED + 1] = {
     let mut nodes = [const { Node::group("malloc_conf", SOURCES) }; MIRRORED + 1];
@@ -31,7 +31,6 @@ const fn mirror(place: usize) -> Node {
             Width::Unsigned => Node::leaf::<u32>(name, read, |call| {
                 give(call, |number| u32_of(usize_of(number)))
             }),
-            Width::U64 => Node::leaf::<u64>(name, read, |call| give(call, |number| number)),
             Width::I64 => {
                 Node::leaf::<i64>(name, read, |call| give(call, |number| number.cast_signed()))
             }
@@ -68,7 +67,7 @@ const fn mirror(place: usize) -> Node {
             };
             call.give(in_force::text(at).unwrap_or(unset).as_ptr())
         }),
-        Shape::LogOf(_) | Shape::Ranges | Shape::Bytes => panic!("a key without a mirror"),
+        Shape::LogOf(_) | Shape::Bytes => panic!("a key without a mirror"),
     }
 }
 

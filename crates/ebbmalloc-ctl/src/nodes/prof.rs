@@ -5,7 +5,7 @@ use crate::errno::{Errno, Result};
 use crate::node::{Access, Node, Text};
 use core::ffi::CStr;
 use ebbmalloc_core::base::exact::u32_of;
-use ebbmalloc_core::process::profile;
+use ebbmalloc_core::runtime::profile_control as profile;
 
 /// `prof.*`.
 pub static NODES: &[Node] = &[

@@ -6,8 +6,8 @@ use crate::errno::{Errno, Result};
 use crate::node::Node;
 use ebbmalloc_core::base::exact::{u32_of, usize_of};
 use ebbmalloc_core::heap::figures::{ArenaFigures, BinFigures};
-use ebbmalloc_core::process::control;
-use ebbmalloc_core::process::figures::{self, Which};
+use ebbmalloc_core::runtime::control;
+use ebbmalloc_core::runtime::figures::{self, Which};
 use ebbmalloc_core::size::CLASSES;
 
 pub static NODES: &[Node] = &[

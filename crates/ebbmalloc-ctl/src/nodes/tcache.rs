@@ -3,7 +3,7 @@
 use crate::errno::Errno;
 use crate::node::{Access, Node};
 use ebbmalloc_core::base::exact::u32_of;
-use ebbmalloc_core::process::arenas;
+use ebbmalloc_core::runtime::arenas;
 
 pub static NODES: &[Node] = &[
     Node::leaf::<u32>("create", Access::Read, |call| {

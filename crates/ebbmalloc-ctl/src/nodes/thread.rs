@@ -4,7 +4,7 @@ use crate::errno::{Errno, Result};
 use crate::node::{Access, Node};
 use core::sync::atomic::{AtomicU64, Ordering};
 use ebbmalloc_core::base::exact::u32_of;
-use ebbmalloc_core::process::{arenas, control, observer};
+use ebbmalloc_core::runtime::{arenas, control, thread_control};
 use ebbmalloc_core::size::SMALL_MAX;
 
 pub static NODES: &[Node] = &[
@@ -32,10 +32,10 @@ pub static NODES: &[Node] = &[
 ];
 
 static PEAK: &[Node] = &[
-    read!("read", u64, |_| observer::thread_peak()
+    read!("read", u64, |_| thread_control::thread_peak()
         .ok_or(Errno::EAGAIN)),
     act!("reset", |_| {
-        if observer::reset_thread_peak() {
+        if thread_control::reset_thread_peak() {
             Ok(())
         } else {
             Err(Errno::EAGAIN)
@@ -45,9 +45,9 @@ static PEAK: &[Node] = &[
 
 static TCACHE: &[Node] = &[
     Node::leaf::<bool>("enabled", Access::ReadWrite, |call| {
-        let was = observer::has_thread_cache();
+        let was = thread_control::has_thread_cache();
         if let Some(enabled) = call.take::<bool>()?
-            && !observer::set_thread_cache(enabled)
+            && !thread_control::set_thread_cache(enabled)
         {
             return Err(Errno::EAGAIN);
         }
@@ -61,15 +61,15 @@ static TCACHE: &[Node] = &[
         }
     }),
     act!("flush", |mib| {
-        if !observer::has_thread_cache() {
+        if !thread_control::has_thread_cache() {
             return Err(Errno::EFAULT);
         }
         flush(mib)
     }),
 ];
 
-fn counters() -> Result<&'static observer::Counters> {
-    observer::thread_counters().ok_or(Errno::EAGAIN)
+fn counters() -> Result<&'static thread_control::Counters> {
+    thread_control::thread_counters().ok_or(Errno::EAGAIN)
 }
 
 fn load(counter: &AtomicU64) -> u64 {
@@ -77,6 +77,6 @@ fn load(counter: &AtomicU64) -> u64 {
 }
 
 fn flush(_: &[usize]) -> Result<()> {
-    observer::flush_thread_cache();
+    thread_control::flush_thread_cache();
     Ok(())
 }

@@ -15,7 +15,7 @@ use crate::tree::{DEPTH, name_to_mib, read_mib};
 use core::ffi::CStr;
 use core::fmt::{self, Write};
 use ebbmalloc_core::base::exact::usize_of;
-use ebbmalloc_core::process::{control, figures};
+use ebbmalloc_core::runtime::{control, figures};
 use emitter::Emitter;
 
 /// What is left out, and how the rest is written.
@@ -49,6 +49,7 @@ impl Options {
 
 /// Prints through `sink`, piece by piece.
 pub fn print(sink: &mut dyn FnMut(&CStr), letters: &[u8]) {
+    control::make_ready();
     figures::refresh();
     let options = Options::new(letters);
     let mut out = Emitter::new(sink, options.json);

@@ -1,7 +1,7 @@
 //! Figures are true, and sums of their parts; settings in the mirror are those that were set.
 
 use core::ffi::{CStr, c_char};
-use ebbmalloc_core::process;
+use ebbmalloc_core::runtime;
 use ebbmalloc_core::size::large::LARGE_CLASSES;
 use ebbmalloc_core::size::{CLASSES, SMALL_MAX};
 use ebbmalloc_ctl::{print, read, write};
@@ -24,7 +24,7 @@ fn refresh() {
 
 fn blocks(number: usize, bytes: usize) -> Vec<*mut u8> {
     let make = |_| {
-        let block = process::malloc(bytes);
+        let block = runtime::malloc(bytes);
         // SAFETY: ours, and that long.
         unsafe { block.write_bytes(1, bytes) };
         block
@@ -35,7 +35,7 @@ fn blocks(number: usize, bytes: usize) -> Vec<*mut u8> {
 fn free(blocks: Vec<*mut u8>) {
     for block in blocks {
         // SAFETY: allocated by `blocks`, and freed once.
-        unsafe { process::free(block) };
+        unsafe { runtime::free(block) };
     }
 }
 

@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 use core::ptr::{null, null_mut};
-use ebbmalloc_core::process;
+use ebbmalloc_core::runtime;
 use ebbmalloc_core::size::{CLASSES, SMALL_MAX};
 use ebbmalloc_ctl::call::Call;
 use ebbmalloc_ctl::nodes::ROOT;
@@ -12,7 +12,7 @@ use ebbmalloc_ctl::{
 
 fn boot() {
     // SAFETY: allocated just now.
-    unsafe { process::free(process::malloc(1)) };
+    unsafe { runtime::free(runtime::malloc(1)) };
 }
 
 /// Reads `name` into a buffer of `bytes`; what came back, and how long it says the value is.
@@ -194,49 +194,4 @@ fn the_texts_of_settings_that_are_not_there_are_no_names() {
         let there = name.ends_with("symlink") && std::fs::read_link("/etc/malloc.conf").is_ok();
         assert_eq!(read_into(&name, 8).0.is_ok(), there, "{name}");
     }
-}
-
-#[test]
-fn request_hooks_are_installed_and_removed_by_jemallocs_rules() {
-    const INSTALL: &[u8] = b"experimental.hooks.install";
-    const REMOVE: &[u8] = b"experimental.hooks.remove";
-    boot();
-    let none = [0usize; 4];
-    let new = none.as_ptr().cast::<c_void>();
-    let install = |bytes: usize, old_bytes: usize| {
-        let (mut handle, mut length) = (null_mut::<c_void>(), old_bytes);
-        // SAFETY: both buffers are as long as is said, or longer.
-        let call = unsafe { Call::new(&[], (&raw mut handle).cast(), &raw mut length, new, bytes) };
-        let result = by_name(INSTALL, &call);
-        result.map(|()| handle)
-    };
-    let bytes = size_of_val(&none);
-    assert_eq!(install(bytes - 1, 8), Err(Errno::EINVAL));
-    assert_eq!(install(bytes, 4), Err(Errno::EINVAL));
-    // SAFETY: as long as it says.
-    let deaf = unsafe { Call::new(&[], null_mut(), null_mut(), new, bytes) };
-    assert_eq!(by_name(INSTALL, &deaf), Err(Errno::EINVAL));
-    assert_eq!(
-        read_into("experimental.hooks.install", 8).0,
-        Err(Errno::EINVAL)
-    );
-    let handles: Vec<_> = (0..4).map(|_| install(bytes, 8).unwrap()).collect();
-    assert_eq!(install(bytes, 8), Err(Errno::EAGAIN));
-    assert!(handles.iter().all(|handle| !handle.is_null()));
-
-    assert_eq!(
-        read_into("experimental.hooks.remove", 8).0,
-        Err(Errno::EPERM)
-    );
-    assert_eq!(act(REMOVE), Err(Errno::EINVAL));
-    assert_eq!(write(REMOVE, 0usize), Err(Errno::EINVAL));
-    assert_eq!(write(REMOVE, 1u32), Err(Errno::EINVAL));
-    assert_eq!(write(REMOVE, handles[0] as usize + 1), Err(Errno::EINVAL));
-    for &handle in &handles {
-        assert_eq!(write(REMOVE, handle), Ok(()));
-        assert_eq!(write(REMOVE, handle), Err(Errno::EINVAL));
-    }
-    let mut mib = [0; 3];
-    assert_eq!(name_to_mib(INSTALL, &mut mib), Ok(3));
-    assert_eq!(name_to_mib(REMOVE, &mut mib), Ok(3));
 }

@@ -1,7 +1,7 @@
 //! docs/jemalloc.md and the code have the same settings and the same names, and whatever the page says is
 //! there is shown by a test that exists.
 
-use ebbmalloc_core::process::conf::keys::{Effect, KEYS};
+use ebbmalloc_core::runtime::conf::keys::{Effect, IGNORED, KEYS};
 use ebbmalloc_ctl::nodes::ROOT;
 use ebbmalloc_ctl::{Kind, Node};
 use std::collections::BTreeSet;
@@ -103,14 +103,16 @@ fn same(page: &BTreeSet<String>, code: &BTreeSet<String>) {
 #[test]
 fn every_setting_is_in_the_table_and_nothing_else() {
     let rows = rows(&page(), "\n## Settings\n");
-    let code = KEYS.iter().map(|key| key.name.to_owned()).collect();
+    let ignored = IGNORED.iter().map(|&name| (name, Effect::NoCounterpart));
+    let all = KEYS.iter().map(|key| (key.name, key.effect)).chain(ignored);
+    let code = all.clone().map(|(name, _)| name.to_owned()).collect();
     same(&names(&rows), &code);
-    for key in KEYS {
+    for (key, effect) in all {
         let row = rows
             .iter()
-            .find(|row| row.names.iter().any(|name| name == key.name));
+            .find(|row| row.names.iter().any(|name| name == key));
         let none = row.unwrap().verdict == "no counterpart";
-        assert_eq!(none, key.effect == Effect::NoCounterpart, "{}", key.name);
+        assert_eq!(none, effect == Effect::NoCounterpart, "{key}");
     }
 }
 

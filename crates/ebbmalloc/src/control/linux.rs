@@ -62,14 +62,14 @@ unsafe impl Held for &'static str {
     }
 }
 
-// SAFETY: as for `str`.
+// SAFETY: any address is a valid pointer; `from_form` alone follows it, and the tree holds texts as C strings.
 unsafe impl Held for &'static CStr {
     type Form = *const c_char;
     fn from_form(form: *const c_char) -> Result<Self> {
         if form.is_null() {
             return Err(Error::INVALID);
         }
-        // SAFETY: as for `str`.
+        // SAFETY: a text of the tree is a C string that lives as long as the process, and it is not null here.
         Ok(unsafe { CStr::from_ptr(form) })
     }
     fn into_form(self) -> *const c_char {
@@ -104,7 +104,8 @@ unsafe fn call(
         &raw mut got
     };
     let mib = &place.numbers[..place.depth];
-    // SAFETY: as demanded of our caller.
+    // SAFETY: each pointer is null or leads to as many bytes as are given with it (fn contract); `length` leads to `got`,
+    // which outlives the call.
     let call = unsafe { Call::new(mib, old, length, new, new_bytes) };
     ebbmalloc_ctl::by_mib(&call).map_err(error)?;
     if got == old_bytes {
@@ -119,9 +120,10 @@ unsafe fn call(
 pub unsafe fn read<T: Held>(place: &Place) -> Result<T> {
     let mut form = std::mem::MaybeUninit::<T::Form>::uninit();
     let bytes = size_of::<T::Form>();
-    // SAFETY: the place is as large as it says.
+    // SAFETY: `form` is a place for one `Form`, and `bytes` is its size.
     unsafe { call(place, form.as_mut_ptr().cast(), bytes, null_mut(), 0) }?;
-    // SAFETY: the call wrote all of it.
+    // SAFETY: `call` succeeds only if as many bytes were written as a `Form` has, and the name's values are of this type
+    // (fn contract).
     T::from_form(unsafe { form.assume_init() })
 }
 
@@ -130,7 +132,7 @@ pub unsafe fn read<T: Held>(place: &Place) -> Result<T> {
 pub unsafe fn write<T: Held>(place: &Place, value: T) -> Result<()> {
     let form = value.into_form();
     let bytes = size_of::<T::Form>();
-    // SAFETY: the value is as large as it says.
+    // SAFETY: `form` is a `Form`, and `bytes` is its size.
     unsafe { call(place, null_mut(), 0, (&raw const form).cast(), bytes) }
 }
 
@@ -140,7 +142,7 @@ pub unsafe fn update<T: Held>(place: &Place, value: T) -> Result<T> {
     let form = value.into_form();
     let mut old = std::mem::MaybeUninit::<T::Form>::uninit();
     let bytes = size_of::<T::Form>();
-    // SAFETY: both are as large as they say.
+    // SAFETY: `old` is a place for one `Form`, `form` is one, and `bytes` is the size of each.
     unsafe {
         call(
             place,
@@ -150,7 +152,8 @@ pub unsafe fn update<T: Held>(place: &Place, value: T) -> Result<T> {
             bytes,
         )
     }?;
-    // SAFETY: the call wrote all of it.
+    // SAFETY: `call` succeeds only if as many bytes were written as a `Form` has, and the name's values are of this type
+    // (fn contract).
     T::from_form(unsafe { old.assume_init() })
 }
 

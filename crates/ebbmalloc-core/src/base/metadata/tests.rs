@@ -18,7 +18,7 @@ fn fill(start: usize, piece: &Piece) {
 }
 
 fn expect_filled(start: usize, piece: &Piece) {
-    // SAFETY: as above.
+    // SAFETY: the piece is in use by the test alone, and as long as it says.
     let bytes = unsafe { core::slice::from_raw_parts(start as *const u8, piece.bytes) };
     assert!(bytes.iter().all(|&byte| byte == piece.byte));
 }
@@ -71,7 +71,7 @@ fn pieces_stay_apart_and_keep_their_contents_whatever_is_returned() {
         }
     }
     for (start, piece) in live {
-        // SAFETY: as above.
+        // SAFETY: the piece is live, and the test does not use it afterwards.
         unsafe {
             metadata.free(
                 &os,

@@ -199,37 +199,3 @@ fn fork_against_claim() {
         world.finish(&caches);
     });
 }
-
-#[test]
-fn shut_against_claim() {
-    model(|| {
-        let (world, caches) = World::new(1, 2);
-        let own = caches[0];
-        let owner = spawn({
-            let world = world.clone();
-            move || world.use_one(own)
-        });
-        let purger = spawn({
-            let world = world.clone();
-            move || {
-                world.purge();
-            }
-        });
-        let os = &world.ground.os;
-        world.registry.set_shut(os, || true);
-        // Who is told of it goes the slow way, whatever the purger does, and is served from the cache there.
-        owner.join().unwrap();
-        assert_eq!(own.cache().pop(CLASS_NUMBER), None);
-        let slot = world.slow_pop(own.cache());
-        assert!(!own.cache().push(CLASS_NUMBER, slot.0));
-        world.put(slot);
-        purger.join().unwrap();
-        assert_eq!(own.cache().pop(CLASS_NUMBER), None);
-        let late = world.registry.attach(&world.ground.supply(), 1, None);
-        let late = Own(late.expect("memory"));
-        assert!(late.cache().is_shut());
-        world.registry.set_shut(os, || false);
-        assert!(!own.cache().is_shut() && !late.cache().is_shut());
-        world.finish(&[own, late]);
-    });
-}

@@ -46,7 +46,7 @@ impl Rationed {
         unsafe { self.thread.unwrap().as_ref() }
     }
 
-    /// As `process` allocates in a sampled thread; `draw` says how many are ahead of the next sample.
+    /// As `runtime` allocates in a sampled thread; `draw` says how many are ahead of the next sample.
     fn allocate(&mut self, size: usize, draw: &mut dyn FnMut() -> u64) -> *mut u8 {
         let class = class_of(size);
         let slot = self.cache().pop_quick(size);

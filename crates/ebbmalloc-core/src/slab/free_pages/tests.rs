@@ -8,7 +8,7 @@ use crate::arena::granule::Granule;
 use crate::base::metadata::Metadata;
 use crate::os::fake::Fake;
 use crate::size::{CLASS, class_of};
-use crate::slab::bin::Supply;
+use crate::slab::bin::{Returned, Supply};
 use crate::slab::sweep::Sweep;
 
 struct Ground {
@@ -75,11 +75,17 @@ impl Ground {
     fn put(&mut self, count: usize) {
         for _ in 0..count.min(self.live.len()) {
             let at = self.number(self.live.len());
-            let slot = self.live.swap_remove(at);
+            let (slot, slab) = self.live.swap_remove(at);
+            let slots = &[slot];
             // SAFETY: the slot is one of this bin's, and live.
             assert!(unsafe {
-                self.bin
-                    .put(&self.supply(), self.class, &[slot], false, true)
+                self.bin.put(
+                    &self.supply(),
+                    self.class,
+                    &[Returned { slab, slots }],
+                    false,
+                    true,
+                )
             });
         }
     }

@@ -44,7 +44,7 @@ fn slots_on_leaving_pages_are_taken_out_and_put_back_by_words() {
         let some = 0xF0F0_0CA5_8001_0F36 & shape.all_pages();
         for pages in [some, shape.all_pages(), 1] {
             let touches = |slot: usize| shape.pages_of_slot(slot) & pages != 0;
-            // SAFETY: as above; all slots are free.
+            // SAFETY: the descriptor and its bitmap are the test's own, and all slots are free.
             unsafe {
                 slab.set_slots_on_pages(shape, pages, false);
                 for slot in 0..shape.class.slots as usize {

@@ -5,6 +5,7 @@ use crate::arena::Arena;
 use crate::base::metadata::Metadata;
 use crate::os::fake::Fake;
 use crate::size::{CLASS, class_of};
+use crate::slab::bin::Returned;
 
 /// Five slots on 55 pages; nine more pages hold no slot.
 const CLASS_NUMBER: usize = class_of(44 << 10);
@@ -39,12 +40,15 @@ impl Ground {
     }
 
     fn put(&self, slots: &[*mut u8]) {
-        let find = |&slot: &*mut u8| {
-            let granule = self.arena.granule_of(slot as usize).expect("in a region");
-            // SAFETY: every granule has a descriptor; a live slot's knows its slab.
-            (slot, unsafe { (*granule).head })
-        };
-        let found: Vec<_> = slots.iter().map(find).collect();
+        let found = slots.iter().map(|slot| {
+            let granule = self.arena.granule_of(*slot as usize).expect("in a region");
+            Returned {
+                // SAFETY: every granule has a descriptor; a live slot's knows its slab.
+                slab: unsafe { (*granule).head },
+                slots: core::slice::from_ref(slot),
+            }
+        });
+        let found: Vec<_> = found.collect();
         // SAFETY: the slots came from this bin.
         assert!(unsafe {
             self.bin
