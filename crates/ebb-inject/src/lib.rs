@@ -15,6 +15,7 @@
 //! - `frame`, `xstate`: the bytes from which the kernel restores a thread.
 //! - `task`: what a thread does, from /proc.
 //! - `waits`: what becomes of a system call whose thread is stopped.
+//! - `not_called`, `left`: why no call was made, and why a thread was left alone.
 //!
 //! Linux on x86-64, and functions of glibc.
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
@@ -33,6 +34,8 @@ pub mod cost;
 mod frame;
 pub mod function;
 pub mod gate;
+mod left;
+mod not_called;
 mod place;
 pub mod remote;
 mod seccomp;
@@ -42,7 +45,7 @@ mod tracee;
 mod waits;
 mod xstate;
 
-pub use call::{Called, NotCalled, call};
+pub use call::{Called, call};
 pub use cost::{Cost, Refault};
 pub use function::Function;
-pub use gate::Unfit;
+pub use not_called::{NotCalled, Unfit};

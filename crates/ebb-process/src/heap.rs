@@ -3,13 +3,11 @@
 //!
 //! Used by `ebb why` and its kin. What no reader knows is an error with its reason; nothing is guessed.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ebb_inspect::Holdings;
 use ebb_inspect::Unreadable;
-use ebb_inspect::glibc::SizeCount;
 use ebb_inspect::holdings::Unsupported;
 use ebb_stats::{Snapshot, mechanism};
 
@@ -17,9 +15,12 @@ use super::counters::{self, Counters};
 use super::inside::{Inside, inside};
 use super::look;
 use super::not_read::NotRead;
-use crate::snapshot::{Class, Heap};
+use crate::snapshot::Heap;
 
+mod classes;
 mod regions;
+
+use classes::classes;
 
 /// ebbmalloc publishes at every so many bytes of growth, so its figures are off by no more.
 const PUBLISHED_EVERY_BYTES: u64 = 4 << 20;
@@ -317,24 +318,10 @@ fn from_glibc(heap: &ebb_inspect::Heap) -> Heap {
     }
 }
 
-fn classes(sizes: &[SizeCount]) -> BTreeMap<u64, Class> {
-    sizes
-        .iter()
-        .filter(|size| size.chunks > 0)
-        .map(|size| {
-            let class = Class {
-                count: size.chunks,
-                bytes: size.bytes,
-            };
-            (size.up_to, class)
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ebb_inspect::glibc::Quality;
+    use ebb_inspect::glibc::{Quality, SizeCount};
     use ebb_inspect::{Ledger, Line, Trim};
 
     /// A block of 1 TiB that is hardly touched counts in full in the counters.

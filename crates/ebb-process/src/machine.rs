@@ -38,6 +38,11 @@ pub fn own_s() -> Option<f64> {
     Some(tree.cpu_s())
 }
 
+/// Bytes of a page of the kernel that runs all of this machine's programs.
+pub fn page_bytes() -> u64 {
+    procfs::page_size()
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;

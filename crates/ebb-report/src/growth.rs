@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::diagnosis::{self, Form, wrap};
+use super::diagnosis::words::wrap;
+use super::diagnosis::{self, Form};
 use ebb_diagnosis::facts::difference::{Change, Difference, Unit};
 use ebb_diagnosis::facts::growth::{Growth, Series, Trend};
 

@@ -7,7 +7,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::diagnosis::label;
+use super::diagnosis::words::label;
 use ebb_diagnosis::facts::diagnosis::Diagnosis;
 
 type Bytes = Family<Vec<(&'static str, String)>, Gauge<i64, AtomicI64>>;

@@ -3,8 +3,9 @@
 //! Used by `run`. HTTP goes to this machine, without TLS and without a proxy.
 
 use super::launch::{self, Process};
+use super::run::scene::Scene;
+use super::template;
 use super::workload::{Ask, Ready};
-use super::{run::Scene, template};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 

@@ -4,9 +4,10 @@
 //! ends the trial and keeps what was measured.
 
 use super::rounds::{Progress, Rounds};
-use super::run::{self, Prepared, Stage, StepEvent};
+use super::run::{self, Stage, StepEvent};
 use super::schedule::Durations;
 use super::summary;
+use super::variant::Prepared;
 use crate::results::sureness::{StopReason, Stopping};
 use crate::results::{Outcome, Run, Variant};
 use std::path::Path;

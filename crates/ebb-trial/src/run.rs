@@ -5,88 +5,33 @@
 
 use super::ask::{self, until_ready};
 use super::disturbance::{self, Loaded};
-use super::enclosure::{Enclosures, Surroundings};
+use super::enclosure::Surroundings;
 use super::health::Health;
-use super::interrupt::{Groups, Interrupt};
 use super::launch::{self, Process};
-use super::logs::Logs;
-use super::sampler::{Observer, Sampler};
-use super::schedule::Step;
+use super::sampler::Sampler;
 use super::summary;
-use super::variant::VariantSpec;
-use super::workload::Workload;
-use crate::results::{Metric, Oom, Outcome, Run, Trim};
-use ebb_allocators::Decay;
-use phases::Watch;
-use scene::Companions;
+use super::variant::Prepared;
+use crate::results::{Oom, Outcome, Run, Trim};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+mod companions;
 mod phases;
-mod scene;
+pub(crate) mod scene;
+mod stage;
 
-pub use scene::Scene;
+pub use stage::Stage;
+
+use companions::Companions;
+use phases::Watch;
+use scene::Scene;
+pub(crate) use stage::note;
+use stage::{End, failed};
 
 /// After a malloc_trim, before memory is read: the kernel frees at once, but the answer may be written
 /// before other processes of the tree have trimmed.
 const AFTER_TRIM: Duration = Duration::from_millis(200);
-
-/// A variant with the library that was found for it.
-#[derive(Debug, Clone)]
-pub struct Prepared {
-    /// What was asked for.
-    pub spec: VariantSpec,
-    /// What is preloaded.
-    pub library: Option<PathBuf>,
-    /// When it means to give idle memory back.
-    pub decay: Option<Decay>,
-    /// What is preloaded beside it.
-    pub beside: Option<PathBuf>,
-    /// Why it cannot be run.
-    pub unavailable: Option<String>,
-}
-
-/// What all runs of a trial have in common.
-pub struct Stage<'a> {
-    /// What is driven.
-    pub workload: &'a Workload,
-    /// The phases in order.
-    pub steps: &'a [Step],
-    /// Looks at the processes.
-    pub observer: Arc<dyn Observer>,
-    /// Whether to stop.
-    pub interrupt: Interrupt,
-    /// What to kill when asked twice.
-    pub groups: Groups,
-    /// Which memory counts.
-    pub metric: Metric,
-    /// Between two samples.
-    pub interval: Duration,
-    /// Where the logs go.
-    pub logs: &'a Logs,
-    /// Makes the place of limits for each run, where there are limits.
-    pub enclosures: Option<&'a dyn Enclosures>,
-}
-
-/// Why a run did not come to its end.
-enum End {
-    Failed {
-        reason: String,
-        last_lines: Vec<String>,
-    },
-    Discarded(String),
-    Interrupted,
-}
-
-impl From<String> for End {
-    fn from(reason: String) -> End {
-        End::Failed {
-            reason,
-            last_lines: Vec::new(),
-        }
-    }
-}
 
 /// Runs one variant once. `on_step` hears of every phase that begins and of the seconds of the one
 /// that ended.
@@ -326,18 +271,4 @@ fn oom_in_words(record: &Run) -> Option<String> {
         format!(" (limit {:.0} MB)", bytes as f64 / 1e6)
     });
     Some(format!("the service was OOM-killed {when}{limit}"))
-}
-
-/// Adds what a reader should know, once.
-pub(super) fn note(record: &mut Run, text: String) {
-    if !record.notes.contains(&text) {
-        record.notes.push(text);
-    }
-}
-
-fn failed(reason: String, process: &Process) -> End {
-    End::Failed {
-        reason,
-        last_lines: process.last_lines(),
-    }
 }

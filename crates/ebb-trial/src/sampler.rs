@@ -5,7 +5,7 @@
 use super::disturbance::Machine;
 use super::enclosure::Surroundings;
 use super::refaults::{Held, Refaults};
-use super::run::Prepared;
+use super::variant::Prepared;
 use crate::results::Sample;
 use ebb_process::instruments::Instrument;
 use std::sync::atomic::{AtomicBool, Ordering};

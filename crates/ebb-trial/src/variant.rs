@@ -4,7 +4,9 @@
 //! commas and plus signs. Pure: whether the allocator is installed is found out by `commands/compare`.
 
 use super::workload::VariantTable;
+use ebb_allocators::Decay;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// A variant as it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -225,6 +227,21 @@ fn split(text: &str, separator: char) -> Result<Vec<String>, VariantError> {
 
 fn unquote(text: &str) -> String {
     text.replace('"', "")
+}
+
+/// A variant with the library that was found for it.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    /// What was asked for.
+    pub spec: VariantSpec,
+    /// What is preloaded.
+    pub library: Option<PathBuf>,
+    /// When it means to give idle memory back.
+    pub decay: Option<Decay>,
+    /// What is preloaded beside it.
+    pub beside: Option<PathBuf>,
+    /// Why it cannot be run.
+    pub unavailable: Option<String>,
 }
 
 #[cfg(test)]

@@ -225,23 +225,6 @@ fn nobody_is_lower(first: &Variant, before: &Summary, held: f64, growth: Option<
     }
 }
 
-/// "; as low: A; as low, at a higher cost: B": the cost only where it is known and all runs say so.
-fn and_others(what: &str, others: &[(&str, &Summary)], best: Option<&Summary>) -> String {
-    let dearer = |summary: &Summary| best.is_some_and(|best| cost::is_dearer(summary, best));
-    let mut text = String::new();
-    for (words, wanted) in [("", false), (", at a higher cost", true)] {
-        let names: Vec<&str> = others
-            .iter()
-            .filter(|(_, summary)| dearer(summary) == wanted)
-            .map(|(name, _)| *name)
-            .collect();
-        if !names.is_empty() {
-            text += &format!("; {what}{words}: {}", names.join(", "));
-        }
-    }
-    text
-}
-
 fn not_enough(reason: String) -> Verdict {
     Verdict {
         kind: VerdictKind::NotEnough,
@@ -250,10 +233,9 @@ fn not_enough(reason: String) -> Verdict {
     }
 }
 
-fn mb(bytes: f64) -> String {
-    format!("{:.0} MB", bytes / 1e6)
-}
-
 mod limit;
+mod words;
+
+use words::{and_others, mb};
 #[cfg(test)]
 mod tests;

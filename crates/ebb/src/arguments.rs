@@ -1,4 +1,4 @@
-//! Arguments that several commands take: times and sizes.
+//! Arguments that several commands take: times, sizes, variables.
 
 use std::time::Duration;
 
@@ -31,6 +31,14 @@ pub fn size(text: &str) -> Result<u64, String> {
     match text.parse::<ByteSize>() {
         Ok(size) => Ok(size.as_u64()),
         Err(_) => Err("write a size such as 16MB (10^6 bytes) or 512Mi (2^20 bytes)".to_owned()),
+    }
+}
+
+/// A variable of an argument.
+pub fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("not KEY=VALUE".to_owned()),
     }
 }
 

@@ -5,59 +5,27 @@
 
 use ebb_process::elf::Libc;
 
-use super::library::{is_pattern, path_architecture};
+use super::base::Base;
+use super::finding::{Finding, Id};
+use super::judged::Judged;
+use super::library::{allocator_of, file_name, is_pattern, path_architecture};
 use super::settings;
-use super::{Finding, Id};
 
 mod asked;
-mod base;
 mod copied;
 mod image;
+mod judgement;
 mod program;
 mod start;
 mod variables;
 
 pub use asked::{is_entrypoint_name, set_by_script};
-pub use base::Base;
-pub use image::{Malformed, Piece, Stage, Stages, file_name};
-pub use start::{Start, start};
+pub use image::{Malformed, Piece, Stage, Stages};
+pub use judgement::Context;
+pub use start::start;
 
 use asked::Asked;
-
-/// What was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Judged {
-    /// The allocator that the image asks for.
-    pub allocator: Option<String>,
-    /// What is wrong.
-    pub findings: Vec<Finding>,
-}
-
-/// An image under judgement.
-struct Image<'a> {
-    name: &'a str,
-    stages: &'a Stages,
-    chain: Vec<&'a Stage>,
-    start: Option<Start>,
-    context: &'a dyn Context,
-}
-
-/// The files that the builder is given.
-pub trait Context {
-    /// The text of one.
-    fn read(&self, file: &str) -> Option<String>;
-
-    /// Why the builder has no such file; none where it has, or where that is not known.
-    fn lacks(&self, _file: &str) -> Option<String> {
-        None
-    }
-}
-
-impl<F: Fn(&str) -> Option<String>> Context for F {
-    fn read(&self, file: &str) -> Option<String> {
-        self(file)
-    }
-}
+use judgement::Image;
 
 /// Judges the image that the Dockerfile called `name` makes. `context` is what the builder is given;
 /// `target` names the stage to build, the last one by default. None where there is no such stage.
@@ -105,10 +73,6 @@ impl Image<'_> {
             allocator: Some(allocator.unwrap_or(entry).to_owned()),
             findings,
         }
-    }
-
-    fn at(&self, line: usize, id: Id, what: String) -> Finding {
-        Finding::new(id, what).in_file(format!("{}:{line}", self.name))
     }
 
     /// What the path itself says.
@@ -241,14 +205,6 @@ impl Image<'_> {
             .map(|finding| finding.in_file(self.name))
             .collect()
     }
-}
-
-/// The known allocator that an entry names.
-pub fn allocator_of(entry: &str) -> Option<&'static str> {
-    let name = file_name(entry);
-    ebb_allocators::by_file_name(name)
-        .or_else(|| ebb_allocators::by_name(name))
-        .map(|it| it.name)
 }
 
 /// All names of the allocator's package; its development package brings it along.

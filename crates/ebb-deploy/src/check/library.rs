@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use ebb_process::elf::{Elf, Libc, Machine, libc_of};
 
-use super::{Finding, Id};
+use super::finding::{Finding, Id};
 
 /// What glibc keeps for objects that are loaded later and want static thread-local storage
 /// (`rtld.optional_static_tls`).
@@ -208,6 +208,22 @@ pub fn path_architecture(path: &str) -> Option<&'static str> {
         let (_, name) = FOLDERS.iter().find(|(start, _)| part.starts_with(start))?;
         Some(*name)
     })
+}
+
+/// The last part of a path.
+pub fn file_name(path: &str) -> &str {
+    path.trim_end_matches('/')
+        .rsplit('/')
+        .next()
+        .unwrap_or(path)
+}
+
+/// The known allocator that an entry names.
+pub fn allocator_of(entry: &str) -> Option<&'static str> {
+    let name = file_name(entry);
+    ebb_allocators::by_file_name(name)
+        .or_else(|| ebb_allocators::by_name(name))
+        .map(|it| it.name)
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use ebb_process::Unreadable;
 use ebb_process::environ::Variables;
 use ebb_process::inside::Inside;
 
+use super::finding::{Finding, Id};
 use super::library::{self, Entry, EntryFile, Target};
 use super::settings::InForce;
-use super::{Finding, Id};
 
 /// The allocator that should be in charge.
 #[derive(Clone, Debug, PartialEq, Eq)]

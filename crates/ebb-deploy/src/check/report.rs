@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Finding, Id, Severity};
+use super::finding::{Finding, Id, Severity};
 
 /// The version of the JSON; grows when a field changes its meaning or goes.
 const FORMAT: u32 = 1;

@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use ebb_process::environ::Variables;
 use ebb_process::inside::Inside;
 
-use super::{Finding, Id};
+use super::finding::{Finding, Id};
 
 /// Whose settings a variable holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

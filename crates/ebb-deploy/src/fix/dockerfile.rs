@@ -6,7 +6,10 @@
 
 use super::refused::Refused;
 use crate::check::Id;
-use crate::check::dockerfile::{self, Base, Context, Piece, Stage, Stages, file_name};
+use crate::check::base::Base;
+use crate::check::dockerfile::{self, Context, Piece, Stage, Stages};
+use crate::check::judged::Judged;
+use crate::check::library::file_name;
 use ebb_allocators::by_file_name;
 
 use super::wish::{Setting, Settled};
@@ -161,13 +164,11 @@ impl Image<'_> {
         }
     }
 
-    fn judge(&self, stages: &Stages) -> dockerfile::Judged {
-        dockerfile::judge(self.name, stages, self.target, self.context).unwrap_or(
-            dockerfile::Judged {
-                allocator: None,
-                findings: Vec::new(),
-            },
-        )
+    fn judge(&self, stages: &Stages) -> Judged {
+        dockerfile::judge(self.name, stages, self.target, self.context).unwrap_or(Judged {
+            allocator: None,
+            findings: Vec::new(),
+        })
     }
 
     /// What the loader will be told: what it is told already where that stays.

@@ -98,7 +98,7 @@ fn with_old(setting: &Setting, inherits: bool) -> Result<String, Refused> {
 }
 
 /// What the script starts, on the line where that is after the change.
-fn moved(before: &Script, after: &Script) -> Option<crate::check::dockerfile::Start> {
+fn moved(before: &Script, after: &Script) -> Option<crate::check::start::Start> {
     let mut start = before.service.start.clone()?;
     start.line = after.service.start.as_ref()?.line;
     Some(start)

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use procfs::process::Process;
 
-use super::{Elf, Unreadable, io_reason, reason};
+use super::unreadable::{Unreadable, io_reason, reason};
+use crate::elf::Elf;
 use crate::memory::{self, NotHere};
 
 /// More objects than any process has; a list that is longer changed under our eyes.

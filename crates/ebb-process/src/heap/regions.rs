@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use ebb_inspect::holdings::Unsupported;
 use ebb_inspect::{Holdings, Target, Unreadable, jemalloc, mimalloc, musl, tcmalloc};
 
-use super::{NotRead, classes};
+use super::classes::classes;
 use crate::charge::name_when_mapped;
 use crate::inside::Inside;
 use crate::look;
+use crate::not_read::NotRead;
 use crate::snapshot::Heap;
 
 type Reader = fn(&Target, &Path) -> Result<Holdings, Unsupported>;

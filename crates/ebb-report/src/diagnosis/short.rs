@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{capital, label, mb, wrap};
+use super::words::{capital, label, mb, wrap};
 use ebb_diagnosis::facts::diagnosis::{Cause, Diagnosis, Finding, Verdict, VerdictKind};
 use ebb_diagnosis::facts::trim::Reason;
 use ebb_diagnosis::findings::{LEAST_BYTES, megabytes, whole};

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::words::wrap;
 use super::*;
-use ebb_diagnosis::facts::diagnosis::{Line, Verdict, VerdictKind};
+use ebb_diagnosis::facts::diagnosis::{Cause, Line, Verdict, VerdictKind};
 use ebb_process::example;
 use ebb_process::snapshot::{CgroupParts, Process, Stress};
 

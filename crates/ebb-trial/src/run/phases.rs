@@ -1,7 +1,7 @@
 //! The phases of a run: loads, rests, and what is written down at their ends.
 
 use super::scene::{Scene, file_name};
-use super::{End, Stage, failed, note};
+use super::stage::{End, Stage, failed, note};
 use crate::disturbance::Loaded;
 use crate::health::Health;
 use crate::launch::{self, Process};

@@ -1,11 +1,11 @@
 //! What one run stands on: its folder, ports, names and environment, and the processes it starts.
 
-use super::{End, Prepared, Stage, failed};
-use crate::ask::until_ready;
+use super::stage::{End, Stage};
 use crate::interrupt::{Groups, Interrupt};
 use crate::launch::{Launch, Process};
 use crate::template::{self, Values};
-use crate::workload::{Companion, Workload};
+use crate::variant::Prepared;
+use crate::workload::Workload;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -18,12 +18,12 @@ const FIRST_PORT: u16 = 10_240;
 pub struct Scene<'a> {
     pub(super) workload: &'a Workload,
     pub(super) values: Values,
-    env: BTreeMap<String, String>,
-    run_mark: String,
-    groups: Groups,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) run_mark: String,
+    pub(super) groups: Groups,
     /// Whether to stop.
     pub interrupt: Interrupt,
-    logs: PathBuf,
+    pub(super) logs: PathBuf,
 }
 
 impl<'a> Scene<'a> {
@@ -94,7 +94,10 @@ impl<'a> Scene<'a> {
         Ok(template::fill(text, &self.values)?)
     }
 
-    fn fill_map(&self, map: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
+    pub(super) fn fill_map(
+        &self,
+        map: &BTreeMap<String, String>,
+    ) -> Result<BTreeMap<String, String>, String> {
         map.iter()
             .map(|(key, value)| Ok((key.clone(), self.fill(value)?)))
             .collect()
@@ -129,32 +132,6 @@ impl<'a> Scene<'a> {
         let mut process = self.launch(name, command, "command")?;
         process.finish(limit, &self.interrupt)?;
         Ok(process.output())
-    }
-
-    pub(super) fn start_companion(&self, companion: &Companion) -> Result<Process, End> {
-        let name = format!("companion {}", companion.name);
-        let mut env = self.env.clone();
-        env.extend(self.fill_map(&companion.env)?);
-        let log = self
-            .logs
-            .join(format!("companion-{}.log", file_name(&companion.name)));
-        let mut process = Launch {
-            name,
-            command: template::fill_all(&companion.command, &self.values).map_err(String::from)?,
-            cwd: &self.workload.dir,
-            env: &env,
-            run_mark: &self.run_mark,
-            doors: &[],
-            stdout: log.clone(),
-            stderr: log,
-        }
-        .start(&self.groups)?;
-        if let Some(ready) = &companion.ready {
-            let limit = Duration::from_secs_f64(companion.ready_timeout_s);
-            until_ready(self, ready, &mut process, limit)
-                .map_err(|reason| failed(reason, &process))?;
-        }
-        Ok(process)
     }
 
     pub(super) fn start_service(
@@ -194,17 +171,6 @@ impl<'a> Scene<'a> {
         }
         .start(&self.groups)?;
         Ok(process)
-    }
-}
-
-/// The companions of a run with their grace; stopped last first when dropped.
-pub(super) struct Companions(pub Vec<(Process, f64)>);
-
-impl Drop for Companions {
-    fn drop(&mut self) {
-        for (process, grace_s) in self.0.iter_mut().rev() {
-            process.stop(Duration::from_secs_f64(*grace_s));
-        }
     }
 }
 

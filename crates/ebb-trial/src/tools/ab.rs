@@ -1,6 +1,6 @@
 //! ApacheBench. An answer whose length differs from the first one's is "failed" to it, and is none to us.
 
-use super::word_after;
+use super::words::word_after;
 use crate::results::{LoadResult, Quantiles};
 
 pub(super) fn read(text: &str) -> Option<LoadResult> {

@@ -1,6 +1,6 @@
 //! hey: no percentiles where nothing was answered.
 
-use super::{bracketed_after, word_after};
+use super::words::{bracketed_after, word_after};
 use crate::results::{LoadResult, Quantiles};
 
 pub(super) fn read(text: &str) -> Option<LoadResult> {

@@ -2,7 +2,7 @@
 //!
 //! Its text has the median, but p(99) only where `--summary-trend-stats` asks for it.
 
-use super::{millis, word_after};
+use super::words::{millis, word_after};
 use crate::results::{LoadResult, Quantiles};
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 //!
 //! Requests that it broke off itself at the end of its time are no errors of the service.
 
-use super::{bracketed_after, word_after};
+use super::words::{bracketed_after, word_after};
 use crate::results::{LoadResult, Quantiles};
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
 //! Each reader on what a real run of its tool printed.
 
+use super::words::millis;
 use super::*;
 
 /// A recorded output.

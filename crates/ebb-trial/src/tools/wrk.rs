@@ -1,6 +1,6 @@
 //! wrk: latency percentiles only with `--latency`.
 
-use super::{millis, word_after};
+use super::words::{millis, word_after};
 use crate::results::{LoadResult, Quantiles};
 
 pub(super) fn read(text: &str) -> Option<LoadResult> {

@@ -1,6 +1,6 @@
 //! The verdict of a trial with a memory limit that somebody did not survive.
 
-use super::{and_others, mb};
+use super::words::{and_others, mb};
 use crate::cost;
 use crate::results::{Column, Run, Summary, Variant, Verdict, VerdictKind};
 

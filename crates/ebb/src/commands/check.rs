@@ -74,7 +74,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     let report = if args.target.parse::<i32>().is_ok() || is_cgroup(path) {
         of_processes(args, wanted)?
     } else if path.is_dir() {
-        root::check(args, wanted)?
+        root::check(&args.target, &args.program, args.page_size, wanted)?
     } else if path.is_file() {
         of_file(args, path, wanted.as_ref())?
     } else {

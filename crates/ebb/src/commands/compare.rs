@@ -154,7 +154,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         let trial = live::watch(&args.live, args.memory.into())?;
         return tell(&trial, args, output.as_ref());
     }
-    subject::check(args)?;
+    subject::check(&args.workload, &args.sketch)?;
     let earlier = args.against.as_deref().map(Earlier::read).transpose()?;
     let profile = args.profile.as_deref();
     let profile = profile.or_else(|| earlier.as_ref()?.trial.workload.profile.as_deref());

@@ -9,8 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use nix::errno::Errno;
-
 use crate::arguments;
 use crate::commands::compare::earlier;
 use crate::exit::{Exit, Failure};
@@ -21,7 +19,10 @@ use ebb_process::program::{Program, ProgramError, privilege_gained};
 use ebb_trial::choice::{self, Choice};
 
 mod report;
+mod start;
 mod verify;
+
+use start::{Start, not_started};
 
 const EXAMPLES: &str = "Examples:
   ebb run -- ./service --port 80                 on ebbmalloc
@@ -46,7 +47,7 @@ pub struct Args {
     conf: Vec<String>,
 
     /// A variable for the program
-    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_variable)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = arguments::variable)]
     env: Vec<(String, String)>,
 
     /// Stay, look at every process of the program, and say on stderr whether the allocator is in charge
@@ -69,20 +70,6 @@ pub struct Args {
         value_name = "CMD"
     )]
     command: Vec<OsString>,
-}
-
-/// A program that is ready to be started.
-struct Start {
-    /// The file to execute.
-    file: PathBuf,
-    /// Its arguments, its own name in front.
-    arguments: Vec<OsString>,
-    /// Its whole environment.
-    environment: BTreeMap<OsString, OsString>,
-    /// The allocator as it was asked for.
-    allocator: String,
-    /// What it is to run on.
-    choice: ebb_allocators::Choice,
 }
 
 /// Runs the command. Returns only where it refuses, fails, or was asked to verify.
@@ -229,15 +216,6 @@ fn become_program(start: &Start) -> Failure {
     }
 }
 
-/// The failure that stands for an `execve` that did not work.
-fn not_started(start: &Start, errno: Errno) -> Failure {
-    let exit = match errno {
-        Errno::ENOENT => Exit::CommandNotFound,
-        _ => Exit::NotExecutable,
-    };
-    Failure::new(exit, format!("{}: {}", start.file.display(), errno.desc()))
-}
-
 impl From<ProgramError> for Failure {
     fn from(error: ProgramError) -> Self {
         let exit = match error {
@@ -245,12 +223,5 @@ impl From<ProgramError> for Failure {
             ProgramError::NotExecutable(..) => Exit::NotExecutable,
         };
         Failure::new(exit, error.to_string())
-    }
-}
-
-pub(super) fn parse_variable(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("not KEY=VALUE".to_owned()),
     }
 }

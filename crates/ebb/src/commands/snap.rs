@@ -6,9 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::commands::why::{Depth, Observer};
+use crate::commands::why::Observer;
 use crate::exit::{Exit, Failure};
 use crate::terminal;
+use ebb_process::look::Depth;
 use ebb_process::snapshot::Snapshot;
 use ebb_process::target;
 

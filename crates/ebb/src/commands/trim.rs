@@ -6,13 +6,14 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::arguments;
-use crate::commands::why::{Depth, Ending, Observer, find};
+use crate::commands::why::{Ending, Observer, find};
 use crate::exit::{Exit, Failure};
 use crate::relief::remote::NotDone;
 use crate::relief::{inject, reclaim, remote};
 use crate::terminal;
 use ebb_diagnosis::facts::trim::{Call, Cost, Left, Measured, Outcome, ProcessTrim, Reason, Trim};
 use ebb_diagnosis::trim::{Limits, judge};
+use ebb_process::look::Depth;
 use ebb_process::snapshot::{Process, Runtime, Snapshot, Target, TargetKind};
 use ebb_process::target::Resolved;
 

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use crate::arguments;
 use crate::commands::snap;
-use crate::commands::why::{Depth, Ending, Observer};
+use crate::commands::why::{Ending, Observer};
 use crate::exit::{Exit, Failure};
 use crate::terminal;
+use ebb_process::look::Depth;
 use ebb_process::snapshot::{Process, Snapshot};
 use ebb_process::target::{self, NotFound, Resolved};
 

@@ -9,6 +9,7 @@ use crate::arguments;
 use crate::exit::{Exit, Failure};
 use crate::terminal;
 use ebb_diagnosis::facts::diagnosis::{Diagnosis, VerdictKind};
+use ebb_process::look::Depth;
 use ebb_process::target::{self, NotFound, Resolved};
 use ebb_report::diagnosis::Form;
 
@@ -17,7 +18,7 @@ mod observe;
 mod subject;
 mod watch;
 
-pub use observe::{Depth, Observer};
+pub use observe::Observer;
 use subject::Subject;
 pub use watch::Ending;
 

@@ -1,8 +1,8 @@
 //! A compose file: its services, their variables and mounts. Pure.
 
+use super::service::{Mount, Service, Variable};
 use super::yaml::{self, Node};
-use super::{Mount, Service, Variable};
-use crate::check::dockerfile::Start;
+use crate::check::start::Start;
 
 /// The services of the text, in order.
 pub fn services(text: &str) -> Result<Vec<Service>, String> {

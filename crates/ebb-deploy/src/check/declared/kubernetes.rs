@@ -1,8 +1,8 @@
 //! Kubernetes manifests: the containers of everything that has pods, in any number of documents. Pure.
 
+use super::service::{Mount, Service, Variable};
 use super::yaml::{self, Node};
-use super::{Mount, Service, Variable};
-use crate::check::dockerfile::Start;
+use crate::check::start::Start;
 
 /// A container, and the specification of the pod that it is in.
 #[derive(Clone, Copy)]

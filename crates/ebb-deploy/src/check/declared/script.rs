@@ -4,19 +4,21 @@
 //! The scripts have the last word over the environment that they are given, but only where they are used: what is
 //! started without the script runs without its variables.
 
-use std::ops::Range;
 use std::path::Path;
 
-use super::{Remark, Service, Variable};
-use crate::check::Id;
-use crate::check::dockerfile::Start;
+use super::service::{Remark, Service, Variable};
+use crate::check::finding::Id;
+use crate::check::start::Start;
 
 mod commands;
 mod remarks;
+mod set;
 mod value;
 
 use commands::Command;
+pub use set::Set;
 pub use value::INHERITED;
+use value::unquoted;
 
 /// A script.
 #[derive(Clone, Debug)]
@@ -29,31 +31,6 @@ pub struct Script {
     pub given: Vec<(usize, String)>,
     /// Where the lines at the top end: `#!`, the comment below it, `set -e`. The start of a line, or the end of the text.
     pub top: usize,
-}
-
-/// An assignment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Set {
-    /// The variable.
-    pub name: String,
-    /// What the script adds to it; none where the shell fills that in.
-    pub value: Option<String>,
-    /// Whether the variable's old value is part of the new one.
-    pub inherits: bool,
-    /// Where the assignment begins.
-    pub from: usize,
-    /// Where the value stands, quotes included.
-    pub at: Range<usize>,
-    /// Counted from one.
-    pub line: usize,
-    /// Whether it always counts: outside of conditions, functions and subshells, and before the program starts.
-    pub is_plain: bool,
-    /// Whether programs get it.
-    pub is_exported: bool,
-    /// Whether its command sets nothing else.
-    pub is_alone: bool,
-    /// Whether it comes after the program's start.
-    is_late: bool,
 }
 
 impl Set {
@@ -269,10 +246,6 @@ fn given_to(command: &Command, words: &[&str]) -> Option<(usize, String)> {
     let (own, _) = value::read("LD_PRELOAD", value);
     let own = own.unwrap_or_else(|| value.to_owned());
     (!own.is_empty()).then_some((command.line, own))
-}
-
-fn unquoted(word: &str) -> String {
-    shlex::split(word).map_or_else(|| word.to_owned(), |it| it.concat())
 }
 
 /// The variables as the program gets them.

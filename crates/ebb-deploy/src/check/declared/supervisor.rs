@@ -6,8 +6,8 @@
 
 use std::ops::Range;
 
-use super::{Service, Variable};
-use crate::check::dockerfile::Start;
+use super::service::{Service, Variable};
+use crate::check::start::Start;
 
 mod environment;
 

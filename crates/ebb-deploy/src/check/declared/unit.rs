@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
-use super::{Service, Variable};
-use crate::check::dockerfile::Start;
+use super::service::{Service, Variable};
+use crate::check::start::Start;
 
 /// A unit, or a drop-in of one.
 #[derive(Clone, Debug, Default)]

@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use super::Image;
-use super::image::file_name;
+use super::judgement::Image;
 use crate::check::declared::script::Script;
-use crate::check::{Finding, Id};
+use crate::check::finding::{Finding, Id};
+use crate::check::library::file_name;
 
 /// How the image asks for an allocator.
 pub(super) struct Asked {

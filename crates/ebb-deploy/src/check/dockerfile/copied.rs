@@ -1,6 +1,6 @@
 //! What `COPY` and `ADD` bring into a stage. Pure.
 
-use super::image::file_name;
+use crate::check::library::file_name;
 
 /// Files that come from outside the stage.
 #[derive(Clone, Debug, PartialEq, Eq)]

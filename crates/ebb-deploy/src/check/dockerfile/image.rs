@@ -344,14 +344,6 @@ fn words(command: &Command<'_>) -> Words {
     }
 }
 
-/// The last part of a path.
-pub fn file_name(path: &str) -> &str {
-    path.trim_end_matches('/')
-        .rsplit('/')
-        .next()
-        .unwrap_or(path)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,9 +1,10 @@
 //! Whether the program that an image starts takes a library at all. Pure.
 
-use super::Image;
-use super::base::Base;
-use super::image::{Stage, file_name};
-use crate::check::{Finding, Id};
+use super::image::Stage;
+use super::judgement::Image;
+use crate::check::base::Base;
+use crate::check::finding::{Finding, Id};
+use crate::check::library::file_name;
 
 impl Image<'_> {
     /// Whether the program that is started takes a library at all.

@@ -4,12 +4,14 @@
 //! A package's library is named to the loader without its folder (`libjemalloc.so.2`): the loader looks it
 //! up on every architecture, where a path would hold the name of one.
 
-use crate::check::dockerfile::{Base, Piece, Stage};
+use crate::check::base::Base;
+use crate::check::dockerfile::{Piece, Stage};
 use crate::fix::refused::Refused;
 
-use super::{Edit, Wish};
+use crate::fix::edit::Edit;
 use crate::fix::edit::line_end;
 use crate::fix::wish::LIBRARY;
+use crate::fix::wish::Wish;
 
 /// Where the library comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,6 +19,7 @@ use ebb_deploy::check::{Finding, Id};
 use ebb_process::elf::{Elf, Libc};
 use ebb_process::environ;
 use ebb_process::inside::inside;
+use ebb_process::machine::page_bytes;
 use ebb_process::root::Root;
 use ebb_process::{Counters, MallocSource, identity, started_malloc_source};
 
@@ -157,7 +158,7 @@ fn read(pid: i32) -> Option<Process> {
         pid,
         parent,
         program: program.display().to_string(),
-        target: elf.as_ref().map(|elf| Target::of(elf, page_bytes())),
+        target: elf.as_ref().map(|elf| Target::of(elf, Some(page_bytes()))),
         secure: is_secure(pid),
         malloc,
         now: environ::now(pid).ok(),
@@ -212,11 +213,6 @@ fn is_secure(pid: i32) -> bool {
     Entry::new(pid)
         .and_then(|process| process.auxv())
         .is_ok_and(|auxv| auxv.get(&libc::AT_SECURE).is_some_and(|&value| value != 0))
-}
-
-/// Of this machine's kernel, which runs all of them.
-pub(super) fn page_bytes() -> Option<u64> {
-    Some(procfs::page_size())
 }
 
 /// Scripts called like entrypoints that set the variable.

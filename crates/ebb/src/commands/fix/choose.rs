@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::Args;
+use super::arguments::Args;
 use crate::commands::compare::earlier;
 use crate::exit::{Exit, Failure};
 use ebb_allocators::{Allocator, Choice, Environment, Library};

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
-use super::propose::{Change, Proposal};
-use super::{Args, read};
+use super::arguments::Args;
+use super::change::{Change, Proposal, read};
 use crate::exit::{Exit, Failure};
 use ebb_deploy::fix::manifest::{Crate, Manifest};
 use ebb_deploy::fix::{Wish, source};

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::propose::Change;
+use super::change::Change;
 use super::write::{changed, holds, replace};
 use crate::exit::{Exit, Failure};
 use ebb_deploy::fix::edit;

@@ -14,7 +14,7 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
 use super::report::{ProcessReport, Report, Style};
-use super::{Start, not_started};
+use super::start::{Start, not_started};
 use crate::exit::{Exit, Failure};
 use ebb_allocators::Choice;
 use ebb_process::{MallocSource, Tree, Unreadable, identity, inherited, malloc_source};

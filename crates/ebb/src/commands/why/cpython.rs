@@ -5,8 +5,8 @@
 use std::ffi::OsStr;
 use std::time::Duration;
 
-use super::observe::Depth;
 use ebb_process::counters::Counters;
+use ebb_process::look::Depth;
 use ebb_process::not_read::NotRead;
 use ebb_process::snapshot::{Heap, Objects, Python};
 use ebb_process::{environ, python};

@@ -9,6 +9,7 @@ use procfs::process::{MemoryMaps, ProcState, Process as Proc};
 use super::cpython;
 use ebb_process::cgroup::Place;
 use ebb_process::inside::{Inside, inside};
+use ebb_process::look::Depth;
 use ebb_process::mappings::{self, Hints};
 use ebb_process::root::Root;
 use ebb_process::snapshot::{
@@ -32,19 +33,6 @@ const AGAIN_WITHIN: Duration = Duration::from_secs(5);
 
 /// The kernel's flag of a task that is ending (PF_EXITING): its memory may be gone already.
 const EXITING: u32 = 4;
-
-/// How much to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
-    /// The kernel's figures only: cheap.
-    Kernel,
-    /// The heaps as well.
-    Heaps,
-    /// And the objects of CPython one by one, which takes seconds where there are many.
-    Objects,
-    /// The same, and where an allocator is about to return pages by itself, after it has done so.
-    Settled,
-}
 
 /// Looks at targets; remembers where counters lie between looks.
 #[derive(Debug, Default)]

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::{Depth, Observer};
+use super::observe::Observer;
 use crate::exit::{Exit, Failure};
 use crate::terminal;
 use ebb_diagnosis::facts::growth::{Growth, Point};
+use ebb_process::look::Depth;
 use ebb_process::target::Resolved;
 use ebb_report::figures::duration;
 use ebb_statistics::slope::WINDOWS;

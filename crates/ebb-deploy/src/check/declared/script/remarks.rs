@@ -2,10 +2,11 @@
 //! Pure.
 
 use super::commands::Command;
-use super::{Set, unquoted};
-use crate::check::Id;
-use crate::check::declared::Remark;
-use crate::check::dockerfile::Start;
+use super::set::Set;
+use super::value::unquoted;
+use crate::check::declared::service::Remark;
+use crate::check::finding::Id;
+use crate::check::start::Start;
 
 /// An `exec` under a condition through a program that drops the environment.
 pub(super) fn dropped_elsewhere(command: &Command, words: &[&str]) -> Option<Remark> {
