@@ -16,8 +16,8 @@ use libc::user_regs_struct;
 
 use crate::Function;
 use crate::frame::{Context, Frame};
-use crate::left::Left;
 use crate::place::{self, Found, Place};
+use crate::refusal::Left;
 use crate::seccomp;
 use crate::stack::{Thread, Unfit, has_frame_of_a_handler};
 use crate::task;

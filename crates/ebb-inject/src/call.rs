@@ -7,8 +7,7 @@ use ebb_inspect::{Target, Unreadable, permission};
 use crate::attempt::{Attempt, Entered};
 use crate::function::Function;
 use crate::gate;
-use crate::left::Left;
-use crate::not_called::{NotCalled, Unfit};
+use crate::refusal::{Left, NotCalled, Unfit};
 use crate::task::{self, Doing};
 use crate::waits::Wait;
 

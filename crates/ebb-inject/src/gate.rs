@@ -5,7 +5,7 @@ use std::fs;
 use ebb_inspect::Target;
 use nix::errno::Errno;
 
-use crate::not_called::{NotCalled, Unfit};
+use crate::refusal::{NotCalled, Unfit};
 
 /// seccomp's strict mode, as /proc tells it.
 const STRICT: u32 = 1;

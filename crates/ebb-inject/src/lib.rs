@@ -9,13 +9,13 @@
 //! - `attempt`: one attempt at one thread.
 //! - `place`: where a stopped thread stands, and what it comes back to.
 //! - [`remote`]: the other way: CPython is asked to make the call by itself.
+//! - `refusal`: why no call was made.
 //! - `seccomp`: what a thread's filters of system calls say.
 //! - `stack`: whether a thread's stack has room, and no handler of a signal on it.
 //! - `tracee`: a thread held by ptrace; the door to the kernel.
 //! - `frame`, `xstate`: the bytes from which the kernel restores a thread.
 //! - `task`: what a thread does, from /proc.
 //! - `waits`: what becomes of a system call whose thread is stopped.
-//! - `not_called`, `left`: why no call was made, and why a thread was left alone.
 //!
 //! Linux on x86-64, and functions of glibc.
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
@@ -34,9 +34,8 @@ pub mod cost;
 mod frame;
 pub mod function;
 pub mod gate;
-mod left;
-mod not_called;
 mod place;
+mod refusal;
 pub mod remote;
 mod seccomp;
 mod stack;
@@ -48,4 +47,4 @@ mod xstate;
 pub use call::{Called, call};
 pub use cost::{Cost, Refault};
 pub use function::Function;
-pub use not_called::{NotCalled, Unfit};
+pub use refusal::{NotCalled, Unfit};

@@ -11,7 +11,7 @@ use ebbmalloc_core::runtime;
 /// What the thread's cache cannot serve; apart, so that `operator new` itself needs no stack frame.
 #[inline(never)]
 fn new_rest(size: usize) -> *mut c_void {
-    let block = runtime::malloc_rest(size);
+    let block = runtime::malloc_slow(size);
     if block.is_null() {
         return out_of_memory(size, None);
     }
@@ -50,7 +50,7 @@ macro_rules! operators_new {
         pub unsafe extern "C" fn $nothrow(size: usize, nothrow: *const c_void) -> *mut c_void {
             let block = match runtime::malloc_from_cache(size) {
                 Some(block) => block.as_ptr(),
-                None => runtime::malloc_rest(size),
+                None => runtime::malloc_slow(size),
             };
             if block.is_null() {
                 let operator = concat!(stringify!($nothrow), "\0");
@@ -109,7 +109,7 @@ macro_rules! operators_delete {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case)]
         pub unsafe extern "C" fn $name(block: *mut c_void, $($argument: usize),*) {
-            // SAFETY: as demanded of our caller.
+            // SAFETY: the program frees a block from here, or null, and does not use it again (contract of `free`).
             unsafe { runtime::free(block.cast()) }
         }
     )+};

@@ -2,7 +2,7 @@
 
 use ebb_diagnosis::facts::diagnosis::Cause;
 
-/// What a line is called; `docs/diagnosis.md` has a section for each.
+/// What a line is called; `docs/causes.md` explains each.
 pub fn label(cause: Cause) -> &'static str {
     match cause {
         Cause::Live => "live blocks",

@@ -15,12 +15,12 @@ use crate::size::{CLASS, QUANTUM, QUICK_MAX, SMALL_MAX, class_aligned, class_of}
 pub fn malloc(size: usize) -> *mut u8 {
     match malloc_from_cache(size) {
         Some(block) => block.as_ptr(),
-        None => malloc_missed(size),
+        None => malloc_slow_apart(size),
     }
 }
 
 /// The part of malloc that is worth inlining into a face: `None` says nothing about memory, only
-/// that [`malloc_rest`] must be asked.
+/// that [`malloc_slow`] must be asked.
 #[inline(always)]
 pub fn malloc_from_cache(size: usize) -> Option<NonNull<u8>> {
     if size > QUICK_MAX {
@@ -30,38 +30,38 @@ pub fn malloc_from_cache(size: usize) -> Option<NonNull<u8>> {
 }
 
 /// The rest of malloc: sizes above the quick table, observed threads, and everything that the cache
-/// cannot serve at once. To be inlined into the cold side of a face, which needs no frame for the first.
+/// cannot serve at once. Inlined into the face's cold function, so that sizes above the quick table need no stack frame.
 #[inline(always)]
-pub fn malloc_rest(size: usize) -> *mut u8 {
-    malloc_nearly_quick(size).map_or_else(|| malloc_slow(size), NonNull::as_ptr)
+pub fn malloc_slow(size: usize) -> *mut u8 {
+    malloc_from_other_stack(size).map_or_else(|| malloc_from_heap(size), NonNull::as_ptr)
 }
 
-/// From the cache by a longer way.
+/// A slot from a stack that [`malloc_from_cache`] does not look at: of a larger size class, or of an observed thread.
 #[inline(always)]
-fn malloc_nearly_quick(size: usize) -> Option<NonNull<u8>> {
+fn malloc_from_other_stack(size: usize) -> Option<NonNull<u8>> {
     if size > QUICK_MAX {
-        return above_quick(size);
+        return malloc_from_large_stack(size);
     }
     observed::malloc_quick(observer()?, size)
 }
 
-/// A slot for a size above the quick table, from the cache.
+/// A slot for a size above the quick table, from the thread's cache.
 #[inline(always)]
-fn above_quick(size: usize) -> Option<NonNull<u8>> {
+fn malloc_from_large_stack(size: usize) -> Option<NonNull<u8>> {
     if size <= QUICK_MAX || size > SMALL_MAX {
         return None;
     }
     current().pop_unrationed(class_of(size))
 }
 
-/// [`malloc_rest`], not inlined.
+/// [`malloc_slow`], for callers that are better off with a call.
 #[inline(never)]
-fn malloc_missed(size: usize) -> *mut u8 {
-    malloc_rest(size)
+fn malloc_slow_apart(size: usize) -> *mut u8 {
+    malloc_slow(size)
 }
 
 #[inline(never)]
-fn malloc_slow(size: usize) -> *mut u8 {
+fn malloc_from_heap(size: usize) -> *mut u8 {
     if let Some(observer) = observer() {
         return observed::malloc(observer, size);
     }
@@ -75,7 +75,7 @@ pub fn malloc_zeroed_from_cache(size: usize) -> Option<NonNull<u8>> {
     let slot = if size <= QUICK_MAX {
         current().pop_quick(size)
     } else {
-        above_quick(size)
+        malloc_from_large_stack(size)
     }?;
     // SAFETY: the slot is ours and at least `size` bytes long.
     unsafe { slot.write_bytes(0, size) };
@@ -109,7 +109,7 @@ pub fn memalign(align: usize, size: usize) -> *mut u8 {
         return slot.as_ptr();
     }
     if align <= QUANTUM {
-        return malloc_missed(size);
+        return malloc_slow_apart(size);
     }
     if let Some(observer) = observer() {
         return observed::memalign(observer, align, size);
@@ -123,37 +123,37 @@ pub fn memalign(align: usize, size: usize) -> *mut u8 {
 /// `block` is null or came from here, and is not used any more.
 #[inline(always)]
 pub unsafe fn free(block: *mut u8) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the block is null or from here, and not used any more (fn contract); wherever it goes it is taken once.
     unsafe {
         match quick_class(block as usize) {
             Some(class) if current().push(class, block) => {}
-            Some(class) => free_rest(block, class),
-            None => free_unknown(block),
+            Some(class) => free_slow(block, class),
+            None => free_elsewhere(block),
         }
     }
 }
 
-/// A block of which the byte map of the first region says nothing. Apart, so that the fast path makes no class.
+/// A block outside the first region, of which the byte map says nothing. Apart, so that the fast path makes no class.
 #[inline(never)]
-unsafe fn free_unknown(block: *mut u8) {
-    // SAFETY: the caller's promise.
-    unsafe { free_rest(block, 0) };
+unsafe fn free_elsewhere(block: *mut u8) {
+    // SAFETY: the block is null or from here, and not used any more (contract of `free`).
+    unsafe { free_slow(block, 0) };
 }
 
 /// What the cache did not take; `class` is what the byte map says, 0 for nothing.
 #[inline(never)]
-unsafe fn free_rest(block: *mut u8, class: usize) {
+unsafe fn free_slow(block: *mut u8, class: usize) {
     if class != 0
         && let Some(observer) = observer()
         && observed::free_quick(observer, block, class)
     {
         return;
     }
-    // SAFETY: the caller's promise.
-    unsafe { free_slow(block) };
+    // SAFETY: the block is null or from here, and not used any more (contract of `free`).
+    unsafe { free_to_heap(block) };
 }
 
-unsafe fn free_slow(block: *mut u8) {
+unsafe fn free_to_heap(block: *mut u8) {
     if block.is_null() {
         return;
     }
@@ -164,10 +164,10 @@ unsafe fn free_slow(block: *mut u8) {
         return;
     }
     if let Some(observer) = observer() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the block is null or from here, and not used any more (contract of `free`); null came back above.
         return unsafe { observed::free(observer, block) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the block is null or from here, and not used any more (contract of `free`); null came back above.
     with_access(|access| unsafe { HEAP.free(access, block) });
 }
 
@@ -193,10 +193,10 @@ pub unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
         return new;
     }
     if let Some(observer) = observer() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the block is live and the caller's (fn contract), and the quick look-up does not know it.
         return unsafe { observed::realloc(observer, block, size) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the block is live and the caller's (fn contract).
     with_access(|access| unsafe { HEAP.reallocate(access, block, size) })
 }
 
@@ -226,7 +226,7 @@ pub unsafe fn usable_size(block: *const u8) -> usize {
     }
     match quick_class(block as usize) {
         Some(class) if class != 0 => CLASS[class].size as usize,
-        // SAFETY: the caller's promise.
+        // SAFETY: the block is live (fn contract) and not null.
         _ => unsafe { HEAP.usable_size(block) },
     }
 }

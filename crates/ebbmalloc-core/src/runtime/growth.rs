@@ -14,9 +14,9 @@ pub(super) fn follow(purging: Purging) {
         // A child of vfork may end in the middle of what it does to its owner's heap.
         let may_look =
             purging.idle_time_ms.is_some() && !HEAP.os.is_confined() && !HEAP.os.is_borrower();
-        if may_look && HEAP.is_short_of_memory() {
+        if may_look && HEAP.look_at_limit() {
             HEAP.trim(own);
-            HEAP.is_still_near_limit();
+            HEAP.refresh_pressure();
         }
     });
     dumps::after_growth();

@@ -16,9 +16,7 @@ pub fn entering_sandbox<T, E>(enter: impl FnOnce() -> Result<T, E>) -> Result<T,
         return enter();
     }
     if !is_inside() {
-        // What cannot be asked for later.
-        HEAP.shards();
-        HEAP.follow_limits();
+        HEAP.prepare_for_sandbox();
     }
     without_purger(|| {
         let entered = enter();

@@ -32,7 +32,7 @@
 //! ([`Cache::home`]) is a property of the cache: a thread on an explicit arena is an `Owner` like any other.
 
 use super::observer::Observer;
-use super::tls::{second_word_load, second_word_store, thread_word_added_to, thread_word_store};
+use super::tls::{observer_slot, set_observer_slot, set_thread_word, thread_word_added_to};
 use crate::cache::cache::Cache;
 use core::ptr::{eq, from_ref, null_mut};
 
@@ -82,7 +82,7 @@ pub(super) fn observer() -> Option<&'static Observer> {
     if eq(word, &OBSERVED) || word.is_rationed() {
         // SAFETY: with OBSERVED or a rationed cache in the first word the second leads to a record that lives until
         // the thread's end.
-        unsafe { Some(&*second_word_load().cast::<Observer>()) }
+        unsafe { Some(&*observer_slot().cast::<Observer>()) }
     } else {
         None
     }
@@ -91,14 +91,14 @@ pub(super) fn observer() -> Option<&'static Observer> {
 /// The calling thread's observer, whatever the thread is doing.
 pub(super) fn any_observer() -> Option<&'static Observer> {
     // SAFETY: null, or a record that lives until the thread's end.
-    unsafe { second_word_load().cast::<Observer>().as_ref() }
+    unsafe { observer_slot().cast::<Observer>().as_ref() }
 }
 
 /// Keeps the observer of the calling thread, which is `Busy`; `None` takes it away.
 pub(super) fn keep_observer(observer: Option<&'static Observer>) {
     let record = observer.map_or(null_mut(), |observer| from_ref(observer).cast_mut());
     // SAFETY: called only from threads that libc made.
-    unsafe { second_word_store(record.cast()) };
+    unsafe { set_observer_slot(record.cast()) };
 }
 
 impl State {
@@ -143,7 +143,7 @@ impl State {
         };
         let distance = (from_ref(cache) as usize).wrapping_sub(&raw const NEW as usize);
         // SAFETY: called only from threads that libc made; the distance is to a static cache or to the thread's own.
-        unsafe { thread_word_store(distance as *mut u8) };
+        unsafe { set_thread_word(distance as *mut u8) };
     }
 
     /// Makes the calling thread `Busy`; the state that it was in.

@@ -47,6 +47,11 @@ impl Linux {
         }
     }
 
+    /// Reads what [`Os::scarce`] needs, while files can be read and a descriptor disturbs nobody.
+    pub fn prepare_scarce(&self) {
+        self.find_scarce();
+    }
+
     /// Whether vm.overcommit_memory is 2; read once.
     fn counts_strictly(&self) -> bool {
         if self.overcommit.load(Ordering::Relaxed) == UNKNOWN {

@@ -121,9 +121,9 @@ impl Purger {
     fn attend(&'static self) {
         let starts = self.wants(START);
         if self.wants(AT_ONCE) {
-            self.return_extents();
+            self.purge_extents();
         }
-        let grown = HEAP.has_grown();
+        let grown = HEAP.take_growth_step();
         if grown {
             growth::follow(self.standing());
         }
@@ -158,9 +158,9 @@ impl Purger {
 
     /// Returns free extents now, where that can be done: not in a child of vfork.
     #[cold]
-    pub(crate) fn return_extents(&self) {
+    pub(crate) fn purge_extents(&self) {
         if !HEAP.os.is_borrower() {
-            set_apart(|| HEAP.return_extents());
+            set_apart(|| HEAP.purge_extents());
         }
     }
 
@@ -186,7 +186,7 @@ impl Purger {
             return;
         }
         let tick = visit_cache(|own| {
-            HEAP.is_still_near_limit();
+            HEAP.refresh_pressure();
             self.measured_tick(own)
         });
         // The second tick must not wait for as much freed memory again.
@@ -224,7 +224,7 @@ impl Purger {
             descriptors_left =
                 HEAP.is_near_limit() && (descriptors_left || HEAP.os.leave_descriptors());
             if descriptors_left {
-                HEAP.is_still_near_limit();
+                HEAP.refresh_pressure();
             }
             let tick = self.measured_tick(None);
             self.thread.ask_for_look();
