@@ -50,7 +50,12 @@ fn every_file_that_the_page_names_exists() {
     let places = ["", "crates/ebbmalloc-core/src", "crates/ebb"];
     let names: Vec<_> = quoted(&page())
         .into_iter()
-        .filter(|name| name.contains('/') && !name.starts_with('/') && name.contains('.'))
+        .filter(|name| {
+            name.contains('/')
+                && name.contains('.')
+                && !name.starts_with('/')
+                && !name.contains(' ')
+        })
         .collect();
     assert!(names.len() > 30, "only {} files named", names.len());
     let exists = |name: &&String| {
