@@ -30,7 +30,7 @@ tool:
 	CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0 $(CARGO) build --release -p ebb
 
 install-compat: build # PREFIX=...: as the jemalloc of programs that are linked to it; docs/jemalloc.md
-	$(CARGO) build --release -p ebbmalloc-jemalloc
+	$(CARGO) build --release -p ebbmalloc-compat
 	ci/install-compat.sh "$(PREFIX)"
 
 demo: # a service whose memory ebbs, on four allocators
@@ -80,7 +80,7 @@ preload: # the preload suite
 docs: # the crates' documentation
 	RUSTDOCFLAGS="-D warnings" nice $(CARGO) doc --workspace --no-deps
 
-test-long: # what takes longer, about two hours; the last run is in ci/test-long.log
+test-long: # what takes longer: about two hours; the log is target/test-long.log
 	@ci/needs.sh test-long $(TEST_DISK) must some long $(LONG_PACKAGES)
 	$(MAKE) build
 	ci/test-long.sh

@@ -1,69 +1,111 @@
 #!/usr/bin/env python3
-"""Puts the tables of folders of results into BENCHMARKS.md, between its two markers, and draws the
-folders' pictures. Of a kind that several folders have, the last one's tables are taken.
+"""Keeps what folders of results say, and renews the pages that show it.
 
-    benches/publish.py benches/results/2026-01-31-some-machine-8cpu [FOLDER ...]
+    benches/publish.py benches/build/results/2026-01-31-some-machine-8cpu [FOLDER ...] [--as KIND=NAME]
+
+For each KIND of the folders, the tables of KIND.md go into benches/results/KIND.json, with machine, command and
+versions, and its picture into KIND.svg. The raw data stay where they are. `ci/tables.py` then writes the tables of
+BENCHMARKS.md. If several folders have a kind, the last one counts. --as keeps a kind under another name.
 """
 
+import json
+import re
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PAGE = HERE.parent / "BENCHMARKS.md"
-MARKERS = ("<!-- tables: benches/publish.py writes below -->\n", "<!-- end of tables -->\n")
-KINDS = ("return", "generator", "speed", "scale", "python", "pyperformance", "instructions")
+RESULTS = HERE / "results"
+# Kinds that a program other than run.py measures.
+PROGRAMS = {"far": "far.py", "holds": "holds.py", "inspect": "read_heap.py", "looks": "looks/run.py"}
+KINDS = ("return", "generator", "speed", "scale", "python", "pyperformance", "instructions", *PROGRAMS)
 
 
-def with_tables(page: str, tables: list[str]) -> str:
-    """The page with `tables` in the place of those it has."""
-    begin, end = MARKERS
-    if page.count(begin) != 1 or page.count(end) != 1:
-        raise ValueError("BENCHMARKS.md has lost its markers")
-    head, tail = page.split(begin)[0], page.split(end)[1]
-    return head + begin + "".join("\n" + text.strip() + "\n" for text in tables) + "\n" + end + tail
+def tables_of(page: str) -> tuple[list[dict], list[str]]:
+    """The tables of a page of Markdown, each with the heading above it, and the list items after the first table."""
+    tables, notes, title, rows = [], [], "", []
+    for line in [*page.splitlines(), ""]:
+        if line.startswith("|"):
+            rows.append([cell.strip() for cell in line.strip().strip("|").split("|")])
+            continue
+        if rows:
+            tables.append({"title": title, "columns": rows[0], "rows": rows[2:]})
+            rows = []
+        if line.startswith("### "):
+            title = line.removeprefix("### ")
+        elif line.startswith("- ") and tables:
+            notes.append(line.removeprefix("- "))
+    return tables, notes
 
 
-def with_source(table: str, folder_name: str) -> str:
-    """The section with the place of its raw data below its heading."""
-    heading, newline, rest = table.partition("\n")
-    return f"{heading}{newline}\nRaw data: `benches/results/{folder_name}/`.\n{rest}"
+def kept(folder: Path, kind: str) -> dict:
+    """What stays of a kind's results."""
+    record = {}
+    for name in (f"{kind}-machine.json", f"{kind}.json"):
+        if (folder / name).is_file():
+            found = json.loads((folder / name).read_text())
+            record = found if isinstance(found, dict) else {}
+            break
+    tables, notes = tables_of((folder / f"{kind}.md").read_text())
+    dated = re.match(r"\d{4}-\d\d-\d\d", folder.name)
+    return {
+        "kind": kind,
+        "date": dated.group() if dated else time.strftime("%Y-%m-%d"),
+        "command": re.sub(r" -o \S+", "", record.get("command", ""))
+        or f"benches/{PROGRAMS.get(kind, f'run.py {kind}')}",
+        "repetitions": record.get("repetitions"),
+        "machine": record.get("machine"),
+        "allocators": {
+            entry["name"]: f"{entry['what']}; {entry.get('version') or entry['missing']}"
+            for entry in record.get("allocators", [])
+        },
+        "tables": tables,
+        "notes": notes,
+    }
 
 
-def with_picture(table: str, picture: str, what: str) -> str:
-    """The section with the picture below its heading."""
-    heading, newline, rest = table.partition("\n")
-    return f"{heading}{newline}\n![{what}]({picture})\n{rest}"
+def text_of(result: dict) -> str:
+    """JSON with a row of a table a line, so that a difference of two versions can be read."""
+    head = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in result.items() if key != "tables"]
+    tables = []
+    for table in result["tables"]:
+        rows = ",\n".join(f"    {json.dumps(row)}" for row in table["rows"])
+        title, columns = json.dumps(table["title"]), json.dumps(table["columns"])
+        tables.append(f'  {{\n   "title": {title},\n   "columns": {columns},\n   "rows": [\n{rows}\n   ]\n  }}')
+    return "{\n" + ",\n".join([*head, ' "tables": [\n' + ",\n".join(tables) + "\n ]"]) + "\n}\n"
+
+
+def small(svg: str) -> str:
+    """The picture with coordinates to a tenth of a point, one name for its font, and no indentation."""
+    svg = re.sub(r'"[^"<>]*"', lambda value: re.sub(r"(\d\.\d)\d+", r"\1", value.group()), svg)
+    return re.sub(r"^ +", "", re.sub(r"font-family: [^;\"]*", "font-family: sans-serif", svg), flags=re.MULTILINE)
 
 
 def main() -> int:
-    folders = [Path(name).resolve() for name in sys.argv[1:] if not name.startswith("-")]
+    words = sys.argv[1:]
+    renamed = dict(word.split("=", 1) for option, word in zip(words, words[1:]) if option == "--as")
+    folders = [Path(word).resolve() for word in words if not word.startswith("-") and "=" not in word]
     sources = {kind: folder for folder in folders for kind in KINDS if (folder / f"{kind}.md").is_file()}
     if not sources or not all(folder in sources.values() for folder in folders):
         print(__doc__, file=sys.stderr)
         return 64
-    from suite import plots
+    drawn = {kind: sources[kind] / f"{kind}.jsonl" for kind in ("return", "speed") if kind in sources}
+    for kind, folder in sources.items():
+        (RESULTS / f"{renamed.get(kind, kind)}.json").write_text(text_of(kept(folder, kind)))
+    if any(raw.is_file() for raw in drawn.values()):
+        from suite import environment
 
-    drawings = {
-        "return": (plots.memory_over_time, "memory above the live heap over time, one line an allocator"),
-        "speed": (plots.times, "time of each row over its best, one mark an allocator"),
-    }
-    texts = []
-    for kind in (kind for kind in KINDS if kind in sources):
-        folder = sources[kind]
-        text = with_source((folder / f"{kind}.md").read_text(), folder.name)
-        if kind in drawings:
-            draw, what = drawings[kind]
-            raw, picture = folder / f"{kind}.jsonl", folder / f"{kind}.svg"
+        environment.enter()
+        from suite import plots
+
+        for kind, raw in drawn.items():
+            draw = {"return": plots.memory_over_time, "speed": plots.times}[kind]
+            picture = RESULTS / f"{renamed.get(kind, kind)}.svg"
             if raw.is_file() and draw(raw, picture):
-                text = with_picture(text, f"benches/results/{folder.name}/{picture.name}", what)
-        texts.append(text)
-    PAGE.write_text(with_tables(PAGE.read_text(), texts))
-    print(f"{PAGE.name}: {len(texts)} sections from {', '.join(folder.name for folder in folders)}", file=sys.stderr)
-    return 0
+                picture.write_text(small(picture.read_text()))
+    return subprocess.run([HERE.parent / "ci/tables.py"]).returncode
 
 
 if __name__ == "__main__":
-    from suite import environment
-
-    environment.enter()
     sys.exit(main())

@@ -22,6 +22,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from suite import machine
+
 ROOT = Path(__file__).resolve().parent.parent
 READS = 10
 WATCHED_SECONDS = 2
@@ -108,7 +110,7 @@ def main():
             ["cc", "-O1", "-Wno-deprecated-declarations", "-pthread", source, "-o", program], check=True
         )
         result = measure(reader, program)
-    result["load"] = load
+    result |= {"load": load, "machine": machine.describe()}
     text = table(result, load)
     print(text, end="")
     if arguments.o:

@@ -12,6 +12,7 @@ import dataclasses
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -43,7 +44,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="the generator's first seed (drawn by the system, and recorded)")
     parser.add_argument("--seeds", type=int, help=f"how many follow ({SEEDS}; with --quick 4)")
     parser.add_argument("--estimate", action="store_true", help="print how long it would take, and end")
-    parser.add_argument("-o", "--output", type=Path, help="folder of results (results/<date>-<machine>)")
+    parser.add_argument("-o", "--output", type=Path, help="folder of results (build/results/<date>-<machine>)")
     given = parser.parse_args()
     given.kinds = given.kinds + (given.only.split(",") if given.only else []) or KINDS
     if set(given.kinds) - set(KINDS):
@@ -130,7 +131,7 @@ def main() -> int:
         return 1
     quick = "quick-" if given.quick else ""
     folder = f"{quick}{time.strftime('%Y-%m-%d')}-{machine.short_name(machine.describe())}"
-    output = given.output or HERE / "results" / folder
+    output = given.output or PROGRAMS / "results" / folder
     output.mkdir(parents=True, exist_ok=True)
     failed = False
     for kind in given.kinds:
@@ -180,7 +181,7 @@ def measure(kind: str, competitors: list, given: argparse.Namespace, output: Pat
 
 def command_line() -> str:
     """As it was typed, folders left out: they say nothing of the run."""
-    return " ".join(["benches/run.py", *(re.sub(r"(^|=)/\S*/", r"\1", word) for word in sys.argv[1:])])
+    return shlex.join(["benches/run.py", *(re.sub(r"(^|=)/\S*/", r"\1", word) for word in sys.argv[1:])])
 
 
 def heading(kind: str, here: dict, described: list[dict], given: argparse.Namespace) -> str:

@@ -34,8 +34,6 @@ expect_red owner_barrier owner_against_claim ci/loom.sh
 expect_red seize_check owner_against_claim ci/loom.sh
 expect_red seize_acquire owner_against_claim ci/loom.sh
 expect_red exit_lock exit_against_claim ci/loom.sh
-expect_red unclaim_all shut_against_claim ci/loom.sh
-expect_red versioned_again a_record_is_read_whole ci/loom.sh
 expect_red fork_wait fork_against_claim ci/loom.sh
 expect_red fork_pass fork_against_pass ci/loom.sh
 expect_red gate_fence guest_against_fork ci/loom.sh

@@ -19,6 +19,7 @@ import glob
 import json
 import os
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -27,6 +28,10 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+
+from suite import machine
 
 from cases import BOTH, CASES, HELD, OTHER, UNKNOWN, USE
 
@@ -342,7 +347,7 @@ def main():
     parser.add_argument("--ebb", default=str(ROOT / "target/release/ebb"), help="the tool that is tried")
     parser.add_argument("--only", default="", help="only cases whose name has these words")
     parser.add_argument("--data", default="", help="a Python that has numpy, pandas, pyarrow and polars")
-    parser.add_argument("--out", type=Path, help="where table.md and looks.jsonl go; else the table is printed only")
+    parser.add_argument("--out", type=Path, help="where looks.md, looks-machine.json and looks.jsonl go; else the table is printed only")
     arguments = parser.parse_args()
     results = []
     with tempfile.TemporaryDirectory(prefix="ebb-looks-") as folder:
@@ -370,7 +375,9 @@ def main():
     print(text)
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        (arguments.out / "table.md").write_text(text)
+        (arguments.out / "looks.md").write_text(text)
+        record = {"machine": machine.describe(), "command": shlex.join(["benches/looks/run.py", *sys.argv[1:]])}
+        (arguments.out / "looks-machine.json").write_text(json.dumps(record) + "\n")
         with (arguments.out / "looks.jsonl").open("w") as file:
             file.writelines(json.dumps(one) + "\n" for one in results)
 

@@ -107,7 +107,7 @@ def _debian(file: str) -> str:
     return f"/usr/lib/*/{file}"
 
 
-def _peer(name: str, file: str, what: str = "as it comes", environment: dict | None = None) -> Allocator:
+def _peer(name: str, file: str, what: str = "default", environment: dict | None = None) -> Allocator:
     """One that peers/build.py makes from its crate."""
     return Allocator(name, what, str(PEERS / f"lib{file}.so"), "make -C benches peers", environment or {})
 
@@ -118,22 +118,22 @@ OURS = "ebbmalloc"
 
 REGISTRY = [
     Allocator("glibc", "the libc's own", install=None),
-    Allocator("jemalloc", "as it comes", _debian("libjemalloc.so.2"), "apt-get install libjemalloc2"),
+    Allocator("jemalloc", "default", _debian("libjemalloc.so.2"), "apt-get install libjemalloc2"),
     Allocator("jemalloc-1s", DECAY_1S, _debian("libjemalloc.so.2"), "apt-get install libjemalloc2", _TUNED),
     _peer("jemalloc-new", "jemalloc-new"),
     _peer("jemalloc-new-1s", "jemalloc-new", DECAY_1S, _TUNED),
-    Allocator("mimalloc", "as it comes", _debian("libmimalloc.so.2"), "apt-get install libmimalloc2.0"),
+    Allocator("mimalloc", "default", _debian("libmimalloc.so.2"), "apt-get install libmimalloc2.0"),
     _peer("mimalloc-2", "mimalloc-2"),
     _peer("mimalloc-3", "mimalloc-3"),
     Allocator(
         "tcmalloc",
-        "gperftools, as it comes",
+        "gperftools, default",
         _debian("libtcmalloc_minimal.so.4"),
         "apt-get install libtcmalloc-minimal4",
     ),
     _peer("snmalloc", "snmalloc"),
     _peer("rpmalloc", "rpmalloc"),
-    Allocator(OURS, "as it comes", _EBBMALLOC, "make build"),
+    Allocator(OURS, "default", _EBBMALLOC, "make build"),
     Allocator(
         "glibc-python-malloc",
         "the libc's own, PYTHONMALLOC=malloc",

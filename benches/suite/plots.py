@@ -35,6 +35,12 @@ def _style(name: str, names: list[str]) -> dict:
     return {"color": colour, "linestyle": dash, "linewidth": 1}
 
 
+def _corners(points: list[tuple]) -> list[tuple]:
+    """The points without those inside a level stretch."""
+    inner = zip(points, points[1:], points[2:])
+    return [points[0], *(b for a, b, c in inner if not a[1] == b[1] == c[1]), *points[1:][-1:]]
+
+
 def memory_over_time(raw: Path, target: Path, rows_most: int = 8) -> bool:
     """A panel a row: MiB above the live heap, each allocator's first run, and our run's bound."""
     runs = records(raw)
@@ -54,7 +60,7 @@ def memory_over_time(raw: Path, target: Path, rows_most: int = 8) -> bool:
         for name in names:
             run = next((r for r in runs if r["job"] == row and r["allocator"] == name), None)
             if run:
-                at_s, above = zip(*((s[0], s[-1] / MIB) for s in run["samples"]))
+                at_s, above = zip(*_corners([(s[0], s[-1] / MIB) for s in run["samples"]]))
                 (lines[name],) = panel.plot(at_s, above, **_style(name, names))
                 if name == OURS:
                     lines["its bound"] = panel.axhline(

@@ -1,6 +1,8 @@
 """The arithmetic of the tables, on runs made by hand."""
 
+import json
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -91,20 +93,30 @@ class Generator(unittest.TestCase):
 
 
 class Publish(unittest.TestCase):
-    def test_tables_replace_tables_and_nothing_else(self):
-        begin, end = publish.MARKERS
-        page = "before\n" + begin + "old\n" + end + "after\n"
-        once = publish.with_tables(page, ["## Return\n\n| new |\n"])
-        self.assertEqual(publish.with_tables(once, ["## Return\n\n| new |\n"]), once)
-        self.assertTrue(once.startswith("before\n") and once.endswith("after\n"))
-        self.assertIn("| new |", once)
-        self.assertNotIn("old", once)
-        with self.assertRaises(ValueError):
-            publish.with_tables("no markers", [])
+    PAGE = (
+        "## Return\n\n- glibc: an allocator\n\n### Rows\n\n|  | glibc |\n| --- | --- |\n| idle | 1.0 (0.9-1.1) |\n"
+        "\n### What did not run\n\n- 3 runs\n"
+    )
 
-    def test_a_section_names_its_raw_data_below_its_heading(self):
-        section = publish.with_source("## Speed\n\n| row |\n", "a-day")
-        self.assertEqual(section, "## Speed\n\nRaw data: `benches/results/a-day/`.\n\n| row |\n")
+    def test_tables_and_what_did_not_run_are_kept(self):
+        tables, notes = publish.tables_of(self.PAGE)
+        self.assertEqual(tables, [{"title": "Rows", "columns": ["", "glibc"], "rows": [["idle", "1.0 (0.9-1.1)"]]}])
+        self.assertEqual(notes, ["3 runs"])
+
+    def test_a_kept_result_has_its_date_and_command(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name) / "2026-01-31-a-machine"
+            folder.mkdir()
+            (folder / "return.md").write_text(self.PAGE)
+            record = {"machine": {"cpu": "A"}, "command": "benches/run.py return -o somewhere", "allocators": []}
+            (folder / "return-machine.json").write_text(json.dumps(record))
+            kept = publish.kept(folder, "return")
+        self.assertEqual((kept["date"], kept["command"]), ("2026-01-31", "benches/run.py return"))
+        self.assertEqual(json.loads(publish.text_of(kept)), kept)
+
+    def test_a_picture_becomes_smaller_and_keeps_its_words(self):
+        svg = '  <text style="font-family: A, B; x: 1" x="1.234">1.234</text>\n'
+        self.assertEqual(publish.small(svg), '<text style="font-family: sans-serif; x: 1" x="1.2">1.234</text>\n')
 
 
 class Provider(unittest.TestCase):

@@ -5,7 +5,8 @@
 #   ci/vm.sh -o FOLDER ci/vm/record.sh [pod|high|killed|swapped|yama]...
 #   EBB_VM_RELEASE=named ci/vm.sh -o FOLDER ci/vm/record.sh named
 #
-# FOLDER then has a folder for each cgroup, named as in the tests, and `machine`, which says the kernel and the day.
+# FOLDER then has `cgroups.txt` with a section `-- CGROUP/FILE --` for each file of each cgroup, and `machine`, which says the
+# kernel and the day.
 set -euo pipefail
 ebb=target/release/ebb
 top=/sys/fs/cgroup
@@ -14,10 +15,10 @@ memory.swap.current memory.swap.max memory.stat memory.events memory.pressure cp
 
 # What a cgroup's folder says, but for the numbers of its processes.
 keep() {
-    local from=$1 to=$OUT/$2 file
-    mkdir -p "$to"
+    local from=$1 file
+    mkdir -p "$OUT/$2"
     for file in $files; do
-        [[ -e $from/$file ]] && cat "$from/$file" >"$to/$file"
+        [[ -e $from/$file ]] && { echo "-- $2/$file --" && cat "$from/$file"; } >>"$OUT/cgroups.txt"
     done
     return 0
 }

@@ -3,7 +3,7 @@
 
 mod hooks;
 
-use ebbmalloc_core::process::conf::{Id, parse};
+use ebbmalloc_core::runtime::conf::{Id, parse};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|texts: [Option<&[u8]>; 5]| {

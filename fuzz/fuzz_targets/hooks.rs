@@ -1,6 +1,6 @@
 //! What the process layer wants from a C library; no target uses an instance, the linker asks for it.
 
-use ebbmalloc_core::process::Hooks;
+use ebbmalloc_core::runtime::Hooks;
 
 static HOOKS: Hooks = Hooks::NONE;
 

@@ -2,7 +2,7 @@
 
 For the services of this folder, which offer it to the trial (routes.py). Bytes in use are what the
 allocator in charge counts as handed out, plus what CPython's own object allocator has handed out of
-the arenas that it maps itself. Nothing is estimated: where nobody counts, there is no figure.
+the arenas that it maps itself. Nothing is estimated: an allocator without a count has no figure.
 """
 
 import ctypes

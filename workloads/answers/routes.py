@@ -51,7 +51,7 @@ async def collect() -> dict[str, int]:
 
 @router.get("/live")
 async def live() -> Live:
-    """Tells the bytes in use; 501 where nobody counts them."""
+    """Tells the bytes in use; 501 if the allocator does not count them."""
     try:
         found = memory.in_use()
     except memory.NotTold as error:

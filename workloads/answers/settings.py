@@ -15,7 +15,7 @@ class EnvironmentSettings(BaseModel):
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """The settings that variables with the prefix give; the rest is as it comes."""
+        """The settings that variables with the prefix give; the others have their defaults."""
         return cls.model_validate(
             {
                 name.removeprefix(cls.prefix).lower(): value

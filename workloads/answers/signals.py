@@ -86,7 +86,7 @@ def ask(verb: str, folder: Path) -> dict[int, dict[str, object]]:
 
 
 def main() -> int:
-    """Asks; 1 where one did not answer, or nobody is there."""
+    """Asks; 1 where one did not answer, or no process is there."""
     parser = argparse.ArgumentParser(prog="answers.signals", description=__doc__)
     parser.add_argument("verb", choices=list(VERBS))
     parser.add_argument("--dir", type=Path, required=True)

@@ -12,7 +12,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use ebbmalloc_capi::{calloc, free, malloc, realloc, weak_symbol};
-use ebbmalloc_core::process::control;
+use ebbmalloc_core::runtime::control;
 
 use crate::loaded;
 
@@ -157,9 +157,9 @@ const UNCHECKED: Functions = {
     }
     unsafe extern "C" fn allocate_zeroed(_: *mut c_void, n: usize, size: usize) -> *mut c_void {
         match n == 0 || size == 0 {
-            // SAFETY: as above.
+            // SAFETY: any number and size may be asked for.
             true => unsafe { calloc(1, 1) },
-            // SAFETY: as above.
+            // SAFETY: any number and size may be asked for; an overflow gives null.
             false => unsafe { calloc(n, size) },
         }
     }
@@ -168,7 +168,7 @@ const UNCHECKED: Functions = {
         unsafe { realloc(block, size.max(1)) }
     }
     unsafe extern "C" fn release(_: *mut c_void, block: *mut c_void) {
-        // SAFETY: as above.
+        // SAFETY: CPython passes null or a block from here that it no longer uses.
         unsafe { free(block) }
     }
     Functions {

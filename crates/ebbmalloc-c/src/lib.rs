@@ -8,7 +8,7 @@
 #![cfg(target_os = "linux")]
 
 use ebbmalloc_core::os::linux::Linux;
-use ebbmalloc_core::process::Hooks;
+use ebbmalloc_core::runtime::Hooks;
 
 // Linked for the names it defines.
 extern crate ebbmalloc_capi as _;
@@ -48,7 +48,7 @@ static HOOKS: Hooks = Hooks {
     environment,
     program_settings: program::settings,
     message: program::message,
-    print_statistics: ebbmalloc_ctl::print::to_message,
+    print_statistics: ebbmalloc_jemalloc::print::to_message,
     is_own_object: cfg!(not(feature = "archive")),
     errno_location: libc::errno_location,
     write_stream: libc::write_stream,
@@ -58,7 +58,8 @@ static HOOKS: Hooks = Hooks {
 /// # Safety
 /// The program does not change the variable later.
 unsafe fn environment(name: &[u8]) -> Option<&'static [u8]> {
-    // SAFETY: as demanded of our caller.
+    // SAFETY: `environ` is libc's list, and the program does not change the variable later (fn contract), so its text
+    // stays.
     unsafe { KERNEL.environment(libc::environ(), name) }
 }
 
@@ -74,7 +75,7 @@ hidden_names! { "__ebbmalloc_hooks" is hooks, }
 #[unsafe(link_section = ".fini_array")]
 static AT_EXIT: extern "C" fn() = {
     extern "C" fn at_exit() {
-        ebbmalloc_core::process::finish();
+        ebbmalloc_core::runtime::finish();
     }
     at_exit
 };

@@ -36,7 +36,7 @@ fn opaque() {
 /// `from` is readable, `to` writable for as long as a `T`.
 #[inline(always)]
 unsafe fn move_one<T>(to: *mut u8, from: *const u8) {
-    // SAFETY: as demanded of our caller.
+    // SAFETY: both ends are valid for a `T` (fn contract), and the accesses are unaligned.
     unsafe {
         to.cast::<T>()
             .write_unaligned(from.cast::<T>().read_unaligned())
@@ -60,7 +60,7 @@ unsafe fn copy_few(to: *mut u8, from: *const u8, bytes: usize) {
             to.add(end).cast::<T>().write_unaligned(last);
         }
     }
-    // SAFETY: as demanded of our caller; each arm stays within the bytes.
+    // SAFETY: both ranges are valid for `bytes` (fn contract), and each arm stays within them.
     unsafe {
         match bytes {
             0 => {}
@@ -78,13 +78,13 @@ unsafe fn copy_few(to: *mut u8, from: *const u8, bytes: usize) {
 /// `from` is readable and `to` writable for `bytes`.
 pub unsafe extern "C" fn copy(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8 {
     if bytes < CHUNK {
-        // SAFETY: as demanded of our caller.
+        // SAFETY: both ranges are valid for `bytes` (fn contract), which are fewer than `CHUNK`.
         unsafe { copy_few(to, from, bytes) };
         return to;
     }
     #[cfg(target_arch = "x86_64")]
     if bytes >= STRING_BYTES {
-        // SAFETY: as demanded of our caller; the direction flag is clear in every function.
+        // SAFETY: both ranges are valid for `bytes` (fn contract); the direction flag is clear in every function.
         unsafe {
             asm!(
                 "rep movsb",
@@ -118,7 +118,8 @@ pub unsafe extern "C" fn copy(to: *mut u8, from: *const u8, bytes: usize) -> *mu
 /// `from` is readable and `to` writable for `bytes`.
 pub unsafe extern "C" fn copy_overlapping(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8 {
     if bytes < CHUNK || (to as usize).wrapping_sub(from as usize) >= bytes {
-        // SAFETY: as demanded of our caller.
+        // SAFETY: both ranges are valid for `bytes` (fn contract); `copy` reads few bytes before it writes, and
+        // longer ones lie apart or `to` is the lower.
         return unsafe { copy(to, from, bytes) };
     }
     // SAFETY: every chunk lies within the bytes. `to` is the higher one, so from the end; the first
@@ -144,7 +145,7 @@ pub unsafe extern "C" fn fill(to: *mut u8, value: c_int, bytes: usize) -> *mut u
     let value = value as u8;
     #[cfg(target_arch = "x86_64")]
     if bytes >= STRING_BYTES {
-        // SAFETY: as demanded of our caller; the direction flag is clear in every function.
+        // SAFETY: `to` is writable for `bytes` (fn contract); the direction flag is clear in every function.
         unsafe {
             asm!(
                 "rep stosb",

@@ -44,7 +44,7 @@ macro_rules! variable {
     };
 }
 
-/// [`ebbmalloc_core::process::Hooks::program_settings`].
+/// [`ebbmalloc_core::runtime::Hooks::program_settings`].
 pub fn settings(which: usize) -> Option<&'static [u8]> {
     let variable = match which {
         0 => variable!(malloc_conf, "malloc_conf"),
@@ -52,11 +52,11 @@ pub fn settings(which: usize) -> Option<&'static [u8]> {
     };
     // SAFETY: a variable of that name is a pointer to a C string, or null.
     let text = unsafe { variable.cast::<*const c_char>().as_ref() }?;
-    // SAFETY: as above; the program does not change the string.
+    // SAFETY: the pointer is not null, so it leads to a C string, which the program does not change.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(*text) }.to_bytes())
 }
 
-/// [`ebbmalloc_core::process::Hooks::message`].
+/// [`ebbmalloc_core::runtime::Hooks::message`].
 pub fn message(text: &CStr) -> bool {
     let variable = variable!(malloc_message, "malloc_message");
     // SAFETY: a variable of that name is a pointer to such a function, or null.

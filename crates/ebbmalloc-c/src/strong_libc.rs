@@ -25,12 +25,12 @@ mod names {
     }
 }
 
-/// [`ebbmalloc_core::process::Hooks::register_fork`].
+/// [`ebbmalloc_core::runtime::Hooks::register_fork`].
 ///
 /// # Safety
 /// The handlers may run around any fork from now on.
 pub unsafe fn register_fork(prepare: ForkHandler, parent: ForkHandler, child: ForkHandler) -> bool {
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the handlers may run around any fork (fn contract), and their code is part of the program.
     unsafe { names::pthread_atfork(prepare, parent, child) == 0 }
 }
 
@@ -46,7 +46,7 @@ pub fn key_create(destructor: unsafe extern "C" fn(*mut u8)) -> Option<u32> {
 /// # Safety
 /// Nobody uses the key.
 pub unsafe fn key_delete(key: u32) {
-    // SAFETY: as demanded of our caller.
+    // SAFETY: a key of this type comes from `key_create`, and nobody uses it any more (fn contract).
     unsafe { names::pthread_key_delete(key) };
 }
 
@@ -55,11 +55,11 @@ pub unsafe fn key_delete(key: u32) {
 /// # Safety
 /// `key` comes from [`key_create`].
 pub unsafe fn set_specific(key: u32, value: *const u8) -> bool {
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the key exists, since `key_create` made it (fn contract); any value may be stored.
     unsafe { names::pthread_setspecific(key, value) == 0 }
 }
 
-/// [`ebbmalloc_core::process::Hooks::errno_location`].
+/// [`ebbmalloc_core::runtime::Hooks::errno_location`].
 ///
 /// # Safety
 /// None beyond the type of the hook.
@@ -68,16 +68,16 @@ pub unsafe fn errno_location() -> *mut c_int {
     unsafe { names::__errno_location() }
 }
 
-/// [`ebbmalloc_core::process::Hooks::write_stream`].
+/// [`ebbmalloc_core::runtime::Hooks::write_stream`].
 ///
 /// # Safety
 /// `stream` is an open `FILE *`.
 pub unsafe fn write_stream(stream: *mut c_void, text: &[u8]) -> bool {
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the stream is open (fn contract), and `text` has `text.len()` bytes.
     unsafe { names::fwrite(text.as_ptr(), 1, text.len(), stream) == text.len() }
 }
 
-/// [`ebbmalloc_core::process::Hooks::loaded_symbol`]. The archive never looks: what a program that
+/// [`ebbmalloc_core::runtime::Hooks::loaded_symbol`]. The archive never looks: what a program that
 /// links it wants of C++ is linked with it, and a reference to dlopen makes every static link warn.
 ///
 /// # Safety

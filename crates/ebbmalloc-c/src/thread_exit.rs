@@ -1,12 +1,12 @@
 //! One key of thread-specific data, whose destructor tells the core that a thread ends.
 
-use ebbmalloc_core::process::tls::ThreadKey;
+use ebbmalloc_core::runtime::tls::ThreadKey;
 
 use crate::libc;
 
 static KEY: ThreadKey = ThreadKey::new();
 
-/// [`ebbmalloc_core::process::Hooks::on_thread_exit`].
+/// [`ebbmalloc_core::runtime::Hooks::on_thread_exit`].
 ///
 /// # Safety
 /// `destructor` is the same at every call, and may be called with `value` when the thread ends.

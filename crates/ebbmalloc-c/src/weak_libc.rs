@@ -17,7 +17,7 @@ type SetSpecific = unsafe extern "C" fn(u32, *const u8) -> c_int;
 type ErrnoLocation = unsafe extern "C" fn() -> *mut c_int;
 type Fwrite = unsafe extern "C" fn(*const u8, usize, usize, *mut c_void) -> usize;
 
-/// [`ebbmalloc_core::process::Hooks::register_fork`]. glibc's `pthread_atfork` is one for old
+/// [`ebbmalloc_core::runtime::Hooks::register_fork`]. glibc's `pthread_atfork` is one for old
 /// programs only, so its `__register_atfork` comes first; musl has the standard's name.
 ///
 /// # Safety
@@ -25,11 +25,13 @@ type Fwrite = unsafe extern "C" fn(*const u8, usize, usize, *mut c_void) -> usiz
 pub unsafe fn register_fork(prepare: ForkHandler, parent: ForkHandler, child: ForkHandler) -> bool {
     if let Some(register) = weak_function!("__register_atfork" as RegisterAtfork) {
         // No object owns the handlers: this one is never unloaded.
-        // SAFETY: as demanded of our caller.
+        // SAFETY: the handlers may run around any fork (fn contract), and this object, which has their code, is never
+        // unloaded.
         return unsafe { register(prepare, parent, child, core::ptr::null_mut()) } == 0;
     }
     match weak_function!("pthread_atfork" as PthreadAtfork) {
-        // SAFETY: as demanded of our caller.
+        // SAFETY: the handlers may run around any fork (fn contract), and this object, which has their code, is never
+        // unloaded.
         Some(register) => unsafe { register(prepare, parent, child) == 0 },
         None => false,
     }
@@ -49,7 +51,7 @@ pub fn key_create(destructor: unsafe extern "C" fn(*mut u8)) -> Option<u32> {
 /// Nobody uses the key.
 pub unsafe fn key_delete(key: u32) {
     if let Some(delete) = weak_function!("pthread_key_delete" as KeyDelete) {
-        // SAFETY: as demanded of our caller.
+        // SAFETY: a key of this type comes from `key_create`, and nobody uses it any more (fn contract).
         unsafe { delete(key) };
     }
 }
@@ -60,13 +62,13 @@ pub unsafe fn key_delete(key: u32) {
 /// `key` comes from [`key_create`].
 pub unsafe fn set_specific(key: u32, value: *const u8) -> bool {
     match weak_function!("pthread_setspecific" as SetSpecific) {
-        // SAFETY: as demanded of our caller.
+        // SAFETY: the key exists, since `key_create` made it (fn contract); any value may be stored.
         Some(set) => unsafe { set(key, value) == 0 },
         None => false,
     }
 }
 
-/// [`ebbmalloc_core::process::Hooks::errno_location`].
+/// [`ebbmalloc_core::runtime::Hooks::errno_location`].
 ///
 /// # Safety
 /// None beyond the type of the hook.
@@ -78,19 +80,19 @@ pub unsafe fn errno_location() -> *mut c_int {
     }
 }
 
-/// [`ebbmalloc_core::process::Hooks::write_stream`].
+/// [`ebbmalloc_core::runtime::Hooks::write_stream`].
 ///
 /// # Safety
 /// `stream` is an open `FILE *`.
 pub unsafe fn write_stream(stream: *mut c_void, text: &[u8]) -> bool {
     match weak_function!("fwrite" as Fwrite) {
-        // SAFETY: as demanded of our caller.
+        // SAFETY: the stream is open (fn contract), and `text` has `text.len()` bytes.
         Some(fwrite) => unsafe { fwrite(text.as_ptr(), 1, text.len(), stream) == text.len() },
         None => false,
     }
 }
 
-/// [`ebbmalloc_core::process::Hooks::loaded_symbol`].
+/// [`ebbmalloc_core::runtime::Hooks::loaded_symbol`].
 ///
 /// # Safety
 /// None beyond the type of the hook.

@@ -107,7 +107,7 @@ fn comparisons_find_the_first_difference_as_unsigned_bytes() {
             let order = unsafe { compare(left.as_ptr(), right.as_ptr(), bytes) };
             assert_eq!(order > 0, left[at] > right[at], "{bytes} bytes, at {at}");
             assert_ne!(order, 0);
-            // SAFETY: as above; the difference lies behind.
+            // SAFETY: both have more than `at` bytes, and the difference is the next one.
             assert_eq!(unsafe { compare(left.as_ptr(), right.as_ptr(), at) }, 0);
         }
     }

@@ -6,8 +6,7 @@ use ebbmalloc_core::os::Os;
 
 use crate::KERNEL;
 use crate::errno::{EINVAL, ENOMEM, abort_if_told, fail, or_enomem, out_of_memory};
-use ebbmalloc_core::process;
-use ebbmalloc_core::process::request_hooks::{self, Allocation};
+use ebbmalloc_core::runtime;
 
 /// Stores a block aligned to `align` in `*out`; returns 0, EINVAL or ENOMEM. `errno` and, on
 /// failure, `*out` stay as they are.
@@ -19,12 +18,12 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, siz
     if !align.is_power_of_two() || !align.is_multiple_of(size_of::<*mut c_void>()) {
         return EINVAL;
     }
-    if let Some(block) = process::memalign_from_cache(align, size) {
-        // SAFETY: as demanded of our caller.
+    if let Some(block) = runtime::memalign_from_cache(align, size) {
+        // SAFETY: `out` is valid to write to (contract of `posix_memalign`).
         unsafe { out.write(block.as_ptr().cast()) };
         return 0;
     }
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the same contract; the arguments are passed on unchanged.
     unsafe { posix_memalign_rest(out, align, size) }
 }
 
@@ -32,37 +31,28 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, siz
 /// As for [`posix_memalign`].
 #[inline(never)]
 unsafe fn posix_memalign_rest(out: *mut *mut c_void, align: usize, size: usize) -> c_int {
-    let block = process::memalign(align, size);
-    let result = if block.is_null() { ENOMEM } else { 0 };
-    if result == 0 {
-        // SAFETY: as demanded of our caller.
-        unsafe { out.write(block.cast()) };
-    }
-    let args = [out as usize, align, size];
-    request_hooks::allocated(
-        Allocation::PosixMemalign,
-        block,
-        (result as isize).cast_unsigned(),
-        args,
-    );
-    if result != 0 {
+    let block = runtime::memalign(align, size);
+    if block.is_null() {
         abort_if_told();
+        return ENOMEM;
     }
-    result
+    // SAFETY: `out` is valid to write to (contract of `posix_memalign`).
+    unsafe { out.write(block.cast()) };
+    0
 }
 
-/// An aligned block, of which request hooks are told as `call` with these arguments.
+/// A block of `size` bytes aligned to a power of two.
 #[inline(always)]
-fn told(call: Allocation, align: usize, size: usize, args: [usize; 3]) -> *mut c_void {
-    match process::memalign_from_cache(align, size) {
+fn aligned(align: usize, size: usize) -> *mut c_void {
+    match runtime::memalign_from_cache(align, size) {
         Some(block) => block.as_ptr().cast(),
-        None => told_rest(call, align, size, args),
+        None => aligned_rest(align, size),
     }
 }
 
 #[inline(never)]
-fn told_rest(call: Allocation, align: usize, size: usize, args: [usize; 3]) -> *mut c_void {
-    or_enomem(process::memalign_rest_as(call, align, size, args))
+fn aligned_rest(align: usize, size: usize) -> *mut c_void {
+    or_enomem(runtime::memalign(align, size))
 }
 
 /// A block aligned to a power of two; `size` need not be a multiple of it (C17 and later).
@@ -74,7 +64,7 @@ pub unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void
     if !align.is_power_of_two() {
         return fail(EINVAL);
     }
-    told(Allocation::AlignedAlloc, align, size, [align, size, 0])
+    aligned(align, size)
 }
 
 /// A block aligned to `align`, which is rounded up to a power of two as glibc does.
@@ -83,9 +73,8 @@ pub unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void
 /// As for `malloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
-    let args = [align, size, 0];
     match align.checked_next_power_of_two() {
-        Some(align) => told(Allocation::Memalign, align, size, args),
+        Some(align) => aligned(align, size),
         None => fail(EINVAL),
     }
 }
@@ -96,7 +85,7 @@ pub unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
 /// As for `malloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
-    told(Allocation::Valloc, KERNEL.page_bytes(), size, [size, 0, 0])
+    aligned(KERNEL.page_bytes(), size)
 }
 
 /// A block of whole pages; one page for size 0.
@@ -107,7 +96,7 @@ pub unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
 pub unsafe extern "C" fn pvalloc(size: usize) -> *mut c_void {
     let page = KERNEL.page_bytes();
     match size.max(1).checked_next_multiple_of(page) {
-        Some(bytes) => told(Allocation::Valloc, page, bytes, [size, 0, 0]),
+        Some(bytes) => aligned(page, bytes),
         None => out_of_memory(),
     }
 }

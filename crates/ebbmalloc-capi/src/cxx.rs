@@ -1,20 +1,17 @@
 //! The twenty C++ operators `new` and `delete`, by their mangled names.
 //!
 //! `new` never returns null: where memory lacks it calls the program's new-handler, tries again, and
-//! throws `std::bad_alloc` once there is no handler. The nothrow forms return null then. Request hooks know the
-//! operators as what they stand for: malloc, aligned_alloc, free, sdallocx.
+//! throws `std::bad_alloc` once there is no handler. The nothrow forms return null then.
 
 use core::ffi::c_void;
 
 use crate::cxx_throw::{out_of_memory, out_of_memory_nothrow};
-use crate::malloc::free_aligned_sized;
-use ebbmalloc_core::process;
-use ebbmalloc_core::process::request_hooks::Allocation;
+use ebbmalloc_core::runtime;
 
 /// What the thread's cache cannot serve; apart, so that `operator new` itself needs no stack frame.
 #[inline(never)]
 fn new_rest(size: usize) -> *mut c_void {
-    let block = process::malloc_rest(size);
+    let block = runtime::malloc_slow(size);
     if block.is_null() {
         return out_of_memory(size, None);
     }
@@ -22,9 +19,9 @@ fn new_rest(size: usize) -> *mut c_void {
 }
 
 fn aligned(align: usize, size: usize) -> *mut u8 {
-    match process::memalign_from_cache(align, size) {
+    match runtime::memalign_from_cache(align, size) {
         Some(block) => block.as_ptr(),
-        None => process::memalign_rest_as(Allocation::AlignedAlloc, align, size, [align, size, 0]),
+        None => runtime::memalign(align, size),
     }
 }
 
@@ -38,7 +35,7 @@ macro_rules! operators_new {
         #[inline(never)]
         #[allow(non_snake_case)]
         pub unsafe extern "C" fn $name(size: usize) -> *mut c_void {
-            match process::malloc_from_cache(size) {
+            match runtime::malloc_from_cache(size) {
                 Some(block) => block.as_ptr().cast(),
                 None => new_rest(size),
             }
@@ -51,9 +48,9 @@ macro_rules! operators_new {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case)]
         pub unsafe extern "C" fn $nothrow(size: usize, nothrow: *const c_void) -> *mut c_void {
-            let block = match process::malloc_from_cache(size) {
+            let block = match runtime::malloc_from_cache(size) {
                 Some(block) => block.as_ptr(),
-                None => process::malloc_rest(size),
+                None => runtime::malloc_slow(size),
             };
             if block.is_null() {
                 let operator = concat!(stringify!($nothrow), "\0");
@@ -112,8 +109,8 @@ macro_rules! operators_delete {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case)]
         pub unsafe extern "C" fn $name(block: *mut c_void, $($argument: usize),*) {
-            // SAFETY: as demanded of our caller.
-            unsafe { process::free(block.cast()) }
+            // SAFETY: the program frees a block from here, or null, and does not use it again (contract of `free`).
+            unsafe { runtime::free(block.cast()) }
         }
     )+};
 }
@@ -127,38 +124,8 @@ operators_delete! {
     _ZdaPvSt11align_val_t(_align);
     _ZdlPvSt11align_val_tRKSt9nothrow_t(_align, _nothrow);
     _ZdaPvSt11align_val_tRKSt9nothrow_t(_align, _nothrow);
+    _ZdlPvm(_size);
+    _ZdaPvm(_size);
+    _ZdlPvmSt11align_val_t(_size, _align);
+    _ZdaPvmSt11align_val_t(_size, _align);
 }
-
-macro_rules! operators_delete_sized {
-    ($($name:ident)+) => {$(
-        /// `operator delete(void *, std::size_t)` or its form for arrays.
-        ///
-        /// # Safety
-        /// As for `free`, and `size` is the size that `operator new` was asked for.
-        #[unsafe(no_mangle)]
-        #[allow(non_snake_case)]
-        pub unsafe extern "C" fn $name(block: *mut c_void, size: usize) {
-            // SAFETY: as demanded of our caller.
-            unsafe { process::free_sized(block.cast(), size) }
-        }
-    )+};
-}
-
-operators_delete_sized! { _ZdlPvm _ZdaPvm }
-
-macro_rules! operators_delete_sized_aligned {
-    ($($name:ident)+) => {$(
-        /// `operator delete(void *, std::size_t, std::align_val_t)` or its form for arrays.
-        ///
-        /// # Safety
-        /// As for `free`.
-        #[unsafe(no_mangle)]
-        #[allow(non_snake_case)]
-        pub unsafe extern "C" fn $name(block: *mut c_void, size: usize, align: usize) {
-            // SAFETY: as demanded of our caller.
-            unsafe { free_aligned_sized(block, align, size) }
-        }
-    )+};
-}
-
-operators_delete_sized_aligned! { _ZdlPvmSt11align_val_t _ZdaPvmSt11align_val_t }

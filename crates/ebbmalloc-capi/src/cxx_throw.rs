@@ -11,9 +11,9 @@ use ebbmalloc_core::os::Os;
 
 use crate::errno::{abort_if_told, hooks};
 use crate::{KERNEL, weak_symbol};
-use ebbmalloc_core::process;
-use ebbmalloc_core::process::conf::Id;
-use ebbmalloc_core::process::in_force;
+use ebbmalloc_core::runtime;
+use ebbmalloc_core::runtime::conf::Id;
+use ebbmalloc_core::runtime::in_force;
 
 type Handler = extern "C" fn();
 type GetNewHandler = extern "C" fn() -> Option<Handler>;
@@ -96,8 +96,8 @@ pub fn out_of_memory_nothrow(
 
 fn allocate(size: usize, align: Option<usize>) -> *mut u8 {
     match align {
-        None => process::malloc(size),
-        Some(align) => process::memalign(align, size),
+        None => runtime::malloc(size),
+        Some(align) => runtime::memalign(align, size),
     }
 }
 

@@ -3,8 +3,8 @@
 use core::ffi::{c_int, c_void};
 
 use ebbmalloc_core::os::Os;
-use ebbmalloc_core::process::conf::Id;
-use ebbmalloc_core::process::{Hooks, in_force};
+use ebbmalloc_core::runtime::conf::Id;
+use ebbmalloc_core::runtime::{Hooks, in_force};
 
 use crate::KERNEL;
 

@@ -4,7 +4,7 @@
 use core::ffi::{c_int, c_void};
 
 use ebbmalloc_core::os::linux::Linux;
-use ebbmalloc_core::process;
+use ebbmalloc_core::runtime;
 
 use crate::KERNEL;
 use crate::errno::fail;
@@ -16,9 +16,9 @@ use crate::errno::fail;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int {
     if Linux::wants_huge_pages(advice) {
-        process::wants_huge_pages(start as usize);
+        runtime::wants_huge_pages(start as usize);
     }
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the program does not rely on what the advice throws away (fn contract).
     match unsafe { KERNEL.madvise(start as usize, bytes, advice) } {
         Ok(()) => 0,
         Err(errno) => {

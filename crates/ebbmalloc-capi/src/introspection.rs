@@ -14,7 +14,7 @@ use ebbmalloc_core::os::Os;
 use crate::KERNEL;
 use crate::errno::EINVAL;
 use crate::info_xml;
-use ebbmalloc_core::process;
+use ebbmalloc_core::runtime;
 
 /// `struct mallinfo2` of glibc.
 #[repr(C)]
@@ -66,7 +66,7 @@ impl From<Snapshot> for Mallinfo2 {
 /// Figures of the whole heap.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo2() -> Mallinfo2 {
-    process::stats().into()
+    runtime::stats().into()
 }
 
 /// Figures of the whole heap, in the old, narrow structure.
@@ -87,7 +87,7 @@ pub extern "C" fn mallinfo() -> Mallinfo {
 /// any memory went back, else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_trim(_pad: usize) -> c_int {
-    process::trim().into()
+    runtime::trim().into()
 }
 
 /// Accepts glibc's options and does nothing: ebbmalloc has none of the mechanisms that they tune. 1
@@ -102,7 +102,7 @@ pub extern "C" fn mallopt(option: c_int, _value: c_int) -> c_int {
 /// Writes statistics to standard error.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_stats() {
-    process::write_stats(&mut |text| KERNEL.write_stderr(text));
+    runtime::write_stats(&mut |text| KERNEL.write_stderr(text));
 }
 
 /// Writes statistics as XML, in the shape that glibc's has, to a `FILE`. 0, or EINVAL where
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut c_void) -> c_i
     if options != 0 {
         return EINVAL;
     }
-    // SAFETY: as demanded of our caller.
-    let written = unsafe { info_xml::write(&process::stats(), stream) };
+    // SAFETY: the stream is open (fn contract).
+    let written = unsafe { info_xml::write(&runtime::stats(), stream) };
     if written { 0 } else { EINVAL }
 }

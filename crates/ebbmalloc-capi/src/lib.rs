@@ -2,7 +2,7 @@
 //!
 //! Linked into the preload object and the archive (crate `ebbmalloc-c`) and, with the feature
 //! `override-c`, into Rust programs (crate `ebbmalloc`). Each function translates: it checks what C
-//! says about its arguments, calls [`ebbmalloc_core::process`], and says the result as C does.
+//! says about its arguments, calls [`ebbmalloc_core::runtime`], and says the result as C does.
 //!
 //! What always holds: `errno` becomes ENOMEM or EINVAL on failure and is left alone by success and
 //! by every kind of `free`; no request above `PTRDIFF_MAX` succeeds.
@@ -19,12 +19,9 @@
 #![cfg(target_os = "linux")]
 
 mod aligned;
-mod control;
 mod cxx;
 mod cxx_throw;
-mod defragment;
 mod errno;
-mod extended;
 mod huge_pages;
 mod info_xml;
 mod introspection;
@@ -35,9 +32,8 @@ mod sandbox;
 mod weak;
 
 pub use aligned::{aligned_alloc, memalign, posix_memalign, pvalloc, valloc};
-pub use control::{WriteStatistics, mallctl, mallctlbymib, mallctlnametomib, malloc_stats_print};
-pub use defragment::je_get_defrag_hint;
-pub use extended::{dallocx, mallocx, nallocx, rallocx, sallocx, sdallocx, xallocx};
+// Linked for the names it defines.
+extern crate ebbmalloc_jemalloc as _;
 pub use huge_pages::madvise;
 pub use introspection::{
     Mallinfo, Mallinfo2, mallinfo, mallinfo2, malloc_info, malloc_stats, malloc_trim, mallopt,

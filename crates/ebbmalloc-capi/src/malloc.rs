@@ -1,11 +1,9 @@
 //! `malloc`, `calloc`, `free` and the sizes of blocks.
 
 use core::ffi::c_void;
-use core::ptr::null_mut;
 
 use crate::errno::{or_enomem, out_of_memory};
-use ebbmalloc_core::process::request_hooks::{self, Allocation, Deallocation};
-use ebbmalloc_core::process::{self, Choice};
+use ebbmalloc_core::runtime;
 
 /// At least `size` bytes, aligned to 16; a block also for size 0.
 ///
@@ -14,16 +12,16 @@ use ebbmalloc_core::process::{self, Choice};
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
-    match process::malloc_from_cache(size) {
+    match runtime::malloc_from_cache(size) {
         Some(block) => block.as_ptr().cast(),
-        None => malloc_rest(size),
+        None => malloc_slow(size),
     }
 }
 
 /// What the thread's cache cannot serve; apart, so that `malloc` itself needs no stack frame.
 #[inline(never)]
-fn malloc_rest(size: usize) -> *mut c_void {
-    or_enomem(process::malloc_rest(size))
+fn malloc_slow(size: usize) -> *mut c_void {
+    or_enomem(runtime::malloc_slow(size))
 }
 
 /// `count` times `size` bytes of zeros.
@@ -34,28 +32,18 @@ fn malloc_rest(size: usize) -> *mut c_void {
 #[inline(never)]
 pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     let Some(bytes) = count.checked_mul(size) else {
-        return calloc_too_much(count, size);
+        return out_of_memory();
     };
-    match process::malloc_zeroed_from_cache(bytes) {
+    match runtime::malloc_zeroed_from_cache(bytes) {
         Some(block) => block.as_ptr().cast(),
-        None => calloc_rest(count, size),
+        None => calloc_rest(bytes),
     }
 }
 
-#[cold]
+/// What the thread's cache cannot serve.
 #[inline(never)]
-fn calloc_too_much(count: usize, size: usize) -> *mut c_void {
-    request_hooks::allocated(Allocation::Calloc, null_mut(), 0, [count, size, 0]);
-    out_of_memory()
-}
-
-/// What the thread's cache cannot serve; the product does not overflow.
-#[inline(never)]
-fn calloc_rest(count: usize, size: usize) -> *mut c_void {
-    let block = process::malloc_zeroed(count.wrapping_mul(size));
-    let args = [count, size, 0];
-    request_hooks::allocated(Allocation::Calloc, block, block as usize, args);
-    or_enomem(block)
+fn calloc_rest(bytes: usize) -> *mut c_void {
+    or_enomem(runtime::malloc_zeroed(bytes))
 }
 
 /// Frees a block; nothing for null.
@@ -65,8 +53,8 @@ fn calloc_rest(count: usize, size: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub unsafe extern "C" fn free(block: *mut c_void) {
-    // SAFETY: as demanded of our caller.
-    unsafe { process::free(block.cast()) }
+    // SAFETY: the program frees a block from here, or null, and does not use it again (contract of `free`).
+    unsafe { runtime::free(block.cast()) }
 }
 
 /// Frees a block that `malloc`, `calloc` or `realloc` gave for `size` bytes (C23).
@@ -75,9 +63,10 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 /// As for [`free`], and `size` is the size that was asked for.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize) {
-    // SAFETY: as demanded of our caller.
-    unsafe { process::free_sized(block.cast(), size) }
+pub unsafe extern "C" fn free_sized(block: *mut c_void, _size: usize) {
+    // The look-up of the class is one load, and finds a wrong pointer.
+    // SAFETY: the program frees a block from here, or null, and does not use it again (contract of `free`).
+    unsafe { runtime::free(block.cast()) }
 }
 
 /// Frees a block that `aligned_alloc` gave (C23).
@@ -85,12 +74,10 @@ pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize) {
 /// # Safety
 /// As for [`free`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, align: usize, size: usize) {
-    let args = [block as usize, size, Choice::flags_of_alignment(align)];
-    request_hooks::freeing(Deallocation::Sdallocx, block.cast(), args);
+pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, _align: usize, _size: usize) {
     // The size class of an aligned block follows from both; the page map tells it as well.
-    // SAFETY: as demanded of our caller.
-    unsafe { process::free_untold(block.cast()) }
+    // SAFETY: the program frees a block from here, or null, and does not use it again (contract of `free`).
+    unsafe { runtime::free(block.cast()) }
 }
 
 /// [`free`], under a name that old programs use.
@@ -99,8 +86,8 @@ pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, align: usize, si
 /// As for [`free`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cfree(block: *mut c_void) {
-    // SAFETY: as demanded of our caller.
-    unsafe { process::free(block.cast()) }
+    // SAFETY: the program frees a block from here, or null, and does not use it again (contract of `free`).
+    unsafe { runtime::free(block.cast()) }
 }
 
 /// How many bytes of the block may be used, at least as many as were asked for; 0 for null.
@@ -112,6 +99,6 @@ pub unsafe extern "C" fn malloc_usable_size(block: *const c_void) -> usize {
     if block.is_null() {
         return 0;
     }
-    // SAFETY: as demanded of our caller.
-    unsafe { process::usable_size(block.cast()) }
+    // SAFETY: the block is live (fn contract) and not null.
+    unsafe { runtime::usable_size(block.cast()) }
 }

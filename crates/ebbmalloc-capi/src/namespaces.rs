@@ -4,7 +4,7 @@
 use core::ffi::c_int;
 
 use ebbmalloc_core::os::linux::Errno;
-use ebbmalloc_core::process;
+use ebbmalloc_core::runtime;
 
 use crate::KERNEL;
 use crate::errno::fail;
@@ -12,13 +12,13 @@ use crate::errno::fail;
 /// `unshare(2)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn unshare(flags: c_int) -> c_int {
-    status(process::without_purger(|| KERNEL.unshare(flags)))
+    status(runtime::without_purger(|| KERNEL.unshare(flags)))
 }
 
 /// `setns(2)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn setns(descriptor: c_int, kinds: c_int) -> c_int {
-    status(process::without_purger(|| KERNEL.setns(descriptor, kinds)))
+    status(runtime::without_purger(|| KERNEL.setns(descriptor, kinds)))
 }
 
 /// 0, or -1 with the error in `errno`.

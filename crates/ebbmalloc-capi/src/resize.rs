@@ -5,9 +5,8 @@ use core::ffi::c_void;
 use crate::KERNEL;
 use crate::errno::{or_enomem, out_of_memory};
 use ebbmalloc_core::os::Os;
-use ebbmalloc_core::process::control::{self, ZeroRealloc};
-use ebbmalloc_core::process::request_hooks::{self, Allocation, Deallocation};
-use ebbmalloc_core::process::{self, Choice};
+use ebbmalloc_core::runtime;
+use ebbmalloc_core::runtime::control::{self, ZeroRealloc};
 
 /// Changes a block's size, moving it where it must. Null asks for a new block; size 0 frees the
 /// block and returns null, as glibc does.
@@ -17,23 +16,23 @@ use ebbmalloc_core::process::{self, Choice};
 /// nobody uses the old block any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
-    if process::stays_in_slot(block.cast(), size) && !request_hooks::are_installed() {
+    if runtime::stays_in_slot(block.cast(), size) {
         return block;
     }
     if block.is_null() {
         return realloc_of_nothing(size);
     }
     if size == 0 {
-        // SAFETY: as demanded of our caller.
+        // SAFETY: the block is live, not null, and the program's to give up (fn contract).
         return unsafe { realloc_to_nothing(block) };
     }
-    // SAFETY: as demanded of our caller, and the block is not null.
+    // SAFETY: the block is live and the program's (fn contract); neither it nor the size is null.
     unsafe { realloc_block(block, size) }
 }
 
 #[inline(always)]
 fn realloc_of_nothing(size: usize) -> *mut c_void {
-    match process::malloc_from_cache(size) {
+    match runtime::malloc_from_cache(size) {
         Some(block) => block.as_ptr().cast(),
         None => realloc_of_nothing_rest(size),
     }
@@ -41,32 +40,15 @@ fn realloc_of_nothing(size: usize) -> *mut c_void {
 
 #[inline(never)]
 fn realloc_of_nothing_rest(size: usize) -> *mut c_void {
-    let block = process::malloc(size);
-    request_hooks::allocated(Allocation::Realloc, block, block as usize, [0, size, 0]);
-    or_enomem(block)
+    or_enomem(runtime::malloc(size))
 }
 
 /// # Safety
 /// As for [`realloc`]; neither `block` nor `size` is null.
 #[inline(always)]
 unsafe fn realloc_block(block: *mut c_void, size: usize) -> *mut c_void {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if request_hooks::are_installed() {
-            return realloc_told(block, size);
-        }
-        or_enomem(process::realloc(block.cast(), size))
-    }
-}
-
-/// # Safety
-/// As for [`realloc_block`].
-#[cold]
-#[inline(never)]
-unsafe fn realloc_told(block: *mut c_void, size: usize) -> *mut c_void {
-    let args = [block as usize, size, 0, 0];
-    // SAFETY: the caller's promise.
-    or_enomem(unsafe { process::reallocate_told(block.cast(), size, &Choice::PLAIN, true, args) })
+    // SAFETY: the block is live and the program's (contract of `realloc`), and the size is not 0.
+    or_enomem(unsafe { runtime::realloc(block.cast(), size) })
 }
 
 /// Size 0: frees the block, unless the setting `zero_realloc` says otherwise.
@@ -78,13 +60,11 @@ unsafe fn realloc_to_nothing(block: *mut c_void) -> *mut c_void {
     control::note_zero_realloc();
     match control::zero_realloc() {
         ZeroRealloc::Free => {
-            let args = [block as usize, 0, 0];
-            request_hooks::freeing(Deallocation::Realloc, block.cast(), args);
-            // SAFETY: as demanded of our caller.
-            unsafe { process::free_untold(block.cast()) };
+            // SAFETY: the block is live, and the program does not use it again (contract of `realloc`).
+            unsafe { runtime::free(block.cast()) };
             core::ptr::null_mut()
         }
-        // SAFETY: as demanded of our caller, and the block is not null.
+        // SAFETY: the block is live and the program's (contract of `realloc`), and it is not null.
         ZeroRealloc::Alloc => unsafe { realloc_block(block, 1) },
         ZeroRealloc::Abort => {
             KERNEL.write_stderr(
@@ -106,7 +86,7 @@ pub unsafe extern "C" fn reallocarray(
     size: usize,
 ) -> *mut c_void {
     match count.checked_mul(size) {
-        // SAFETY: as demanded of our caller.
+        // SAFETY: the contract is that of `realloc`, and the arguments are passed on.
         Some(bytes) => unsafe { realloc(block, bytes) },
         None => out_of_memory(),
     }

@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_ulong};
 use ebbmalloc_core::base::exact::usize_of;
 
 use ebbmalloc_core::os::linux::Linux;
-use ebbmalloc_core::process;
+use ebbmalloc_core::runtime;
 
 use crate::KERNEL;
 use crate::errno::fail;
@@ -24,10 +24,10 @@ pub unsafe extern "C" fn prctl(
     d: c_ulong,
 ) -> c_int {
     let arguments = [a, b, c, d].map(usize_of);
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the arguments are what the operation demands (fn contract).
     let call = || unsafe { KERNEL.prctl(operation, arguments) };
     let result = if Linux::begins_sandbox(operation) {
-        process::entering_sandbox(call)
+        runtime::entering_sandbox(call)
     } else {
         call()
     };

@@ -8,7 +8,7 @@ use ebbmalloc_core::base::holds;
 use ebbmalloc_core::cache::cache::{Cache, Entered};
 use ebbmalloc_core::heap::{Access, Heap};
 use ebbmalloc_core::os::linux::Linux;
-use ebbmalloc_core::process::Hooks;
+use ebbmalloc_core::runtime::Hooks;
 use ebbmalloc_core::size::{SMALL_MAX, class_of};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -110,7 +110,7 @@ impl Thread {
     }
 
     fn take(self, size: usize) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: the cache is this thread's and is not unmade.
         let quick = (size <= SMALL_MAX).then(|| unsafe { self.0.as_ref() }.pop(class_of(size)));
         let block = match quick.flatten() {
             Some(slot) => slot.as_ptr(),
@@ -124,7 +124,7 @@ impl Thread {
 
     fn give(self, block: *mut u8) {
         if let Some(class @ 1..) = HEAP.quick_class(block as usize)
-            // SAFETY: as above.
+            // SAFETY: the cache is this thread's and is not unmade.
             && unsafe { self.0.as_ref() }.push(class, block)
         {
             return;

@@ -4,7 +4,7 @@
 //!
 //! | folder | what it holds |
 //! |---|---|
-//! | [`process`] | the one instance: boot, settings, threads, fork, the purger thread, published counters |
+//! | [`runtime`] | the one instance: boot, settings, threads, fork, the purger thread, published counters |
 //! | [`heap`] | what a request meets: alloc, free, realloc, usable size |
 //! | [`profile`] | the heap profile: live samples by stack, and their text |
 //! | [`cache`] | per-thread stacks of free slots: fill, flush, claim by the purger |
@@ -29,8 +29,8 @@ pub mod base;
 pub mod cache;
 pub mod heap;
 pub mod os;
-#[cfg(not(loom))]
-pub mod process;
 pub mod profile;
+#[cfg(not(loom))]
+pub mod runtime;
 pub mod size;
 pub mod slab;

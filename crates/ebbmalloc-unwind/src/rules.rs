@@ -59,7 +59,7 @@ impl Reader {
     /// # Safety
     /// The tables are those of a module that stays loaded meanwhile.
     pub unsafe fn rule(&mut self, tables: &Tables, pc: usize) -> Rule {
-        // SAFETY: the caller's promise.
+        // SAFETY: `look_up` asks for what this function asks for: the module of `tables` stays loaded.
         unsafe { self.look_up(tables, pc) }.unwrap_or(Rule::FramePointer)
     }
 
@@ -68,7 +68,7 @@ impl Reader {
             self.context.write(Context::new_in());
             self.ready = true;
         }
-        // SAFETY: written above, once.
+        // SAFETY: `ready` is set only after `context` was written.
         unsafe { self.context.assume_init_mut() }
     }
 
@@ -76,7 +76,8 @@ impl Reader {
     /// As for [`Reader::rule`].
     unsafe fn look_up(&mut self, tables: &Tables, pc: usize) -> Option<Rule> {
         let bytes = |start: usize, len| {
-            // SAFETY: the caller's promise: both lie in a loaded segment that is not written to.
+            // SAFETY: index and frames lie in a segment of the module, which stays loaded during the call (fn contract) and is
+            // mapped for reading only. The bounds of `frames` are checked below before they are used.
             unsafe { core::slice::from_raw_parts(start as *const u8, len) }
         };
         let index = EhFrameHdr::new(bytes(tables.index, tables.index_bytes), NativeEndian);

@@ -37,7 +37,7 @@ impl Ebbmalloc {
     /// The figures of the whole heap; `None` on systems where ebbmalloc passes requests through.
     pub fn stats(&self) -> Option<Snapshot> {
         #[cfg(target_os = "linux")]
-        return Some(ebbmalloc_core::process::stats());
+        return Some(ebbmalloc_core::runtime::stats());
         #[cfg(not(target_os = "linux"))]
         None
     }
@@ -46,7 +46,7 @@ impl Ebbmalloc {
     /// went back. Not needed for that to happen: it is done within about a second anyway.
     pub fn trim(&self) -> bool {
         #[cfg(target_os = "linux")]
-        return ebbmalloc_core::process::trim();
+        return ebbmalloc_core::runtime::trim();
         #[cfg(not(target_os = "linux"))]
         false
     }

@@ -12,7 +12,7 @@ from service.readings import InvalidUploadError, Uploads, figures, parse, summar
 
 
 def batch(*entries: dict[str, object]) -> bytes:
-    """A body of recordings; what an entry does not say is as it comes."""
+    """A body of recordings; what an entry does not say has its default."""
     whole = {"sensor": "flow", "at_ms": 1, "unit": "C", "quality": 1, "tags": [], "samples": "AQA="}
     return json.dumps({"readings": [whole | entry for entry in entries]}).encode()
 

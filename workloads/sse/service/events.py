@@ -16,7 +16,7 @@ RunId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 StreamId = Annotated[str, StringConstraints(pattern=r"^\d{1,16}(-\d{1,16})?$")]
 
 COMPLETED = "run.completed"
-"""The type of the last event of a run; whoever follows a run stops after it."""
+"""The type of the last event of a run; its followers stop after it."""
 
 
 class RunState(StrEnum):

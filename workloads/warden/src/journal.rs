@@ -32,7 +32,7 @@ pub struct Entry {
     pub headers: BTreeMap<String, String>,
 }
 
-/// The log with its one writer: files with numbers for names, of which the last is written to.
+/// The log with its one writer: files with numbers for names; the last one is written to.
 #[derive(Debug)]
 pub struct Journal {
     folder: PathBuf,

@@ -79,7 +79,13 @@ fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
     });
     let kept_by_lock = |heap| if is_locked(pid) { locked(heap) } else { heap };
     match (walked, seen) {
-        (Some(Ok(holdings)), seen) => Ok(kept_by_lock(of_walk(holdings, seen.as_ref()))),
+        (Some(Ok(holdings)), seen) => {
+            let unread = || match counters.other_version(pid) {
+                Some(other) => other.to_string(),
+                None => "it has not published its counters yet".to_owned(),
+            };
+            Ok(kept_by_lock(of_walk(holdings, seen.ok_or_else(unread))))
+        }
         (walked, Some(seen)) => {
             let mut heap = of_counters(&seen);
             if let Some(anon) = anonymous_bytes(pid) {
@@ -91,9 +97,10 @@ fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
             Ok(heap)
         }
         (_, None) if counters::are_closed(pid) => Err(NotRead::refused(pid, Unreadable::Refused)),
-        (_, None) => Err(NotRead::because(
-            "ebbmalloc has not published its counters yet",
-        )),
+        (_, None) => Err(match counters.other_version(pid) {
+            Some(other) => NotRead::because(other),
+            None => NotRead::because("ebbmalloc has not published its counters yet"),
+        }),
     }
 }
 
@@ -136,20 +143,19 @@ fn locked(mut heap: Heap) -> Heap {
 }
 
 /// What the heap is at this moment, slot by slot; of the counters, what it does not tell.
-fn of_walk(holdings: Holdings, seen: Option<&Snapshot>) -> Heap {
+fn of_walk(holdings: Holdings, seen: Result<Snapshot, String>) -> Heap {
     let mut heap = regions::of_holdings(holdings);
     // Other allocators keep such pages when malloc_trim is called.
     heap.trimmable = std::mem::take(&mut heap.kept);
     match seen {
-        Some(seen) => {
+        Ok(seen) => {
             heap.metadata += seen.metadata_bytes;
             heap.resident += seen.metadata_bytes;
-            add_rhythm(&mut heap, seen);
+            add_rhythm(&mut heap, &seen);
         }
-        None => heap.notes.push(
-            "it has not published its counters yet: its own bookkeeping is not in these figures"
-                .to_owned(),
-        ),
+        Err(why) => heap.notes.push(format!(
+            "{why}: its own bookkeeping is not in these figures"
+        )),
     }
     heap
 }
@@ -176,7 +182,7 @@ fn add_rhythm(heap: &mut Heap, seen: &Snapshot) {
 fn of_counters(seen: &Snapshot) -> Heap {
     // Blocks that were never written to count as live and are not resident.
     let live = seen.live_bytes.min(seen.resident_bytes);
-    // Not told apart by older ones: then all that is free in slabs and extents, until the rest must have gone.
+    // Not counted with `purge:off`: then all that is free in slabs and extents, until the rest must have gone.
     let returnable = match seen.returnable_bytes {
         ebb_stats::UNKNOWN => seen.idle_bytes,
         bytes => bytes,

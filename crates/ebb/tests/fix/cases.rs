@@ -1,36 +1,15 @@
 //! Every case of `tests/fixtures/fix`. `EBB_BLESS=1` writes what is expected anew: read the difference then.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
+use crate::assert_code;
+use crate::case::cases;
 use crate::harness::output;
-use crate::{Place, assert_code};
 use test_needs::needs;
 
 const WOULD_CHANGE: i32 = 17;
-
-fn cases() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/fix");
-    let entries = fs::read_dir(folder).expect("the cases").flatten();
-    let mut cases: Vec<PathBuf> = entries.map(|it| it.path()).collect();
-    cases.sort();
-    assert!(cases.len() >= 25, "{} cases", cases.len());
-    cases
-}
-
-fn arguments(case: &Path) -> Vec<String> {
-    let text = fs::read_to_string(case.join("args")).expect("args");
-    shlex::split(&text).expect("words")
-}
-
-/// The case's files alone, in a place of their own.
-fn place(case: &Path) -> Place {
-    let place = Place::copy_of(case);
-    let _ = fs::remove_file(place.path("expected"));
-    fs::remove_file(place.path("args")).expect("args");
-    place
-}
 
 /// Without what depends on the machine: whether it has the library itself.
 fn said(output: &std::process::Output) -> String {
@@ -43,23 +22,23 @@ fn said(output: &std::process::Output) -> String {
 #[test]
 fn the_difference_and_its_reasons_are_those_expected() {
     for case in cases() {
-        let place = place(&case);
-        let output = place.fix(&arguments(&case));
+        let place = case.place();
+        let output = place.fix(&case.arguments);
         let said = said(&output);
         if std::env::var_os("EBB_BLESS").is_some() {
-            fs::write(case.join("expected"), &said).expect("expected");
+            case.bless(&said);
+        } else {
+            assert_eq!(said, case.expected, "{}", case.name);
         }
         assert_code(&output, WOULD_CHANGE);
-        let expected = fs::read_to_string(case.join("expected")).unwrap_or_default();
-        assert_eq!(said, expected, "{}", case.display());
     }
 }
 
 #[test]
 fn a_written_change_settles_the_file_and_the_check_agrees() {
     for case in cases() {
-        let place = place(&case);
-        let mut arguments = arguments(&case);
+        let place = case.place();
+        let mut arguments = case.arguments.clone();
         arguments.push("--write".to_owned());
         assert_code(&place.fix(&arguments), 0);
         let again = place.fix(&arguments);
@@ -67,7 +46,7 @@ fn a_written_change_settles_the_file_and_the_check_agrees() {
         assert!(
             again.stdout.is_empty(),
             "{}: {}",
-            case.display(),
+            case.name,
             String::from_utf8_lossy(&again.stdout)
         );
         if arguments[0] == "Cargo.toml" {
@@ -81,7 +60,7 @@ fn a_written_change_settles_the_file_and_the_check_agrees() {
         {
             check.extend([pair[0].as_str(), pair[1].as_str()]);
         }
-        if case.ends_with("from-trial-arenas") || case.ends_with("supervisor-from-trial") {
+        if ["from-trial-arenas", "supervisor-from-trial"].contains(&&*case.name) {
             check.extend(["-a", "glibc"]);
         }
         assert_code(&output(&mut place.command("check", &check)), 0);
@@ -91,15 +70,15 @@ fn a_written_change_settles_the_file_and_the_check_agrees() {
 #[test]
 fn undo_brings_back_every_byte() {
     for case in cases() {
-        let place = place(&case);
+        let place = case.place();
         let before = place.files();
-        let mut arguments = arguments(&case);
+        let mut arguments = case.arguments.clone();
         arguments.push("--write".to_owned());
         assert_code(&place.fix(&arguments), 0);
-        assert_ne!(place.files(), before, "{}", case.display());
+        assert_ne!(place.files(), before, "{}", case.name);
         assert_eq!(place.records(), 1);
         assert_code(&place.fix(&["--undo", &arguments[0]]), 0);
-        assert_eq!(place.files(), before, "{}", case.display());
+        assert_eq!(place.files(), before, "{}", case.name);
         assert_eq!(place.records(), 0);
         assert_code(&place.fix(&["--undo", &arguments[0]]), 64);
     }
@@ -110,8 +89,8 @@ fn undo_brings_back_every_byte() {
 fn the_difference_is_a_patch() {
     needs!("git");
     for case in cases() {
-        let (shown, written) = (place(&case), place(&case));
-        let mut arguments = arguments(&case);
+        let (shown, written) = (case.place(), case.place());
+        let mut arguments = case.arguments.clone();
         let diff = shown.fix(&arguments).stdout;
         shown.write("the.patch", &String::from_utf8(diff).expect("UTF-8"));
         let applied = output(
@@ -123,13 +102,13 @@ fn the_difference_is_a_patch() {
                 )
                 .current_dir(shown.path("")),
         );
-        assert!(applied.status.success(), "{}: {applied:?}", case.display());
+        assert!(applied.status.success(), "{}: {applied:?}", case.name);
         fs::remove_file(shown.path("the.patch")).expect("the patch");
         arguments.push("--write".to_owned());
         assert_code(&written.fix(&arguments), 0);
         // A patch has no binary file.
         let mut files = written.files();
         files.remove(Path::new("libebbmalloc.so"));
-        assert_eq!(shown.files(), files, "{}", case.display());
+        assert_eq!(shown.files(), files, "{}", case.name);
     }
 }

@@ -1,11 +1,12 @@
 //! `ebb fix` on files as they are in the wild: what it shows, that it settles them, that the check agrees, that it takes
-//! back what it wrote. Each case is a folder of `tests/fixtures/fix`: the files, `args`, and what is `expected`.
+//! back what it wrote. `case.rs` reads the cases of `tests/fixtures/fix`.
 
 // Half of it is for `ebb run`.
 #[allow(dead_code)]
 #[path = "../run/harness.rs"]
 mod harness;
 
+mod case;
 mod cases;
 mod refusals;
 mod starts;
@@ -35,17 +36,6 @@ impl Place {
         };
         for (name, text) in files {
             place.write(name, text);
-        }
-        place
-    }
-
-    /// With a copy of a folder.
-    pub fn copy_of(folder: &Path) -> Self {
-        let place = Self::with(&[]);
-        for (name, bytes) in files_in(folder) {
-            let to = place.path(name.to_str().expect("a name in UTF-8"));
-            fs::create_dir_all(to.parent().expect("a folder")).expect("a folder");
-            fs::write(to, bytes).expect("a file");
         }
         place
     }

@@ -1,7 +1,7 @@
 //! The labelled collection: real processes, what is true of them, and what `ebb why` says.
 //!
 //! `EBB_LONG=1 EBB_WRITE_MATRIX=1` writes the table of what was true against what was said into
-//! `docs/diagnosis.md`; else the table there must be the one that a run of all cases gives.
+//! `docs/proof.md`; else the table there must be the one that a run of all cases gives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -351,7 +351,7 @@ fn matrix(said: &[Said]) -> String {
 fn published(matrix: &str, place: &Place) {
     static FILE: Mutex<()> = Mutex::new(());
     let _alone = FILE.lock().unwrap();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/diagnosis.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/proof.md");
     let text = std::fs::read_to_string(&path).unwrap();
     let from = text.find(place.begin).expect("the place of the matrix") + place.begin.len();
     let to = text.find(place.end).expect("the end of the matrix");
@@ -362,7 +362,7 @@ fn published(matrix: &str, place: &Place) {
         assert_eq!(
             &text[from..to],
             matrix,
-            "docs/diagnosis.md: EBB_WRITE_MATRIX=1 writes it"
+            "docs/proof.md: EBB_WRITE_MATRIX=1 writes it"
         );
     }
 }

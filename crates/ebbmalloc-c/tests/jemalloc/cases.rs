@@ -52,10 +52,6 @@ cases! {
     posix_memalign: "posix_memalign", "";
     purge: "purge", "";
     rallocx: "rallocx", "";
-    request_hooks: "request_hooks", "";
-    request_hooks_profiled: "request_hooks", "prof:true,lg_prof_sample:13,prof_prefix:heap";
-    request_hooks_without_cache: "request_hooks", "tcache:false";
-    request_hooks_filled: "request_hooks", "junk:true";
     reset: "reset", "";
     sallocx: "sallocx", "";
     sizes: "sizes", "";

@@ -95,7 +95,7 @@ impl Borders {
     /// # Safety
     /// `head` is a valid descriptor.
     pub(super) unsafe fn split_unit(&self, head: *mut Granule, first: u32, len: u32) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: `head` is a valid descriptor (fn contract), whose base the caller's lock keeps.
         self.split(unsafe { (*head).base }, first as usize, len as usize)
     }
 }

@@ -122,12 +122,13 @@ impl Extents {
             // SAFETY: we hold the lock (`&mut self`); the tree holds heads of free extents.
             let found = unsafe { tree.best_fit(padded) };
             if !found.is_null() {
-                // SAFETY: as above; `found` has at least `len + align - 1` granules.
+                // SAFETY: the tree holds heads of free extents, and `found` has at least `len + align - 1` granules.
                 return Some(unsafe { self.carve(found, len, align) });
             }
         }
         if self.given_runs > 0 && self.take_back(os, padded) {
-            // SAFETY: as above.
+            // SAFETY: we hold the lock (`&mut self`); the tree holds heads of free extents, and `found` has at least
+            // `len + align - 1` granules.
             unsafe {
                 let found = self.clean.best_fit(padded);
                 if !found.is_null() {
@@ -145,7 +146,7 @@ impl Extents {
     /// # Safety
     /// `extent` is the head of a free extent long enough.
     unsafe fn carve(&mut self, extent: *mut Granule, len: u32, align: u32) -> *mut Granule {
-        // SAFETY: the caller's promise.
+        // SAFETY: `extent` is a free extent that is long enough (fn contract), so the aligned part lies inside it.
         unsafe {
             let base = (*extent).base;
             let aligned = base.next_multiple_of(align as usize * GRANULE);
@@ -163,7 +164,8 @@ impl Extents {
         skip: u32,
         len: u32,
     ) -> *mut Granule {
-        // SAFETY: the caller's promise; the parts stay inside the extent.
+        // SAFETY: the extent is free and long enough (fn contract), so all parts stay inside it; the lock is held
+        // (`&mut self` comes from the lock's guard).
         unsafe {
             let (start, total) = ((*extent).base, (*extent).len as usize);
             let skipped = skip as usize;
@@ -179,7 +181,8 @@ impl Extents {
     /// # Safety
     /// As there.
     unsafe fn cut(&mut self, extent: *mut Granule, skip: u32, len: u32) -> *mut Granule {
-        // SAFETY: the caller's promise; the parts stay inside the extent.
+        // SAFETY: the extent is free and long enough (contract of `carve_at`), so all parts stay inside it; the lock
+        // is held (`&mut self` comes from the lock's guard).
         unsafe {
             self.unlink(extent);
             let (total, fill, oldest) = ((*extent).len, (*extent).fill, (*extent).oldest);
@@ -216,7 +219,7 @@ impl Extents {
     /// They came from [`Extents::allocate`] (a part is allowed, with its `base` set), nobody uses them
     /// any more, and if `fill` is clean they all read as zero and are not resident.
     pub unsafe fn free(&mut self, head: *mut Granule, len: u32, fill: Fill, tick: u32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `free_as` asks for the same: the granules are the caller's, unused, and as clean as it says.
         unsafe { self.free_as(head, len, fill, tick, STALE_INSIDE) }
     }
 
@@ -230,7 +233,7 @@ impl Extents {
         tick: u32,
         mut stale: u8,
     ) {
-        // SAFETY: the caller's promise; the neighbours are inside the region as checked, where every
+        // SAFETY: the granules are the caller's (fn contract); the neighbours are inside the region as checked, where every
         // first and last granule of a unit has a true kind and head.
         unsafe {
             let mut oldest = tick;
@@ -276,7 +279,7 @@ impl Extents {
     /// # Safety
     /// `head` is a block of `len` granules.
     pub unsafe fn extend(&mut self, head: *mut Granule, len: u32, more: u32) -> Option<Fill> {
-        // SAFETY: the caller's promise; `after` is the head of some unit.
+        // SAFETY: the block is the caller's (fn contract); units lie side by side, so `after` is the head of one.
         unsafe {
             if !self.neighbours(head, len).1 {
                 return None;
@@ -312,7 +315,8 @@ impl Extents {
     /// # Safety
     /// `head` is a valid descriptor.
     unsafe fn may_join(&self, head: *mut Granule, len: u32, more: u32) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: `head` is a valid descriptor (fn contract), and the arena's lock is held (`&self` comes from the
+        // guard).
         let start = unsafe { (*head).base };
         self.borders.merge(start, len as usize, more as usize)
     }
@@ -322,7 +326,8 @@ impl Extents {
     /// # Safety
     /// `head` is a valid descriptor.
     unsafe fn neighbours(&self, head: *mut Granule, len: u32) -> (bool, bool) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `head` is a valid descriptor (fn contract), and the arena's lock is held (`&self` comes from the
+        // guard).
         let base = unsafe { (*head).base };
         let region = self.regions[..self.count]
             .iter()
@@ -360,7 +365,7 @@ impl Extents {
     /// # Safety
     /// `head` is the head of a clean extent, and its flags are true.
     unsafe fn hollow_inside(&self, head: *mut Granule) -> usize {
-        // SAFETY: the caller's promise.
+        // SAFETY: `head` is the head of a clean extent (fn contract), which only the holder of the lock changes.
         let (len, flags) = unsafe { ((*head).len, (*head).flags) };
         if len < STALE_GRANULES || flags & STALE_INSIDE != 0 {
             return 0;
@@ -376,7 +381,8 @@ impl Extents {
         oldest: u32,
         push: unsafe fn(&mut Walk, *mut Granule),
     ) {
-        // SAFETY: as for `link`; the extent is on no list.
+        // SAFETY: the granules are the caller's and on no list, as for `link`; the lock is held (`&mut self` comes
+        // from the guard).
         unsafe {
             mark_free(head, len, Fill::Dirty, oldest);
             self.dirty.insert(head);
@@ -390,7 +396,8 @@ impl Extents {
     /// # Safety
     /// As for [`Extents::free`].
     pub(super) unsafe fn free_hollow(&mut self, head: *mut Granule, len: u32, tick: u32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `free_as` asks for the same as this function; the descriptors inside were returned, so they are not
+        // stale.
         unsafe { self.free_as(head, len, Fill::Clean, tick, 0) }
     }
 
@@ -419,7 +426,8 @@ impl Extents {
     /// # Safety
     /// The `len` granules at `head` came from [`Extents::allocate`] or [`Extents::extend`].
     pub unsafe fn mark_large(&mut self, head: *mut Granule, len: u32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the granules came from this arena and are the caller's (fn contract), so both ends have descriptors
+        // that nobody else writes.
         unsafe {
             let last = head.wrapping_add(len as usize - 1);
             (*last).kind = Kind::LargeTail;
@@ -464,7 +472,7 @@ unsafe fn split_runs(mut head: *mut Granule, mut at: u32) {
 /// # Safety
 /// They belong to nobody else, and the caller holds the arena's lock.
 unsafe fn mark_free(head: *mut Granule, len: u32, fill: Fill, oldest: u32) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the granules belong to nobody else, and the lock is held (fn contract), so both ends may be written.
     unsafe {
         mark_ends(head, len, Kind::Free);
         (*head).fill = fill;

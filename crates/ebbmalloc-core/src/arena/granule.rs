@@ -186,7 +186,7 @@ impl Granule {
 /// The granules belong to the caller alone.
 pub unsafe fn mark_ends(head: *mut Granule, len: u32, kind: Kind) {
     let last = head.wrapping_add(len as usize - 1);
-    // SAFETY: the caller's promise.
+    // SAFETY: the granules belong to the caller alone (fn contract), so the descriptors at both ends may be written.
     unsafe {
         (*last).kind = kind;
         (*last).head = head;

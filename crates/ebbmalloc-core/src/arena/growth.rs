@@ -6,6 +6,7 @@ use super::extents::Extents;
 use super::granule::{FREE_PENDING, FROM_DIRTY, Fill, Granule, TAIL_LEAVING, TAIL_LISTED};
 use super::large::{LargeBlock, forget_abandoned};
 use crate::base::exact::{u32_of, usize_of};
+use crate::base::lock::Wait;
 use crate::base::sync::Ordering;
 use crate::os::Os;
 use crate::size::{GRANULE, granules_for};
@@ -35,18 +36,18 @@ impl Arena {
         size: usize,
         tick: u32,
     ) -> Option<usize> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the block is live and the caller's (fn contract), so its descriptor does not change meanwhile.
         let (old_start, old_bytes) = unsafe { ((*head).base, usize_of((*head).bits)) };
         let new = self
             .allocate_to_grow(os, size, tick)
-            .or_else(|| self.allocate_large(os, size, 1, tick, true))?;
+            .or_else(|| self.allocate_large(os, size, 1, tick, Wait::Yes))?;
         // Pages moved to where pages are would throw those away, to be faulted in again elsewhere; of a very long block
         // it is not known whether there are any.
         let by_pages = (new.zero && old_bytes >= MOVE_PAGES_FROM || old_bytes >= ALWAYS_MOVED_FROM)
-            // SAFETY: both blocks are ours: the old one by the caller's promise, the new one just made.
+            // SAFETY: both blocks are ours: the old one is the caller's (fn contract), the new one was just made.
             && unsafe { os.move_pages(old_start, new.start, old_bytes) }.is_ok();
         if !by_pages {
-            // SAFETY: as above, and the new block is no shorter.
+            // SAFETY: the old block is the caller's, the new one was just made and is no shorter.
             unsafe {
                 core::ptr::copy_nonoverlapping(
                     old_start as *const u8,

@@ -30,7 +30,7 @@ impl Arena {
         if !self.huge_pages.load(Ordering::Relaxed) {
             return;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the descriptor is valid (fn contract); of a live block only its owner changes these fields.
         let (base, len, bytes) = unsafe { ((*head).base, (*head).len as usize, (*head).bits) };
         if usize_of(bytes) >= HUGE_PAGE && kept < len {
             os.settle_huge_pages(base + kept * GRANULE, (len - kept) * GRANULE);

@@ -9,6 +9,7 @@ use super::extents::Extents;
 use super::granule::{FREE_PENDING, FROM_DIRTY, Fill, Granule, Kind, TAIL_LEAVING, TAIL_LISTED};
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::exact::usize_of;
+use crate::base::lock::Wait;
 use crate::base::sync::Ordering;
 use crate::os::{Os, PageRun};
 use crate::size::{GRANULE, granules_for, is_possible};
@@ -24,14 +25,14 @@ pub struct LargeBlock {
 
 impl Arena {
     /// Makes a block of at least `size` bytes aligned to `align`. `None` if the kernel gives no memory
-    /// or the size is beyond all bounds. With `wait` false, also if the lock is held.
+    /// or the size is beyond all bounds. Without waiting, also if the lock is held.
     pub fn allocate_large<O: Os>(
         &self,
         os: &O,
         size: usize,
         align: usize,
         tick: u32,
-        wait: bool,
+        wait: Wait,
     ) -> Option<LargeBlock> {
         if !is_possible(size, align) {
             return None;
@@ -56,7 +57,8 @@ impl Arena {
         tick: u32,
     ) -> LargeBlock {
         self.publish(extents);
-        // SAFETY: the caller's promise.
+        // SAFETY: the granules came from `allocate` for this block (fn contract) and the lock is held, so nobody else
+        // knows them.
         unsafe {
             extents.mark_large(head, granules_for(bytes));
             extents.set_used(head, bytes, os.page_bytes(), tick);
@@ -71,7 +73,7 @@ impl Arena {
         }
     }
 
-    /// Takes a large block back. False if the lock is held and `wait` is false; nothing has happened
+    /// Takes a large block back. False if the lock is held and may not be waited for; nothing has happened
     /// then.
     ///
     /// # Safety
@@ -82,14 +84,15 @@ impl Arena {
         head: *mut Granule,
         address: usize,
         tick: u32,
-        wait: bool,
+        wait: Wait,
     ) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: `head` is the descriptor that the block lies in (fn contract); the block is the caller's until it
+        // is freed below.
         unsafe { self.end_huge_pages(os, head, 0) };
         let Some(mut extents) = self.lock_if(os, wait) else {
             return false;
         };
-        // SAFETY: the caller's promise, and the lock is held.
+        // SAFETY: `head` is the descriptor that the block lies in (fn contract), and the lock is held.
         unsafe {
             check_large(os, head, address);
             let bytes = usize_of((*head).bits);
@@ -125,7 +128,7 @@ impl Arena {
         least: usize,
         tick: u32,
     ) -> Option<usize> {
-        // SAFETY: the caller's promise. The block is live until it is freed below, so its pages are the
+        // SAFETY: the caller frees the block by this call. It is live until it is freed below, so its pages are the
         // caller's to discard without a lock.
         unsafe {
             let bytes = self.large_size(os, head, address);
@@ -160,7 +163,7 @@ impl Arena {
     /// # Safety
     /// `head` is the descriptor of the granule that `address` lies in.
     pub unsafe fn large_size<O: Os>(&self, os: &O, head: *mut Granule, address: usize) -> usize {
-        // SAFETY: the caller's promise; a live block's descriptor changes only by its owner's calls.
+        // SAFETY: `head` is a valid descriptor (fn contract); a live block's descriptor changes only by its owner's calls.
         unsafe {
             check_large(os, head, address);
             usize_of((*head).bits)
@@ -184,10 +187,11 @@ impl Arena {
         }
         let bytes = size.next_multiple_of(os.page_bytes());
         let granules = granules_for(bytes);
-        // SAFETY: the caller's promise.
+        // SAFETY: `head` is the descriptor that the block lies in (fn contract), and the caller owns the block, whose
+        // end may lose its huge pages.
         unsafe { self.end_huge_pages(os, head, granules as usize) };
         let mut extents = self.lock(os);
-        // SAFETY: the caller's promise, and the lock is held.
+        // SAFETY: the block is live and the caller's (fn contract), and the lock is held.
         unsafe {
             let (old_bytes, old_len) = (usize_of((*head).bits), (*head).len);
             if extents.is_abandoned(head) || (*head).flags & TAIL_LEAVING != 0 {
@@ -232,7 +236,8 @@ impl Extents {
     /// # Safety
     /// `head` is a marked large block that is not on the list of tails.
     unsafe fn set_used(&mut self, head: *mut Granule, bytes: usize, page_bytes: usize, tick: u32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `head` is a large block (fn contract), and the arena's lock is held (`&mut self` comes from the
+        // guard), so list and descriptor are this call's.
         unsafe {
             (*head).bits = bytes as u64;
             let tail = (*head).len as usize * GRANULE - bytes;
@@ -249,7 +254,8 @@ impl Extents {
     /// # Safety
     /// `head` is a large block.
     pub(super) unsafe fn unlist_tail(&mut self, head: *mut Granule) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `head` is a large block (fn contract); with the flag it is on this list, whose lock is held (`&mut
+        // self` comes from the guard).
         unsafe {
             if (*head).flags & TAIL_LISTED != 0 {
                 (*head).flags &= !TAIL_LISTED;
@@ -264,7 +270,7 @@ impl Extents {
 /// # Safety
 /// `head` is the descriptor of a large block whose owner has freed it.
 pub(super) unsafe fn forget_abandoned<O: Os>(os: &O, head: *mut Granule) {
-    // SAFETY: the caller's promise: the block's pages are nobody's, and its descriptor has no other reader.
+    // SAFETY: the owner has freed the block (fn contract): its pages are nobody's, and its descriptor has no other reader.
     unsafe {
         (*head).flags |= FREE_PENDING;
         // Where the kernel refuses they stay.
@@ -280,7 +286,8 @@ pub(super) unsafe fn forget_abandoned<O: Os>(os: &O, head: *mut Granule) {
 /// # Safety
 /// `head` is a valid descriptor.
 unsafe fn check_large<O: Os>(os: &O, head: *mut Granule, address: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the descriptor is valid (fn contract); a live block's changes only by its owner's calls, and a broken
+    // contract ends the process here.
     unsafe {
         let pending = (*head).flags & FREE_PENDING != 0;
         match (*head).kind {

@@ -8,9 +8,9 @@ pub mod granule;
 pub mod growth;
 pub mod hooks;
 pub mod huge_pages;
-pub mod labels;
 pub mod large;
 pub mod large_counts;
+pub mod name;
 pub mod own_space;
 pub mod owner_map;
 pub mod purge;
@@ -21,6 +21,7 @@ pub mod tree;
 pub mod walk;
 pub mod watch;
 
+use crate::base::lock::Wait;
 use crate::base::lock::{Guard, Lock, Rank};
 use crate::base::sync::AtomicUsize as LoomUsize;
 use crate::os::Os;
@@ -104,8 +105,8 @@ impl Arena {
         self.extents.lock(os)
     }
 
-    /// The extents, or with `wait` false only if their lock is free: for signal handlers.
-    pub fn lock_if<'a, O: Os>(&'a self, os: &'a O, wait: bool) -> Option<Guard<'a, Extents, O>> {
+    /// The extents, or without waiting only if their lock is free: for signal handlers.
+    pub fn lock_if<'a, O: Os>(&'a self, os: &'a O, wait: Wait) -> Option<Guard<'a, Extents, O>> {
         self.extents.lock_if(os, wait)
     }
 
@@ -126,7 +127,7 @@ impl Arena {
     /// As there.
     #[cfg(test)]
     pub unsafe fn thaw<O: Os>(&self, os: &O) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the contract is the lock's own: this thread froze it.
         unsafe { self.extents.thaw(os) }
     }
 
@@ -135,7 +136,7 @@ impl Arena {
     /// # Safety
     /// As there.
     pub unsafe fn reset(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the contract is the lock's own: no other thread of this process exists that could hold it.
         unsafe { self.extents.reset() }
     }
 
@@ -267,7 +268,8 @@ impl Arena {
         fill: Fill,
         tick: u32,
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the slab came from this arena, has no slot in use and is on no list (fn contract), so its granules
+        // are the caller's.
         unsafe {
             for index in 0..granules as usize {
                 self.set_class((*head.wrapping_add(index)).base, 0);

@@ -87,7 +87,7 @@ impl<O: Os> OwnSpace<'_, O> {
         unsafe { self.os.release_blocks(first.start, bytes) };
         let second = second?;
         if self.own.overlaps(second.start, bytes) {
-            // SAFETY: as above.
+            // SAFETY: reserved above, and nobody knows it yet.
             unsafe { self.os.release_blocks(second.start, bytes) };
             return Err(OsError::OutOfMemory);
         }
@@ -97,7 +97,8 @@ impl<O: Os> OwnSpace<'_, O> {
     /// Gives a range back that [`OwnSpace::take`] took.
     fn leave(&self, start: usize, bytes: usize) {
         let Some(hooks) = self.hooks() else {
-            // SAFETY: as demanded of our callers.
+            // SAFETY: without hooks the range came from the kernel by `take`, and the arena that ends does not use it
+            // any more.
             return unsafe { self.os.release(start, bytes) };
         };
         let address = start as *mut c_void;
@@ -173,7 +174,8 @@ unsafe impl<O: Os> Os for OwnSpace<'_, O> {
     unsafe fn commit_blocks(&self, start: usize, bytes: usize) -> Result<(), OsError> {
         match self.hooks() {
             Some(_) => Ok(()),
-            // SAFETY: the caller's promise.
+            // SAFETY: without hooks the address space came from the kernel; the contract is passed on: the range is
+            // this arena's own, as the caller says.
             None => unsafe { self.os.commit(start, bytes) },
         }
     }
@@ -192,25 +194,29 @@ unsafe impl<O: Os> Os for OwnSpace<'_, O> {
     }
 
     unsafe fn commit(&self, start: usize, bytes: usize) -> Result<(), OsError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: metadata comes from the kernel; the contract is passed on: the range is this arena's own, as the
+        // caller says.
         unsafe { self.os.commit(start, bytes) }
     }
 
     unsafe fn release(&self, start: usize, bytes: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: metadata comes from the kernel; the contract is passed on: the range is this arena's own, as the
+        // caller says, and is not used any more.
         unsafe { self.os.release(start, bytes) }
     }
 
     unsafe fn discard(&self, runs: &[PageRun]) -> Discarded {
         let Some(hooks) = self.hooks() else {
-            // SAFETY: the caller's promise.
+            // SAFETY: without hooks the pages came from the kernel; the contract is passed on: the range is this
+            // arena's own, as the caller says, and hold nothing that is read again.
             return unsafe { self.os.discard(runs) };
         };
         let mut done = Discarded::default();
         for run in runs {
             // Descriptors are returned by the same call, and are no memory of the hooks'.
             if self.map.owner(run.start) != Some(self.owner) {
-                // SAFETY: the caller's promise.
+                // SAFETY: descriptors are memory of the kernel's, and hold nothing that is read again, as the caller
+                // says.
                 let discarded = unsafe { self.os.discard(core::slice::from_ref(run)) };
                 done.returned_bytes += discarded.returned_bytes;
                 done.refused_bytes += discarded.refused_bytes;
@@ -226,7 +232,8 @@ unsafe impl<O: Os> Os for OwnSpace<'_, O> {
     unsafe fn move_pages(&self, from: usize, to: usize, bytes: usize) -> Result<(), OsError> {
         match self.hooks() {
             Some(_) => Err(OsError::Refused),
-            // SAFETY: the caller's promise.
+            // SAFETY: both ranges came from the kernel, and are the caller's, who says that nobody uses them
+            // meanwhile.
             None => unsafe { self.os.move_pages(from, to, bytes) },
         }
     }
@@ -247,7 +254,7 @@ unsafe impl<O: Os> Os for OwnSpace<'_, O> {
         if to == Scarce::Addresses {
             self.map.clear(start, bytes);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: nobody uses the range, as the caller says, and no look-up finds it any more.
         let gone = unsafe { self.os.give_up(start, bytes, to) };
         if gone.is_err() && to == Scarce::Addresses {
             self.map
@@ -257,7 +264,7 @@ unsafe impl<O: Os> Os for OwnSpace<'_, O> {
     }
 
     unsafe fn take_back(&self, start: usize, bytes: usize, from: Scarce) -> Result<(), OsError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the range was given up in the same way, as the caller says.
         unsafe { self.os.take_back(start, bytes, from)? };
         if from == Scarce::Addresses {
             self.map

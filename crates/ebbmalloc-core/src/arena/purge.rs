@@ -12,6 +12,7 @@ use super::granule::{
 };
 use super::walk::Walk;
 use crate::base::exact::usize_of;
+use crate::base::lock::assert_none_held;
 use crate::base::purged::Purged;
 use crate::os::{Os, PageRun};
 use crate::size::GRANULE;
@@ -147,6 +148,7 @@ impl Arena {
                 let mut runs = [PageRun { start: 0, bytes: 0 }; BATCH];
                 // SAFETY: marked as leaving under the lock, so only we read these descriptors' ends.
                 let run_count = unsafe { runs_of(leaving, os.page_bytes(), &mut runs) };
+                assert_none_held();
                 // SAFETY: the runs were taken out of every list under the lock: nobody else uses them.
                 let discarded = unsafe { os.discard(&runs[..run_count]) };
                 total.returned_bytes += discarded.returned_bytes;
@@ -239,7 +241,8 @@ impl Extents {
     /// # Safety
     /// `extent` is the head of a dirty extent, and the look goes on.
     unsafe fn take_runs(&mut self, extent: *mut Granule, look: &mut Look, batch: &mut Batch) {
-        // SAFETY: the caller's promise; all pieces lie inside the extent.
+        // SAFETY: the extent is dirty and free (fn contract), and all pieces lie inside it; the lock is held (`&mut
+        // self` comes from the lock's guard).
         unsafe {
             let (len, base, eldest) = ((*extent).len, (*extent).base, (*extent).oldest);
             self.unlink(extent);
@@ -301,7 +304,8 @@ impl Extents {
         } else {
             Kind::Leaving
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the granules belong to the caller (fn contract), so nobody else writes the descriptors at their
+        // ends.
         unsafe { mark_ends(head, len, kind) };
         self.leaving_granules += len as usize;
         Leaving { head, len, part }
@@ -312,7 +316,8 @@ impl Extents {
     /// # Safety
     /// `item` came from `take_idle`.
     unsafe fn returned(&mut self, item: &Leaving, refused: bool, now: u32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: what `take_idle` took belongs to this pass until it is put back here, and the lock is held (`&mut
+        // self` comes from the guard).
         unsafe {
             match item.part {
                 Part::Tail => {
@@ -344,7 +349,7 @@ impl Extents {
 unsafe fn runs_of(leaving: &[Leaving], page_bytes: usize, runs: &mut [PageRun; BATCH]) -> usize {
     let mut count = 0;
     for item in leaving {
-        // SAFETY: the caller's promise.
+        // SAFETY: the item is leaving (fn contract), so its first descriptor does not change.
         let (base, bits) = unsafe { ((*item.head).base, usize_of((*item.head).bits)) };
         let end = base + item.len as usize * GRANULE;
         let (start, end) = match item.part {

@@ -96,7 +96,7 @@ impl Region {
 
     /// The same, where the address space of its blocks went already.
     pub fn release_metadata<O: Os>(self, os: &O) {
-        // SAFETY: as above.
+        // SAFETY: nobody uses anything of the region any more, as `self` is consumed; the range is its metadata.
         unsafe { os.release(self.map, self.metadata_end - self.map) };
     }
 

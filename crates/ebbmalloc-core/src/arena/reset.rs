@@ -100,7 +100,7 @@ impl Extents {
     unsafe fn release_blocks<O: Os>(&self, os: &O, region: &Region) {
         let release = |from: usize, to: usize| {
             if from < to {
-                // SAFETY: the caller's promise.
+                // SAFETY: nobody uses the region any more (fn contract), and the part lies inside it.
                 unsafe {
                     os.release_blocks(region.base + from * GRANULE, (to - from) * GRANULE);
                 }

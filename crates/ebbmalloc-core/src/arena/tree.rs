@@ -29,7 +29,7 @@ impl Order for ByLength {
     type Key = (u32, usize);
 
     unsafe fn key(node: *mut Granule) -> (u32, usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the node is a valid descriptor whose lock the caller holds (contract of `Order::key`).
         unsafe { ((*node).len, (*node).base) }
     }
 }
@@ -42,7 +42,7 @@ impl Order for ByAddress {
     type Key = usize;
 
     unsafe fn key(node: *mut Granule) -> usize {
-        // SAFETY: the caller's promise.
+        // SAFETY: the node is a valid descriptor whose lock the caller holds (contract of `Order::key`).
         unsafe { (*node).base }
     }
 }
@@ -124,7 +124,8 @@ impl<O: Order> Tree<O> {
     /// # Safety
     /// `node` is in this tree with an unchanged key, and the caller holds the lock.
     pub unsafe fn remove(&mut self, node: *mut Granule) {
-        // SAFETY: as in `insert`; the search ends because `node` is in the tree.
+        // SAFETY: the caller holds the lock (fn contract), so links lead to valid units; the search ends because
+        // `node` is in the tree.
         unsafe {
             let node_key = O::key(node);
             let mut link: *mut *mut Granule = &raw mut self.root;
@@ -160,7 +161,7 @@ impl<O: Order> Tree<O> {
     /// # Safety
     /// The caller holds the lock.
     pub unsafe fn first(&self) -> *mut Granule {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller holds the lock (fn contract), under which the tree does not change.
         unsafe { self.first_where(|_| true) }
     }
 
@@ -206,7 +207,8 @@ impl<O: Order> Tree<O> {
         if self.is_empty() {
             core::mem::swap(self, other);
         }
-        // SAFETY: the caller's promise; each is taken out before it is added.
+        // SAFETY: the caller holds both locks (fn contract); each unit is taken out of one tree before it enters the
+        // other.
         unsafe {
             while !other.is_empty() {
                 let node = other.root;
@@ -224,7 +226,7 @@ impl Tree<ByLength> {
     /// # Safety
     /// The caller holds the lock.
     pub unsafe fn best_fit(&self, len: u32) -> *mut Granule {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller holds the lock (fn contract), under which the tree does not change.
         unsafe { self.first_where(|node| node.len >= len) }
     }
 
@@ -250,7 +252,7 @@ impl Tree<ByAddress> {
     /// # Safety
     /// The caller holds the lock.
     pub unsafe fn behind(&self, address: usize) -> *mut Granule {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller holds the lock (fn contract), under which the tree does not change.
         unsafe { self.first_where(|node| node.base > address) }
     }
 }

@@ -51,7 +51,7 @@ impl Walk {
     /// # Safety
     /// `item` is a valid descriptor on no list, and the caller holds the lock of this list.
     pub unsafe fn push(&mut self, item: *mut Granule) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `item` is valid and on no list, and the lock is held (fn contract), as the list asks for.
         unsafe { self.list.push_back(item) };
     }
 
@@ -60,7 +60,7 @@ impl Walk {
     /// # Safety
     /// As for [`Walk::push`].
     pub unsafe fn push_for_now(&mut self, item: *mut Granule) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `item` is valid and on no list, and the lock is held (contract of `push`), as the list asks for.
         unsafe { self.list.push_back(item) };
         if self.next.is_null() {
             self.next = item;
@@ -72,7 +72,7 @@ impl Walk {
     /// # Safety
     /// As for [`Walk::push`].
     pub unsafe fn push_for_later(&mut self, item: *mut Granule) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `item` is valid and on no list, and the lock is held (contract of `push`), as the list asks for.
         unsafe { self.list.push_front(item) };
     }
 
@@ -81,7 +81,8 @@ impl Walk {
     /// # Safety
     /// `item` is listed here, and the caller holds the lock of this list.
     pub unsafe fn remove(&mut self, item: *mut Granule) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `item` is on this list, and the lock is held (fn contract), so its links lead to items of this
+        // list.
         unsafe {
             if self.next == item {
                 self.next = (*item).next;

@@ -27,6 +27,15 @@ pub enum Rank {
     Metadata,
 }
 
+/// Whether a call may wait for a lock. A signal handler that interrupted a request may not: its own thread may hold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// It may.
+    Yes,
+    /// It fails instead.
+    No,
+}
+
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
@@ -100,13 +109,12 @@ impl<T> Lock<T> {
         Some(Guard::new(self, os))
     }
 
-    /// Takes the lock, or with `wait` false only if it is free.
+    /// Takes the lock, or without waiting only if it is free.
     #[inline]
-    pub fn lock_if<'a, O: Os>(&'a self, os: &'a O, wait: bool) -> Option<Guard<'a, T, O>> {
-        if wait {
-            Some(self.lock(os))
-        } else {
-            self.try_lock(os)
+    pub fn lock_if<'a, O: Os>(&'a self, os: &'a O, wait: Wait) -> Option<Guard<'a, T, O>> {
+        match wait {
+            Wait::Yes => Some(self.lock(os)),
+            Wait::No => self.try_lock(os),
         }
     }
 
@@ -219,7 +227,7 @@ impl<T, O: Os> Deref for Guard<'_, T, O> {
 
 impl<T, O: Os> DerefMut for Guard<'_, T, O> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as in `deref`, and the guard is borrowed mutably.
+        // SAFETY: the guard holds the lock, and it is borrowed mutably.
         self.lock.value.with_mut(|value| unsafe { &mut *value })
     }
 }
@@ -234,6 +242,12 @@ impl<T, O: Os> Drop for Guard<'_, T, O> {
 
 #[cfg(all(test, loom))]
 mod loom_tests;
+
+/// The calling thread holds no lock, as always when the kernel takes pages. Checked in unit tests.
+#[inline(always)]
+pub fn assert_none_held() {
+    order::assert_none_held();
+}
 
 /// The ranks that this thread holds, checked in unit tests: a violated order is a deadlock that
 /// has not happened yet.
@@ -258,6 +272,12 @@ mod order {
         HELD.with_borrow_mut(|held| held.push(rank));
     }
 
+    pub fn assert_none_held() {
+        HELD.with_borrow(|held| {
+            assert!(held.is_empty(), "the kernel is called with {held:?} held")
+        });
+    }
+
     pub fn giving(rank: Rank) {
         HELD.with_borrow_mut(|held| {
             if let Some(at) = held.iter().rposition(|&h| h == rank) {
@@ -274,6 +294,8 @@ mod order {
     pub fn taking(_: Rank) {}
     #[inline(always)]
     pub fn taking_unordered(_: Rank) {}
+    #[inline(always)]
+    pub fn assert_none_held() {}
     #[inline(always)]
     pub fn giving(_: Rank) {}
 }

@@ -7,8 +7,9 @@
 //! has the link to the next in its first word: metadata is the allocator's own, nobody else can write
 //! there.
 
-use super::lock::{Lock, Rank};
+use super::lock::{Lock, Rank, assert_none_held};
 use super::purged::Purged;
+use crate::base::lock::Wait;
 use crate::os::{Os, PageRun};
 use core::ptr::{NonNull, null_mut};
 
@@ -135,8 +136,8 @@ impl Metadata {
     /// A piece of at least `bytes` bytes (at most 64 KiB), aligned to its rounded size; its contents
     /// are undefined. `None` when the kernel gives no memory.
     ///
-    /// With `wait` false a lock that is held counts as no memory: for signal handlers.
-    pub fn allocate<O: Os>(&self, os: &O, bytes: usize, wait: bool) -> Option<NonNull<u8>> {
+    /// Without waiting, a lock that is held counts as no memory: for signal handlers.
+    pub fn allocate<O: Os>(&self, os: &O, bytes: usize, wait: Wait) -> Option<NonNull<u8>> {
         let (list, rounded) = list_of(bytes);
         let mut pool = self.pool.lock_if(os, wait)?;
         let mut block = pool.partial.get(list)?.first;
@@ -226,6 +227,7 @@ impl Metadata {
                     bytes: BLOCK,
                 };
             }
+            assert_none_held();
             // SAFETY: the blocks are empty and in no list: nobody else knows them.
             let discarded = unsafe { os.discard(&runs[..count]) };
             total.returned_bytes += discarded.returned_bytes;
@@ -234,7 +236,7 @@ impl Metadata {
             let refused = discarded.refused_bytes > 0;
             let mut pool = self.pool.lock(os);
             for &block in &leaving[..count] {
-                // SAFETY: as above, and the lock is held.
+                // SAFETY: the blocks are empty and in no list, and the lock is held.
                 unsafe {
                     if refused {
                         (*block).used_at = pool.passes;
@@ -301,7 +303,7 @@ impl Metadata {
     /// As there.
     #[cfg(test)]
     pub unsafe fn thaw<O: Os>(&self, os: &O) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the contract is the lock's own: this thread froze it.
         unsafe { self.pool.thaw(os) }
     }
 
@@ -310,7 +312,7 @@ impl Metadata {
     /// # Safety
     /// As there.
     pub unsafe fn reset(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the contract is the lock's own: no other thread of this process exists that could hold it.
         unsafe { self.pool.reset() }
     }
 }
@@ -388,7 +390,7 @@ fn new_chunk<O: Os>(os: &O, generation: u32) -> Option<*mut Chunk> {
     os.settle_huge_metadata(start, CHUNK);
     // SAFETY: reserved just above, and long enough.
     if unsafe { os.commit(start, STEP * BLOCK) }.is_err() {
-        // SAFETY: as above; nobody knows it.
+        // SAFETY: reserved just above, and nobody knows it yet.
         unsafe { os.release(start, CHUNK) };
         return None;
     }
@@ -409,7 +411,8 @@ impl Blocks {
     /// # Safety
     /// `block` is in no list, and the pool's lock is held.
     unsafe fn push(&mut self, block: *mut Block) {
-        // SAFETY: the caller's promise; all in the list are valid.
+        // SAFETY: the block is in no list and the pool's lock is held (fn contract); all blocks in the list are
+        // valid.
         unsafe {
             (*block).prev = null_mut();
             (*block).next = self.first;
@@ -423,7 +426,8 @@ impl Blocks {
     /// # Safety
     /// `block` is in this list, and the pool's lock is held.
     unsafe fn remove(&mut self, block: *mut Block) {
-        // SAFETY: the caller's promise; all in the list are valid.
+        // SAFETY: the block is in this list and the pool's lock is held (fn contract); all blocks in the list are
+        // valid.
         unsafe {
             let (prev, next) = ((*block).prev, (*block).next);
             if prev.is_null() {

@@ -9,4 +9,3 @@ pub mod lock;
 pub mod metadata;
 pub mod purged;
 pub mod sync;
-pub mod versioned;

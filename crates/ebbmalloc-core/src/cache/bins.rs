@@ -7,12 +7,13 @@ use super::explicit_table::ExplicitArenas;
 use super::stack::Entry;
 use crate::arena::granule::Granule;
 use crate::base::corrupt::{Corruption, corruption};
+use crate::base::lock::Wait;
 use crate::os::Os;
 use crate::size::{CLASS, CLASSES, GRANULE};
-use crate::slab::bin::{Bin, Supply};
+use crate::slab::bin::Age;
+use crate::slab::bin::{Bin, Returned, Supply};
 use crate::slab::lend::Run;
 use core::mem::MaybeUninit;
-use core::ptr::null_mut;
 
 /// Shards at most: copies of every bin, so that threads on different processors do not meet.
 pub const SHARDS: usize = if cfg!(loom) { 1 } else { 8 };
@@ -72,7 +73,9 @@ impl Bins {
     ) -> usize {
         match self.explicit.get(cache.home()) {
             Some(arena) => self.explicit.with(arena, supply, |supply| {
-                arena.bin(class).take(supply, class, EXPLICIT, out, true)
+                arena
+                    .bin(class)
+                    .take(supply, class, EXPLICIT, out, Wait::Yes)
             }),
             None => {
                 let shard = cache.shard();
@@ -82,7 +85,7 @@ impl Bins {
                     got = self.borrow(supply, class, shard, out);
                 }
                 if got == 0 {
-                    got = bin.take(supply, class, shard, out, true);
+                    got = bin.take(supply, class, shard, out, Wait::Yes);
                 }
                 got
             }
@@ -112,8 +115,8 @@ impl Bins {
         lent
     }
 
-    /// Takes back a block that `borrow` made, in a slab whose head is `head`. With `wait`
-    /// false, false comes back if a lock is held.
+    /// Takes back a block that `borrow` made, in a slab whose head is `head`. Without waiting,
+    /// returns false if a lock is held.
     ///
     /// # Safety
     /// The block lies in the slab.
@@ -122,9 +125,9 @@ impl Bins {
         supply: &Supply<O>,
         head: *mut Granule,
         block: Entry,
-        wait: bool,
+        wait: Wait,
     ) -> bool {
-        // SAFETY: the caller's promise; what a slab's descriptor says does not change.
+        // SAFETY: the block lies in the slab (fn contract), whose head is valid; what a slab's descriptor says does not change.
         unsafe {
             let (shard, class) = ((*head).shard as usize % SHARDS, (*head).class as usize);
             self.get(shard, class)
@@ -133,8 +136,8 @@ impl Bins {
     }
 
     /// Puts slots of `class` back into the bins they came from; ends the process if one of them is
-    /// free already or no slot. With `wait` false only as far as locks are free; returns how many
-    /// from the front were dealt with.
+    /// free already or no slot. Without waiting, only as far as locks are free; returns how many
+    /// were put back.
     ///
     /// # Safety
     /// The byte map says `class` for each of them.
@@ -143,76 +146,109 @@ impl Bins {
         supply: &Supply<O>,
         class: usize,
         slots: &[Entry],
-        idle: bool,
-        wait: bool,
+        age: Age,
+        wait: Wait,
     ) -> usize {
         let mut done = 0;
-        for chunk in slots.chunks(BATCH) {
-            let mut found = [const { MaybeUninit::<(Entry, *mut Granule)>::uninit() }; BATCH];
-            let (mut slab, mut start, mut bytes): (*mut Granule, _, _) = (null_mut(), 0, 0);
-            let mut own = true;
-            for (place, &slot) in found.iter_mut().zip(chunk) {
-                // Most often in the same slab as the one before it.
-                if (slot as usize).wrapping_sub(start) >= bytes {
-                    slab = self.slab_of(supply, slot);
-                    // SAFETY: `slab_of` returned a valid descriptor. What was lent is of another class.
-                    unsafe {
-                        start = (*slab).base;
-                        bytes = CLASS[(*slab).class as usize].granules as usize * GRANULE;
-                    }
-                }
-                // SAFETY: as above.
-                own &= unsafe { (*slab).class } as usize == class;
-                place.write((slot, slab));
+        for mut chunk in slots.chunks(BATCH) {
+            let mut found = [const { MaybeUninit::<Returned>::uninit() }; BATCH];
+            let mut runs = 0;
+            // Whether all slabs are of `class`, and of one shard.
+            let (mut own, mut in_one_bin, mut shard) = (true, true, None);
+            while let [first, ..] = *chunk {
+                let slab = self.slab_of(supply, first);
+                // SAFETY: `slab_of` returned a valid descriptor. What was lent is of another class.
+                let (start, its_class, its_shard) =
+                    unsafe { ((*slab).base, (*slab).class as usize, (*slab).shard) };
+                let bytes = CLASS[its_class].granules as usize * GRANULE;
+                // Most often the next slot is in the same slab.
+                let is_elsewhere = |&slot: &Entry| (slot as usize).wrapping_sub(start) >= bytes;
+                let same = chunk[1..].iter().position(is_elsewhere);
+                let (slots, rest) = chunk.split_at(same.map_or(chunk.len(), |at| at + 1));
+                found[runs].write(Returned { slab, slots });
+                runs += 1;
+                chunk = rest;
+                own &= its_class == class;
+                in_one_bin &= *shard.get_or_insert(its_shard) == its_shard;
             }
-            // SAFETY: as many places as the chunk has slots were written just now.
-            let mut rest: &mut [(Entry, *mut Granule)] =
-                unsafe { core::slice::from_raw_parts_mut(found.as_mut_ptr().cast(), chunk.len()) };
-            if !own {
-                // SAFETY: `slab_of` returned valid descriptors.
-                let mine = partition(rest, |&(_, slab)| unsafe {
-                    (*slab).class as usize == class
-                });
-                let (own, lent) = rest.split_at_mut(mine);
-                for &mut (block, slab) in lent {
-                    // SAFETY: the block lies in the slab.
-                    if !unsafe { self.take_back(supply, slab, block, wait) } {
-                        return done;
-                    }
-                    done += 1;
-                }
-                rest = own;
-            }
-            while let [(_, first), ..] = *rest {
-                let first: *mut Granule = first;
-                // SAFETY: `slab_of` returned a valid descriptor.
-                let shard = unsafe { (*first).shard };
-                let owner = self.owner_of(rest[0]);
-                let same = partition(rest, |&slot| {
-                    // SAFETY: as above for all of them.
-                    let same_shard = unsafe { (*slot.1).shard } == shard;
-                    same_shard && (owner.is_none() || is_same(owner, self.owner_of(slot)))
-                });
-                let (now, later) = rest.split_at_mut(same);
-                let put = match owner {
-                    // SAFETY: the byte map says `class`, the map of owners says whose.
-                    Some(arena) => self.explicit.with(arena, supply, |supply| unsafe {
-                        arena.bin(class).put(supply, class, now, idle, wait)
-                    }),
+            // SAFETY: the first `runs` places were written just now.
+            let found: &mut [Returned] =
+                unsafe { core::slice::from_raw_parts_mut(found.as_mut_ptr().cast(), runs) };
+            let put = match shard {
+                Some(shard) if own && in_one_bin && shard != EXPLICIT => {
+                    let bin = self.get(shard as usize % SHARDS, class);
                     // SAFETY: the byte map says `class`, the descriptors say `shard`.
-                    None => unsafe {
-                        self.get(shard as usize % SHARDS, class)
-                            .put(supply, class, now, idle, wait)
-                    },
-                };
-                if !put {
-                    return done;
+                    match unsafe { bin.put(supply, class, found, age, wait) } {
+                        true => Ok(count(found)),
+                        false => Err(0),
+                    }
                 }
-                done += same;
-                rest = later;
+                // SAFETY: the byte map says `class` for all.
+                _ => unsafe { self.put_mixed(supply, class, found, age, wait) },
+            };
+            match put {
+                Ok(all) => done += all,
+                Err(some) => return done + some,
             }
         }
         done
+    }
+
+    /// [`Bins::put`] for slots of several bins, and for blocks that were lent. How many were put back, as an error if a lock
+    /// was held before the end.
+    ///
+    /// # Safety
+    /// As for [`Bins::put`], and the slabs are those that the slots lie in.
+    #[cold]
+    unsafe fn put_mixed<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        class: usize,
+        found: &mut [Returned],
+        age: Age,
+        wait: Wait,
+    ) -> Result<usize, usize> {
+        let mut done = 0;
+        // SAFETY: the fn contract: the descriptors are those of slabs.
+        let own = partition(found, |run| unsafe { (*run.slab).class as usize == class });
+        let (mut rest, lent) = found.split_at_mut(own);
+        for run in lent {
+            for &block in run.slots {
+                // SAFETY: the block lies in the slab.
+                if !unsafe { self.take_back(supply, run.slab, block, wait) } {
+                    return Err(done);
+                }
+                done += 1;
+            }
+        }
+        while let [first, ..] = rest {
+            // SAFETY: the descriptor of a slab.
+            let shard = unsafe { (*first.slab).shard };
+            let owner = self.owner_of(first);
+            let same = partition(rest, |run| {
+                // SAFETY: each run leads to the descriptor of a slab.
+                let same_shard = unsafe { (*run.slab).shard } == shard;
+                same_shard && (owner.is_none() || is_same(owner, self.owner_of(run)))
+            });
+            let (now, later) = rest.split_at_mut(same);
+            let put = match owner {
+                // SAFETY: the byte map says `class`, the map of owners says whose.
+                Some(arena) => self.explicit.with(arena, supply, |supply| unsafe {
+                    arena.bin(class).put(supply, class, now, age, wait)
+                }),
+                // SAFETY: the byte map says `class`, the descriptors say `shard`.
+                None => unsafe {
+                    self.get(shard as usize % SHARDS, class)
+                        .put(supply, class, now, age, wait)
+                },
+            };
+            if !put {
+                return Err(done);
+            }
+            done += count(now);
+            rest = later;
+        }
+        Ok(done)
     }
 
     /// The slab that a slot lies in.
@@ -228,18 +264,23 @@ impl Bins {
         }
     }
 
-    /// The explicit arena that a slot's slab belongs to.
-    fn owner_of(&self, (slot, slab): (Entry, *mut Granule)) -> Option<&ExplicitArena> {
+    /// The explicit arena that the slots' slab belongs to.
+    fn owner_of(&self, run: &Returned) -> Option<&ExplicitArena> {
         // SAFETY: the descriptor of a slab.
-        if unsafe { (*slab).shard } != EXPLICIT {
+        if unsafe { (*run.slab).shard } != EXPLICIT {
             return None;
         }
-        self.explicit.find(slot as usize)
+        self.explicit.find(run.slots[0] as usize)
     }
 }
 
 fn is_same(one: Option<&ExplicitArena>, other: Option<&ExplicitArena>) -> bool {
     one.map(core::ptr::from_ref) == other.map(core::ptr::from_ref)
+}
+
+/// Slots in all of `runs`.
+fn count(runs: &[Returned]) -> usize {
+    runs.iter().map(|run| run.slots.len()).sum()
 }
 
 /// Moves the elements that satisfy `is` to the front; returns how many.

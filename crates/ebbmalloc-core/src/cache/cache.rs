@@ -19,11 +19,6 @@
 //! The low-water mark: at a tick the purger sets each stack's `low` to its top. The owner's pop stops
 //! at `low` and takes the slow path, which lowers it: by a few entries, then by twice as many each time. What is still
 //! under `low` at the next tick was not touched in between, and goes. So the mark costs no instruction.
-//!
-//! A cache can be shut: its owner goes the slow way with every operation, and still uses it there. It is the
-//! second bit of `claim`, which the fast path looks at as a whole, so that this costs no instruction either. Nothing
-//! is handed over by it: it stands under the registry's lock, and an owner sees it once it sees anything that
-//! its writer did later.
 
 use super::ration::Rations;
 use super::stack::{Demand, Entry, Stack, Stacks};
@@ -49,8 +44,8 @@ pub struct Cache {
     /// Written by the owner alone: 1 during an operation. Its release store of 0 pairs with the
     /// purger's acquire load in [`Cache::seize`].
     in_use: AtomicU8,
-    /// [`WANTED`] while the purger wants or has the cache, [`SHUT`] while its owner is to go the slow way. Written
-    /// under the registry's lock alone, with release; pairs with the owner's acquire load on entering.
+    /// [`WANTED`] while the purger wants or has the cache, else 0. Written under the registry's lock alone, with
+    /// release; pairs with the owner's acquire load on entering.
     claim: AtomicU8,
     /// The shard whose bins refill this cache. Written by the owner alone, in its cache; relaxed.
     shard: core::sync::atomic::AtomicU8,
@@ -81,7 +76,6 @@ unsafe impl Sync for Cache {}
 unsafe impl Send for Cache {}
 
 const WANTED: u8 = 1;
-const SHUT: u8 = 2;
 
 pub(super) const QUICK_CLASSES: [u8; QUICK_MAX / QUANTUM + 1] = {
     let mut classes = [0; QUICK_MAX / QUANTUM + 1];
@@ -93,8 +87,8 @@ pub(super) const QUICK_CLASSES: [u8; QUICK_MAX / QUANTUM + 1] = {
     classes
 };
 
-/// Enters for a fast operation, or else does `otherwise`: when the owner is inside already, the purger wants
-/// the cache, or it is shut. But for the last [`Cache::enter`], written for speed: five instructions.
+/// Enters for a fast operation, or else does `otherwise`: when the owner is inside already, or the purger wants
+/// the cache. [`Cache::enter`], written for speed: five instructions.
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 macro_rules! enter_or {
     ($cache:expr, $otherwise:expr) => {
@@ -123,10 +117,6 @@ macro_rules! enter_or {
 macro_rules! enter_or {
     ($cache:expr, $otherwise:expr) => {
         match $cache.enter() {
-            Entered::Mine if $cache.is_shut() => {
-                $cache.leave();
-                $otherwise
-            }
             Entered::Mine => {}
             _ => $otherwise,
         }
@@ -193,7 +183,7 @@ impl Cache {
     /// # Safety
     /// `place` is good for [`Cache::BYTES`] bytes, aligned to a cache, and the caller's alone.
     pub unsafe fn make(place: NonNull<Self>, shard: u8, explicit: bool) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the place is long enough, aligned and the caller's alone (fn contract).
         unsafe {
             place.write(Self {
                 shard: core::sync::atomic::AtomicU8::new(shard),
@@ -351,7 +341,7 @@ impl Cache {
 
     /// Purger: says that it wants the cache. A barrier on all threads must follow.
     pub fn announce(&self) {
-        self.claim.fetch_or(WANTED, Ordering::Release);
+        self.claim.store(WANTED, Ordering::Release);
     }
 
     /// Purger, after the barrier: whether the cache is now its own.
@@ -366,28 +356,7 @@ impl Cache {
 
     /// Purger: gives the cache back, whether it had it or not.
     pub fn unclaim(&self) {
-        let rest = if cfg!(ebb_mutation = "unclaim_all") {
-            0
-        } else {
-            !WANTED
-        };
-        self.claim.fetch_and(rest, Ordering::Release);
-    }
-
-    /// From now on the owner goes the slow way with every operation, or no longer does. Under the registry's
-    /// lock.
-    pub fn set_shut(&self, shut: bool) {
-        if shut {
-            self.claim.fetch_or(SHUT, Ordering::Release);
-        } else {
-            self.claim.fetch_and(!SHUT, Ordering::Release);
-        }
-    }
-
-    /// Whether the owner goes the slow way.
-    #[inline]
-    pub fn is_shut(&self) -> bool {
-        self.claim.load(Ordering::Relaxed) & SHUT != 0
+        self.claim.store(0, Ordering::Release);
     }
 
     /// Calls `work` with the stack of a class and what is known of its demand.

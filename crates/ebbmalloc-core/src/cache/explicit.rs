@@ -14,7 +14,7 @@ use crate::arena::Arena;
 use crate::arena::borders::Borders;
 use crate::arena::granule::{Fill, Granule};
 use crate::arena::hooks::ExtentHooks;
-use crate::arena::labels::Labels;
+use crate::arena::name::Name;
 use crate::base::purged::Purged;
 use crate::os::Os;
 use crate::size::CLASSES;
@@ -40,8 +40,8 @@ pub struct ExplicitArena {
     pub(super) state: AtomicU8,
     /// The next that is free to be used again, plus one. Under the table's lock.
     pub(super) next_free: AtomicU32,
-    /// See there.
-    pub labels: Labels,
+    /// The program's name for it.
+    pub name: Name,
     /// See [`ExplicitArena::grow_limit`]. Relaxed.
     grow_limit: AtomicUsize,
     /// The program's hooks, or null. Written when the arena is made, and on request; release, which
@@ -73,7 +73,7 @@ impl ExplicitArena {
     pub(super) unsafe fn make(at: NonNull<Self>, place: u16) {
         let at = at.as_ptr();
         // Part by part: a whole one would be much for a thread's stack.
-        // SAFETY: the caller's promise.
+        // SAFETY: the place is good for an arena and the caller's alone (fn contract).
         unsafe {
             (&raw mut (*at).arena).write(Arena::new());
             for class in 0..=CLASSES {
@@ -85,7 +85,7 @@ impl ExplicitArena {
             (&raw mut (*at).place).write(place);
             (&raw mut (*at).state).write(AtomicU8::new(UNUSED));
             (&raw mut (*at).next_free).write(AtomicU32::new(0));
-            (&raw mut (*at).labels).write(Labels::new());
+            (&raw mut (*at).name).write(Name::new());
             (&raw mut (*at).grow_limit).write(AtomicUsize::new(UNLIMITED));
             (&raw mut (*at).hooks).write(AtomicPtr::new(null_mut()));
             (&raw mut (*at).decay_ms).write(AtomicI64::new(0));
@@ -210,7 +210,7 @@ impl ExplicitArena {
             // SAFETY: all slabs are taken from the arena below.
             unsafe { bin.lock(supply.os).forget_slabs() };
         }
-        // SAFETY: the caller's promise, and the bins know no slab any more.
+        // SAFETY: nobody uses a block or a slot of the arena (fn contract), and the bins know no slab any more.
         unsafe {
             let unmake = |head: *mut Granule| {
                 let shape = Shape::new((*head).class as usize, supply.page_shift);

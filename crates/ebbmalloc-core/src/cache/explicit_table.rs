@@ -6,6 +6,7 @@ use crate::arena::hooks::ExtentHooks;
 use crate::arena::own_space::OwnSpace;
 use crate::arena::owner_map::OwnerMap;
 use crate::base::exact::u16_of;
+use crate::base::lock::Wait;
 use crate::base::lock::{Lock, Rank};
 use crate::base::metadata::Metadata;
 use crate::os::Os;
@@ -182,14 +183,14 @@ impl ExplicitArenas {
         let mut table = self.table.load(Ordering::Relaxed);
         if table.is_null() {
             table = metadata
-                .allocate(os, size_of::<Table>(), true)?
+                .allocate(os, size_of::<Table>(), Wait::Yes)?
                 .cast()
                 .as_ptr();
             // SAFETY: the piece is ours and long enough; zeros are null pointers.
             unsafe { table.write_bytes(0, 1) };
             self.table.store(table, Ordering::Release);
         }
-        let piece = metadata.allocate(os, size_of::<ExplicitArena>(), true)?;
+        let piece = metadata.allocate(os, size_of::<ExplicitArena>(), Wait::Yes)?;
         let arena = piece.cast::<ExplicitArena>();
         // SAFETY: the piece is ours, long enough and aligned to its rounded size; it stays.
         unsafe {
@@ -215,7 +216,7 @@ impl ExplicitArenas {
     /// # Safety
     /// It was [reset](ExplicitArena::reset) after [`ExplicitArenas::begin_end`], and no pass is under way.
     pub unsafe fn end<O: Os>(&self, arena: &ExplicitArena, supply: &Supply<O>) {
-        // SAFETY: the caller's promise: nobody has a block of it, and nobody finds it.
+        // SAFETY: the arena was reset after its end began (fn contract): nobody has a block of it, and nobody finds it.
         self.with(arena, supply, |supply| unsafe {
             arena.arena.release_regions(supply.os);
         });
@@ -255,7 +256,7 @@ impl ExplicitArenas {
     /// The calling thread called the three above.
     #[cfg(test)]
     pub unsafe fn thaw<O: Os>(&self, os: &O) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the calling thread took all these locks (fn contract).
         unsafe {
             for arena in self.all() {
                 arena.arena.thaw(os);
@@ -290,7 +291,7 @@ impl ExplicitArenas {
     /// # Safety
     /// As there.
     pub unsafe fn reset_locks(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: no other thread of this process exists that could hold one (contract of `Lock::reset`).
         unsafe {
             for arena in self.all() {
                 arena.arena.reset();

@@ -7,6 +7,7 @@ use super::bins::{Bins, SHARDS};
 use super::cache::Cache;
 use super::drain::Drain;
 use crate::base::exact::u8_of;
+use crate::base::lock::Wait;
 use crate::base::lock::{Lock, Rank};
 use crate::base::sync::AtomicBool;
 use crate::os::Os;
@@ -31,8 +32,6 @@ struct Caches {
     next_shard: usize,
     /// The caches are claimed for a fork, those to come included, and stay so.
     frozen: bool,
-    /// Every cache is shut, those to come included.
-    shut: bool,
     /// The cache that the drain under way comes to next.
     cursor: *mut Cache,
     /// Drains begun: a later one takes the cursor over.
@@ -66,7 +65,6 @@ impl Registry {
         count: 0,
         next_shard: 0,
         frozen: false,
-        shut: false,
         cursor: null_mut(),
         drains: 0,
     };
@@ -114,7 +112,9 @@ impl Registry {
         processor: Option<usize>,
         explicit: bool,
     ) -> Option<NonNull<Cache>> {
-        let piece = supply.metadata.allocate(supply.os, Cache::BYTES, true)?;
+        let piece = supply
+            .metadata
+            .allocate(supply.os, Cache::BYTES, Wait::Yes)?;
         let cache = piece.cast::<Cache>();
         let mut caches = self.list.lock(supply.os);
         let shard = processor.unwrap_or(caches.next_shard) % shards.clamp(1, SHARDS);
@@ -125,7 +125,6 @@ impl Registry {
         // SAFETY: the piece is ours, long enough, and aligned to a page.
         unsafe {
             Cache::make(cache, u8_of(shard), explicit);
-            cache.as_ref().set_shut(caches.shut);
             if caches.frozen {
                 cache.as_ref().announce();
             }
@@ -219,15 +218,6 @@ impl Registry {
         }
     }
 
-    /// Shuts all caches, and those to come, or opens them, as `shut` says once the list is locked: of two calls
-    /// the later one asks last. A thread that was told of the return goes the slow way.
-    pub fn set_shut<O: Os>(&self, os: &O, shut: impl FnOnce() -> bool) {
-        let mut caches = self.list.lock(os);
-        caches.shut = shut();
-        let shut = caches.shut;
-        caches.for_each(|cache| cache.set_shut(shut));
-    }
-
     /// Bytes in all caches that can be looked at, and the number of threads' caches.
     pub fn bytes<O: Os>(&self, os: &O, own: Option<&Cache>) -> (usize, usize) {
         let mut bytes = 0;
@@ -270,7 +260,7 @@ impl Registry {
     pub unsafe fn leave_home<O: Os>(&self, os: &O, home: u16) {
         self.list.lock(os).for_each(|cache| {
             if cache.home() == home && cache.is_explicit() {
-                // SAFETY: the caller's promise.
+                // SAFETY: the cache is empty and nobody uses it (fn contract), so it may be on any arena.
                 unsafe { cache.settle(cache.shard(), 0) };
             }
         });

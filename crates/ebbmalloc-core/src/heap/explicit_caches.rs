@@ -5,6 +5,7 @@
 //! for goes around the cache then.
 
 use super::{Access, Heap};
+use crate::base::lock::Wait;
 use crate::base::lock::{Lock, Rank};
 use crate::cache::cache::{Cache, Entered};
 use crate::cache::explicit::ExplicitArena;
@@ -77,7 +78,7 @@ impl<O: Os> Heap<O> {
         let _changing = explicit.changing.lock(&self.os);
         if explicit.table.load(Ordering::Relaxed).is_null() {
             let bytes = size_of::<[AtomicPtr<Cache>; MOST]>();
-            let piece = self.metadata.allocate(&self.os, bytes, true)?;
+            let piece = self.metadata.allocate(&self.os, bytes, Wait::Yes)?;
             // SAFETY: the piece is ours and long enough; zeros are null pointers.
             unsafe { piece.write_bytes(0, bytes) };
             explicit
@@ -128,7 +129,7 @@ impl<O: Os> Heap<O> {
         };
         match core::ptr::NonNull::new(cache) {
             Some(cache) => {
-                // SAFETY: taken out of the table just now; the caller's promise.
+                // SAFETY: taken out of the table just now, so nobody finds it, and nobody is inside it (fn contract).
                 unsafe { self.detach(cache) };
                 true
             }
@@ -197,7 +198,7 @@ impl<O: Os> Heap<O> {
     /// # Safety
     /// As there.
     pub(super) unsafe fn reset_explicit_caches(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: no other thread of this process exists that could hold it (contract of `reset_locks`).
         unsafe { self.explicit_caches.changing.reset() }
     }
 }

@@ -22,6 +22,7 @@ pub mod tick;
 pub mod utilization;
 
 use crate::arena::Arena;
+use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::base::sync::AtomicBool;
 use crate::cache::bins::{Bins, SHARDS};
@@ -62,6 +63,11 @@ impl<'a> Access<'a> {
             Access::Cached(cache) => Access::Around(cache),
             other => other,
         }
+    }
+
+    /// Whether locks may be waited for.
+    fn wait(self) -> Wait {
+        if self.may_wait() { Wait::Yes } else { Wait::No }
     }
 
     fn may_wait(self) -> bool {
@@ -287,7 +293,7 @@ impl<O: Os> Heap<O> {
     /// # Safety
     /// The calling thread has entered `own`.
     pub unsafe fn limit_cache(&self, own: &Cache, bytes: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the calling thread has entered `own` (fn contract).
         unsafe { own.limit(&self.supply(), &self.bins, classes_up_to(bytes)) }
     }
 
@@ -296,7 +302,7 @@ impl<O: Os> Heap<O> {
     /// # Safety
     /// `cache` came from [`Heap::attach`] on this thread, which does not use it again.
     pub unsafe fn detach(&self, cache: NonNull<Cache>) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the cache is this thread's, which does not use it again (fn contract).
         unsafe {
             if let Some(arena) = self.home(Access::Around(cache.as_ref()))
                 && !cache.as_ref().is_explicit()
@@ -309,7 +315,7 @@ impl<O: Os> Heap<O> {
 
     /// A piece of metadata memory, as [`Metadata::allocate`] says; for a caller that may wait.
     pub fn allocate_metadata(&self, bytes: usize) -> Option<NonNull<u8>> {
-        self.metadata.allocate(&self.os, bytes, true)
+        self.metadata.allocate(&self.os, bytes, Wait::Yes)
     }
 
     /// Takes a piece back.
@@ -317,7 +323,7 @@ impl<O: Os> Heap<O> {
     /// # Safety
     /// It came from [`Heap::allocate_metadata`] with as many bytes, and is not used any more.
     pub unsafe fn free_metadata(&self, piece: NonNull<u8>, bytes: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the piece came from there with as many bytes, and is not used any more (fn contract).
         unsafe { self.metadata.free(&self.os, piece, bytes, false) }
     }
 

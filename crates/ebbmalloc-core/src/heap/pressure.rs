@@ -2,7 +2,7 @@
 //! memory fails before that. So a heap that grows looks at what is left, at every sixteenth of it,
 //! and when little is left everything idle goes at once instead of after its delay.
 //!
-//! Called by process after a slow operation, without a lock, and by the purger at its ticks.
+//! Called by the runtime after a slow operation, without a lock, and by the purger at its ticks.
 
 use super::Heap;
 use crate::arena::watch::GROWTH_STEP;
@@ -81,8 +81,8 @@ impl<O: Os> Heap<O> {
         self.arena.attention()
     }
 
-    /// Whether the heap has grown by a step since this last said so.
-    pub fn has_grown(&self) -> bool {
+    /// Whether the heap has grown by a step; the next step begins.
+    pub fn take_growth_step(&self) -> bool {
         let grown = self.arena.take_growth();
         if grown {
             let step = if self.is_near_limit() {
@@ -97,7 +97,7 @@ impl<O: Os> Heap<O> {
 
     /// Looks at the limit if the heap has grown enough for it. True if everything idle should go
     /// now: [`Heap::trim`].
-    pub fn is_short_of_memory(&self) -> bool {
+    pub fn look_at_limit(&self) -> bool {
         let fresh = self.arena.fresh_bytes();
         let pressure = &self.pressure;
         if pressure.looking.swap(true, Ordering::Acquire) {
@@ -110,14 +110,13 @@ impl<O: Os> Heap<O> {
         short
     }
 
-    /// Whether the limit is near, looked at anew if it was at the last look.
-    pub fn is_still_near_limit(&self) -> bool {
+    /// Looks again if the limit was near at the last look.
+    pub fn refresh_pressure(&self) {
         let pressure = &self.pressure;
         if self.is_near_limit() && !pressure.looking.swap(true, Ordering::Acquire) {
             self.look(self.arena.fresh_bytes());
             pressure.looking.store(false, Ordering::Release);
         }
-        self.is_near_limit()
     }
 
     /// Whether the limit was near at the last look: idle pages have no time then.

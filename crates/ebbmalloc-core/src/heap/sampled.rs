@@ -7,6 +7,7 @@
 
 use super::{Access, Heap};
 use crate::arena::granule::Granule;
+use crate::base::lock::Wait;
 use crate::cache::cache::{Cache, Entered};
 use crate::cache::explicit::ExplicitArena;
 use crate::cache::ration::Rations;
@@ -33,7 +34,7 @@ impl<O: Os> Heap<O> {
         if cache.enter() != Entered::Mine {
             return false;
         }
-        // SAFETY: entered just now; the caller's promise.
+        // SAFETY: entered just now; the rations stay as long as they are set (fn contract).
         unsafe {
             cache.drain(&self.supply(), &self.bins, true);
             match rations {
@@ -89,7 +90,7 @@ impl<O: Os> Heap<O> {
     /// # Safety
     /// `granule` is the descriptor of a live large block.
     pub(super) unsafe fn promised_bytes(&self, granule: *mut Granule) -> Option<usize> {
-        // SAFETY: the caller's promise; a record lives as long as its block leads to it.
+        // SAFETY: the block is live (fn contract); a record lives as long as its block leads to it.
         unsafe {
             let sample = NonNull::new((*granule).touched as *mut Sample)?;
             let bytes = sample.as_ref().usable_bytes;
@@ -98,12 +99,12 @@ impl<O: Os> Heap<O> {
     }
 
     /// Takes a large block out of the profile, if it is there. False if that cannot be done without
-    /// waiting and `wait` is false.
+    /// waiting, and it may not wait.
     ///
     /// # Safety
     /// `granule` is the descriptor of a live large block of the caller's.
-    pub(super) unsafe fn forget_sample(&self, granule: *mut Granule, wait: bool) -> bool {
-        // SAFETY: the caller's promise; a record is taken out once, since the block leads to it no more.
+    pub(super) unsafe fn forget_sample(&self, granule: *mut Granule, wait: Wait) -> bool {
+        // SAFETY: the block is live and the caller's (fn contract); a record is taken out once, since the block leads to it no more.
         unsafe {
             let Some(sample) = NonNull::new((*granule).touched as *mut Sample) else {
                 return true;

@@ -62,15 +62,9 @@ impl<O: Os> Heap<O> {
         self.caches.drain(&self.supply(), &self.bins, false, own);
     }
 
-    /// From now on every operation of every thread takes the slow path, or no longer does, as `shut` says. The
-    /// caller is inside no cache.
-    pub fn shut_caches(&self, shut: impl FnOnce() -> bool) {
-        self.caches.set_shut(&self.os, shut);
-    }
-
     /// Returns the free extents of the heap's own arena that may be resident, however young. Nothing happens
     /// while a pass is under way; the caller may wait, and is inside no cache.
-    pub fn return_extents(&self) {
+    pub fn purge_extents(&self) {
         // Acquire and release pair as in `Heap::pass`.
         if !self.arena.has_dirty(&self.os) || self.purging.swap(true, Ordering::Acquire) {
             return;
@@ -237,9 +231,15 @@ impl<O: Os> Heap<O> {
         sweep.finish()
     }
 
+    /// Asks the kernel for what a sandbox may forbid to ask: the processors, the limits.
+    pub fn prepare_for_sandbox(&self) {
+        self.shards();
+        self.follow_limits();
+    }
+
     /// Asks for what is limited, and follows a limit on address space that was lowered after the start;
     /// every pass does.
-    pub fn follow_limits(&self) {
+    pub(super) fn follow_limits(&self) {
         if self.os.scarce() == Scarce::Addresses {
             self.arena.lock(&self.os).follow_limit(&self.os);
         }

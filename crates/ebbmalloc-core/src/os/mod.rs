@@ -116,7 +116,7 @@ pub unsafe trait Os: Sync {
     /// # Safety
     /// As there.
     unsafe fn commit_blocks(&self, start: usize, bytes: usize) -> Result<(), OsError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `commit` asks for the same: a range of ours, reserved and not yet committed.
         unsafe { self.commit(start, bytes) }
     }
 
@@ -125,7 +125,7 @@ pub unsafe trait Os: Sync {
     /// # Safety
     /// As there.
     unsafe fn release_blocks(&self, start: usize, bytes: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `release` asks for the same: a range of ours that nobody uses any more.
         unsafe { self.release(start, bytes) }
     }
 

@@ -97,13 +97,13 @@ fn shown(table: &Table, sums: &Sums) -> Sums {
 
 fn write_stack(table: &mut Table, stack: *mut Stack, lg: u32, write: &mut dyn FnMut(&[u8])) {
     let mut total = Sums::default();
-    // SAFETY: the caller passes a stack of the table.
+    // SAFETY: the caller passes a stack of the table, which the lock keeps.
     unsafe { table.for_each_tally(stack, &mut |_, sums| total.add(shown(table, sums))) };
     if total == Sums::default() {
         return;
     }
     write(b"@");
-    // SAFETY: as above.
+    // SAFETY: the caller passes a stack of the table, which the lock keeps.
     for &frame in unsafe { Stack::frames(stack) } {
         let mut line = Line::new();
         line.push(b" ");
@@ -112,7 +112,7 @@ fn write_stack(table: &mut Table, stack: *mut Stack, lg: u32, write: &mut dyn Fn
     }
     write(b"\n");
     write_line(None, &Printed::of(&total, lg), write);
-    // SAFETY: as above.
+    // SAFETY: the caller passes a stack of the table, which the lock keeps.
     unsafe {
         table.for_each_tally(stack, &mut |thread, sums| {
             write_line(Some(thread), &Printed::of(&shown(table, sums), lg), write);

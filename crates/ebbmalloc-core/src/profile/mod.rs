@@ -1,6 +1,6 @@
 //! The heap profile: which sampled blocks live, by the stack that allocated them, and its text.
 //!
-//! Used by `heap`, which takes a block out when it is freed, and by `process`, which decides what is
+//! Used by `heap`, which takes a block out when it is freed, and by `runtime`, which decides what is
 //! sampled, walks the stack and writes the dumps. All memory is metadata memory, under one lock; a
 //! process without profiling has none of it.
 
@@ -14,6 +14,7 @@ mod tests;
 pub use records::{Sample, Thread};
 pub use table::DEPTH;
 
+use crate::base::lock::Wait;
 use crate::base::lock::{Lock, Rank};
 use crate::base::metadata::Metadata;
 use crate::os::Os;
@@ -83,7 +84,7 @@ impl Profile {
     /// `thread` came from [`Profile::add_thread`] and is not used again.
     pub unsafe fn end_thread<O: Os>(&self, store: &Store<O>, thread: NonNull<Thread>) {
         let mut table = self.table.lock(store.os);
-        // SAFETY: the caller's promise.
+        // SAFETY: the thread came from this table and is not used again (fn contract); the lock is held.
         unsafe { table.end_thread(store.os, store.metadata, thread) }
     }
 
@@ -98,7 +99,7 @@ impl Profile {
         name: &[u8],
     ) -> bool {
         let mut table = self.table.lock(store.os);
-        // SAFETY: the caller's promise.
+        // SAFETY: the thread came from this table and has not ended (fn contract); the lock is held.
         unsafe { table.set_name(store.os, store.metadata, thread, name) }
     }
 
@@ -107,7 +108,7 @@ impl Profile {
     /// # Safety
     /// As for [`Profile::set_name`].
     pub unsafe fn name<O: Os>(&self, os: &O, thread: NonNull<Thread>) -> *const u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the thread came from this table and has not ended (contract of `set_name`).
         unsafe { self.table.lock(os).name(thread) }
     }
 
@@ -121,7 +122,7 @@ impl Profile {
         sampled: &Sampled,
     ) -> Option<NonNull<Sample>> {
         let mut table = self.table.lock(store.os);
-        // SAFETY: the caller's promise.
+        // SAFETY: the thread came from this table and has not ended (fn contract); the lock is held.
         unsafe {
             table.add(
                 store.os,
@@ -134,7 +135,7 @@ impl Profile {
         }
     }
 
-    /// Takes a sampled block out. False if the lock is held and `wait` is false; nothing has happened
+    /// Takes a sampled block out. False if the lock is held and may not be waited for; nothing has happened
     /// then.
     ///
     /// # Safety
@@ -143,12 +144,12 @@ impl Profile {
         &self,
         store: &Store<O>,
         sample: NonNull<Sample>,
-        wait: bool,
+        wait: Wait,
     ) -> bool {
         let Some(mut table) = self.table.lock_if(store.os, wait) else {
             return false;
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the sample came from this table and is not used again (fn contract); the lock is held.
         unsafe { table.remove(store.os, store.metadata, sample) };
         true
     }
@@ -164,7 +165,7 @@ impl Profile {
     /// The process has no other thread, and this one is not at work on the profile.
     pub unsafe fn take_over(&self) {
         let torn = self.table.is_held();
-        // SAFETY: the caller's promise.
+        // SAFETY: no other thread could hold the lock or be at work on the table (fn contract).
         unsafe {
             self.table.reset();
             if torn {

@@ -5,6 +5,7 @@
 use super::interval::Weight;
 use super::records::{Printed, Sample, Stack, Sums, Tally, Thread, give_back, hash_of, place};
 use crate::base::exact::usize_of;
+use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
 use core::ptr::{NonNull, null_mut};
@@ -66,7 +67,8 @@ impl Table {
         metadata: &Metadata,
         thread: NonNull<Thread>,
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the thread is in the table and is not used again (fn contract); `&mut self` comes from the lock's
+        // guard.
         unsafe {
             (*thread.as_ptr()).ended = true;
             self.drop_thread_if_unused(os, metadata, thread.as_ptr());
@@ -81,7 +83,7 @@ impl Table {
         metadata: &Metadata,
         thread: *mut Thread,
     ) {
-        // SAFETY: the caller's promise; all in the list are valid.
+        // SAFETY: the thread is in the list (fn contract), all of whose records are valid under the lock.
         unsafe {
             if !(*thread).ended || (*thread).tallies > 0 {
                 return;
@@ -119,10 +121,10 @@ impl Table {
         thread: NonNull<Thread>,
         name: &[u8],
     ) -> bool {
-        let Some(place) = metadata.allocate(os, name.len() + 1, true) else {
+        let Some(place) = metadata.allocate(os, name.len() + 1, Wait::Yes) else {
             return false;
         };
-        // SAFETY: the caller's promise; the piece is ours and long enough.
+        // SAFETY: the thread is in the table (fn contract); the new piece is ours and long enough.
         unsafe {
             Self::free_name(os, metadata, thread.as_ptr());
             place.copy_from_nonoverlapping(NonNull::from(name).cast(), name.len());
@@ -138,7 +140,7 @@ impl Table {
     /// # Safety
     /// As for [`Table::set_name`].
     pub unsafe fn name(&self, thread: NonNull<Thread>) -> *const u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the thread is in the table (contract of `set_name`), which the lock keeps.
         unsafe { (*thread.as_ptr()).name }
     }
 
@@ -156,7 +158,7 @@ impl Table {
         usable_bytes: usize,
     ) -> Option<NonNull<Sample>> {
         let stack = self.stack(os, metadata, &frames[..frames.len().min(DEPTH)])?;
-        // SAFETY: the caller's promise; `stack` was found just now.
+        // SAFETY: the thread is in the table (fn contract), and so is `stack`, which was found just now.
         let tally = unsafe { self.tally(os, metadata, stack, thread.as_ptr()) };
         let sample = Sample {
             tally: tally.unwrap_or(null_mut()),
@@ -192,7 +194,7 @@ impl Table {
     /// # Safety
     /// `sample` came from [`Table::add`], and is not used again.
     pub unsafe fn remove<O: Os>(&mut self, os: &O, metadata: &Metadata, sample: NonNull<Sample>) {
-        // SAFETY: the caller's promise; a sample of this epoch has its tally.
+        // SAFETY: the sample is live (fn contract), and one of this epoch leads to a tally of the table.
         unsafe {
             let Sample {
                 tally,
@@ -255,7 +257,10 @@ impl Table {
                 at = (*at).next;
             }
             let bytes = Stack::bytes(frames.len());
-            let stack = metadata.allocate(os, bytes, true)?.cast::<Stack>().as_ptr();
+            let stack = metadata
+                .allocate(os, bytes, Wait::Yes)?
+                .cast::<Stack>()
+                .as_ptr();
             stack.write(Stack {
                 next: *bucket,
                 hash,
@@ -271,7 +276,7 @@ impl Table {
     /// # Safety
     /// There are buckets.
     unsafe fn bucket(&self, hash: u64) -> *mut *mut Stack {
-        // SAFETY: the caller's promise.
+        // SAFETY: the buckets were made before (fn contract), and the index is below their number.
         unsafe { &raw mut (*self.buckets)[usize_of(hash) % BUCKETS] }
     }
 
@@ -284,7 +289,7 @@ impl Table {
         stack: *mut Stack,
         thread: *mut Thread,
     ) -> Option<*mut Tally> {
-        // SAFETY: the caller's promise; all tallies of a stack are valid, under the lock.
+        // SAFETY: stack and thread are in the table (fn contract); all tallies of a stack are valid under the lock.
         unsafe {
             let mut at = (*stack).tallies;
             while !at.is_null() {
@@ -310,7 +315,7 @@ impl Table {
     /// # Safety
     /// `tally` is in the table.
     unsafe fn drop_if_unused<O: Os>(&mut self, os: &O, metadata: &Metadata, tally: *mut Tally) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the tally is in the table (fn contract), which the lock keeps.
         unsafe {
             let kept = self.accumulates && (*tally).sums.all != Weight::default();
             if (*tally).samples > 0 || kept {
@@ -325,7 +330,7 @@ impl Table {
     /// # Safety
     /// `tally` is in the table, and no sample of this epoch leads to it.
     unsafe fn drop_tally<O: Os>(&mut self, os: &O, metadata: &Metadata, tally: *mut Tally) {
-        // SAFETY: the caller's promise; the links are valid, under the lock.
+        // SAFETY: the tally is in the table and no sample leads to it (fn contract); links are valid under the lock.
         unsafe {
             let (stack, thread) = ((*tally).stack, (*tally).thread);
             let mut link = &raw mut (*stack).tallies;
@@ -347,7 +352,7 @@ impl Table {
         metadata: &Metadata,
         stack: *mut Stack,
     ) {
-        // SAFETY: the caller's promise; the links are valid, under the lock.
+        // SAFETY: the stack is in the table (fn contract); links are valid under the lock.
         unsafe {
             if !(*stack).tallies.is_null() {
                 return;
@@ -372,7 +377,7 @@ impl Table {
             // SAFETY: the buckets are there; all stacks in them are valid, under the lock.
             let mut at = unsafe { (*self.buckets)[index] };
             while !at.is_null() {
-                // SAFETY: as above.
+                // SAFETY: `at` is a stack of the table, valid under the lock, and `work` has not yet had it.
                 let next = unsafe { (*at).next };
                 work(self, at);
                 at = next;
@@ -389,7 +394,7 @@ impl Table {
         stack: *mut Stack,
         work: &mut dyn FnMut(&mut Thread, &Sums),
     ) {
-        // SAFETY: the caller's promise; under the lock.
+        // SAFETY: the stack is in the table (fn contract); its tallies and their threads are valid under the lock.
         unsafe {
             let mut at = (*stack).tallies;
             while !at.is_null() {

@@ -18,12 +18,22 @@ use crate::arena::purge::IDLE_TICKS;
 use crate::arena::tree::{ByAddress, Tree};
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::exact::u8_of;
+use crate::base::lock::Wait;
 use crate::base::lock::{Guard, Lock, Rank};
 use crate::base::metadata::Metadata;
 use crate::base::sync::Ordering;
 use crate::os::Os;
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicBool;
+
+/// Whether slots that come back were used since the last tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Age {
+    /// They may have been.
+    Fresh,
+    /// They were not.
+    Idle,
+}
 
 /// Trees of slabs with free slots, by [`Room`].
 pub(super) const ROOMS: usize = 2;
@@ -40,6 +50,15 @@ pub struct Supply<'a, O> {
     pub page_shift: u32,
     /// The purger's clock.
     pub tick: u32,
+}
+
+/// Slots of one slab that come back.
+#[derive(Clone, Copy)]
+pub struct Returned<'a> {
+    /// The slab's descriptor.
+    pub slab: *mut Granule,
+    /// At least one slot.
+    pub slots: &'a [*mut u8],
 }
 
 /// See the module.
@@ -148,7 +167,7 @@ impl Bin {
         &self.slabs
     }
 
-    /// Fills `out` with free slots as far as memory goes; returns how many. With `wait` false, none
+    /// Fills `out` with free slots as far as memory goes; returns how many. Without waiting, none
     /// if a lock is held.
     pub fn take<O: Os>(
         &self,
@@ -156,7 +175,7 @@ impl Bin {
         class: usize,
         shard: u8,
         out: &mut [*mut u8],
-        wait: bool,
+        wait: Wait,
     ) -> usize {
         self.take_from(supply, class, shard, out, wait, true)
     }
@@ -169,7 +188,7 @@ impl Bin {
         shard: u8,
         out: &mut [*mut u8],
     ) -> usize {
-        self.take_from(supply, class, shard, out, true, false)
+        self.take_from(supply, class, shard, out, Wait::Yes, false)
     }
 
     fn take_from<O: Os>(
@@ -178,7 +197,7 @@ impl Bin {
         class: usize,
         shard: u8,
         out: &mut [*mut u8],
-        wait: bool,
+        wait: Wait,
         grow: bool,
     ) -> usize {
         let shape = Shape::new(class, supply.page_shift);
@@ -226,32 +245,32 @@ impl Bin {
     }
 
     /// Puts slots back that belong to this bin; ends the process if one is free already or does not
-    /// start a slot. `idle` says that nobody used them since the last tick. With `wait` false,
-    /// nothing happens and false comes back if the lock is held.
+    /// start a slot. Without waiting, nothing happens if the lock is held, and the result is false.
     ///
     /// # Safety
-    /// Each pointer lies in a slab of `class` and this bin's shard, as the byte map says.
+    /// Each slot lies in its slab, which is of `class` and this bin's shard, as the byte map says.
     pub unsafe fn put<O: Os>(
         &self,
         supply: &Supply<O>,
         class: usize,
-        pointers: &[(*mut u8, *mut Granule)],
-        idle: bool,
-        wait: bool,
+        returned: &[Returned],
+        age: Age,
+        wait: Wait,
     ) -> bool {
         let shape = Shape::new(class, supply.page_shift);
         let Some(mut slabs) = self.slabs.lock_if(supply.os, wait) else {
             return false;
         };
         slabs.flushes += 1;
-        for slots in pointers.chunk_by(|a, b| a.1 == b.1) {
-            let (first, head) = slots[0];
-            let slab = Slab(head);
-            // SAFETY: the caller's promise, and the lock is held; a program that broke its contract is
-            // found out by the checks.
+        let mut count = 0;
+        for &Returned { slab, slots } in returned {
+            let (head, slab) = (slab, Slab(slab));
+            count += slots.len();
+            // SAFETY: the fn contract, and the lock is held. A program that freed a slot twice may have let its slab go: the
+            // descriptor is still one, and the checks end the process.
             unsafe {
                 if (*head).kind != Kind::Slab || (*head).class as usize != class {
-                    corruption(supply.os, Corruption::DoubleFree, first as usize);
+                    corruption(supply.os, Corruption::DoubleFree, slots[0] as usize);
                 }
                 if slabs.is_abandoned(slab) {
                     continue;
@@ -259,17 +278,17 @@ impl Bin {
                 if let Err((what, address)) = slab.put(shape, slots) {
                     corruption(supply.os, what, address);
                 }
-                if idle {
+                if age == Age::Idle {
                     slab.put_idle(shape, supply.tick, slots);
                 }
-                slabs.settle(supply, shape, slab, idle, wait);
+                slabs.settle(supply, shape, slab, age, wait);
             }
         }
-        slabs.count_back(pointers.len());
+        slabs.count_back(count);
         if lends(class) {
             self.may_lend.store(slabs.may_lend(), Ordering::Relaxed);
         }
-        let bytes = pointers.len() * shape.class.size as usize;
+        let bytes = count * shape.class.size as usize;
         supply.arena.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
         true
     }
@@ -318,7 +337,7 @@ impl Slabs {
     /// # Safety
     /// The slab is or was one of this bin's.
     pub(super) unsafe fn is_abandoned(&self, slab: Slab) -> bool {
-        // SAFETY: the caller's promise: the generation of a slab does not change.
+        // SAFETY: the slab is or was this bin's (fn contract), so its descriptor is valid: the generation of a slab does not change.
         let made = unsafe { (*slab.0).oldest };
         (made.wrapping_sub(self.abandoned_before).cast_signed()) < 0
     }
@@ -335,7 +354,7 @@ impl Slabs {
         shape: Shape,
         class: usize,
         shard: u8,
-        wait: bool,
+        wait: Wait,
     ) -> Option<Slab> {
         let granules = shape.class.granules;
         let mut extents = supply.arena.lock_if(supply.os, wait)?;
@@ -370,7 +389,7 @@ impl Slabs {
     }
 
     /// After slots of a slab came back: to the arena with it if it is whole, else onto its lists. A
-    /// signal handler (`wait` false) leaves a whole one to the sweep: its thread may hold the locks
+    /// signal handler, which may not wait, leaves a whole one to the sweep: its thread may hold the locks
     /// below. So does everybody while pages of it are leaving on which no slot lies, at the end of slabs of
     /// few large slots: it is whole then although the sweep is not done with it.
     pub(super) unsafe fn settle<O: Os>(
@@ -378,8 +397,8 @@ impl Slabs {
         supply: &Supply<O>,
         shape: Shape,
         slab: Slab,
-        idle: bool,
-        wait: bool,
+        age: Age,
+        wait: Wait,
     ) {
         // SAFETY: the slab is ours, and the lock is held.
         unsafe {
@@ -389,12 +408,12 @@ impl Slabs {
                     ebb_mutation = "leaving_waste",
                     ebb_mutation = "leaving_count"
                 ));
-            if wait
+            if wait == Wait::Yes
                 && is_settled
                 && (*slab.0).free == shape.class.slots
                 && (self.is_inherited(slab) || self.has_other_room(slab))
             {
-                self.remove_slab(supply, slab, shape, idle);
+                self.remove_slab(supply, slab, shape, age);
             } else {
                 self.list_for_visit(slab);
                 self.settle_room(slab, shape);
@@ -402,14 +421,14 @@ impl Slabs {
         }
     }
 
-    /// Gives a whole slab back to the arena. With `idle`, pages of it that were all free at the last
+    /// Gives a whole slab back to the arena. If it is idle, pages of it that were all free at the last
     /// tick count as free since then.
     pub(super) unsafe fn remove_slab<O: Os>(
         &mut self,
         supply: &Supply<O>,
         slab: Slab,
         shape: Shape,
-        idle: bool,
+        age: Age,
     ) {
         // SAFETY: all slots are free, and the bin's lock is held.
         unsafe {
@@ -422,14 +441,14 @@ impl Slabs {
             self.resident_pages -= resident;
             let all_seen = (*slab.0).resident & !(*slab.0).seen == 0;
             // What the sweep has emptied was idle, too.
-            let was_idle = resident == 0 || idle && all_seen;
+            let was_idle = resident == 0 || age == Age::Idle && all_seen;
             slab.destroy(supply.os, supply.metadata, shape, was_idle);
             let fill = if resident == 0 {
                 Fill::Clean
             } else {
                 Fill::Dirty
             };
-            let stamp = if idle && all_seen {
+            let stamp = if age == Age::Idle && all_seen {
                 supply.tick.wrapping_sub(IDLE_TICKS)
             } else {
                 supply.tick

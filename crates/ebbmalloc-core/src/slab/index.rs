@@ -33,7 +33,7 @@ impl Slabs {
     /// # Safety
     /// The slab is one of this bin's, and its lock is held.
     pub(super) unsafe fn rooms_of(&mut self, slab: Slab) -> &mut [Tree<ByAddress>; ROOMS] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the slab is one of this bin's, and the lock is held (fn contract), as `is_inherited` asks for.
         if unsafe { self.is_inherited(slab) } {
             &mut self.inherited
         } else {
@@ -44,14 +44,15 @@ impl Slabs {
     /// # Safety
     /// As for `rooms_of`.
     pub(super) unsafe fn is_inherited(&self, slab: Slab) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the slab is one of this bin's (fn contract), so its descriptor is valid; a slab's generation does
+        // not change.
         unsafe { (*slab.0).oldest != self.generation }
     }
 
     /// Whether another slab than `slab` has free slots: an empty slab is kept while it is the only
     /// one, so that a bin that is emptied and filled in turn does not make and unmake its slab.
     pub(super) unsafe fn has_other_room(&self, slab: Slab) -> bool {
-        // SAFETY: the caller holds the lock.
+        // SAFETY: the lock is held (`&self` comes from the guard), and trees hold valid descriptors only.
         self.rooms
             .iter()
             .any(|tree| unsafe { tree.has_other(slab.0) })
@@ -162,7 +163,7 @@ impl Slabs {
         }
         let mut at = self.visit;
         while !at.is_null() {
-            // SAFETY: as above.
+            // SAFETY: the lock is held (`&self` comes from the guard), and lists hold valid descriptors only.
             unsafe {
                 assert!((*at).listed);
                 at = (*at).next;
@@ -176,7 +177,7 @@ impl Slabs {
 /// # Safety
 /// The caller holds the lock of the bin.
 pub(super) unsafe fn lowest_of(rooms: &[Tree<ByAddress>; ROOMS]) -> Option<Slab> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller holds the lock (fn contract), under which the trees do not change.
     let firsts = rooms.iter().map(|tree| unsafe { tree.first() });
     // Descriptors lie in the order of their granules, but for those of different regions.
     firsts

@@ -17,9 +17,11 @@ use super::slab::Slab;
 use crate::arena::granule::{Granule, Kind, Room};
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::exact::u32_of;
+use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
 use crate::size::CLASS;
+use crate::slab::bin::Age;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -107,7 +109,7 @@ impl Bin {
         lent
     }
 
-    /// Takes a lent block back; ends the process if it is none. With `wait` false, nothing happens
+    /// Takes a lent block back; ends the process if it is none. Without waiting, nothing happens
     /// and false comes back if the lock is held.
     ///
     /// # Safety
@@ -118,7 +120,7 @@ impl Bin {
         class: usize,
         head: *mut Granule,
         address: usize,
-        wait: bool,
+        wait: Wait,
     ) -> bool {
         let shape = Shape::new(class, supply.page_shift);
         let Some(mut slabs) = self.slabs.lock_if(supply.os, wait) else {
@@ -142,7 +144,7 @@ impl Bin {
             slabs.count_back(slots);
             let bytes = slots * shape.class.size as usize;
             supply.arena.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
-            slabs.settle(supply, shape, slab, false, wait);
+            slabs.settle(supply, shape, slab, Age::Fresh, wait);
         }
         true
     }
@@ -181,7 +183,7 @@ impl Slab {
         unsafe {
             if (*self.0).tails.load(Ordering::Relaxed) == 0 {
                 let bytes = shape.words() * size_of::<u64>();
-                let Some(tails) = supply.metadata.allocate(supply.os, bytes, true) else {
+                let Some(tails) = supply.metadata.allocate(supply.os, bytes, Wait::Yes) else {
                     return false;
                 };
                 tails.write_bytes(0, bytes);
@@ -228,7 +230,7 @@ impl Slab {
     /// Lends blocks from free slots on resident pages; returns how many.
     unsafe fn lend(self, shape: Shape, run: Run, tick: u32, out: &mut [*mut u8]) -> usize {
         let size = shape.class.size as usize;
-        // SAFETY: the caller holds the lock.
+        // SAFETY: only a bin that holds its lock lends, so bitmap and descriptor are this call's alone.
         let (bitmap, tails, base, resident) = unsafe {
             let Some(tails) = self.tails(shape) else {
                 return 0;
@@ -267,7 +269,7 @@ impl Slab {
                 lent += 1;
             }
         }
-        // SAFETY: the caller holds the lock.
+        // SAFETY: only a bin that holds its lock lends, so the descriptor is this call's alone.
         unsafe {
             (*self.0).free -= u32_of(lent) * run.slots;
             self.touch(pages, tick);
@@ -281,7 +283,8 @@ impl Slab {
     /// # Safety
     /// The slab is one of the shape's class, and `address` lies in it.
     pub unsafe fn slots_at(self, shape: Shape, address: usize) -> Option<usize> {
-        // SAFETY: the caller's promise; a slab's base does not change.
+        // SAFETY: the slab is one (fn contract), so it has a base, which does not change; bitmaps of tails are never
+        // given back while it is a slab.
         let (tails, offset) = unsafe { (self.tails(shape)?, address - (*self.0).base) };
         let slot = shape.class.slot_of(offset);
         if slot * shape.class.size as usize != offset || slot >= shape.class.slots as usize {
@@ -294,7 +297,8 @@ impl Slab {
 
     /// Frees the slots of the block at `address`; how many, or what is wrong with it.
     unsafe fn take_back(self, shape: Shape, address: usize) -> Result<usize, Corruption> {
-        // SAFETY: the caller holds the lock, and `address` lies in the slab.
+        // SAFETY: the caller holds the bin's lock, and `address` lies in the slab, since the caller found the slab by
+        // it.
         unsafe {
             let Some(slots) = self.slots_at(shape, address) else {
                 return Err(Corruption::InteriorPointer);
@@ -319,7 +323,8 @@ impl Slab {
 
     /// Enters the class into the byte map again if no lent block is out.
     unsafe fn show_class<O: Os>(self, supply: &Supply<O>, shape: Shape) {
-        // SAFETY: the caller holds the lock.
+        // SAFETY: the caller holds the bin's lock, under which alone the descriptor changes; the class is entered at
+        // the slab's own base.
         unsafe {
             let tails = self.tails(shape).unwrap_or_default();
             if tails.iter().all(|word| word.load(Ordering::Relaxed) == 0) {
@@ -334,7 +339,7 @@ impl Slab {
     /// The bin's lock is held.
     #[cfg(any(test, loom))]
     pub(super) unsafe fn validate_tails(self, shape: Shape) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the bin's lock is held (fn contract), so no slot changes hands meanwhile.
         unsafe {
             for (index, tails) in self.tails(shape).into_iter().flatten().enumerate() {
                 let tails = tails.load(Ordering::Relaxed);

@@ -5,14 +5,16 @@
 //! of every page that it takes. The slots are of 32 KiB, on the largest pages: a slab has eight
 //! slots on four pages, so a page is two slots.
 
-use super::bin::{Bin, Supply};
+use super::bin::{Bin, Returned, Supply};
 use super::shape::Shape;
 use super::sweep::Sweep;
 use crate::arena::Arena;
+use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::base::purged::Purged;
 use crate::os::{Os, fake::Fake};
 use crate::size::{CLASS, class_of};
+use crate::slab::bin::Age;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::Arc;
@@ -81,7 +83,7 @@ impl Ground {
     pub(crate) fn take(&self, bin: &Bin, count: usize) -> Vec<Slot> {
         let mut slots = vec![null_mut(); count];
         assert_eq!(
-            bin.take(&self.supply(), CLASS_NUMBER, 0, &mut slots, true),
+            bin.take(&self.supply(), CLASS_NUMBER, 0, &mut slots, Wait::Yes),
             count
         );
         slots
@@ -92,15 +94,18 @@ impl Ground {
 
     /// Puts slots of `bin` back at once.
     pub(crate) fn put(&self, bin: &Bin, slots: &[Slot]) {
-        let find = |slot: &Slot| {
+        let found = slots.iter().map(|slot| {
             self.check(*slot);
             let granule = self.arena.granule_of(slot.0 as usize).expect("in a region");
-            // SAFETY: every granule has a descriptor; a live slot's knows its slab.
-            (slot.0, unsafe { (*granule).head })
-        };
-        let found: Vec<_> = slots.iter().map(find).collect();
+            Returned {
+                // SAFETY: every granule has a descriptor; a live slot's knows its slab.
+                slab: unsafe { (*granule).head },
+                slots: core::slice::from_ref(&slot.0),
+            }
+        });
+        let found: Vec<_> = found.collect();
         // SAFETY: the slots came from this bin.
-        assert!(unsafe { bin.put(&self.supply(), CLASS_NUMBER, &found, false, true) });
+        assert!(unsafe { bin.put(&self.supply(), CLASS_NUMBER, &found, Age::Fresh, Wait::Yes) });
     }
 
     /// The holder of a slot writes its address at both ends.

@@ -11,6 +11,7 @@ use super::shape::{Shape, mask};
 use crate::arena::granule::Granule;
 use crate::base::corrupt::Corruption;
 use crate::base::exact::u32_of;
+use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
 use crate::size::Class;
@@ -33,10 +34,10 @@ impl Slab {
         metadata: &Metadata,
         shape: Shape,
         dirty: bool,
-        wait: bool,
+        wait: Wait,
     ) -> bool {
         let slots = shape.class.slots;
-        // SAFETY: the caller's promise; an outside bitmap is as long as `words` says.
+        // SAFETY: the granules are a new slab's and the caller's (fn contract); an outside bitmap is as long as `words` says.
         unsafe {
             let slab = &mut *self.0;
             slab.free = slots;
@@ -70,7 +71,7 @@ impl Slab {
     /// # Safety
     /// The slab is whole (all slots free) and not used afterwards.
     pub unsafe fn destroy<O: Os>(self, os: &O, metadata: &Metadata, shape: Shape, idle: bool) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the slab is whole, so no lent block is out, and nobody uses it afterwards (fn contract).
         unsafe { self.forget_tails(os, metadata, shape, idle) };
         if shape.class.slots > 64 {
             // SAFETY: the bitmap came from `create`, and the slab is not used any more.
@@ -195,16 +196,12 @@ impl Slab {
         }
     }
 
-    /// Makes slots free, given by their addresses and, for the caller's convenience, with this slab
-    /// beside each. What is wrong with an address that is no slot in use, and the address.
+    /// Makes slots free, given by their addresses. What is wrong with an address that is no slot in
+    /// use, and the address.
     ///
     /// # Safety
     /// The bin's lock is held, and the slab is of the shape's class.
-    pub unsafe fn put(
-        self,
-        shape: Shape,
-        slots: &[(*mut u8, *mut Granule)],
-    ) -> Result<(), (Corruption, usize)> {
+    pub unsafe fn put(self, shape: Shape, slots: &[*mut u8]) -> Result<(), (Corruption, usize)> {
         let Class {
             size, slots: count, ..
         } = *shape.class;
@@ -212,7 +209,7 @@ impl Slab {
         unsafe {
             let (base, leaving) = ((*self.0).base, (*self.0).leaving);
             let bitmap = self.bitmap(shape);
-            for &(address, _) in slots {
+            for &address in slots {
                 let offset = address as usize - base;
                 let slot = shape.class.slot_of(offset);
                 if slot * size as usize != offset || slot >= count as usize {
@@ -235,12 +232,12 @@ impl Slab {
     ///
     /// # Safety
     /// The bin's lock is held, and [`Slab::put`] took the slots.
-    pub unsafe fn put_idle(self, shape: Shape, tick: u32, slots: &[(*mut u8, *mut Granule)]) {
+    pub unsafe fn put_idle(self, shape: Shape, tick: u32, slots: &[*mut u8]) {
         // SAFETY: the lock is held.
         unsafe {
             let base = (*self.0).base;
             let slot_of = |address: usize| shape.class.slot_of(address - base);
-            let pages = slots.iter().fold(0, |pages, &(address, _)| {
+            let pages = slots.iter().fold(0, |pages, &address| {
                 pages | shape.pages_of_slot(slot_of(address as usize))
             });
             let pages = pages & !self.touched_since(tick);

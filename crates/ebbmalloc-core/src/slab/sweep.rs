@@ -11,8 +11,10 @@
 use super::bin::{Bin, Slabs, Supply};
 use super::shape::{Shape, mask};
 use super::slab::Slab;
+use crate::base::lock::assert_none_held;
 use crate::base::purged::Purged;
 use crate::os::{Discarded, Os, PageRun};
+use crate::slab::bin::Age;
 use core::ptr::null_mut;
 
 /// Runs of pages returned with one call into the kernel.
@@ -83,7 +85,7 @@ impl<'a, O: Os> Sweep<'a, O> {
                 going
             };
             if going != 0 {
-                // SAFETY: as above.
+                // SAFETY: the slab was on the list of the bin whose lock is held, so it is a slab of this shape.
                 self.run_count +=
                     unsafe { runs_of(slab, shape, going, &mut self.runs[self.run_count..]) };
                 self.slabs[self.slab_count] = (Some(bin), slab);
@@ -104,6 +106,7 @@ impl<'a, O: Os> Sweep<'a, O> {
         if self.run_count == 0 {
             return;
         }
+        assert_none_held();
         // SAFETY: the runs are pages without a live slot whose free slots are out of reach.
         let discarded = unsafe { self.supply.os.discard(&self.runs[..self.run_count]) };
         self.total.calls += 1;
@@ -124,7 +127,8 @@ impl<'a, O: Os> Sweep<'a, O> {
             let mut locked = [refused; SLABS];
             if unclear {
                 for (locked, &(_, slab)) in locked.iter_mut().zip(now) {
-                    // SAFETY: as for all of the runs.
+                    // SAFETY: the pages of `slab` are marked as leaving, so no refill gets a slot on them, and this
+                    // sweep alone unmarks them.
                     let alone = unsafe { discard_leaving(self.supply.os, slab, shape) };
                     self.total.returned_bytes += alone.returned_bytes;
                     self.total.refused_bytes += alone.refused_bytes;
@@ -151,7 +155,7 @@ impl<'a, O: Os> Sweep<'a, O> {
 /// They are marked as leaving, and nobody else unmarks them.
 unsafe fn discard_leaving<O: Os>(os: &O, slab: Slab, shape: Shape) -> Discarded {
     let mut runs = [PageRun { start: 0, bytes: 0 }; RUNS_OF_SLAB];
-    // SAFETY: the caller's promise.
+    // SAFETY: the pages are leaving (fn contract), so nobody uses them; a slab with leaving pages stays a slab.
     unsafe {
         let count = runs_of(slab, shape, (*slab.0).leaving, &mut runs);
         os.discard(&runs[..count])
@@ -163,7 +167,7 @@ unsafe fn discard_leaving<O: Os>(os: &O, slab: Slab, shape: Shape) -> Discarded 
 /// # Safety
 /// The slab is one.
 unsafe fn runs_of(slab: Slab, shape: Shape, mut pages: u64, runs: &mut [PageRun]) -> usize {
-    // SAFETY: the caller's promise: a slab's base does not change.
+    // SAFETY: the slab is one (fn contract), and the base of a slab does not change.
     let base = unsafe { (*slab.0).base };
     let mut count = 0;
     while pages != 0
@@ -191,7 +195,7 @@ impl Slabs {
         tick: u32,
         force: bool,
     ) -> (u64, bool) {
-        // SAFETY: the caller holds the lock, and the slab is one of this bin's.
+        // SAFETY: the slab was on this bin's list, and its lock is held (`&mut self` comes from the guard).
         unsafe {
             let candidates = (*slab.0).resident & !(*slab.0).leaving;
             let free = slab.free_pages(shape, candidates);
@@ -228,7 +232,8 @@ impl Slabs {
         shape: Shape,
         refused: bool,
     ) {
-        // SAFETY: the caller holds the lock; the slab has leaving pages, so it is still a slab.
+        // SAFETY: the bin's lock is held (`&mut self` comes from the guard), and a slab with leaving pages stays a
+        // slab.
         unsafe {
             let pages = (*slab.0).leaving;
             (*slab.0).leaving = 0;
@@ -241,7 +246,7 @@ impl Slabs {
             }
             slab.set_slots_on_pages(shape, pages, true);
             if (*slab.0).free == shape.class.slots && (*slab.0).resident == 0 {
-                self.remove_slab(supply, slab, shape, false);
+                self.remove_slab(supply, slab, shape, Age::Fresh);
             } else {
                 self.settle_room(slab, shape);
             }

@@ -57,13 +57,13 @@ impl<T: Value, Access> Mib<T, Access> {
 impl<T: Value> Mib<T, ReadWrite> {
     /// Sets the value.
     pub fn write(&self, value: T) -> Result<()> {
-        // SAFETY: as in `read`.
+        // SAFETY: the name has this type, as in `read`, and `ReadWrite` is given only to names that can be written.
         unsafe { tree::write(&self.place, value) }
     }
 
     /// Sets the value and returns the one before it.
     pub fn update(&self, value: T) -> Result<T> {
-        // SAFETY: as in `read`.
+        // SAFETY: the name has this type, as in `read`, and `ReadWrite` is given only to names that can be written.
         unsafe { tree::update(&self.place, value) }
     }
 }

@@ -3,8 +3,8 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
 
-use ebbmalloc_ctl::call::Call;
-use ebbmalloc_ctl::tree::DEPTH;
+use ebbmalloc_jemalloc::call::Call;
+use ebbmalloc_jemalloc::tree::DEPTH;
 
 use super::{Error, Result};
 
@@ -62,14 +62,14 @@ unsafe impl Held for &'static str {
     }
 }
 
-// SAFETY: as for `str`.
+// SAFETY: any address is a valid pointer; `from_form` alone follows it, and the tree holds texts as C strings.
 unsafe impl Held for &'static CStr {
     type Form = *const c_char;
     fn from_form(form: *const c_char) -> Result<Self> {
         if form.is_null() {
             return Err(Error::INVALID);
         }
-        // SAFETY: as for `str`.
+        // SAFETY: a text of the tree is a C string that lives as long as the process, and it is not null here.
         Ok(unsafe { CStr::from_ptr(form) })
     }
     fn into_form(self) -> *const c_char {
@@ -80,11 +80,11 @@ unsafe impl Held for &'static CStr {
 /// Where the name leads.
 pub fn look_up(name: &[u8]) -> Result<Place> {
     let mut numbers = [0; DEPTH];
-    let depth = ebbmalloc_ctl::name_to_mib(name, &mut numbers).map_err(error)?;
+    let depth = ebbmalloc_jemalloc::name_to_mib(name, &mut numbers).map_err(error)?;
     Ok(Place { numbers, depth })
 }
 
-fn error(errno: ebbmalloc_ctl::Errno) -> Error {
+fn error(errno: ebbmalloc_jemalloc::Errno) -> Error {
     Error::new(errno.0)
 }
 
@@ -104,9 +104,10 @@ unsafe fn call(
         &raw mut got
     };
     let mib = &place.numbers[..place.depth];
-    // SAFETY: as demanded of our caller.
+    // SAFETY: each pointer is null or leads to as many bytes as are given with it (fn contract); `length` leads to `got`,
+    // which outlives the call.
     let call = unsafe { Call::new(mib, old, length, new, new_bytes) };
-    ebbmalloc_ctl::by_mib(&call).map_err(error)?;
+    ebbmalloc_jemalloc::by_mib(&call).map_err(error)?;
     if got == old_bytes {
         Ok(())
     } else {
@@ -119,9 +120,10 @@ unsafe fn call(
 pub unsafe fn read<T: Held>(place: &Place) -> Result<T> {
     let mut form = std::mem::MaybeUninit::<T::Form>::uninit();
     let bytes = size_of::<T::Form>();
-    // SAFETY: the place is as large as it says.
+    // SAFETY: `form` is a place for one `Form`, and `bytes` is its size.
     unsafe { call(place, form.as_mut_ptr().cast(), bytes, null_mut(), 0) }?;
-    // SAFETY: the call wrote all of it.
+    // SAFETY: `call` succeeds only if as many bytes were written as a `Form` has, and the name's values are of this type
+    // (fn contract).
     T::from_form(unsafe { form.assume_init() })
 }
 
@@ -130,7 +132,7 @@ pub unsafe fn read<T: Held>(place: &Place) -> Result<T> {
 pub unsafe fn write<T: Held>(place: &Place, value: T) -> Result<()> {
     let form = value.into_form();
     let bytes = size_of::<T::Form>();
-    // SAFETY: the value is as large as it says.
+    // SAFETY: `form` is a `Form`, and `bytes` is its size.
     unsafe { call(place, null_mut(), 0, (&raw const form).cast(), bytes) }
 }
 
@@ -140,7 +142,7 @@ pub unsafe fn update<T: Held>(place: &Place, value: T) -> Result<T> {
     let form = value.into_form();
     let mut old = std::mem::MaybeUninit::<T::Form>::uninit();
     let bytes = size_of::<T::Form>();
-    // SAFETY: both are as large as they say.
+    // SAFETY: `old` is a place for one `Form`, `form` is one, and `bytes` is the size of each.
     unsafe {
         call(
             place,
@@ -150,7 +152,8 @@ pub unsafe fn update<T: Held>(place: &Place, value: T) -> Result<T> {
             bytes,
         )
     }?;
-    // SAFETY: the call wrote all of it.
+    // SAFETY: `call` succeeds only if as many bytes were written as a `Form` has, and the name's values are of this type
+    // (fn contract).
     T::from_form(unsafe { old.assume_init() })
 }
 
@@ -162,5 +165,5 @@ pub fn act(place: &Place) -> Result<()> {
 
 /// Statistics, piece by piece.
 pub fn print(sink: &mut dyn FnMut(&CStr), options: &[u8]) {
-    ebbmalloc_ctl::print::print(sink, options);
+    ebbmalloc_jemalloc::print::print(sink, options);
 }

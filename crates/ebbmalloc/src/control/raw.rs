@@ -32,7 +32,7 @@ impl<const LENGTH: usize> Name for [u8; LENGTH] {
 /// The name's values are of type `T`.
 pub unsafe fn read<T: Value>(name: &(impl Name + ?Sized)) -> Result<T> {
     let place = tree::look_up(name.bytes())?;
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the caller says that the name's values are of type `T`, which is all that `tree::read` asks for.
     unsafe { tree::read(&place) }
 }
 
@@ -43,7 +43,7 @@ pub unsafe fn read<T: Value>(name: &(impl Name + ?Sized)) -> Result<T> {
 /// says; nothing relies on what the change ends (an arena that is reset).
 pub unsafe fn write<T: Value>(name: &(impl Name + ?Sized), value: T) -> Result<()> {
     let place = tree::look_up(name.bytes())?;
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the caller says that the name takes values of type `T`, and that what they lead to stays valid.
     unsafe { tree::write(&place, value) }
 }
 
@@ -53,7 +53,7 @@ pub unsafe fn write<T: Value>(name: &(impl Name + ?Sized), value: T) -> Result<(
 /// As for [`write()`].
 pub unsafe fn update<T: Value>(name: &(impl Name + ?Sized), value: T) -> Result<T> {
     let place = tree::look_up(name.bytes())?;
-    // SAFETY: as demanded of our caller.
+    // SAFETY: `update`'s contract is that of `write` with the same `T`, so the old value has that type too.
     unsafe { tree::update(&place, value) }
 }
 

@@ -3,8 +3,8 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 
 use ebbmalloc_core::os::linux::Linux;
-use ebbmalloc_core::process::tls::ThreadKey;
-use ebbmalloc_core::process::{self, Hooks};
+use ebbmalloc_core::runtime::tls::ThreadKey;
+use ebbmalloc_core::runtime::{self, Hooks};
 
 static KERNEL: Linux = Linux::new();
 
@@ -14,7 +14,7 @@ static HOOKS: Hooks = Hooks {
     environment,
     program_settings: |_| None,
     message: |_| false,
-    print_statistics: ebbmalloc_ctl::print::to_message,
+    print_statistics: ebbmalloc_jemalloc::print::to_message,
     is_own_object: false,
     errno_location,
     write_stream,
@@ -53,7 +53,7 @@ pub fn keep() {
 #[unsafe(link_section = ".fini_array")]
 static AT_EXIT: extern "C" fn() = {
     extern "C" fn at_exit() {
-        process::finish();
+        runtime::finish();
     }
     at_exit
 };
@@ -63,7 +63,7 @@ type ForkHandler = unsafe extern "C" fn();
 /// # Safety
 /// The handlers may run around any fork from now on.
 unsafe fn register_fork(prepare: ForkHandler, parent: ForkHandler, child: ForkHandler) -> bool {
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the handlers may run around any fork (fn contract), and a program with this code in it does not unload it.
     unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) == 0 }
 }
 
@@ -87,7 +87,7 @@ unsafe fn on_thread_exit(destructor: unsafe extern "C" fn(*mut u8), value: *mut 
         // SAFETY: nobody uses a key that is given back.
         unsafe { libc::pthread_key_delete(key) };
     };
-    // SAFETY: the key exists.
+    // SAFETY: `get` passes a key that `create` made and that is not deleted.
     let set = |key| unsafe { libc::pthread_setspecific(key, value.cast()) == 0 };
     KEY.get(create, delete).is_some_and(set)
 }
@@ -98,21 +98,21 @@ unsafe fn environment(name: &[u8]) -> Option<&'static [u8]> {
     unsafe extern "C" {
         static environ: *const *const c_char;
     }
-    // SAFETY: libc's variable; the rest as demanded of our caller.
+    // SAFETY: `environ` is libc's, and the program does not change the variable later (fn contract), so its text stays.
     unsafe { KERNEL.environment(&raw const environ, name) }
 }
 
 /// # Safety
 /// None beyond the type of the hook.
 unsafe fn errno_location() -> *mut c_int {
-    // SAFETY: may be called at any time.
+    // SAFETY: libc has it for each thread, and the function takes no argument.
     unsafe { libc::__errno_location() }
 }
 
 /// # Safety
 /// `stream` is an open `FILE *`.
 unsafe fn write_stream(stream: *mut c_void, text: &[u8]) -> bool {
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the stream is open (fn contract), and `text` is as long as it says.
     unsafe { libc::fwrite(text.as_ptr().cast(), 1, text.len(), stream.cast()) == text.len() }
 }
 

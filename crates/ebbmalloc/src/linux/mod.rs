@@ -1,12 +1,8 @@
-//! Linux: [`GlobalAlloc`] over [`ebbmalloc_core::process`].
-//!
-//! Request hooks know these requests as what tikv-jemallocator makes of them: malloc, calloc, realloc, sdallocx; with
-//! an alignment of their own as aligned_alloc, rallocx and free.
+//! Linux: [`GlobalAlloc`] over [`ebbmalloc_core::runtime`].
 
 use std::alloc::{GlobalAlloc, Layout};
 
-use ebbmalloc_core::process::request_hooks::{self, Allocation};
-use ebbmalloc_core::process::{self, Choice};
+use ebbmalloc_core::runtime;
 
 use crate::Ebbmalloc;
 
@@ -41,7 +37,7 @@ unsafe impl GlobalAlloc for Ebbmalloc {
         if layout.align() > PLAIN_ALIGN {
             return aligned(layout);
         }
-        match process::malloc_from_cache(layout.size()) {
+        match runtime::malloc_from_cache(layout.size()) {
             Some(block) => block.as_ptr(),
             None => plain(layout.size()),
         }
@@ -56,27 +52,21 @@ unsafe impl GlobalAlloc for Ebbmalloc {
     }
 
     #[inline]
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        if layout.align() > PLAIN_ALIGN {
-            // SAFETY: as demanded of our caller.
-            return unsafe { process::free(block) };
-        }
-        // SAFETY: as demanded of our caller; a block of plain alignment has its size's class.
-        unsafe { process::free_sized(block, layout.size()) };
+    unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
+        // The look-up of the class is one load, and finds a wrong pointer.
+        // SAFETY: the block came from this allocator and is not used again (contract of `GlobalAlloc`).
+        unsafe { runtime::free(block) };
     }
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if request_hooks::are_installed() {
-            // SAFETY: as demanded of our caller.
-            return unsafe { resize_told(block, layout, size) };
-        }
         if layout.align() > PLAIN_ALIGN {
-            // SAFETY: as demanded of our caller.
+            // SAFETY: `resize_aligned` has the contract of `GlobalAlloc::realloc`, and the arguments are passed on
+            // unchanged.
             return unsafe { resize_aligned(block, layout, size) };
         }
-        // SAFETY: as demanded of our caller, and neither block nor size is null.
-        unsafe { process::realloc(block, size) }
+        // SAFETY: the block is live and from this allocator, and neither it nor the size is null (contract of `GlobalAlloc`).
+        unsafe { runtime::realloc(block, size) }
     }
 }
 
@@ -86,60 +76,25 @@ unsafe impl GlobalAlloc for Ebbmalloc {
 #[inline(never)]
 fn plain(size: usize) -> *mut u8 {
     hooks::keep();
-    process::malloc_rest(size)
+    runtime::malloc_slow(size)
 }
 
 #[inline(never)]
 fn zeroed(size: usize) -> *mut u8 {
     hooks::keep();
-    match process::malloc_zeroed_from_cache(size) {
+    match runtime::malloc_zeroed_from_cache(size) {
         Some(block) => block.as_ptr(),
-        None => zeroed_rest(size),
+        None => runtime::malloc_zeroed(size),
     }
-}
-
-#[inline(never)]
-fn zeroed_rest(size: usize) -> *mut u8 {
-    let block = process::malloc_zeroed(size);
-    request_hooks::allocated(Allocation::Calloc, block, block as usize, [1, size, 0]);
-    block
 }
 
 #[inline(never)]
 fn aligned(layout: Layout) -> *mut u8 {
     hooks::keep();
     let (align, size) = (layout.align(), layout.size());
-    match process::memalign_from_cache(align, size) {
+    match runtime::memalign_from_cache(align, size) {
         Some(block) => block.as_ptr(),
-        None => process::memalign_rest_as(Allocation::AlignedAlloc, align, size, [align, size, 0]),
-    }
-}
-
-/// # Safety
-/// As for [`GlobalAlloc::realloc`].
-#[cold]
-#[inline(never)]
-unsafe fn resize_told(block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-    let align = layout.align();
-    let plain = align <= PLAIN_ALIGN;
-    let choice = Choice {
-        align: if plain { 1 } else { align },
-        ..Choice::PLAIN
-    };
-    let flags = if plain {
-        0
-    } else {
-        Choice::flags_of_alignment(align)
-    };
-    // SAFETY: the caller's promise, and neither block nor size is null.
-    unsafe {
-        process::reallocate_told(
-            block,
-            size,
-            &choice,
-            plain,
-            [block as usize, size, flags, 0],
-        )
+        None => runtime::memalign(align, size),
     }
 }
 
@@ -160,17 +115,17 @@ fn aligned_zeroed(layout: Layout) -> *mut u8 {
 /// As for [`GlobalAlloc::realloc`].
 #[inline(never)]
 unsafe fn resize_aligned(block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-    // SAFETY: as demanded of our caller.
-    let usable = unsafe { process::usable_size(block) };
+    // SAFETY: the block is live and from this allocator (contract of `GlobalAlloc::realloc`).
+    let usable = unsafe { runtime::usable_size(block) };
     if size <= usable && size >= usable / 2 {
         return block;
     }
-    let moved = process::memalign(layout.align(), size);
+    let moved = runtime::memalign(layout.align(), size);
     if !moved.is_null() {
         // SAFETY: both blocks have as many bytes, and are apart; the old one is not used any more.
         unsafe {
             moved.copy_from_nonoverlapping(block, layout.size().min(size));
-            process::free_untold(block);
+            runtime::free(block);
         }
     }
     moved

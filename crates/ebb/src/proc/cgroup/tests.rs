@@ -3,11 +3,19 @@
 
 use super::*;
 
-/// The mount of the recorded folders.
-const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci/vm/recorded");
+/// The recorded cgroups, below one mount: the sections of one file.
+fn mount() -> tempfile::TempDir {
+    let text = include_str!(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../ci/vm/recorded/cgroups.txt"
+    ));
+    let sections = text.split("-- ").skip(1);
+    let files = sections.map(|it| it.split_once(" --\n").unwrap());
+    folder(&files.collect::<Vec<_>>())
+}
 
 fn recorded(below: &str) -> Cgroup {
-    place(Path::new(RECORDED), below, 2).read()
+    place(mount().path(), below, 2).read()
 }
 
 /// A folder with the files given, written by hand.
@@ -46,11 +54,11 @@ fn recorded_version_2_an_app_below_the_limit_of_its_pod_and_short_of_processor_t
     assert_eq!(app.stress.throttled_periods, Some(892));
     assert_eq!(app.stress.throttled_s, Some(39.726674));
     assert_eq!(
-        place(Path::new(RECORDED), "pod/app", 2).throttled_s(),
+        place(mount().path(), "pod/app", 2).throttled_s(),
         Some(39.726674)
     );
     assert_eq!(
-        place(Path::new(RECORDED), "pod", 2).throttled_s(),
+        place(mount().path(), "pod", 2).throttled_s(),
         None,
         "no quota"
     );
@@ -72,7 +80,7 @@ fn recorded_version_2_somebody_was_killed() {
     assert_eq!(killed.stress.oom_kills, Some(1));
     assert_eq!(killed.stress.limit_hits, Some(35));
     assert_eq!(killed.peak, killed.limit);
-    assert_eq!(place(Path::new(RECORDED), "killed", 2).oom_kills(), Some(1));
+    assert_eq!(place(mount().path(), "killed", 2).oom_kills(), Some(1));
 }
 
 #[test]

@@ -150,7 +150,7 @@ impl Extents {
     /// # Safety
     /// `head` is the descriptor of a large block.
     pub(in crate::arena) unsafe fn is_abandoned(&self, head: *mut Granule) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: `head` is the descriptor of a large block (fn contract), whose base does not change.
         let base = unsafe { (*head).base };
         self.regions[..self.count]
             .iter()

@@ -8,7 +8,9 @@
 use super::super::bins::Bins;
 use super::super::cache::{Cache, Entered};
 use super::{Drained, Registry};
+use crate::base::lock::Wait;
 use crate::base::sync::spin_hint;
+use crate::slab::bin::Age;
 use crate::slab::loom_tests::{CLASS_NUMBER, Ground, Slot, model, spawn};
 use core::ptr::NonNull;
 use loom::sync::Arc;
@@ -74,8 +76,13 @@ impl World {
         self.ground.check(slot);
         // SAFETY: the slot came from these bins.
         let done = unsafe {
-            self.bins
-                .put(&self.ground.supply(), CLASS_NUMBER, &[slot.0], false, true)
+            self.bins.put(
+                &self.ground.supply(),
+                CLASS_NUMBER,
+                &[slot.0],
+                Age::Fresh,
+                Wait::Yes,
+            )
         };
         assert_eq!(done, 1);
     }
@@ -197,39 +204,5 @@ fn fork_against_claim() {
         owner.join().unwrap();
         purger.join().unwrap();
         world.finish(&caches);
-    });
-}
-
-#[test]
-fn shut_against_claim() {
-    model(|| {
-        let (world, caches) = World::new(1, 2);
-        let own = caches[0];
-        let owner = spawn({
-            let world = world.clone();
-            move || world.use_one(own)
-        });
-        let purger = spawn({
-            let world = world.clone();
-            move || {
-                world.purge();
-            }
-        });
-        let os = &world.ground.os;
-        world.registry.set_shut(os, || true);
-        // Who is told of it goes the slow way, whatever the purger does, and is served from the cache there.
-        owner.join().unwrap();
-        assert_eq!(own.cache().pop(CLASS_NUMBER), None);
-        let slot = world.slow_pop(own.cache());
-        assert!(!own.cache().push(CLASS_NUMBER, slot.0));
-        world.put(slot);
-        purger.join().unwrap();
-        assert_eq!(own.cache().pop(CLASS_NUMBER), None);
-        let late = world.registry.attach(&world.ground.supply(), 1, None);
-        let late = Own(late.expect("memory"));
-        assert!(late.cache().is_shut());
-        world.registry.set_shut(os, || false);
-        assert!(!own.cache().is_shut() && !late.cache().is_shut());
-        world.finish(&[own, late]);
     });
 }

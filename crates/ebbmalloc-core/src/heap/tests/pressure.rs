@@ -23,7 +23,7 @@ fn left(heap: &Heap<Fake>, limit_mib: usize, left_mib: usize) {
 
 /// What process does after a slow operation.
 fn after(heap: &Heap<Fake>) -> bool {
-    heap.has_grown() && heap.is_short_of_memory() && heap.trim(None)
+    heap.take_growth_step() && heap.look_at_limit() && heap.trim(None)
 }
 
 fn allocate_mib(heap: &Heap<Fake>, mib: usize) -> *mut u8 {
@@ -34,32 +34,32 @@ fn allocate_mib(heap: &Heap<Fake>, mib: usize) -> *mut u8 {
 fn growth_is_noticed_at_every_step_and_small_heaps_are_left_alone() {
     let heap = heap();
     allocate_mib(&heap, 3);
-    assert!(!heap.has_grown());
+    assert!(!heap.take_growth_step());
     allocate_mib(&heap, 1);
-    assert!(heap.has_grown());
-    assert!(!heap.has_grown(), "once for each step");
+    assert!(heap.take_growth_step());
+    assert!(!heap.take_growth_step(), "once for each step");
     allocate_mib(&heap, 3);
-    assert!(!heap.has_grown());
+    assert!(!heap.take_growth_step());
     allocate_mib(&heap, 3);
-    assert!(heap.has_grown());
+    assert!(heap.take_growth_step());
 }
 
 #[test]
 fn memory_that_is_taken_again_after_it_went_back_is_growth() {
     let heap = heap();
     let block = allocate_mib(&heap, 8);
-    assert!(heap.has_grown());
+    assert!(heap.take_growth_step());
     // SAFETY: the block is live.
     unsafe { free(&heap, None, block) };
     // From a dirty extent: the pages are resident.
     let again = allocate_mib(&heap, 8);
     assert_eq!(again, block);
-    assert!(!heap.has_grown());
+    assert!(!heap.take_growth_step());
     // SAFETY: the block is live.
     unsafe { free(&heap, None, again) };
     assert!(heap.trim(None));
     allocate_mib(&heap, 8);
-    assert!(heap.has_grown());
+    assert!(heap.take_growth_step());
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn pages_of_slabs_that_are_taken_again_are_growth() {
     let slots: Vec<_> = (0..6 * MIB / PAGE)
         .map(|_| allocate(&heap, None, PAGE / 2))
         .collect();
-    while heap.has_grown() {}
+    while heap.take_growth_step() {}
     // One slot in each slab stays, so that the slabs do.
     let gone: Vec<_> = slots
         .iter()
@@ -162,7 +162,8 @@ fn near_the_limit_ticks_give_no_time_and_with_room_they_do_again() {
     // SAFETY: the block is live.
     unsafe { free(&heap, None, two) };
     // The purger looks again before its tick.
-    assert!(!heap.is_still_near_limit());
+    heap.refresh_pressure();
+    assert!(!heap.is_near_limit());
     assert!(heap.tick(None).returned_bytes < MIB);
     assert!(heap.tick(None).returned_bytes >= 8 * MIB);
 }
@@ -173,7 +174,7 @@ fn passes_near_the_limit_are_made_for_a_reason() {
     left(&heap, 256, 4);
     let grow = || {
         allocate_mib(&heap, 4);
-        heap.has_grown() && heap.is_short_of_memory()
+        heap.take_growth_step() && heap.look_at_limit()
     };
     assert!(grow(), "the first");
     assert!(!grow(), "nothing was freed since");

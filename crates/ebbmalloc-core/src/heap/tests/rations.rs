@@ -46,7 +46,7 @@ impl Rationed {
         unsafe { self.thread.unwrap().as_ref() }
     }
 
-    /// As `process` allocates in a sampled thread; `draw` says how many are ahead of the next sample.
+    /// As `runtime` allocates in a sampled thread; `draw` says how many are ahead of the next sample.
     fn allocate(&mut self, size: usize, draw: &mut dyn FnMut() -> u64) -> *mut u8 {
         let class = class_of(size);
         let slot = self.cache().pop_quick(size);
@@ -148,7 +148,7 @@ fn a_block_that_goes_to_and_fro_seldom_leaves_the_fast_path() {
     // SAFETY: nobody is inside, and the cache is rationed.
     let ahead = unsafe { cache.ahead(class_of(64)) };
     assert_eq!(ahead, Some((1 << 40) - 10_000));
-    // SAFETY: as above.
+    // SAFETY: nobody is inside.
     let held = unsafe { cache.bytes() } / CLASS[class_of(64)].size as usize;
     assert!((32..=200).contains(&held), "{held}");
 }

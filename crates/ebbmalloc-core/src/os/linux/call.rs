@@ -31,7 +31,7 @@ pub unsafe fn call<const N: usize>(number: usize, args: [usize; N]) -> Result<us
         six[i] = args[i];
         i += 1;
     }
-    // SAFETY: as demanded of our caller; arguments that a call does not have are ignored.
+    // SAFETY: the call does no harm with these arguments (fn contract); arguments that a call does not have are ignored.
     let result = unsafe { arch::syscall(number, six) };
     // The kernel's errors are -4095 to -1.
     if result.cast_unsigned() > (-4096isize).cast_unsigned() {

@@ -44,7 +44,7 @@ pub unsafe fn discard(vectors: &AtomicU8, runs: &[PageRun]) -> Discarded {
         let mut taken = 0;
         let mut suspicious = false;
         if rest.len() > 1 && vectors.load(Ordering::Relaxed) != REFUSED {
-            // SAFETY: as demanded of our caller.
+            // SAFETY: the runs are committed memory that nobody reads again (fn contract).
             match unsafe { discard_vector(&rest[..rest.len().min(VECTOR_RUNS)]) } {
                 Ok(whole) => {
                     vectors.store(WORKS, Ordering::Relaxed);
@@ -63,7 +63,7 @@ pub unsafe fn discard(vectors: &AtomicU8, runs: &[PageRun]) -> Discarded {
         if taken < VECTOR_RUNS
             && let Some((first, after)) = rest.split_first()
         {
-            // SAFETY: as demanded of our caller.
+            // SAFETY: the run is committed memory that nobody reads again (fn contract).
             match unsafe { call(nr::MADVISE, [first.start, first.bytes, MADV_DONTNEED]) } {
                 Ok(_) => {
                     done.returned_bytes += first.bytes;

@@ -40,7 +40,7 @@ impl Linux {
         if self.is_privileged() {
             return None;
         }
-        // SAFETY: as demanded of our caller.
+        // SAFETY: `environ` is null or leads to libc's list (fn contract).
         let list = unsafe { environ.as_ref() }
             .copied()
             .filter(|list| !list.is_null());
@@ -125,11 +125,11 @@ mod tests {
             // SAFETY: no test changes the environment.
             let listed = unsafe { os.environment(&raw const environ, name.as_bytes()) };
             assert_eq!(listed, Some(value.as_bytes()), "{name}");
-            // SAFETY: as above.
+            // SAFETY: no test changes the environment.
             let copied = unsafe { os.environment(core::ptr::null(), name.as_bytes()) };
             assert_eq!(copied, Some(value.as_bytes()), "{name}");
         }
-        // SAFETY: as above.
+        // SAFETY: no test changes the environment.
         let unset = unsafe { os.environment(core::ptr::null(), b"EBB_NOT_SET") };
         assert_eq!(unset, None);
     }

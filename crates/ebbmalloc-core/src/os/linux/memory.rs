@@ -55,7 +55,7 @@ pub unsafe fn map_at(
     flags: usize,
 ) -> Result<usize, Errno> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags;
-    // SAFETY: as demanded of our caller.
+    // SAFETY: a new mapping, or with MAP_FIXED one over a range that nobody uses (fn contract).
     unsafe { call(nr::MMAP, [start, bytes, rights, flags, usize::MAX, 0]) }
 }
 
@@ -134,7 +134,7 @@ impl Linux {
     /// # Safety
     /// Nobody relies on what the advice throws away.
     pub unsafe fn madvise(&self, start: usize, bytes: usize, advice: i32) -> Result<(), Errno> {
-        // SAFETY: as demanded of our caller.
+        // SAFETY: nobody relies on what the advice throws away (fn contract).
         unsafe {
             call(
                 nr::MADVISE,
@@ -192,7 +192,7 @@ pub unsafe fn commit(start: usize, bytes: usize) -> Result<(), OsError> {
 /// # Safety
 /// Nobody touches the range any more.
 pub unsafe fn protect(start: usize, bytes: usize) -> Result<(), Errno> {
-    // SAFETY: as demanded of our caller.
+    // SAFETY: nobody touches the range any more (fn contract).
     unsafe { call(nr::MPROTECT, [start, bytes, PROT_NONE]) }.map(|_| ())
 }
 
@@ -203,7 +203,7 @@ pub unsafe fn protect(start: usize, bytes: usize) -> Result<(), Errno> {
 pub unsafe fn release(start: usize, bytes: usize) {
     if bytes > 0 {
         // A refusal (too many mappings) leaves the range reserved, which is harmless.
-        // SAFETY: as demanded of our caller.
+        // SAFETY: the range is ours and nobody uses it any more (fn contract).
         let _ = unsafe { call(nr::MUNMAP, [start, bytes]) };
     }
 }

@@ -184,22 +184,24 @@ unsafe impl Os for Linux {
     }
 
     unsafe fn commit(&self, start: usize, bytes: usize) -> Result<(), OsError> {
-        // SAFETY: as demanded of our caller.
+        // SAFETY: `Os` asks its callers for what the function here asks for: a range that `reserve` gave.
         unsafe { memory::commit(start, bytes) }
     }
 
     unsafe fn release(&self, start: usize, bytes: usize) {
-        // SAFETY: as demanded of our caller.
+        // SAFETY: `Os` asks its callers for what the function here asks for: a range of ours that nobody uses any
+        // more.
         unsafe { memory::release(start, bytes) }
     }
 
     unsafe fn discard(&self, runs: &[PageRun]) -> Discarded {
-        // SAFETY: as demanded of our caller.
+        // SAFETY: `Os` asks its callers for what the function here asks for: committed runs that nobody reads again.
         unsafe { discard::discard(&self.vectors, runs) }
     }
 
     unsafe fn move_pages(&self, from: usize, to: usize, bytes: usize) -> Result<(), OsError> {
-        // SAFETY: as demanded of our caller.
+        // SAFETY: `Os` asks its callers for what the function here asks for: two ranges of ours that nobody uses
+        // meanwhile.
         unsafe { memory::move_pages(self, from, to, bytes) }
     }
 
@@ -208,12 +210,13 @@ unsafe impl Os for Linux {
     }
 
     unsafe fn give_up(&self, start: usize, bytes: usize, scarce: Scarce) -> Result<(), OsError> {
-        // SAFETY: as demanded of our caller.
+        // SAFETY: `Os` asks its callers for what the function here asks for: a range of ours that nobody uses.
         unsafe { scarcity::give_up(start, bytes, scarce) }
     }
 
     unsafe fn take_back(&self, start: usize, bytes: usize, scarce: Scarce) -> Result<(), OsError> {
-        // SAFETY: as demanded of our caller.
+        // SAFETY: `Os` asks its callers for what the function here asks for: a range that was given up in the same
+        // way.
         unsafe { scarcity::take_back(start, bytes, scarce) }
     }
 

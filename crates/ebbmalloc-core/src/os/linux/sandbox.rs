@@ -25,7 +25,7 @@ impl Linux {
     )]
     pub unsafe fn prctl(&self, operation: i32, arguments: [usize; 4]) -> Result<i32, Errno> {
         let [a, b, c, d] = arguments;
-        // SAFETY: as demanded of our caller.
+        // SAFETY: the arguments are what the operation demands (fn contract).
         unsafe {
             call(
                 nr::PRCTL,

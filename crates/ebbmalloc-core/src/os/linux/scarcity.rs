@@ -47,6 +47,11 @@ impl Linux {
         }
     }
 
+    /// Reads what [`Os::scarce`] needs, while files can be read and a descriptor disturbs nobody.
+    pub fn prepare_scarce(&self) {
+        self.find_scarce();
+    }
+
     /// Whether vm.overcommit_memory is 2; read once.
     fn counts_strictly(&self) -> bool {
         if self.overcommit.load(Ordering::Relaxed) == UNKNOWN {
@@ -65,7 +70,8 @@ impl Linux {
 /// # Safety
 /// The range is the allocator's own and nobody uses it.
 pub unsafe fn give_up(start: usize, bytes: usize, scarce: Scarce) -> Result<(), OsError> {
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the range is the allocator's own and nobody uses it (fn contract), so it may be unmapped or lose its
+    // rights.
     unsafe {
         match scarce {
             Scarce::Addresses => call(nr::MUNMAP, [start, bytes])?,
@@ -84,7 +90,7 @@ pub unsafe fn take_back(start: usize, bytes: usize, scarce: Scarce) -> Result<()
     const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
     const EXIST: Errno = Errno(17);
     if scarce != Scarce::Addresses {
-        // SAFETY: as demanded of our caller.
+        // SAFETY: the range was given up with its addresses kept (fn contract), so it is still a mapping of ours.
         return unsafe { memory::commit(start, bytes) };
     }
     // SAFETY: replaces nothing.

@@ -96,7 +96,7 @@ fn discarded_runs_are_gone_and_read_as_zero() {
     );
     let expected: Vec<bool> = (0..1200).map(|n| n % 3 == 2).collect();
     assert_eq!(resident(start, bytes), expected);
-    // SAFETY: as above.
+    // SAFETY: the mapping is the test's own and still there.
     unsafe {
         assert_eq!(start.read(), 0);
         assert_eq!(start.add(2 * page).read(), 7);
@@ -344,7 +344,7 @@ fn a_child_that_shares_the_memory_is_a_borrower_and_no_other_process() {
         unsafe { _exit(if noticed && !os.is_borrower() { 0 } else { 1 }) };
     }
     assert!(ends_well(child));
-    // SAFETY: as above.
+    // SAFETY: the child only ends.
     let child = unsafe { fork() };
     if child == 0 {
         os.mark_alive();

@@ -42,7 +42,7 @@ impl Linux {
         entry: unsafe extern "C" fn(*mut u8),
         argument: *mut u8,
     ) -> bool {
-        // SAFETY: the caller's promise makes the block ours alone.
+        // SAFETY: no earlier thread runs and nobody else starts one (fn contract), so the block is ours alone.
         self.purger_block().is_some_and(|block| unsafe {
             let tls = block + BLOCK_BYTES - TLS_BYTES;
             let launch = write_thread_block(tls, Launch { entry, argument });
@@ -160,7 +160,7 @@ unsafe extern "C" fn run(launch: *mut u8) {
     const PR_SET_NAME: usize = 15;
     // SAFETY: the kernel copies at most 16 bytes of a string that ends before.
     let _ = unsafe { call(nr::PRCTL, [PR_SET_NAME, c"ebb-purger".as_ptr() as usize]) };
-    // SAFETY: as demanded of our caller; the block stays ours while this thread lives.
+    // SAFETY: `launch` is what `spawn` wrote (fn contract), and the block stays ours while this thread lives.
     let Launch { entry, argument } = unsafe { launch.cast::<Launch>().read() };
     // SAFETY: vouched for by the caller of `spawn`.
     unsafe { entry(argument) };

@@ -1,5 +1,7 @@
 //! The count against a look at every slab there is, in any state of the lists.
 
+use crate::base::lock::Wait;
+use crate::slab::bin::Age;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
@@ -8,7 +10,7 @@ use crate::arena::granule::Granule;
 use crate::base::metadata::Metadata;
 use crate::os::fake::Fake;
 use crate::size::{CLASS, class_of};
-use crate::slab::bin::Supply;
+use crate::slab::bin::{Returned, Supply};
 use crate::slab::sweep::Sweep;
 
 struct Ground {
@@ -60,7 +62,7 @@ impl Ground {
         let mut slots = vec![null_mut(); count];
         let taken = self
             .bin
-            .take(&self.supply(), self.class, 0, &mut slots, true);
+            .take(&self.supply(), self.class, 0, &mut slots, Wait::Yes);
         for &slot in &slots[..taken] {
             let granule = self.arena.granule_of(slot as usize).expect("in a region");
             // SAFETY: every granule has a descriptor; a live slot's knows its slab.
@@ -75,11 +77,17 @@ impl Ground {
     fn put(&mut self, count: usize) {
         for _ in 0..count.min(self.live.len()) {
             let at = self.number(self.live.len());
-            let slot = self.live.swap_remove(at);
+            let (slot, slab) = self.live.swap_remove(at);
+            let slots = &[slot];
             // SAFETY: the slot is one of this bin's, and live.
             assert!(unsafe {
-                self.bin
-                    .put(&self.supply(), self.class, &[slot], false, true)
+                self.bin.put(
+                    &self.supply(),
+                    self.class,
+                    &[Returned { slab, slots }],
+                    Age::Fresh,
+                    Wait::Yes,
+                )
             });
         }
     }

@@ -2,9 +2,11 @@
 
 use super::*;
 use crate::arena::Arena;
+use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::os::fake::Fake;
 use crate::size::{CLASS, class_of};
+use crate::slab::bin::Returned;
 
 /// Five slots on 55 pages; nine more pages hold no slot.
 const CLASS_NUMBER: usize = class_of(44 << 10);
@@ -33,22 +35,25 @@ impl Ground {
         let mut slots = vec![null_mut(); slabs * SLOTS];
         let taken = self
             .bin
-            .take(&self.supply(), CLASS_NUMBER, 0, &mut slots, true);
+            .take(&self.supply(), CLASS_NUMBER, 0, &mut slots, Wait::Yes);
         assert_eq!(taken, slots.len());
         slots
     }
 
     fn put(&self, slots: &[*mut u8]) {
-        let find = |&slot: &*mut u8| {
-            let granule = self.arena.granule_of(slot as usize).expect("in a region");
-            // SAFETY: every granule has a descriptor; a live slot's knows its slab.
-            (slot, unsafe { (*granule).head })
-        };
-        let found: Vec<_> = slots.iter().map(find).collect();
+        let found = slots.iter().map(|slot| {
+            let granule = self.arena.granule_of(*slot as usize).expect("in a region");
+            Returned {
+                // SAFETY: every granule has a descriptor; a live slot's knows its slab.
+                slab: unsafe { (*granule).head },
+                slots: core::slice::from_ref(slot),
+            }
+        });
+        let found: Vec<_> = found.collect();
         // SAFETY: the slots came from this bin.
         assert!(unsafe {
             self.bin
-                .put(&self.supply(), CLASS_NUMBER, &found, false, true)
+                .put(&self.supply(), CLASS_NUMBER, &found, Age::Fresh, Wait::Yes)
         });
         self.validate();
     }

@@ -81,21 +81,32 @@ fn pod(tree: &Tree) {
     tree.file("kube/pod/app/memory.current", mib(200));
 }
 
-fn recorded() -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ci/vm/recorded");
-    mount_line(&folder, "cgroup2", "rw,nsdelegate")
+/// The recorded cgroups: the sections of one file.
+fn recorded() -> Tree {
+    let tree = Tree::new();
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../ci/vm/recorded/cgroups.txt"
+    );
+    for section in fs::read_to_string(path).unwrap().split("-- ").skip(1) {
+        let (name, text) = section.split_once(" --\n").unwrap();
+        tree.file(name, text);
+    }
+    tree
 }
 
 #[test]
 fn recorded_version_2_has_limits_and_quotas() {
-    let left = |cgroup: &str| headroom(&recorded(), &format!("0::/{cgroup}\n"));
+    let tree = recorded();
+    let mount = tree.mount("cgroup2", "rw,nsdelegate");
+    let left = |cgroup: &str| headroom(&mount, &format!("0::/{cgroup}\n"));
     // The app has none of its own: 75.3 of the pod's 256 MiB are used.
     assert_eq!(left("pod/app"), Some((256, 180)));
     // Beyond memory.high: but for the page cache nothing is left.
     assert_eq!(left("high"), Some((32, 0)));
     assert_eq!(left("killed"), Some((32, 31)));
-    assert_eq!(processors(&recorded(), "0::/pod/app\n"), Some(1));
-    assert_eq!(processors(&recorded(), "0::/pod\n"), None);
+    assert_eq!(processors(&mount, "0::/pod/app\n"), Some(1));
+    assert_eq!(processors(&mount, "0::/pod\n"), None);
 }
 
 #[test]

@@ -1,0 +1,62 @@
+//! The one instance of the allocator in a process, and everything that ties it to that process.
+//!
+//! The faces (C and Rust) call the functions of this module and nothing else. The files below are in groups, from
+//! bottom to top: each uses its own group and those before it, and no two use each other (`tests/layers.rs`).
+
+// The heap, and what needs no thread.
+pub mod conf;
+mod early;
+mod hooks;
+mod huge_pages;
+pub mod in_force;
+mod instance;
+mod lookup;
+mod mechanisms;
+pub mod tls;
+
+// What a thread is to the heap.
+mod observer;
+mod profile_settings;
+mod sampler;
+mod state;
+mod thread;
+
+// What follows requests now and then: the counters, the profile, the purger; and fork, which stops that.
+pub mod decay;
+pub mod figures;
+mod fork;
+mod growth;
+mod interval;
+mod profile;
+mod publish;
+mod purger;
+mod sandbox;
+
+// The slow path, which boots the process and attaches threads.
+mod access;
+mod attach;
+mod boot;
+mod settings;
+
+// Requests, and the end.
+mod entry;
+mod exit;
+mod observed;
+mod stats;
+
+// What jemalloc's face and the control side call.
+pub mod control;
+pub mod face;
+pub mod profile_control;
+pub mod thread_control;
+
+pub use entry::{
+    free, malloc, malloc_from_cache, malloc_slow, malloc_zeroed, malloc_zeroed_from_cache,
+    memalign, memalign_from_cache, realloc, stays_in_slot, trim, usable_size,
+};
+pub use exit::finish;
+pub use fork::without_purger;
+pub use hooks::Hooks;
+pub use huge_pages::wants_huge_pages;
+pub use sandbox::entering_sandbox;
+pub use stats::{stats, write_stats};

@@ -1,0 +1,293 @@
+//! Observers: what is kept of a thread whose every request is looked at.
+//!
+//! The fast path counts nothing and asks nothing. A thread that is to be counted, filled for, sampled or
+//! kept from its cache is therefore given a word (`super::thread`) that leads to a cache which is always
+//! empty: each of its requests misses and comes to `super::observed`, which serves it from the thread's
+//! real cache and does the rest. The others pay nothing.
+//!
+//! A thread of which the heap profile alone wants to know keeps its cache, which is rationed
+//! ([`crate::cache::ration`]): it is sampled, not observed, and only what its rations do not serve comes here.
+//!
+//! A thread is observed because everyone is ([`observe_everyone`], settings), or because it asked
+//! (`super::thread_control`). It stays so until its end. Its counters start at zero when
+//! it becomes observed.
+
+use super::instance::HEAP;
+use super::sampler::{Sampler, end_thread};
+use crate::cache::cache::Cache;
+use crate::cache::ration::Rations;
+use crate::os::Os;
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU8, AtomicU64, Ordering};
+
+/// New blocks are filled with [`JUNK_NEW`].
+pub const JUNK_ALLOCATED: u8 = 1;
+/// Blocks are filled with [`JUNK_FREED`] when they are freed.
+pub const JUNK_DEALLOCATED: u8 = 2;
+/// New blocks are filled with zeros.
+pub const ZERO: u8 = 4;
+/// Nothing is kept in the thread's cache.
+pub const NO_CACHE: u8 = 8;
+/// The thread's allocations are sampled, as [`super::profile`] says.
+pub const PROFILE: u8 = 16;
+/// Statistics are printed each time that so many bytes were allocated.
+pub const STATS_INTERVAL: u8 = 32;
+/// Nothing but the profile wants to know of the thread, whose cache is rationed. Of one thread, never of
+/// everyone.
+const SAMPLED_ALONE: u8 = 64;
+
+/// What new blocks are filled with, and freed ones, as in jemalloc.
+pub const JUNK_NEW: u8 = 0xa5;
+/// See [`JUNK_NEW`].
+pub const JUNK_FREED: u8 = 0x5a;
+
+/// What is to be known of a thread.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Interest {
+    /// Samples for the heap profile.
+    Samples,
+    /// Each request.
+    Requests,
+}
+
+/// What every thread is observed for, the flags above. Written at boot; relaxed.
+static EVERYONE: AtomicU8 = AtomicU8::new(0);
+
+/// The live counters of a thread. Written by the thread alone, read by whoever has their address.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Counters {
+    /// Bytes that the thread allocated since it is observed, each block by its usable size.
+    pub allocated: AtomicU64,
+    /// Bytes that the thread freed since it is observed, whoever allocated them.
+    pub deallocated: AtomicU64,
+}
+
+/// See the module. Atomics because a signal handler of the same thread may come between; written by
+/// plain additions, since no other thread writes.
+pub struct Observer {
+    cache: NonNull<Cache>,
+    flags: AtomicU8,
+    /// See [`Counters`].
+    pub counters: Counters,
+    /// What was allocated and not freed when the peak was last reset, and the most since then; both by
+    /// the counters.
+    peak_from: AtomicI64,
+    peak: AtomicI64,
+    pub(super) sampler: Sampler,
+    /// Memory of the cache's rations, or null. It stays as long as the record does.
+    rations: AtomicPtr<Rations>,
+}
+
+impl Observer {
+    /// The thread's real cache.
+    #[inline(always)]
+    pub(super) fn cache(&self) -> &'static Cache {
+        // SAFETY: the cache and this record are unmade together, at the thread's end.
+        unsafe { self.cache.as_ref() }
+    }
+
+    /// What the thread is observed for beside its counters and the profile: the flags of this module.
+    #[inline(always)]
+    pub(super) fn flags(&self) -> u8 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    /// Whether the thread's requests go to the bins at once.
+    pub(super) fn goes_around_cache(&self) -> bool {
+        self.flags() & NO_CACHE != 0
+    }
+
+    /// Whether the profile alone wants to know of the thread, which keeps its cache in its word.
+    #[inline(always)]
+    pub(super) fn is_sampled_alone(&self) -> bool {
+        self.flags() & SAMPLED_ALONE != 0
+    }
+
+    /// After a slow operation, and a change of the thread's own: the settings of the profile may have changed.
+    #[inline]
+    pub(super) fn follow_settings(&self) {
+        if !self.sampler.is_up_to_date() {
+            self.take_settings();
+        }
+    }
+
+    /// Follows the settings of the profile as they are now. If the purger has the cache, at the next
+    /// occasion.
+    #[cold]
+    pub(super) fn take_settings(&self) {
+        if !self.is_sampled_alone() || self.ration() {
+            self.sampler.take_settings();
+        }
+    }
+
+    /// Gives the thread's cache rations of which nothing was said yet. False if there is no memory, or the
+    /// cache is not to be had now.
+    fn ration(&self) -> bool {
+        if self.rations.load(Ordering::Relaxed).is_null() {
+            let piece = HEAP.allocate_metadata(size_of::<Rations>());
+            let piece = piece.map_or(null_mut(), |piece| piece.as_ptr().cast());
+            self.rations.store(piece, Ordering::Relaxed);
+        }
+        // SAFETY: the record is the calling thread's, and the memory goes with it.
+        NonNull::new(self.rations.load(Ordering::Relaxed))
+            .is_some_and(|rations| unsafe { HEAP.set_rations(self.cache(), Some(rations)) })
+    }
+
+    /// Ends the rations, so that every request of the thread can be looked at. False if its cache is not to
+    /// be had: in a signal handler that interrupted a request.
+    #[cold]
+    pub(super) fn end_rations(&self) -> bool {
+        // The purger has a cache for some microseconds.
+        const TURNS: usize = 1000;
+        let ended = (0..TURNS).any(|_| {
+            // SAFETY: the record is the calling thread's.
+            let ended = unsafe { HEAP.set_rations(self.cache(), None) };
+            if !ended {
+                HEAP.os.yield_now();
+            }
+            ended
+        });
+        if ended {
+            self.flags.fetch_and(!SAMPLED_ALONE, Ordering::Relaxed);
+            self.counters.allocated.store(0, Ordering::Relaxed);
+            self.counters.deallocated.store(0, Ordering::Relaxed);
+            self.peak.store(0, Ordering::Relaxed);
+        }
+        ended
+    }
+
+    /// Counts a new block of `bytes` usable bytes. Whoever allocates calls `super::observed::count_new`, which
+    /// does more.
+    #[inline(always)]
+    pub fn count_new(&self, bytes: usize) {
+        add(&self.counters.allocated, bytes);
+        let net = self.net();
+        if net > self.peak.load(Ordering::Relaxed) {
+            self.peak.store(net, Ordering::Relaxed);
+        }
+    }
+
+    /// The most that the thread had allocated and not freed, above what it had when that was last reset.
+    pub(super) fn peak(&self) -> u64 {
+        let from = self.peak_from.load(Ordering::Relaxed);
+        let most = self.peak.load(Ordering::Relaxed);
+        most.saturating_sub(from).max(0).cast_unsigned()
+    }
+
+    /// From now on the peak is counted from what is allocated now.
+    pub(super) fn reset_peak(&self) {
+        let net = self.net();
+        self.peak_from.store(net, Ordering::Relaxed);
+        self.peak.store(net, Ordering::Relaxed);
+    }
+
+    /// Lets the thread's requests go to its cache, or to the bins at once.
+    pub(super) fn set_goes_around_cache(&self, around: bool) {
+        if around {
+            self.flags.fetch_or(NO_CACHE, Ordering::Relaxed);
+        } else {
+            self.flags.fetch_and(!NO_CACHE, Ordering::Relaxed);
+        }
+    }
+
+    /// What the thread has allocated and not freed since it is observed; negative if it frees what others
+    /// allocated.
+    #[inline(always)]
+    fn net(&self) -> i64 {
+        let allocated = self.counters.allocated.load(Ordering::Relaxed);
+        let freed = self.counters.deallocated.load(Ordering::Relaxed);
+        allocated.wrapping_sub(freed).cast_signed()
+    }
+
+    /// Counts a freed block.
+    #[inline(always)]
+    pub fn count_freed(&self, bytes: usize) {
+        add(&self.counters.deallocated, bytes);
+    }
+}
+
+/// One instruction on x86-64, without a lock prefix.
+#[inline(always)]
+fn add(counter: &AtomicU64, bytes: usize) {
+    let sum = counter.load(Ordering::Relaxed).wrapping_add(bytes as u64);
+    counter.store(sum, Ordering::Relaxed);
+}
+
+/// From now on every thread is observed for `flags` as well: at once those that are new, others from
+/// their next slow operation on.
+pub fn observe_everyone(flags: u8) {
+    EVERYONE.fetch_or(flags, Ordering::Relaxed);
+}
+
+/// A thread that is not observed yet need not be for `flags` any more.
+pub(super) fn leave_everyone(flags: u8) {
+    EVERYONE.fetch_and(!flags, Ordering::Relaxed);
+}
+
+/// Whether a thread is observed, or sampled, without having asked for it.
+#[inline]
+pub(super) fn is_everyone_observed() -> bool {
+    EVERYONE.load(Ordering::Relaxed) != 0
+}
+
+/// What a thread that has not asked for anything is to be.
+pub(super) fn of_everyone() -> Interest {
+    if EVERYONE.load(Ordering::Relaxed) & !PROFILE == 0 {
+        Interest::Samples
+    } else {
+        Interest::Requests
+    }
+}
+
+/// Whether a thread that has not asked for anything keeps free slots in its cache.
+pub(super) fn everyone_has_cache() -> bool {
+    EVERYONE.load(Ordering::Relaxed) & NO_CACHE == 0
+}
+
+/// A record for the calling thread, whose cache is `cache`; what the thread then is may be more than
+/// `interest`. The thread is marked as busy.
+pub(super) fn make(cache: &'static Cache, interest: Interest) -> Option<&'static Observer> {
+    let place = HEAP
+        .allocate_metadata(size_of::<Observer>())?
+        .cast::<Observer>();
+    let alone = match interest {
+        Interest::Samples => SAMPLED_ALONE,
+        Interest::Requests => 0,
+    };
+    // SAFETY: a piece of metadata is aligned to its size, which is enough, and ours alone.
+    let observer = unsafe {
+        place.write(Observer {
+            cache: NonNull::from(cache),
+            flags: AtomicU8::new(EVERYONE.load(Ordering::Relaxed) & !PROFILE | alone),
+            counters: Counters {
+                allocated: AtomicU64::new(0),
+                deallocated: AtomicU64::new(0),
+            },
+            peak_from: AtomicI64::new(0),
+            peak: AtomicI64::new(0),
+            sampler: Sampler::new(place.as_ptr() as u64),
+            rations: AtomicPtr::new(null_mut()),
+        });
+        place.as_ref()
+    };
+    if observer.is_sampled_alone() && !observer.ration() {
+        observer.flags.fetch_and(!SAMPLED_ALONE, Ordering::Relaxed);
+    }
+    Some(observer)
+}
+
+/// Takes the record of a thread that ends.
+///
+/// # Safety
+/// It came from [`make`], and nobody uses it any more.
+pub(super) unsafe fn unmake(observer: &'static Observer) {
+    end_thread(&observer.sampler);
+    // SAFETY: the record came from `make` and nobody uses it (fn contract); the cache that the rations were of is unmade.
+    unsafe {
+        if let Some(rations) = NonNull::new(observer.rations.load(Ordering::Relaxed)) {
+            HEAP.free_metadata(rations.cast(), size_of::<Rations>());
+        }
+        HEAP.free_metadata(NonNull::from(observer).cast(), size_of::<Observer>())
+    }
+}

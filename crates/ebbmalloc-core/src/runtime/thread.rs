@@ -1,0 +1,150 @@
+//! A thread on its way into the heap: with its cache, around it, or as a guest. What a thread that has no cache
+//! yet needs first, and what follows a slow operation, is `super::access`.
+
+use super::instance::HEAP;
+use super::observer::{self, Interest, Observer};
+use super::state::{State, any_observer, keep_observer};
+use super::tls::thread_number;
+use crate::cache::cache::{Cache, Entered};
+use crate::heap::Access;
+
+/// Calls `work` with the access that the calling thread has; then `after` with the thread's state, unless the thread
+/// was nested or outside.
+#[inline]
+pub(super) fn visit<R>(work: impl FnOnce(Access) -> R, after: impl FnOnce(State)) -> R {
+    let state = State::now();
+    if let State::Busy = state {
+        return work(Access::Nested);
+    }
+    let mut purger_has_it = false;
+    while let Some(cache) = state.cache()
+        && !purger_has_it
+    {
+        match cache.enter() {
+            Entered::Mine if state.observer().is_some_and(Observer::goes_around_cache) => {
+                cache.leave();
+                break;
+            }
+            Entered::Mine => {
+                let result = work(Access::Cached(cache));
+                cache.leave();
+                after(state);
+                return result;
+            }
+            Entered::Nested => return work(Access::Nested),
+            Entered::Claimed if HEAP.gate.is_closed_to(thread_number()) => {
+                if !waited_for_thaw() {
+                    return outside(state, work);
+                }
+            }
+            Entered::Claimed => purger_has_it = true,
+        }
+    }
+    State::Busy.set();
+    if !HEAP.gate.come_in(&HEAP.os, thread_number()) {
+        return outside(state, work);
+    }
+    let result = work(state.cache().map_or(Access::Direct, Access::Around));
+    HEAP.gate.go_out();
+    state.set();
+    after(state);
+    result
+}
+
+/// Calls `work` with the calling thread's cache, entered, or with `None` if it has none or cannot enter it.
+pub(super) fn visit_cache<R>(work: impl FnOnce(Option<&Cache>) -> R) -> R {
+    visit(|access| work(entered(access)), |_| ())
+}
+
+/// The cache that the thread has entered.
+pub(super) fn entered(access: Access<'_>) -> Option<&Cache> {
+    match access {
+        Access::Cached(cache) => Some(cache),
+        Access::Direct | Access::Around(_) | Access::Nested | Access::Outside => None,
+    }
+}
+
+/// Calls `work` for a thread that a fork keeps waiting for long.
+#[cold]
+pub(super) fn outside<R>(state: State, work: impl FnOnce(Access) -> R) -> R {
+    State::Busy.set();
+    let result = work(Access::Outside);
+    state.set();
+    result
+}
+
+/// Whether a fork that keeps the calling thread waiting is over.
+#[cold]
+pub(super) fn waited_for_thaw() -> bool {
+    HEAP.gate.wait(&HEAP.os, thread_number())
+}
+
+/// Calls `work` with the thread marked as busy, so that it may take locks: whatever interrupts it waits
+/// for nothing. `None` in a signal handler that interrupted a request, and while a fork keeps the heap closed.
+pub(super) fn set_apart<R>(work: impl FnOnce() -> R) -> Option<R> {
+    if is_inside() {
+        return None;
+    }
+    let state = State::begin_busy();
+    let result = HEAP.gate.come_in(&HEAP.os, thread_number()).then(|| {
+        let result = work();
+        HEAP.gate.go_out();
+        result
+    });
+    state.set();
+    result
+}
+
+/// Whether the calling thread is inside an operation already (a signal handler asks).
+pub(super) fn is_inside() -> bool {
+    let state = State::now();
+    match state.cache().map(Cache::enter) {
+        Some(Entered::Mine) => {
+            state.cache().map(Cache::leave);
+            false
+        }
+        Some(Entered::Nested) => true,
+        Some(Entered::Claimed) => false,
+        None => matches!(state, State::Busy),
+    }
+}
+
+/// From now on what is of `interest` is known of the calling thread. It has a cache of its own, and is not
+/// inside it. Without memory for a record it goes on as before.
+#[cold]
+pub(super) fn observe(interest: Interest) -> Option<&'static Observer> {
+    if let Some(observer) = any_observer() {
+        if interest == Interest::Requests && observer.is_sampled_alone() {
+            if !observer.end_rations() {
+                return None;
+            }
+            State::Observed(observer).set();
+        }
+        return Some(observer);
+    }
+    let cache = State::now().cache()?;
+    let state = State::begin_busy();
+    if !HEAP.gate.come_in(&HEAP.os, thread_number()) {
+        state.set();
+        return None;
+    }
+    let made = observer::make(cache, interest);
+    HEAP.gate.go_out();
+    if made.is_some() {
+        keep_observer(made);
+    }
+    State::of(cache, made).set();
+    made
+}
+
+/// After a slow operation: whether the thread is observed may have changed, and for what.
+#[inline]
+pub(super) fn follow_settings(state: State) {
+    match state {
+        State::Sampled(observer) | State::Observed(observer) => observer.follow_settings(),
+        State::Owner(_) if observer::is_everyone_observed() => {
+            observe(observer::of_everyone());
+        }
+        State::Owner(_) | State::New | State::Busy | State::Ended => {}
+    }
+}
