@@ -30,7 +30,7 @@ tool:
 	CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0 $(CARGO) build --release -p ebb
 
 install-compat: build # PREFIX=...: as the jemalloc of programs that are linked to it; docs/jemalloc.md
-	$(CARGO) build --release -p ebbmalloc-jemalloc
+	$(CARGO) build --release -p ebbmalloc-compat
 	ci/install-compat.sh "$(PREFIX)"
 
 demo: # a service whose memory ebbs, on four allocators

@@ -2,6 +2,7 @@
 # Creates or refreshes the Python environment of a workload from its locked requirements.
 #
 #   ci/python-env.sh [FOLDER]...     default: every workloads/*/ that has a requirements.txt
+#   ci/python-env.sh --lock FOLDER   only prints the lock with its hashes, as pip reads it
 #
 # Needs Python 3.11 or newer with the venv module and pip (Debian: python3 python3-pip); not
 # ensurepip, so Debian's python3-venv may be absent. PYTHON names another interpreter.
@@ -19,9 +20,19 @@ fail() {
 command -v "$python" >/dev/null ||
     fail "$python not found; on Debian: apt-get install python3 python3-pip"
 
+# The lock with its hashes: a workload's stand in workloads/hashes.txt (ci/python-lock.py), others beside the versions.
+lock() {
+    if grep -q -e --hash= "$1/requirements.txt"; then
+        cat "$1/requirements.txt"
+    else
+        awk 'NR == FNR { if (/^ /) hashes[name] = hashes[name] " --hash=" $1; else name = $1; next }
+            !/^#/ { print $0 hashes[$1] }' "$root/workloads/hashes.txt" "$1/requirements.txt"
+    fi
+}
+
 # What the environment was made from: the lock, and the interpreter that it links to.
 fingerprint() {
-    { cat "$1/requirements.txt" && "$python" -c 'import sys; print(sys.version, sys.base_prefix)'; } |
+    { lock "$1" && "$python" -c 'import sys; print(sys.version, sys.base_prefix)'; } |
         sha256sum | cut -d' ' -f1
 }
 
@@ -38,10 +49,11 @@ make_environment() {
     printf 'python-env: making %s\n' "$venv" >&2
     rm -rf "$venv"
     "$python" -m venv --without-pip "$venv"
+    lock "$folder" >"$venv/requirements.txt"
     # pip of the interpreter outside installs into the environment: none is needed inside.
     "$python" -m pip --python "$venv/bin/python" install --quiet --no-input \
         --disable-pip-version-check --require-hashes --only-binary=:all: \
-        -r "$folder/requirements.txt" ||
+        -r "$venv/requirements.txt" ||
         fail "installing $folder/requirements.txt failed"
     printf '%s\n' "$wanted" >"$venv/.fingerprint"
 }
@@ -54,6 +66,10 @@ share_answers() {
     done
 }
 
+if [[ ${1-} == --lock && $# == 2 ]]; then
+    lock "$2"
+    exit
+fi
 if (($# == 0)); then
     for lock in "$root"/workloads/*/requirements.txt; do
         set -- "$@" "$(dirname "$lock")"

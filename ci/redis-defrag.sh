@@ -12,7 +12,7 @@ built=${1:-$here/target/release}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-cargo build --quiet --release --manifest-path "$here/Cargo.toml" -p ebbmalloc-jemalloc --target-dir "$(dirname "$built")"
+cargo build --quiet --release --manifest-path "$here/Cargo.toml" -p ebbmalloc-compat --target-dir "$(dirname "$built")"
 "$here/ci/install-compat.sh" "$scratch/ebbmalloc" "$built"
 
 cd "$scratch"

@@ -1,9 +1,9 @@
 //! How the preload object is linked: with nothing of libc, never unloaded, bound at once. Builds
-//! `ebbmalloc-jemalloc` as well, which is the same object under jemalloc's name.
+//! `ebbmalloc-compat` as well, which is the same object under jemalloc's name.
 
 fn main() {
     let soname = match std::env::var("CARGO_PKG_NAME").as_deref() {
-        Ok("ebbmalloc-jemalloc") => "-Wl,-soname,libjemalloc.so.2",
+        Ok("ebbmalloc-compat") => "-Wl,-soname,libjemalloc.so.2",
         _ => "-Wl,-soname,libebbmalloc.so",
     };
     let arguments = [

@@ -59,11 +59,12 @@ made openssl "./Configure linux-x86_64 no-shared no-tests no-engine no-async no-
 made python3.11 "./configure -q --with-openssl='$prefix' --without-ensurepip --disable-test-modules --prefix='$prefix' \
     CPPFLAGS='-I$prefix/include' LDFLAGS='-L$prefix/lib' PKG_CONFIG=false && make -s $jobs && make -s altinstall"
 
-# The same versions as on glibc, by the same hashes. Of some there is a wheel for musl 1.1 only.
+# The same versions as on glibc, by the same hashes. Some packages have a wheel for musl 1.1 only.
+../../../../ci/python-env.sh --lock ../.. >requirements.txt
 python3.11 -m pip install --quiet --no-input --disable-pip-version-check --require-hashes --only-binary=:all: --no-deps \
     --platform musllinux_1_2_x86_64 --platform musllinux_1_1_x86_64 --platform any \
     --python-version 3.11 --implementation cp --abi cp311 \
-    --target "$prefix/lib/python3.11/site-packages" -r ../../requirements.txt
+    --target "$prefix/lib/python3.11/site-packages" -r requirements.txt
 echo "$(cd ../../.. && pwd)" >"$prefix/lib/python3.11/site-packages/workloads.pth"
 "$python" -c 'import ctypes, pyarrow, ssl, uvloop'
 cd "$prefix"

@@ -48,7 +48,7 @@ static HOOKS: Hooks = Hooks {
     environment,
     program_settings: program::settings,
     message: program::message,
-    print_statistics: ebbmalloc_ctl::print::to_message,
+    print_statistics: ebbmalloc_jemalloc::print::to_message,
     is_own_object: cfg!(not(feature = "archive")),
     errno_location: libc::errno_location,
     write_stream: libc::write_stream,

@@ -19,11 +19,11 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, siz
         return EINVAL;
     }
     if let Some(block) = runtime::memalign_from_cache(align, size) {
-        // SAFETY: as demanded of our caller.
+        // SAFETY: `out` is valid to write to (contract of `posix_memalign`).
         unsafe { out.write(block.as_ptr().cast()) };
         return 0;
     }
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the same contract; the arguments are passed on unchanged.
     unsafe { posix_memalign_rest(out, align, size) }
 }
 
@@ -36,7 +36,7 @@ unsafe fn posix_memalign_rest(out: *mut *mut c_void, align: usize, size: usize) 
         abort_if_told();
         return ENOMEM;
     }
-    // SAFETY: as demanded of our caller.
+    // SAFETY: `out` is valid to write to (contract of `posix_memalign`).
     unsafe { out.write(block.cast()) };
     0
 }

@@ -109,7 +109,7 @@ macro_rules! operators_delete {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case)]
         pub unsafe extern "C" fn $name(block: *mut c_void, $($argument: usize),*) {
-            // SAFETY: as demanded of our caller.
+            // SAFETY: the program frees a block from here, or null, and does not use it again (contract of `free`).
             unsafe { runtime::free(block.cast()) }
         }
     )+};

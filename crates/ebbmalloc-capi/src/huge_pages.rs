@@ -18,7 +18,7 @@ pub unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int
     if Linux::wants_huge_pages(advice) {
         runtime::wants_huge_pages(start as usize);
     }
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the program does not rely on what the advice throws away (fn contract).
     match unsafe { KERNEL.madvise(start as usize, bytes, advice) } {
         Ok(()) => 0,
         Err(errno) => {

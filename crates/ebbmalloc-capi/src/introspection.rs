@@ -115,7 +115,7 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut c_void) -> c_i
     if options != 0 {
         return EINVAL;
     }
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the stream is open (fn contract).
     let written = unsafe { info_xml::write(&runtime::stats(), stream) };
     if written { 0 } else { EINVAL }
 }

@@ -19,12 +19,9 @@
 #![cfg(target_os = "linux")]
 
 mod aligned;
-mod control;
 mod cxx;
 mod cxx_throw;
-mod defragment;
 mod errno;
-mod extended;
 mod huge_pages;
 mod info_xml;
 mod introspection;
@@ -35,9 +32,8 @@ mod sandbox;
 mod weak;
 
 pub use aligned::{aligned_alloc, memalign, posix_memalign, pvalloc, valloc};
-pub use control::{WriteStatistics, mallctl, mallctlbymib, mallctlnametomib, malloc_stats_print};
-pub use defragment::je_get_defrag_hint;
-pub use extended::{dallocx, mallocx, nallocx, rallocx, sallocx, sdallocx, xallocx};
+// Linked for the names it defines.
+extern crate ebbmalloc_jemalloc as _;
 pub use huge_pages::madvise;
 pub use introspection::{
     Mallinfo, Mallinfo2, mallinfo, mallinfo2, malloc_info, malloc_stats, malloc_trim, mallopt,

@@ -53,7 +53,7 @@ fn calloc_rest(bytes: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub unsafe extern "C" fn free(block: *mut c_void) {
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the program frees a block from here, or null, and does not use it again (contract of `free`).
     unsafe { runtime::free(block.cast()) }
 }
 
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 #[inline(never)]
 pub unsafe extern "C" fn free_sized(block: *mut c_void, _size: usize) {
     // The look-up of the class is one load, and finds a wrong pointer.
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the program frees a block from here, or null, and does not use it again (contract of `free`).
     unsafe { runtime::free(block.cast()) }
 }
 
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn free_sized(block: *mut c_void, _size: usize) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, _align: usize, _size: usize) {
     // The size class of an aligned block follows from both; the page map tells it as well.
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the program frees a block from here, or null, and does not use it again (contract of `free`).
     unsafe { runtime::free(block.cast()) }
 }
 
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, _align: usize, _
 /// As for [`free`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cfree(block: *mut c_void) {
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the program frees a block from here, or null, and does not use it again (contract of `free`).
     unsafe { runtime::free(block.cast()) }
 }
 
@@ -99,6 +99,6 @@ pub unsafe extern "C" fn malloc_usable_size(block: *const c_void) -> usize {
     if block.is_null() {
         return 0;
     }
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the block is live (fn contract) and not null.
     unsafe { runtime::usable_size(block.cast()) }
 }

@@ -23,10 +23,10 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
         return realloc_of_nothing(size);
     }
     if size == 0 {
-        // SAFETY: as demanded of our caller.
+        // SAFETY: the block is live, not null, and the program's to give up (fn contract).
         return unsafe { realloc_to_nothing(block) };
     }
-    // SAFETY: as demanded of our caller, and the block is not null.
+    // SAFETY: the block is live and the program's (fn contract); neither it nor the size is null.
     unsafe { realloc_block(block, size) }
 }
 
@@ -47,7 +47,7 @@ fn realloc_of_nothing_rest(size: usize) -> *mut c_void {
 /// As for [`realloc`]; neither `block` nor `size` is null.
 #[inline(always)]
 unsafe fn realloc_block(block: *mut c_void, size: usize) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: the block is live and the program's (contract of `realloc`), and the size is not 0.
     or_enomem(unsafe { runtime::realloc(block.cast(), size) })
 }
 
@@ -60,11 +60,11 @@ unsafe fn realloc_to_nothing(block: *mut c_void) -> *mut c_void {
     control::note_zero_realloc();
     match control::zero_realloc() {
         ZeroRealloc::Free => {
-            // SAFETY: as demanded of our caller.
+            // SAFETY: the block is live, and the program does not use it again (contract of `realloc`).
             unsafe { runtime::free(block.cast()) };
             core::ptr::null_mut()
         }
-        // SAFETY: as demanded of our caller, and the block is not null.
+        // SAFETY: the block is live and the program's (contract of `realloc`), and it is not null.
         ZeroRealloc::Alloc => unsafe { realloc_block(block, 1) },
         ZeroRealloc::Abort => {
             KERNEL.write_stderr(
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn reallocarray(
     size: usize,
 ) -> *mut c_void {
     match count.checked_mul(size) {
-        // SAFETY: as demanded of our caller.
+        // SAFETY: the contract is that of `realloc`, and the arguments are passed on.
         Some(bytes) => unsafe { realloc(block, bytes) },
         None => out_of_memory(),
     }

@@ -24,7 +24,7 @@ pub unsafe extern "C" fn prctl(
     d: c_ulong,
 ) -> c_int {
     let arguments = [a, b, c, d].map(usize_of);
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the arguments are what the operation demands (fn contract).
     let call = || unsafe { KERNEL.prctl(operation, arguments) };
     let result = if Linux::begins_sandbox(operation) {
         runtime::entering_sandbox(call)

@@ -110,7 +110,7 @@ impl Thread {
     }
 
     fn take(self, size: usize) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: the cache is this thread's and is not unmade.
         let quick = (size <= SMALL_MAX).then(|| unsafe { self.0.as_ref() }.pop(class_of(size)));
         let block = match quick.flatten() {
             Some(slot) => slot.as_ptr(),
@@ -124,7 +124,7 @@ impl Thread {
 
     fn give(self, block: *mut u8) {
         if let Some(class @ 1..) = HEAP.quick_class(block as usize)
-            // SAFETY: as above.
+            // SAFETY: the cache is this thread's and is not unmade.
             && unsafe { self.0.as_ref() }.push(class, block)
         {
             return;

@@ -1,5 +1,5 @@
-//! ARCHITECTURE.md and the code agree: its files and tests exist, its reading path is as short as it says, and the
-//! kernel has one door.
+//! ARCHITECTURE.md and the code agree: its files and tests exist, its reading path is as short as it says, the
+//! kernel has one door, and no page of the documentation has a link that leads nowhere.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,12 +54,31 @@ fn every_file_that_the_page_names_exists() {
         .filter(|name| name.contains('/') && !name.starts_with('/') && name.contains('.'))
         .collect();
     assert!(names.len() > 30, "only {} files named", names.len());
-    for name in names {
-        let found = places
-            .iter()
-            .any(|place| root().join(place).join(&name).exists());
-        assert!(found, "ARCHITECTURE.md names {name}");
-    }
+    let exists = |name: &&String| {
+        let mut paths = places.iter().map(|place| root().join(place).join(name));
+        paths.any(|path| path.exists())
+    };
+    let missing: Vec<_> = names.iter().filter(|name| !exists(name)).collect();
+    assert!(missing.is_empty(), "ARCHITECTURE.md names {missing:?}");
+}
+
+#[test]
+fn the_table_of_crates_has_each_crate() {
+    let page = page();
+    let rows = section(&page, "\n## Crates\n").lines();
+    let mut named: Vec<_> = rows
+        .filter_map(|row| row.strip_prefix("| `")?.split('`').next())
+        .map(str::to_owned)
+        .collect();
+    let mut crates: Vec<_> = fs::read_dir(root().join("crates"))
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.path().join("Cargo.toml").exists())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    named.sort();
+    crates.sort();
+    assert_eq!(named, crates);
 }
 
 #[test]
@@ -122,4 +141,88 @@ fn only_the_door_calls_the_kernel() {
         assert!(!code.contains("libc::"), "{} uses libc", file.display());
     }
     assert!(calls > 1, "the door was not found");
+}
+
+#[test]
+fn the_tool_imports_no_crate_of_the_allocator() {
+    let mut read = 0;
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        let folder = entry.unwrap().path();
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        if name != "ebb" && !name.starts_with("ebb-") {
+            continue;
+        }
+        read += 1;
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        let imports = manifest
+            .split("\n[")
+            .filter(|part| part.starts_with("dependencies]"))
+            .flat_map(str::lines)
+            .filter(|line| line.starts_with("ebbmalloc"));
+        assert_eq!(imports.collect::<Vec<_>>(), [] as [&str; 0], "{name}");
+    }
+    assert!(read > 3, "only {read} crates of the tool");
+}
+
+/// The pages in a folder and in folders down to `depth` below it.
+fn pages(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            if depth > 0 {
+                pages(&path, depth - 1, found);
+            }
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            found.push(path);
+        }
+    }
+}
+
+/// Whether a page has a heading that a link to `anchor` leads to.
+fn has_heading(page: &str, anchor: &str) -> bool {
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    headings
+        .map(|line| {
+            let text = line.trim_start_matches('#').trim().to_lowercase();
+            let kept = text
+                .chars()
+                .filter(|&c| c.is_alphanumeric() || " -_".contains(c));
+            kept.collect::<String>().replace(' ', "-")
+        })
+        .any(|heading| heading == anchor)
+}
+
+#[test]
+fn every_link_of_the_documentation_leads_somewhere() {
+    let mut found = Vec::new();
+    pages(&root(), 0, &mut found);
+    for folder in ["docs", "workloads", "benches"] {
+        pages(&root().join(folder), 1, &mut found);
+    }
+    let (mut links, mut broken) = (0, Vec::new());
+    for file in &found {
+        let text = fs::read_to_string(file).unwrap();
+        let prose: String = text.split("```").step_by(2).collect();
+        for part in prose.split("](").skip(1) {
+            let link = part.split(')').next().unwrap();
+            if link.contains("://") || link.contains(' ') {
+                continue;
+            }
+            links += 1;
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match path {
+                "" => file.clone(),
+                _ => file.parent().unwrap().join(path),
+            };
+            let leads = match anchor {
+                "" => target.exists(),
+                _ => fs::read_to_string(&target).is_ok_and(|page| has_heading(&page, anchor)),
+            };
+            if !leads {
+                broken.push(format!("{}: {link}", file.display()));
+            }
+        }
+    }
+    assert!(links > 100, "only {links} links");
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
 }

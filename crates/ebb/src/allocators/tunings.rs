@@ -1,6 +1,6 @@
 //! Settings that people deploy, for `ebb compare --tune`: few, each seen in public.
 //!
-//! The first of each allocator is none. `docs/compare.md` says where each comes from.
+//! The first of each allocator is none.
 
 /// A named set of variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! `ebb burst URL...`: sends requests to a service on this machine and prints what came of them.
 //!
-//! For services whose owner has no load tool. `docs/burst.md` is its manual.
+//! For services whose owner has no load tool. `docs/workload.md` is its manual.
 
 use std::path::PathBuf;
 use std::time::Duration;

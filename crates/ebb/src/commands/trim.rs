@@ -63,7 +63,7 @@ pub struct Args {
     #[arg(long)]
     no_children: bool,
 
-    /// Print JSON, one line per round (docs/trim.md)
+    /// Print JSON, one line per round (docs/json.md)
     #[arg(long)]
     json: bool,
 }

@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long)]
     no_children: bool,
 
-    /// Print JSON (docs/diagnosis.md)
+    /// Print JSON (docs/json.md)
     #[arg(long)]
     json: bool,
 

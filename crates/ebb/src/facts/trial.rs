@@ -1,6 +1,6 @@
 //! The facts of one trial: what was run, what was measured, what it comes to.
 //!
-//! This is also the layout of `results.json` (`docs/report.md` documents every field). A value that
+//! This is also the layout of `results.json` (`docs/json.md` documents every field). A value that
 //! was not measured is `None` (`null`), never 0. Bytes are bytes, `_s` are seconds, `_ms` milliseconds.
 
 use super::against::Against;

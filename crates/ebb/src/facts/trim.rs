@@ -1,4 +1,4 @@
-//! What `ebb trim` foresaw, did and measured. The layout of its `--json` (`docs/trim.md`). Bytes and seconds.
+//! What `ebb trim` foresaw, did and measured. The layout of its `--json` (`docs/json.md`). Bytes and seconds.
 
 use serde::Serialize;
 

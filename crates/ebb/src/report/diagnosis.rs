@@ -255,7 +255,7 @@ fn missing_line(missing: &Missing) -> String {
     format!("{}{of}: {}.{remedy}", missing.what, missing.why)
 }
 
-/// What a line is called; `docs/diagnosis.md` has a section for each.
+/// What a line is called; `docs/causes.md` explains each.
 pub fn label(cause: Cause) -> &'static str {
     match cause {
         Cause::Live => "live blocks",

@@ -1,6 +1,6 @@
 //! A trial as one table with a row per variant: CSV for programs, Markdown for a pull request.
 //!
-//! Used by `ebb compare --export-csv` and `--export-markdown`; `docs/compare.md` has the columns. A figure that was not
+//! Used by `ebb compare --export-csv` and `--export-markdown`; `docs/json.md` has the columns. A figure that was not
 //! measured is an empty cell, never 0.
 
 use super::markdown::escape;

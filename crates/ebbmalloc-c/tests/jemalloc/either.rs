@@ -64,7 +64,7 @@ pub fn installation() -> &'static Path {
     INSTALLATION.get_or_init(|| {
         archive();
         build("build", "release", &[]);
-        let built = build("build", "release", &["--package", "ebbmalloc-jemalloc"]);
+        let built = build("build", "release", &["--package", "ebbmalloc-compat"]);
         let prefix = Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join(format!("installation-{}", std::process::id()));
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ci/install-compat.sh");

@@ -12,6 +12,7 @@ use super::granule::{
 };
 use super::walk::Walk;
 use crate::base::exact::usize_of;
+use crate::base::lock::assert_none_held;
 use crate::base::purged::Purged;
 use crate::os::{Os, PageRun};
 use crate::size::GRANULE;
@@ -147,6 +148,7 @@ impl Arena {
                 let mut runs = [PageRun { start: 0, bytes: 0 }; BATCH];
                 // SAFETY: marked as leaving under the lock, so only we read these descriptors' ends.
                 let run_count = unsafe { runs_of(leaving, os.page_bytes(), &mut runs) };
+                assert_none_held();
                 // SAFETY: the runs were taken out of every list under the lock: nobody else uses them.
                 let discarded = unsafe { os.discard(&runs[..run_count]) };
                 total.returned_bytes += discarded.returned_bytes;

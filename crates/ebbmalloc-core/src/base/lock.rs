@@ -243,6 +243,12 @@ impl<T, O: Os> Drop for Guard<'_, T, O> {
 #[cfg(all(test, loom))]
 mod loom_tests;
 
+/// The calling thread holds no lock, as always when the kernel takes pages. Checked in unit tests.
+#[inline(always)]
+pub fn assert_none_held() {
+    order::assert_none_held();
+}
+
 /// The ranks that this thread holds, checked in unit tests: a violated order is a deadlock that
 /// has not happened yet.
 #[cfg(all(test, not(loom)))]
@@ -266,6 +272,12 @@ mod order {
         HELD.with_borrow_mut(|held| held.push(rank));
     }
 
+    pub fn assert_none_held() {
+        HELD.with_borrow(|held| {
+            assert!(held.is_empty(), "the kernel is called with {held:?} held")
+        });
+    }
+
     pub fn giving(rank: Rank) {
         HELD.with_borrow_mut(|held| {
             if let Some(at) = held.iter().rposition(|&h| h == rank) {
@@ -282,6 +294,8 @@ mod order {
     pub fn taking(_: Rank) {}
     #[inline(always)]
     pub fn taking_unordered(_: Rank) {}
+    #[inline(always)]
+    pub fn assert_none_held() {}
     #[inline(always)]
     pub fn giving(_: Rank) {}
 }

@@ -7,7 +7,7 @@
 //! has the link to the next in its first word: metadata is the allocator's own, nobody else can write
 //! there.
 
-use super::lock::{Lock, Rank};
+use super::lock::{Lock, Rank, assert_none_held};
 use super::purged::Purged;
 use crate::base::lock::Wait;
 use crate::os::{Os, PageRun};
@@ -227,6 +227,7 @@ impl Metadata {
                     bytes: BLOCK,
                 };
             }
+            assert_none_held();
             // SAFETY: the blocks are empty and in no list: nobody else knows them.
             let discarded = unsafe { os.discard(&runs[..count]) };
             total.returned_bytes += discarded.returned_bytes;

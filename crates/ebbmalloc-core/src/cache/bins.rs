@@ -127,7 +127,7 @@ impl Bins {
         block: Entry,
         wait: Wait,
     ) -> bool {
-        // SAFETY: the caller's promise; what a slab's descriptor says does not change.
+        // SAFETY: the block lies in the slab (fn contract), whose head is valid; what a slab's descriptor says does not change.
         unsafe {
             let (shard, class) = ((*head).shard as usize % SHARDS, (*head).class as usize);
             self.get(shard, class)
@@ -226,7 +226,7 @@ impl Bins {
             let shard = unsafe { (*first.slab).shard };
             let owner = self.owner_of(first);
             let same = partition(rest, |run| {
-                // SAFETY: as above for all of them.
+                // SAFETY: each run leads to the descriptor of a slab.
                 let same_shard = unsafe { (*run.slab).shard } == shard;
                 same_shard && (owner.is_none() || is_same(owner, self.owner_of(run)))
             });

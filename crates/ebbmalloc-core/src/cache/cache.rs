@@ -183,7 +183,7 @@ impl Cache {
     /// # Safety
     /// `place` is good for [`Cache::BYTES`] bytes, aligned to a cache, and the caller's alone.
     pub unsafe fn make(place: NonNull<Self>, shard: u8, explicit: bool) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the place is long enough, aligned and the caller's alone (fn contract).
         unsafe {
             place.write(Self {
                 shard: core::sync::atomic::AtomicU8::new(shard),

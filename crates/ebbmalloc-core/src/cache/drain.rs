@@ -62,7 +62,7 @@ impl Cache {
         all: bool,
     ) -> (usize, usize) {
         let mut drain = Drain::new(all);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has entered or seized the cache (fn contract), so stacks and words are its alone.
         while !unsafe { self.drain_some(supply, bins, &mut drain, &mut { usize::MAX }) } {}
         (drain.put_back_bytes, drain.kept_bytes)
     }
@@ -82,7 +82,7 @@ impl Cache {
         while drain.class <= CLASSES {
             let class = drain.class;
             let size = CLASS[class].size as usize;
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller has entered or seized the cache (fn contract), so stacks and words are its alone.
             let done = unsafe {
                 let recalled = self.recall_ration(class);
                 self.with_stack(class, |stack, demand| {

@@ -73,7 +73,7 @@ impl ExplicitArena {
     pub(super) unsafe fn make(at: NonNull<Self>, place: u16) {
         let at = at.as_ptr();
         // Part by part: a whole one would be much for a thread's stack.
-        // SAFETY: the caller's promise.
+        // SAFETY: the place is good for an arena and the caller's alone (fn contract).
         unsafe {
             (&raw mut (*at).arena).write(Arena::new());
             for class in 0..=CLASSES {
@@ -210,7 +210,7 @@ impl ExplicitArena {
             // SAFETY: all slabs are taken from the arena below.
             unsafe { bin.lock(supply.os).forget_slabs() };
         }
-        // SAFETY: the caller's promise, and the bins know no slab any more.
+        // SAFETY: nobody uses a block or a slot of the arena (fn contract), and the bins know no slab any more.
         unsafe {
             let unmake = |head: *mut Granule| {
                 let shape = Shape::new((*head).class as usize, supply.page_shift);

@@ -216,7 +216,7 @@ impl ExplicitArenas {
     /// # Safety
     /// It was [reset](ExplicitArena::reset) after [`ExplicitArenas::begin_end`], and no pass is under way.
     pub unsafe fn end<O: Os>(&self, arena: &ExplicitArena, supply: &Supply<O>) {
-        // SAFETY: the caller's promise: nobody has a block of it, and nobody finds it.
+        // SAFETY: the arena was reset after its end began (fn contract): nobody has a block of it, and nobody finds it.
         self.with(arena, supply, |supply| unsafe {
             arena.arena.release_regions(supply.os);
         });
@@ -256,7 +256,7 @@ impl ExplicitArenas {
     /// The calling thread called the three above.
     #[cfg(test)]
     pub unsafe fn thaw<O: Os>(&self, os: &O) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the calling thread took all these locks (fn contract).
         unsafe {
             for arena in self.all() {
                 arena.arena.thaw(os);
@@ -291,7 +291,7 @@ impl ExplicitArenas {
     /// # Safety
     /// As there.
     pub unsafe fn reset_locks(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: no other thread of this process exists that could hold one (contract of `Lock::reset`).
         unsafe {
             for arena in self.all() {
                 arena.arena.reset();

@@ -71,7 +71,7 @@ impl Rations {
     /// # Safety
     /// `place` is good for them, and the caller's alone.
     pub unsafe fn make(place: NonNull<Self>) {
-        // SAFETY: the caller's promise. The slots need no contents: no ration holds any.
+        // SAFETY: the place is good for rations and the caller's alone (fn contract). The slots need no contents: no ration holds any.
         unsafe { (&raw mut (*place.as_ptr()).ahead).write([UNKNOWN; RATIONED + 1]) };
     }
 }
@@ -84,7 +84,7 @@ impl Cache {
     /// [`Cache::end_rations`].
     pub unsafe fn start_rations(&self, rations: NonNull<Rations>) {
         let quick = core::array::from_fn(|index| u8_of(ration_of(QUICK_CLASSES[index] as usize)));
-        // SAFETY: the caller's promise.
+        // SAFETY: the owner has entered the cache, and the rations stay as long as they are set (fn contract).
         unsafe { self.set_rations(quick, 0, rations.as_ptr()) };
     }
 
@@ -93,7 +93,7 @@ impl Cache {
     /// # Safety
     /// The caller, the owner, has entered the cache and drained it of everything.
     pub unsafe fn end_rations(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the owner has entered the cache and drained it (fn contract), so no ration holds a slot.
         unsafe { self.set_rations(QUICK_CLASSES, usize::MAX, null_mut()) };
     }
 
@@ -116,7 +116,7 @@ impl Cache {
     /// # Safety
     /// The caller has entered or seized the cache.
     unsafe fn rations(&self) -> *mut Rations {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has entered or seized the cache (fn contract), so stacks and words are its alone.
         self.rations.with(|word| unsafe { *word })
     }
 
@@ -143,7 +143,8 @@ impl Cache {
     /// The caller has entered the cache, and it is rationed.
     pub unsafe fn ahead(&self, class: usize) -> Option<u64> {
         let held = self.ration_len(class) as u64;
-        // SAFETY: the caller's promise.
+        // SAFETY: the owner has entered the cache, which is rationed (fn contract), so there are rations and they are
+        // its alone.
         let ahead = unsafe { (*self.rations()).ahead[class] };
         (ahead != UNKNOWN).then(|| ahead.saturating_add(held))
     }
@@ -153,7 +154,8 @@ impl Cache {
     /// # Safety
     /// As for [`Cache::ahead`]; the class's ration is used up.
     pub unsafe fn set_ahead(&self, class: usize, ahead: Option<u64>) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the owner has entered the cache, which is rationed (contract of `ahead`), so there are rations and
+        // they are its alone.
         unsafe { (*self.rations()).ahead[class] = ahead.unwrap_or(UNKNOWN) };
     }
 
@@ -173,7 +175,7 @@ impl Cache {
     /// As for [`Cache::ahead`].
     #[inline(always)]
     unsafe fn cut_quickly(&self, class: usize) -> Option<NonNull<u8>> {
-        // SAFETY: the caller's promise. The entries of a ration are slots, none of them at address 0.
+        // SAFETY: the owner has entered its rationed cache (contract of `ahead`). The entries of a ration are slots, none of them at address 0.
         unsafe {
             let ahead = (*self.rations()).ahead[class];
             let most = slots_of(class).min(usize_of(ahead));
@@ -197,7 +199,7 @@ impl Cache {
         bins: &Bins,
         class: usize,
     ) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the owner has entered the cache, which is rationed (contract of `ahead`).
         unsafe {
             if self.ration_len(class) == 0 {
                 // Nothing is ahead if a request of a signal handler came between the question and this
@@ -313,7 +315,7 @@ const BLOCK: usize = 8;
 /// Both places are good for `count` entries and do not overlap.
 #[inline(always)]
 unsafe fn copy(from: *const Entry, to: *mut Entry, count: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: both places are good for `count` entries and do not overlap (fn contract).
     unsafe {
         if count < BLOCK {
             return core::ptr::copy_nonoverlapping(from, to, count);

@@ -260,7 +260,7 @@ impl Registry {
     pub unsafe fn leave_home<O: Os>(&self, os: &O, home: u16) {
         self.list.lock(os).for_each(|cache| {
             if cache.home() == home && cache.is_explicit() {
-                // SAFETY: the caller's promise.
+                // SAFETY: the cache is empty and nobody uses it (fn contract), so it may be on any arena.
                 unsafe { cache.settle(cache.shard(), 0) };
             }
         });

@@ -194,7 +194,8 @@ impl Stack {
     /// # Safety
     /// `memory` is good for [`Stack::ALL_FIRST_WORDS`] pointers.
     pub unsafe fn first(memory: *mut Entry, class: usize) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the memory is good for the first stacks of all classes (fn contract), and a class's part lies
+        // within.
         unsafe { Self::within(memory.add(FIRST_AT[class] as usize), first_words(class)) }
     }
 
@@ -203,7 +204,8 @@ impl Stack {
     /// # Safety
     /// As for [`Stack::first`].
     pub unsafe fn closed(memory: *mut Entry, class: usize) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the memory is good for the first stacks of all classes (contract of `first`), and a class has at
+        // least one word.
         unsafe { Self::within(memory.add(FIRST_AT[class] as usize), 1) }
     }
 
@@ -216,7 +218,7 @@ impl Stack {
     /// # Safety
     /// `memory` is good for `words` pointers.
     unsafe fn within(memory: *mut Entry, words: usize) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the memory is good for `words` pointers (fn contract), of which there is at least one.
         unsafe { memory.write(null_mut()) };
         let base = memory.wrapping_add(1);
         Self {
@@ -306,7 +308,7 @@ impl Stack {
         if words <= before + 1 {
             return 0;
         }
-        // SAFETY: the caller's promise; there are more words than the stack has entries.
+        // SAFETY: the owner has the stack to itself (fn contract), and there are more words than the stack has entries.
         unsafe { self.move_to(os, metadata, memory, class, words) };
         (self.capacity() - before) * CLASS[class].size as usize
     }
@@ -350,7 +352,7 @@ impl Stack {
         class: usize,
         idle: bool,
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the owner has the stack to itself, and `memory` is where its first memory lies (fn contract).
         unsafe {
             self.give_back(os, metadata, memory, class, idle);
             *self = Self::first(memory, class);

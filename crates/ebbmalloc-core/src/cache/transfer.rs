@@ -18,7 +18,7 @@ impl Cache {
     /// # Safety
     /// The caller has entered the cache, and `stack` is its stack of `class`.
     unsafe fn grow<O: Os>(&self, supply: &Supply<O>, class: usize, stack: &mut Stack) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the owner has entered the cache, and `stack` is its stack of `class` (fn contract).
         let room = unsafe { stack.grow(supply.os, supply.metadata, self.first_stacks(), class) };
         supply.arena.note_room(room);
     }
@@ -33,7 +33,7 @@ impl Cache {
         bins: &Bins,
         class: usize,
     ) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has entered the cache (fn contract), so stacks and words are its alone.
         unsafe {
             if class <= RATIONED && self.is_rationed() {
                 return self.pop_ration(supply, bins, class);
@@ -71,7 +71,7 @@ impl Cache {
         stack: &mut Stack,
         demand: &mut Demand,
     ) -> bool {
-        // SAFETY: the caller's promise; the words between top and full are the stack's.
+        // SAFETY: the owner has entered the cache, and `stack` is its stack of `class` (fn contract); the words between top and full are the stack's.
         unsafe {
             if demand.batch as usize > stack.capacity() / 2 {
                 self.grow(supply, class, stack);
@@ -99,7 +99,7 @@ impl Cache {
         class: usize,
         slot: *mut u8,
     ) {
-        // SAFETY: the caller's promise; the word before an empty stack's base is readable.
+        // SAFETY: the owner has entered the cache, and the byte map says `class` (fn contract); the word before an empty stack's base is readable.
         unsafe {
             self.with_stack(class, |stack, demand| {
                 if stack.is_closed() {
@@ -166,7 +166,7 @@ impl Cache {
     /// The caller has entered the cache.
     pub unsafe fn limit<O: Os>(&self, supply: &Supply<O>, bins: &Bins, most: usize) {
         for class in 1..=CLASSES {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller has entered the cache (fn contract), so stacks and words are its alone.
             unsafe {
                 let recalled = self.recall_ration(class);
                 bins.put(supply, class, recalled, Age::Fresh, Wait::Yes);
@@ -199,7 +199,7 @@ impl Cache {
     /// The caller has entered the cache.
     pub unsafe fn limit_now(&self) -> usize {
         let open = |class: &usize| {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller has entered the cache (fn contract), so stacks and words are its alone.
             unsafe { self.with_stack(*class, |stack, _| !stack.is_closed()) }
         };
         (1..=CLASSES).rev().find(open).unwrap_or(0)
@@ -211,7 +211,7 @@ impl Cache {
     /// The caller has the cache to itself. Nothing that the cache says of its slots needs to be true.
     pub unsafe fn forget_slots(&self) {
         for class in 1..=CLASSES {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller has the cache to itself (fn contract).
             unsafe {
                 self.recall_ration(class);
                 self.with_stack(class, |stack, demand| {
@@ -233,7 +233,7 @@ impl Cache {
     #[cfg(test)]
     pub unsafe fn tear(&self) {
         for class in 1..=CLASSES {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller has the cache to itself (contract of `forget_slots`).
             unsafe {
                 self.with_stack(class, |stack, _| {
                     stack.top = crate::base::corrupt::torn();
@@ -248,7 +248,7 @@ impl Cache {
     /// # Safety
     /// The caller has entered or seized the cache.
     pub unsafe fn bytes(&self) -> usize {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has entered or seized the cache (fn contract), so stacks and words are its alone.
         (1..=CLASSES)
             .map(|class| unsafe {
                 let slots = self.with_stack(class, |stack, _| stack.len()) + self.ration_len(class);

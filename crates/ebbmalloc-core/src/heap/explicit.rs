@@ -283,7 +283,7 @@ impl<O: Os> Heap<O> {
         block: *mut u8,
         size: usize,
     ) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the block is live and the caller's (fn contract), and lies in this arena.
         let old = unsafe { self.usable_size_in(arena, block) };
         if let PlaceIn::Large(head) = self.place_in(arena, block as usize)
             && access.may_wait()

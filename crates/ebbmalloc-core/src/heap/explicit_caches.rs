@@ -129,7 +129,7 @@ impl<O: Os> Heap<O> {
         };
         match core::ptr::NonNull::new(cache) {
             Some(cache) => {
-                // SAFETY: taken out of the table just now; the caller's promise.
+                // SAFETY: taken out of the table just now, so nobody finds it, and nobody is inside it (fn contract).
                 unsafe { self.detach(cache) };
                 true
             }
@@ -198,7 +198,7 @@ impl<O: Os> Heap<O> {
     /// # Safety
     /// As there.
     pub(super) unsafe fn reset_explicit_caches(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: no other thread of this process exists that could hold it (contract of `reset_locks`).
         unsafe { self.explicit_caches.changing.reset() }
     }
 }

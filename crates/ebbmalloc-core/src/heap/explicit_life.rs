@@ -89,7 +89,7 @@ impl<O: Os> Heap<O> {
     /// Nobody uses a block of it any more, or calls anything for it meanwhile.
     pub unsafe fn reset_arena(&self, access: Access, arena: &ExplicitArena) {
         self.alone_with(access, || {
-            // SAFETY: the caller's promise, and `alone_with`'s.
+            // SAFETY: nobody uses a block of it (fn contract), and `alone_with` keeps passes away and empties all caches.
             unsafe { self.reset_blocks(arena) };
         });
     }
@@ -108,9 +108,9 @@ impl<O: Os> Heap<O> {
                 return;
             }
             ended = true;
-            // SAFETY: the caller's promise, and `alone_with`'s.
+            // SAFETY: nobody uses a block of it (fn contract), and `alone_with` keeps passes away and empties all caches.
             unsafe { self.reset_blocks(arena) };
-            // SAFETY: all caches are empty; the caller's promise.
+            // SAFETY: `alone_with` emptied all caches, and nobody uses one for this arena (fn contract).
             unsafe { self.caches.leave_home(&self.os, arena.home()) };
             // SAFETY: reset just now.
             unsafe { explicit.end(arena, &self.supply()) };
@@ -121,7 +121,7 @@ impl<O: Os> Heap<O> {
     /// # Safety
     /// As for [`ExplicitArena::reset`].
     unsafe fn reset_blocks(&self, arena: &ExplicitArena) {
-        // SAFETY: the caller's promise; the profile's lock may be taken while the arena's is held.
+        // SAFETY: nobody uses a block, no cache holds a slot (contract of `ExplicitArena::reset`); the profile's lock may be taken while the arena's is held.
         self.with_arena(arena, |supply| unsafe {
             arena.reset(supply, |head| {
                 self.forget_sample(head, Wait::Yes);

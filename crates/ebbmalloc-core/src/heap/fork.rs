@@ -58,10 +58,10 @@ impl<O: Os> Heap<O> {
         unsafe { self.reset_locks() };
         if whole {
             self.leave_to_parent();
-            // SAFETY: as above, and the locks are free.
+            // SAFETY: the process has no other thread (fn contract), so caches and bins are this one's; the locks are free.
             unsafe { self.caches.take_over(&self.supply(), &self.bins, own) };
         } else {
-            // SAFETY: as above.
+            // SAFETY: the process has no other thread (fn contract), so caches and bins are this one's.
             unsafe { self.caches.abandon(&self.os, own) };
             for bin in self.used_bins() {
                 bin.lock(&self.os).abandon();

@@ -36,7 +36,7 @@ impl<O: Os> Heap<O> {
         least: usize,
         most: usize,
     ) -> usize {
-        // SAFETY: the caller's promise.
+        // SAFETY: the block is live and the caller's (fn contract).
         let old = unsafe { self.usable_size(block) };
         let Some((head, arena)) = self.large_block(block as usize) else {
             return old;
@@ -54,7 +54,7 @@ impl<O: Os> Heap<O> {
             }
             // SAFETY: a live large block, which the caller alone changes.
             if unsafe { self.resize_large(head, arena, goal) } {
-                // SAFETY: as above.
+                // SAFETY: the block is live and the caller's, at its new size.
                 return unsafe { self.usable_size(block) };
             }
         }
@@ -70,9 +70,9 @@ impl<O: Os> Heap<O> {
         size: usize,
     ) -> bool {
         match arena {
-            // SAFETY: the caller's promise.
+            // SAFETY: the block is live and the caller's (fn contract), and `head` is its descriptor.
             None => unsafe { self.arena.resize_large(&self.os, head, size, self.now()) },
-            // SAFETY: as above, for the arena that the block is in.
+            // SAFETY: the block is live and the caller's (fn contract), and `head` is its descriptor in this arena.
             Some(arena) => self.with_arena(arena, |supply| unsafe {
                 let now = supply.tick;
                 supply.arena.resize_large(supply.os, head, size, now)

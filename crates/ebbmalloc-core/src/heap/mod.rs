@@ -293,7 +293,7 @@ impl<O: Os> Heap<O> {
     /// # Safety
     /// The calling thread has entered `own`.
     pub unsafe fn limit_cache(&self, own: &Cache, bytes: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the calling thread has entered `own` (fn contract).
         unsafe { own.limit(&self.supply(), &self.bins, classes_up_to(bytes)) }
     }
 
@@ -302,7 +302,7 @@ impl<O: Os> Heap<O> {
     /// # Safety
     /// `cache` came from [`Heap::attach`] on this thread, which does not use it again.
     pub unsafe fn detach(&self, cache: NonNull<Cache>) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the cache is this thread's, which does not use it again (fn contract).
         unsafe {
             if let Some(arena) = self.home(Access::Around(cache.as_ref()))
                 && !cache.as_ref().is_explicit()
@@ -323,7 +323,7 @@ impl<O: Os> Heap<O> {
     /// # Safety
     /// It came from [`Heap::allocate_metadata`] with as many bytes, and is not used any more.
     pub unsafe fn free_metadata(&self, piece: NonNull<u8>, bytes: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the piece came from there with as many bytes, and is not used any more (fn contract).
         unsafe { self.metadata.free(&self.os, piece, bytes, false) }
     }
 

@@ -56,7 +56,7 @@ impl<O: Os> Heap<O> {
                 // SAFETY: the access says that the cache is entered.
                 let mut slot = unsafe { cache.pop_or_refill(&supply, &self.bins, class) };
                 if slot.is_null() && self.relieve(Some(cache)) {
-                    // SAFETY: as above.
+                    // SAFETY: the access says that the cache is entered.
                     slot = unsafe { cache.pop_or_refill(&supply, &self.bins, class) };
                 }
                 slot

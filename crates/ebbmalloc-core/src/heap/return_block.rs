@@ -89,7 +89,7 @@ impl<O: Os> Heap<O> {
                     unsafe { self.postpone(block) };
                 }
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: the block is live and the caller's (fn contract), and lies in this arena, as `place` found.
             Place::Explicit(arena) => unsafe { self.free_in(arena, access, block) },
         }
     }
@@ -188,7 +188,7 @@ impl<O: Os> Heap<O> {
                 self.promised_bytes(granule).unwrap_or(bytes)
             },
             Place::Outside(bytes) => bytes,
-            // SAFETY: the caller's promise.
+            // SAFETY: the block is live (fn contract), and lies in this arena, as `place` found.
             Place::Explicit(arena) => unsafe { self.usable_size_in(arena, block) },
         }
     }
@@ -200,10 +200,10 @@ impl<O: Os> Heap<O> {
     /// `block` came from this heap and is live; afterwards only the result is, unless it is null.
     pub unsafe fn reallocate(&self, access: Access, block: *mut u8, size: usize) -> *mut u8 {
         if let Place::Explicit(arena) = self.place(block as usize) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the block is live and the caller's (fn contract), and lies in this arena, as `place` found.
             return unsafe { self.reallocate_in(arena, access, block, size) };
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the block is live and the caller's (fn contract).
         let old = unsafe { self.usable_size(block) };
         if let Place::Large(granule) = self.place(block as usize)
             && access.may_wait()

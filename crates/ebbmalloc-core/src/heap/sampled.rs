@@ -34,7 +34,7 @@ impl<O: Os> Heap<O> {
         if cache.enter() != Entered::Mine {
             return false;
         }
-        // SAFETY: entered just now; the caller's promise.
+        // SAFETY: entered just now; the rations stay as long as they are set (fn contract).
         unsafe {
             cache.drain(&self.supply(), &self.bins, true);
             match rations {
@@ -90,7 +90,7 @@ impl<O: Os> Heap<O> {
     /// # Safety
     /// `granule` is the descriptor of a live large block.
     pub(super) unsafe fn promised_bytes(&self, granule: *mut Granule) -> Option<usize> {
-        // SAFETY: the caller's promise; a record lives as long as its block leads to it.
+        // SAFETY: the block is live (fn contract); a record lives as long as its block leads to it.
         unsafe {
             let sample = NonNull::new((*granule).touched as *mut Sample)?;
             let bytes = sample.as_ref().usable_bytes;
@@ -104,7 +104,7 @@ impl<O: Os> Heap<O> {
     /// # Safety
     /// `granule` is the descriptor of a live large block of the caller's.
     pub(super) unsafe fn forget_sample(&self, granule: *mut Granule, wait: Wait) -> bool {
-        // SAFETY: the caller's promise; a record is taken out once, since the block leads to it no more.
+        // SAFETY: the block is live and the caller's (fn contract); a record is taken out once, since the block leads to it no more.
         unsafe {
             let Some(sample) = NonNull::new((*granule).touched as *mut Sample) else {
                 return true;

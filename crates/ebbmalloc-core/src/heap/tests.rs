@@ -40,7 +40,7 @@ fn with_access<R>(thread: Thread, work: impl FnOnce(Access) -> R) -> R {
 fn allocate(heap: &Heap<Fake>, thread: Thread, size: usize) -> *mut u8 {
     if size <= SMALL_MAX
         && let Some(cache) = thread
-        // SAFETY: as in `with_access`.
+        // SAFETY: the tests detach a cache only where they forget it.
         && let Some(slot) = unsafe { cache.as_ref() }.pop(class_of(size))
     {
         return slot.as_ptr();
@@ -55,12 +55,12 @@ fn allocate(heap: &Heap<Fake>, thread: Thread, size: usize) -> *mut u8 {
 unsafe fn free(heap: &Heap<Fake>, thread: Thread, block: *mut u8) {
     if let Some(class @ 1..) = heap.quick_class(block as usize)
         && let Some(cache) = thread
-        // SAFETY: as in `with_access`.
+        // SAFETY: the tests detach a cache only where they forget it.
         && unsafe { cache.as_ref() }.push(class, block)
     {
         return;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the block is live (fn contract).
     with_access(thread, |access| unsafe { heap.free(access, block) });
 }
 

@@ -52,7 +52,7 @@ impl<O: Os> Heap<O> {
         let slabs = bin.lock(supply.os);
         let slots = shape.slots as usize;
         Utilization {
-            // SAFETY: as above, and the bin's lock is held.
+            // SAFETY: the descriptor is a slab's, and the bin's lock is held.
             free: unsafe { (*head).free } as usize,
             slots,
             bytes: shape.granules as usize * GRANULE,

@@ -14,7 +14,7 @@ use crate::heap::Access;
 
 /// Calls `work` with the access that the calling thread has.
 #[inline]
-pub(super) fn with_access<R>(work: impl FnOnce(Access) -> R) -> R {
+pub fn with_access<R>(work: impl FnOnce(Access) -> R) -> R {
     fork::notice();
     if state::is_new() {
         if !is_relocated() {
@@ -39,7 +39,7 @@ pub(super) fn with_own_cache<R>(work: impl FnOnce(Option<&Cache>) -> R) -> R {
 
 /// The calling thread's observer, if what the cache in its word did not serve is to be looked at.
 #[inline(always)]
-pub(super) fn observer() -> Option<&'static Observer> {
+pub fn observer() -> Option<&'static Observer> {
     match state::observer() {
         None if state::is_new() => observer_of_new_thread(),
         observer => observer,

@@ -1,4 +1,4 @@
-//! What the control side (`ebbmalloc-ctl`) asks and changes while the process runs.
+//! What a face asks and changes while the process runs.
 
 use super::access::{with_access, with_own_cache};
 use super::conf::{Id, Source};

@@ -18,12 +18,9 @@ const MOST_MS: i64 = i64::MAX / 1_000_000;
 /// What was said of each automatic arena, and of arenas to come. Relaxed: followed by [`follow`].
 static AUTOMATIC: [AtomicI64; SHARDS] = [const { AtomicI64::new(OWN) }; SHARDS];
 static FUTURE: AtomicI64 = AtomicI64::new(OWN);
-/// What was said of memory between lazily and really returned, which there is none of; for all arenas.
-static MUZZY: AtomicI64 = AtomicI64::new(0);
 
 /// At boot: the settings for all arenas; `None` if nothing was said, negative for ever.
-pub(super) fn set_all(decay_ms: Option<i64>, muzzy_decay_ms: i64) {
-    MUZZY.store(muzzy_decay_ms, Ordering::Relaxed);
+pub(super) fn set_all(decay_ms: Option<i64>) {
     let decay_ms = decay_ms.unwrap_or(OWN);
     for automatic in &AUTOMATIC {
         automatic.store(decay_ms, Ordering::Relaxed);
@@ -51,7 +48,7 @@ fn known(decay_ms: &AtomicI64) -> isize {
 }
 
 /// Sets the time of an arena; what must go at once is the caller's. False if there is none of that index, or it is no time.
-pub(super) fn set_of_arena(index: usize, decay_ms: isize) -> bool {
+pub fn set_of_arena(index: usize, decay_ms: isize) -> bool {
     let decay_ms = decay_ms as i64;
     if !is_time(decay_ms) {
         return false;
@@ -68,7 +65,7 @@ pub(super) fn set_of_arena(index: usize, decay_ms: isize) -> bool {
 }
 
 /// Whether jemalloc takes it for a time.
-fn is_time(decay_ms: i64) -> bool {
+pub fn is_time(decay_ms: i64) -> bool {
     (-1..=MOST_MS).contains(&decay_ms)
 }
 
@@ -86,22 +83,8 @@ pub fn set_of_future(decay_ms: isize) -> bool {
     is_time
 }
 
-/// The time between lazily and really returned, which nothing here needs: one for all arenas.
-pub fn muzzy() -> isize {
-    isize_of(MUZZY.load(Ordering::Relaxed))
-}
-
-/// Sets [`muzzy`]. False if it is no time.
-pub fn set_muzzy(decay_ms: isize) -> bool {
-    let is_time = is_time(decay_ms as i64);
-    if is_time {
-        MUZZY.store(decay_ms as i64, Ordering::Relaxed);
-    }
-    is_time
-}
-
 /// Puts the times into force.
-pub(super) fn follow() {
+pub fn follow() {
     // Until the shards are known, all places say the same.
     let said = AUTOMATIC.iter().map(|said| said.load(Ordering::Relaxed));
     let own_keeps = said.clone().all(|said| said < 0 && said != OWN);
@@ -113,9 +96,4 @@ pub(super) fn follow() {
     let keeps_all = own_keeps && HEAP.explicit_arenas().all(|arena| arena.decay_ms() < 0);
     HEAP.keep_own(own_keeps);
     PURGER.set_idle_bound(bound.map(|bound| bound.cast_unsigned()), keeps_all);
-}
-
-/// Where no thread does it, does what is due.
-pub(super) fn tick_if_due() {
-    PURGER.tick_if_threadless();
 }

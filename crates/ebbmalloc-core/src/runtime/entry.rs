@@ -123,7 +123,7 @@ pub fn memalign(align: usize, size: usize) -> *mut u8 {
 /// `block` is null or came from here, and is not used any more.
 #[inline(always)]
 pub unsafe fn free(block: *mut u8) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the block is null or from here, and not used any more (fn contract); wherever it goes it is taken once.
     unsafe {
         match quick_class(block as usize) {
             Some(class) if current().push(class, block) => {}
@@ -136,7 +136,7 @@ pub unsafe fn free(block: *mut u8) {
 /// A block outside the first region, of which the byte map says nothing. Apart, so that the fast path makes no class.
 #[inline(never)]
 unsafe fn free_elsewhere(block: *mut u8) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the block is null or from here, and not used any more (contract of `free`).
     unsafe { free_slow(block, 0) };
 }
 
@@ -149,7 +149,7 @@ unsafe fn free_slow(block: *mut u8, class: usize) {
     {
         return;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the block is null or from here, and not used any more (contract of `free`).
     unsafe { free_to_heap(block) };
 }
 
@@ -164,10 +164,10 @@ unsafe fn free_to_heap(block: *mut u8) {
         return;
     }
     if let Some(observer) = observer() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the block is null or from here, and not used any more (contract of `free`); null came back above.
         return unsafe { observed::free(observer, block) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the block is null or from here, and not used any more (contract of `free`); null came back above.
     with_access(|access| unsafe { HEAP.free(access, block) });
 }
 
@@ -193,10 +193,10 @@ pub unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
         return new;
     }
     if let Some(observer) = observer() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the block is live and the caller's (fn contract), and the quick look-up does not know it.
         return unsafe { observed::realloc(observer, block, size) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the block is live and the caller's (fn contract).
     with_access(|access| unsafe { HEAP.reallocate(access, block, size) })
 }
 
@@ -226,7 +226,7 @@ pub unsafe fn usable_size(block: *const u8) -> usize {
     }
     match quick_class(block as usize) {
         Some(class) if class != 0 => CLASS[class].size as usize,
-        // SAFETY: the caller's promise.
+        // SAFETY: the block is live (fn contract) and not null.
         _ => unsafe { HEAP.usable_size(block) },
     }
 }

@@ -119,7 +119,7 @@ pub fn with<R>(which: Which, work: impl FnOnce(&ArenaFigures) -> R) -> Option<R>
 }
 
 /// Adds what an explicit arena has done, which is about to end, to those that ended.
-pub(super) fn note_end(arena: &ExplicitArena) {
+pub fn note_end(arena: &ExplicitArena) {
     let mut taken = TAKEN.lock(&HEAP.os);
     let taken = &mut *taken;
     visit_cache(|own| HEAP.explicit_figures(own, arena, &mut taken.explicit));
@@ -147,6 +147,6 @@ pub fn uptime_ms() -> u64 {
 /// # Safety
 /// The process has no other thread.
 pub(super) unsafe fn reset() {
-    // SAFETY: the caller's promise.
+    // SAFETY: the process has no other thread that could hold the lock (fn contract).
     unsafe { TAKEN.reset() }
 }

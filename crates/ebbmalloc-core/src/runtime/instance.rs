@@ -4,4 +4,4 @@ use crate::heap::Heap;
 use crate::os::linux::Linux;
 
 /// The heap that every face of the allocator in this process uses.
-pub(super) static HEAP: Heap<Linux> = Heap::new(Linux::new());
+pub static HEAP: Heap<Linux> = Heap::new(Linux::new());

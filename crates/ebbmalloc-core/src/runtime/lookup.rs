@@ -7,7 +7,7 @@ use super::instance::HEAP;
 /// not know that the words lie at fixed addresses.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub(super) fn quick_class(address: usize) -> Option<usize> {
+pub fn quick_class(address: usize) -> Option<usize> {
     use crate::heap::Heap;
     use crate::os::linux::Linux;
     use core::arch::asm;
@@ -53,6 +53,6 @@ pub(super) fn quick_class(address: usize) -> Option<usize> {
 /// [`Heap::quick_class`](crate::heap::Heap::quick_class) of the process's heap.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
-pub(super) fn quick_class(address: usize) -> Option<usize> {
+pub fn quick_class(address: usize) -> Option<usize> {
     HEAP.quick_class(address)
 }

@@ -5,7 +5,6 @@
 
 // The heap, and what needs no thread.
 pub mod conf;
-mod default_hooks;
 mod early;
 mod hooks;
 mod huge_pages;
@@ -42,13 +41,12 @@ mod settings;
 // Requests, and the end.
 mod entry;
 mod exit;
-mod extended;
 mod observed;
 mod stats;
 
-// What the control side calls.
-pub mod arenas;
+// What jemalloc's face and the control side call.
 pub mod control;
+pub mod face;
 pub mod profile_control;
 pub mod thread_control;
 
@@ -57,10 +55,6 @@ pub use entry::{
     memalign, memalign_from_cache, realloc, stays_in_slot, trim, usable_size,
 };
 pub use exit::finish;
-pub use extended::{
-    CacheChoice, Choice, allocate_with, free_with, reallocate_with, resize_in_place,
-    usable_of_request,
-};
 pub use fork::without_purger;
 pub use hooks::Hooks;
 pub use huge_pages::wants_huge_pages;

@@ -150,7 +150,7 @@ fn take_sampled(observer: &Observer, bytes: usize) -> Option<*mut u8> {
 
 /// The same in `arena`, or where the thread is.
 #[inline]
-pub(super) fn take_sampled_in(
+pub fn take_sampled_in(
     observer: &Observer,
     arena: Option<&ExplicitArena>,
     bytes: usize,
@@ -196,7 +196,7 @@ fn take_due(observer: &Observer, class: usize, bytes: usize) -> Option<*mut u8> 
 
 /// Counts a new block of `bytes` usable bytes; statistics may be printed for it.
 #[inline(always)]
-pub(super) fn count_new(observer: &Observer, bytes: usize) {
+pub fn count_new(observer: &Observer, bytes: usize) {
     observer.count_new(bytes);
     if observer.flags() & STATS_INTERVAL != 0 {
         interval::count(bytes);
@@ -205,8 +205,11 @@ pub(super) fn count_new(observer: &Observer, bytes: usize) {
 
 /// Counts and samples a block that was allocated otherwise. A slot is counted alone: see
 /// [`take_sampled`].
-pub(super) fn note_new(observer: &Observer, block: *mut u8) {
-    // SAFETY: live since just now.
+///
+/// # Safety
+/// `block` is a live block of this heap.
+pub unsafe fn note_new(observer: &Observer, block: *mut u8) {
+    // SAFETY: the block is live, by the fn contract.
     let bytes = unsafe { HEAP.usable_size(block) };
     count_new(observer, bytes);
     if bytes > SMALL_MAX {
@@ -223,9 +226,12 @@ fn sample_large(observer: &Observer, block: *mut u8, bytes: usize) {
 }
 
 /// Fills a new block as the settings say.
-pub(super) fn fill_if_told(observer: &Observer, block: *mut u8) {
+///
+/// # Safety
+/// `block` is a live block of this heap, and nobody uses it yet.
+pub unsafe fn fill_new_by_settings(observer: &Observer, block: *mut u8) {
     if observer.flags() & (JUNK_ALLOCATED | ZERO) != 0 {
-        // SAFETY: live since just now.
+        // SAFETY: the block is live, by the fn contract.
         fill_new(observer, block, unsafe { HEAP.usable_size(block) });
     }
 }

@@ -160,7 +160,7 @@ impl Observer {
     /// Counts a new block of `bytes` usable bytes. Whoever allocates calls `super::observed::count_new`, which
     /// does more.
     #[inline(always)]
-    pub(super) fn count_new(&self, bytes: usize) {
+    pub fn count_new(&self, bytes: usize) {
         add(&self.counters.allocated, bytes);
         let net = self.net();
         if net > self.peak.load(Ordering::Relaxed) {
@@ -202,7 +202,7 @@ impl Observer {
 
     /// Counts a freed block.
     #[inline(always)]
-    pub(super) fn count_freed(&self, bytes: usize) {
+    pub fn count_freed(&self, bytes: usize) {
         add(&self.counters.deallocated, bytes);
     }
 }
@@ -283,7 +283,7 @@ pub(super) fn make(cache: &'static Cache, interest: Interest) -> Option<&'static
 /// It came from [`make`], and nobody uses it any more.
 pub(super) unsafe fn unmake(observer: &'static Observer) {
     end_thread(&observer.sampler);
-    // SAFETY: the caller's promise; the cache that the rations were of is unmade.
+    // SAFETY: the record came from `make` and nobody uses it (fn contract); the cache that the rations were of is unmade.
     unsafe {
         if let Some(rations) = NonNull::new(observer.rations.load(Ordering::Relaxed)) {
             HEAP.free_metadata(rations.cast(), size_of::<Rations>());

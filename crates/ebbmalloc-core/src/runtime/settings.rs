@@ -105,7 +105,7 @@ fn apply(options: &Options<'_>) {
         true => (dirty != OWN_DECAY).then_some(dirty.cast_signed()),
         false => Some(-1),
     };
-    decay::set_all(dirty, options.number(Id::MuzzyDecayMs).cast_signed());
+    decay::set_all(dirty);
     PURGER
         .schedule
         .set_memory_price(options.number(Id::MemoryPrice));

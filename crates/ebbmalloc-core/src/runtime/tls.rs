@@ -105,7 +105,7 @@ unsafe fn load<const AT: usize>() -> *mut u8 {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn store<const AT: usize>(word: *mut u8) {
-    // SAFETY: as in `load`.
+    // SAFETY: the offset is the word's own in every thread's block, as in `load`; no other memory is touched.
     unsafe {
         asm!(
             "mov {offset}, qword ptr [rip + ebbmalloc_before_word@GOTTPOFF]",
@@ -126,7 +126,7 @@ unsafe fn store<const AT: usize>(word: *mut u8) {
 #[inline(always)]
 pub unsafe fn thread_word_added_to(base: *const u8) -> *const u8 {
     let mut sum = base;
-    // SAFETY: as in `load`.
+    // SAFETY: the offset is the word's own in every thread's block, as in `load`; no other memory is touched.
     unsafe {
         asm!(
             "mov {offset}, qword ptr [rip + ebbmalloc_before_word@GOTTPOFF]",
@@ -166,7 +166,7 @@ unsafe fn load<const AT: usize>() -> *mut u8 {
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 unsafe fn store<const AT: usize>(word: *mut u8) {
-    // SAFETY: as in `load`.
+    // SAFETY: the offset is the word's own in every thread's block, as in `load`; no other memory is touched.
     unsafe {
         asm!(
             "adrp {offset}, :gottprel:ebbmalloc_thread_word",
@@ -191,7 +191,7 @@ unsafe fn store<const AT: usize>(word: *mut u8) {
 #[inline(always)]
 pub unsafe fn thread_word_added_to(base: *const u8) -> *const u8 {
     let word: usize;
-    // SAFETY: as in `load`.
+    // SAFETY: the offset is the word's own in every thread's block, as in `load`; no other memory is touched.
     unsafe {
         asm!(
             "adrp {word}, :gottprel:ebbmalloc_thread_word",
@@ -212,7 +212,7 @@ pub unsafe fn thread_word_added_to(base: *const u8) -> *const u8 {
 /// As for [`thread_word_added_to`].
 #[inline(always)]
 pub unsafe fn set_thread_word(word: *mut u8) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the thread's block is libc's (contract of `thread_word_added_to`), so it has both words.
     unsafe { store::<0>(word) };
 }
 
@@ -222,7 +222,7 @@ pub unsafe fn set_thread_word(word: *mut u8) {
 /// As for [`thread_word_added_to`].
 #[inline(always)]
 pub unsafe fn observer_slot() -> *mut u8 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the thread's block is libc's (contract of `thread_word_added_to`), so it has both words.
     unsafe { load::<8>() }
 }
 
@@ -231,7 +231,7 @@ pub unsafe fn observer_slot() -> *mut u8 {
 /// # Safety
 /// As for [`thread_word_added_to`].
 pub unsafe fn set_observer_slot(word: *mut u8) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the thread's block is libc's (contract of `thread_word_added_to`), so it has both words.
     unsafe { store::<8>(word) };
 }
 

@@ -11,6 +11,7 @@
 use super::bin::{Bin, Slabs, Supply};
 use super::shape::{Shape, mask};
 use super::slab::Slab;
+use crate::base::lock::assert_none_held;
 use crate::base::purged::Purged;
 use crate::os::{Discarded, Os, PageRun};
 use crate::slab::bin::Age;
@@ -105,6 +106,7 @@ impl<'a, O: Os> Sweep<'a, O> {
         if self.run_count == 0 {
             return;
         }
+        assert_none_held();
         // SAFETY: the runs are pages without a live slot whose free slots are out of reach.
         let discarded = unsafe { self.supply.os.discard(&self.runs[..self.run_count]) };
         self.total.calls += 1;

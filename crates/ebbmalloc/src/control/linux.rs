@@ -3,8 +3,8 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
 
-use ebbmalloc_ctl::call::Call;
-use ebbmalloc_ctl::tree::DEPTH;
+use ebbmalloc_jemalloc::call::Call;
+use ebbmalloc_jemalloc::tree::DEPTH;
 
 use super::{Error, Result};
 
@@ -80,11 +80,11 @@ unsafe impl Held for &'static CStr {
 /// Where the name leads.
 pub fn look_up(name: &[u8]) -> Result<Place> {
     let mut numbers = [0; DEPTH];
-    let depth = ebbmalloc_ctl::name_to_mib(name, &mut numbers).map_err(error)?;
+    let depth = ebbmalloc_jemalloc::name_to_mib(name, &mut numbers).map_err(error)?;
     Ok(Place { numbers, depth })
 }
 
-fn error(errno: ebbmalloc_ctl::Errno) -> Error {
+fn error(errno: ebbmalloc_jemalloc::Errno) -> Error {
     Error::new(errno.0)
 }
 
@@ -107,7 +107,7 @@ unsafe fn call(
     // SAFETY: each pointer is null or leads to as many bytes as are given with it (fn contract); `length` leads to `got`,
     // which outlives the call.
     let call = unsafe { Call::new(mib, old, length, new, new_bytes) };
-    ebbmalloc_ctl::by_mib(&call).map_err(error)?;
+    ebbmalloc_jemalloc::by_mib(&call).map_err(error)?;
     if got == old_bytes {
         Ok(())
     } else {
@@ -165,5 +165,5 @@ pub fn act(place: &Place) -> Result<()> {
 
 /// Statistics, piece by piece.
 pub fn print(sink: &mut dyn FnMut(&CStr), options: &[u8]) {
-    ebbmalloc_ctl::print::print(sink, options);
+    ebbmalloc_jemalloc::print::print(sink, options);
 }

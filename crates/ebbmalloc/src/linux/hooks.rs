@@ -14,7 +14,7 @@ static HOOKS: Hooks = Hooks {
     environment,
     program_settings: |_| None,
     message: |_| false,
-    print_statistics: ebbmalloc_ctl::print::to_message,
+    print_statistics: ebbmalloc_jemalloc::print::to_message,
     is_own_object: false,
     errno_location,
     write_stream,

@@ -54,17 +54,18 @@ unsafe impl GlobalAlloc for Ebbmalloc {
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
         // The look-up of the class is one load, and finds a wrong pointer.
-        // SAFETY: as demanded of our caller.
+        // SAFETY: the block came from this allocator and is not used again (contract of `GlobalAlloc`).
         unsafe { runtime::free(block) };
     }
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         if layout.align() > PLAIN_ALIGN {
-            // SAFETY: as demanded of our caller.
+            // SAFETY: `resize_aligned` has the contract of `GlobalAlloc::realloc`, and the arguments are passed on
+            // unchanged.
             return unsafe { resize_aligned(block, layout, size) };
         }
-        // SAFETY: as demanded of our caller, and neither block nor size is null.
+        // SAFETY: the block is live and from this allocator, and neither it nor the size is null (contract of `GlobalAlloc`).
         unsafe { runtime::realloc(block, size) }
     }
 }
@@ -114,7 +115,7 @@ fn aligned_zeroed(layout: Layout) -> *mut u8 {
 /// As for [`GlobalAlloc::realloc`].
 #[inline(never)]
 unsafe fn resize_aligned(block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the block is live and from this allocator (contract of `GlobalAlloc::realloc`).
     let usable = unsafe { runtime::usable_size(block) };
     if size <= usable && size >= usable / 2 {
         return block;

@@ -34,14 +34,14 @@ pub(super) fn allocate_in(
 /// # Safety
 /// The block is live.
 pub(super) unsafe fn free(heap: &Heap<Fake>, thread: Thread, block: *mut u8) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the block is live (fn contract).
     with_access(thread, |access| unsafe { heap.free(access, block) });
 }
 
 /// # Safety
 /// Nobody uses a block of the arena any more.
 pub(super) unsafe fn end(heap: &Heap<Fake>, thread: Thread, arena: &ExplicitArena) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: nobody uses a block of the arena (fn contract).
     with_access(thread, |access| unsafe { heap.end_arena(access, arena) })
 }
 
@@ -186,7 +186,7 @@ fn a_thread_on_an_arena_gets_slots_and_large_blocks_of_it() {
         with_access(thread, |access| heap.move_cache(access, 77)),
         Moved::NoArena
     );
-    // SAFETY: as above.
+    // SAFETY: no block of it is left.
     assert!(unsafe { end(&heap, thread, arena) });
     assert!(heap.explicit_arena(index).is_none());
     let next = super::allocate(&heap, thread, 100);
@@ -225,7 +225,7 @@ fn a_reset_takes_everything_and_an_end_gives_the_address_space_back() {
         moves(&heap, thread, 0);
         // SAFETY: no block is left.
         assert!(unsafe { end(&heap, thread, arena) });
-        // SAFETY: as above.
+        // SAFETY: no block of it is left.
         assert!(!unsafe { end(&heap, thread, arena) }, "it has ended");
         assert_eq!(heap.os.record().reserved_bytes, reserved, "round {round}");
         // But for nodes of the map of owners, where the kernel chose other addresses.

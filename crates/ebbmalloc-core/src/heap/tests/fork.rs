@@ -49,7 +49,7 @@ fn a_child_takes_slots_of_slabs_of_its_own() {
     assert_eq!(validate(&heap), 2);
     for (index, &block) in live.iter().enumerate() {
         if index != 3 {
-            // SAFETY: as above.
+            // SAFETY: live, and freed once.
             unsafe { free(&heap, None, block) };
         }
     }
@@ -298,7 +298,7 @@ fn a_copy_that_was_torn_is_left_and_the_child_goes_on() {
 fn a_copy_at_rest_is_used_as_it_is() {
     let copied = Copied::new();
     let end = copied.end();
-    // SAFETY: as above.
+    // SAFETY: the test's process has no other thread at work on this heap.
     unsafe { copied.heap.take_over(own_cache(copied.thread)) };
     for size in SIZES {
         let block = allocate(&copied.heap, copied.thread, size);
@@ -372,9 +372,9 @@ fn a_thread_that_a_fork_keeps_waiting_is_served_outside() {
         assert!(heap.arena.granule_of(block as usize).is_none());
         // SAFETY: live, and as long.
         unsafe { block.write_bytes(7, size) };
-        // SAFETY: as above.
+        // SAFETY: live, and not used again.
         let moved = unsafe { heap.reallocate(Access::Outside, block, 3 * size) };
-        // SAFETY: as above.
+        // SAFETY: live, and longer than `size`.
         assert_eq!(unsafe { *moved.add(size - 1) }, 7);
         blocks.push(moved);
     }

@@ -26,7 +26,7 @@ fn fill(block: *mut u8, bytes: usize) {
 }
 
 fn expect_filled(block: *mut u8, bytes: usize) {
-    // SAFETY: as above.
+    // SAFETY: the block is live and as long.
     let bytes = unsafe { core::slice::from_raw_parts(block, bytes) };
     assert!(bytes.iter().all(|&byte| byte == 7));
 }

@@ -17,7 +17,7 @@ fn after_a_phase(heap: &Heap<Fake>, thread: Thread) -> Vec<*mut u8> {
         // SAFETY: live.
         unsafe { block.write_bytes(0xa5, SMALL) };
         if index % 32 != 0 {
-            // SAFETY: as above, and not used again.
+            // SAFETY: live, and not used again.
             unsafe { free(heap, thread, block) };
         }
     }
@@ -134,7 +134,7 @@ fn lent_blocks_and_slots_of_the_class_are_flushed_together() {
     let lent = allocate(&heap, thread, 4096);
     assert_eq!(heap.quick_class(lent as usize), Some(0));
     for block in own {
-        // SAFETY: as above.
+        // SAFETY: live, and not used again.
         unsafe { free(&heap, thread, block) };
     }
     validate(&heap);

@@ -25,7 +25,7 @@ fn handle(heap: &Heap<Fake>, slots: &[*mut u8], large: *mut u8) {
         // SAFETY: live, and not used again.
         unsafe { heap.free(Access::Nested, slot) };
     }
-    // SAFETY: as above.
+    // SAFETY: live, and not used again.
     let large = unsafe { heap.reallocate(Access::Nested, large, 2 * LARGE) };
     let new = [
         heap.allocate(Access::Nested, SMALL),
@@ -35,7 +35,7 @@ fn handle(heap: &Heap<Fake>, slots: &[*mut u8], large: *mut u8) {
     ];
     for block in new {
         assert!(!block.is_null());
-        // SAFETY: as above.
+        // SAFETY: live, and not used again.
         unsafe { heap.free(Access::Nested, block) };
     }
 }

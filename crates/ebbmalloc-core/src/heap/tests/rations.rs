@@ -148,7 +148,7 @@ fn a_block_that_goes_to_and_fro_seldom_leaves_the_fast_path() {
     // SAFETY: nobody is inside, and the cache is rationed.
     let ahead = unsafe { cache.ahead(class_of(64)) };
     assert_eq!(ahead, Some((1 << 40) - 10_000));
-    // SAFETY: as above.
+    // SAFETY: nobody is inside.
     let held = unsafe { cache.bytes() } / CLASS[class_of(64)].size as usize;
     assert!((32..=200).contains(&held), "{held}");
 }

@@ -1,0 +1,38 @@
+"""The tree has sources and the newest figures, no archives."""
+
+import subprocess
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE_MOST = 300_000
+# A little above what there is.
+TREE_MOST = 6_600_000
+FILES_MOST = 1_300
+
+
+def sizes() -> dict[str, int]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    files = [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+    return {name: (ROOT / name).stat().st_size for name in files}
+
+
+class Tree(unittest.TestCase):
+    def test_no_file_is_large(self):
+        large = {name: size for name, size in sizes().items() if size > FILE_MOST and name != "Cargo.lock"}
+        self.assertEqual(large, {})
+
+    def test_the_tree_is_small(self):
+        found = sizes()
+        self.assertLess(sum(found.values()), TREE_MOST)
+        self.assertLess(len(found), FILES_MOST)
+
+    def test_results_are_one_file_each(self):
+        kept = [name for name in sizes() if name.startswith("workloads/") and "/results/" in name]
+        self.assertEqual(kept, [])
+        benches = {Path(name).suffix for name in sizes() if name.startswith("benches/results/")}
+        self.assertEqual(benches, {".json", ".svg"})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,83 @@
+//! `thread.*`: the calling thread.
+
+use crate::arenas;
+use crate::errno::{Errno, Result};
+use crate::node::{Access, Node};
+use core::sync::atomic::{AtomicU64, Ordering};
+use ebbmalloc_core::base::exact::u32_of;
+use ebbmalloc_core::runtime::{control, thread_control};
+use ebbmalloc_core::size::SMALL_MAX;
+
+pub static NODES: &[Node] = &[
+    Node::leaf::<u32>("arena", Access::ReadWrite, |call| {
+        let old = u32_of(arenas::of_thread());
+        let new = call.take::<u32>()?;
+        call.give(old)?;
+        match new {
+            Some(new) if new != old && !arenas::move_thread(new as usize) => Err(Errno::EFAULT),
+            _ => Ok(()),
+        }
+    }),
+    read!("allocated", u64, |_| Ok(load(&counters()?.allocated))),
+    read!("allocatedp", *mut u64, |_| Ok(counters()?
+        .allocated
+        .as_ptr())),
+    read!("deallocated", u64, |_| Ok(load(&counters()?.deallocated))),
+    read!("deallocatedp", *mut u64, |_| Ok(counters()?
+        .deallocated
+        .as_ptr())),
+    Node::group("tcache", TCACHE),
+    Node::group("prof", super::prof::THREAD),
+    Node::group("peak", PEAK),
+    act!("idle", flush),
+];
+
+static PEAK: &[Node] = &[
+    read!("read", u64, |_| thread_control::thread_peak()
+        .ok_or(Errno::EAGAIN)),
+    act!("reset", |_| {
+        if thread_control::reset_thread_peak() {
+            Ok(())
+        } else {
+            Err(Errno::EAGAIN)
+        }
+    }),
+];
+
+static TCACHE: &[Node] = &[
+    Node::leaf::<bool>("enabled", Access::ReadWrite, |call| {
+        let was = thread_control::has_thread_cache();
+        if let Some(enabled) = call.take::<bool>()?
+            && !thread_control::set_thread_cache(enabled)
+        {
+            return Err(Errno::EAGAIN);
+        }
+        call.give(was)
+    }),
+    read_write!("max", usize, |_| Ok(control::cache_max()), |_, most| {
+        if control::set_cache_max(most.min(SMALL_MAX)) {
+            Ok(())
+        } else {
+            Err(Errno::EAGAIN)
+        }
+    }),
+    act!("flush", |mib| {
+        if !thread_control::has_thread_cache() {
+            return Err(Errno::EFAULT);
+        }
+        flush(mib)
+    }),
+];
+
+fn counters() -> Result<&'static thread_control::Counters> {
+    thread_control::thread_counters().ok_or(Errno::EAGAIN)
+}
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+fn flush(_: &[usize]) -> Result<()> {
+    thread_control::flush_thread_cache();
+    Ok(())
+}
