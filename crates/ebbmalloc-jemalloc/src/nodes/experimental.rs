@@ -7,8 +7,8 @@ use crate::errno::{Errno, Result};
 use crate::node::{Access, Node};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
-use ebbmalloc_core::runtime::profile_control as profile;
 use ebbmalloc_core::runtime::control;
+use ebbmalloc_core::runtime::profile_control as profile;
 
 pub static NODES: &[Node] = &[
     Node::group("hooks", HOOKS),
