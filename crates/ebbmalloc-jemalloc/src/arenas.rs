@@ -3,6 +3,7 @@
 //! The automatic arenas share their extents and the purger: what goes from one goes from all.
 
 use crate::default_hooks::DEFAULT_HOOKS;
+use crate::figures;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicI64, Ordering};
 use ebbmalloc_core::arena::hooks::ExtentHooks;
@@ -14,7 +15,7 @@ use ebbmalloc_core::heap::explicit_life::Moved;
 use ebbmalloc_core::os::Os;
 use ebbmalloc_core::runtime::conf::Id;
 use ebbmalloc_core::runtime::face::{self, HEAP, with_access};
-use ebbmalloc_core::runtime::{self, decay, figures, in_force};
+use ebbmalloc_core::runtime::{self, decay, in_force};
 
 /// Times that a pass under way, or the purger's hold on a cache, is waited for.
 const PATIENCE: usize = 10_000;

@@ -27,6 +27,7 @@ pub mod c_names;
 pub mod call;
 mod default_hooks;
 pub mod errno;
+mod figures;
 #[macro_use]
 mod node;
 pub mod nodes;
@@ -36,3 +37,12 @@ pub mod tree;
 pub use errno::Errno;
 pub use node::{Access, Indexed, Kind, Node, Type};
 pub use tree::{act, by_mib, by_name, name_to_mib, read, read_mib, write, write_mib};
+
+/// For the hook of the core of that name.
+///
+/// # Safety
+/// The process has no other thread.
+pub unsafe fn in_child() {
+    // SAFETY: the process has one thread, by the fn contract.
+    unsafe { figures::reset() }
+}

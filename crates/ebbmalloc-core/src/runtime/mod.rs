@@ -23,7 +23,6 @@ mod thread;
 
 // What follows requests now and then: the counters, the profile, the purger; and fork, which stops that.
 pub mod decay;
-pub mod figures;
 mod fork;
 mod growth;
 mod interval;

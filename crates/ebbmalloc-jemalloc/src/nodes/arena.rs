@@ -2,12 +2,12 @@
 
 use crate::arenas;
 use crate::errno::{Errno, Result};
+use crate::figures::{self, Which};
 use crate::node::{Access, Node, Text};
 use core::ffi::CStr;
 use ebbmalloc_core::arena::hooks::ExtentHooks;
 use ebbmalloc_core::arena::name::NAME_BYTES;
 use ebbmalloc_core::base::exact::u8_of;
-use ebbmalloc_core::runtime::figures::Which;
 use ebbmalloc_core::runtime::{self, decay};
 
 /// The index that stands for all arenas.
@@ -52,7 +52,7 @@ pub static NODES: &[Node] = &[
     read!("initialized", bool, |mib| Ok(match which(mib[1]) {
         Which::One(index) => arenas::is_there(index),
         Which::All => true,
-        Which::Destroyed => runtime::figures::any_ended(),
+        Which::Destroyed => figures::any_ended(),
     })),
     act!("decay", |mib| each(mib, arenas::decay)),
     act!("purge", |mib| match which(mib[1]) {

@@ -13,9 +13,10 @@ mod group;
 mod options;
 mod value;
 
+use crate::figures;
 use core::ffi::CStr;
 use ebbmalloc_core::base::exact::usize_of;
-use ebbmalloc_core::runtime::{control, figures};
+use ebbmalloc_core::runtime::control;
 use emitter::Emitter;
 use options::Options;
 use value::{Shown, number, value};
