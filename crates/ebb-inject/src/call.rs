@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use ebb_inspect::{Gate, Target, Unreadable, permission};
+use ebb_inspect::{Target, Unreadable, permission};
 
-use crate::attempt::{Attempt, Entered, Left};
+use crate::attempt::{Attempt, Entered};
 use crate::function::Function;
-use crate::gate::{self, Unfit};
+use crate::gate;
+use crate::refusal::{Left, NotCalled, Unfit};
 use crate::task::{self, Doing};
 use crate::waits::Wait;
 
@@ -35,35 +36,6 @@ pub struct Called {
     pub system_call: i64,
     /// See there.
     pub is_called_again: bool,
-}
-
-/// Why no call was made.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotCalled {
-    /// The process ended.
-    #[error("it ended")]
-    Gone,
-    /// The kernel refuses us.
-    #[error("{0}")]
-    Refused(Gate),
-    /// It is not fit for it.
-    #[error(transparent)]
-    Unfit(#[from] Unfit),
-    /// No thread came to a good place in time.
-    #[error("no thread of it could be stopped at a safe place in time: {0}")]
-    NoThread(String),
-    /// Something else.
-    #[error("{0}")]
-    Other(String),
-}
-
-impl From<Unreadable> for NotCalled {
-    fn from(error: Unreadable) -> Self {
-        match error {
-            Unreadable::Gone => Self::Gone,
-            other => Self::Other(other.to_string()),
-        }
-    }
 }
 
 /// Calls `function` in `target`, by the first thread that is at a good place within `patience`.

@@ -9,6 +9,7 @@
 //! - `attempt`: one attempt at one thread.
 //! - `place`: where a stopped thread stands, and what it comes back to.
 //! - [`remote`]: the other way: CPython is asked to make the call by itself.
+//! - `refusal`: why no call was made.
 //! - `seccomp`: what a thread's filters of system calls say.
 //! - `stack`: whether a thread's stack has room, and no handler of a signal on it.
 //! - `tracee`: a thread held by ptrace; the door to the kernel.
@@ -34,6 +35,7 @@ mod frame;
 pub mod function;
 pub mod gate;
 mod place;
+mod refusal;
 pub mod remote;
 mod seccomp;
 mod stack;
@@ -42,7 +44,7 @@ mod tracee;
 mod waits;
 mod xstate;
 
-pub use call::{Called, NotCalled, call};
+pub use call::{Called, call};
 pub use cost::{Cost, Refault};
 pub use function::Function;
-pub use gate::Unfit;
+pub use refusal::{NotCalled, Unfit};

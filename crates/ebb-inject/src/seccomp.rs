@@ -7,7 +7,7 @@
 use libc::sock_filter;
 use nix::errno::Errno;
 
-use crate::attempt::Left;
+use crate::refusal::Left;
 use crate::tracee::Tracee;
 
 /// What is needed: malloc_trim's calls, what it waits with for a lock, and the way back.

@@ -8,30 +8,32 @@
 //! What the kernel's heap and these arenas have in common: glibc's ledger counts an arena as one block mapped
 //! by itself; what is free inside is seen here only.
 
+use crate::memory::Reader;
 use crate::memory::process::ProcessMemory;
-use crate::memory::{Reader, Unreadable};
 use crate::target::Target;
 
 pub mod arenas;
 mod arrays;
 pub mod buffers;
 pub mod collector;
+mod interpreters;
 mod layout;
 mod locate;
 pub mod remote;
 #[cfg(test)]
 mod tests;
+mod unsupported;
 
 pub use arenas::Arenas;
 pub use buffers::Owned;
 pub use collector::{Collector, Generation, Type};
+pub use interpreters::Interpreter;
 pub use locate::file;
 pub use remote::Remote;
+pub use unsupported::Unsupported;
 
+use interpreters::{interpreters, states};
 use layout::Layout;
-
-/// No process has more; a longer list is torn.
-const MOST_INTERPRETERS: usize = 1024;
 
 /// From this version on an interpreter with a lock of its own has arenas of its own.
 const OWN_ARENAS: (u8, u8) = (3, 12);
@@ -48,29 +50,6 @@ pub struct Python {
     pub arenas: Option<Arenas>,
     /// What the blocks that were asked about are to Python, by type, the most bytes first.
     pub buffers: Vec<Owned>,
-}
-
-/// One interpreter.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Interpreter {
-    /// Its number; the main one has 0.
-    pub id: i64,
-    /// Its garbage collector. In 3.8 all interpreters share one; it stands with the main one.
-    pub collector: Option<Collector>,
-}
-
-/// Why there is nothing to say.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unsupported {
-    /// No file of the process defines `_PyRuntime`.
-    #[error("no CPython is in it")]
-    NoPython,
-    /// A version or a kind of build whose layout is not known.
-    #[error("{0}")]
-    Layout(String),
-    /// It could not be read.
-    #[error(transparent)]
-    Unreadable(#[from] Unreadable),
 }
 
 impl Python {
@@ -148,65 +127,4 @@ impl<'a> Found<'a> {
         }
         Ok((arrays.found, Some(sum)))
     }
-}
-
-/// Addresses and numbers of the interpreters, the newest first.
-fn states<M: crate::Memory>(
-    reader: &mut Reader<M>,
-    runtime: u64,
-    layout: &Layout,
-) -> Result<Vec<(u64, i64)>, Unsupported> {
-    let mut states = Vec::new();
-    let mut next = reader.word(runtime.wrapping_add(layout.head))?;
-    while next != 0 {
-        if states.len() == MOST_INTERPRETERS {
-            return Err(Unsupported::Layout(
-                "its list of interpreters does not end".to_owned(),
-            ));
-        }
-        states.push((
-            next,
-            reader.word(next.wrapping_add(layout.id))?.cast_signed(),
-        ));
-        next = reader.word(next.wrapping_add(layout.next))?;
-    }
-    if states.is_empty() {
-        return Err(Unsupported::Layout(
-            "it has no interpreter (yet)".to_owned(),
-        ));
-    }
-    Ok(states)
-}
-
-/// The address of the interpreter that the process began with.
-fn main_interpreter<M: crate::Memory>(
-    reader: &mut Reader<M>,
-    runtime: u64,
-    layout: &Layout,
-) -> Result<u64, Unsupported> {
-    states(reader, runtime, layout)?
-        .into_iter()
-        .find(|&(_, id)| id == 0)
-        .map(|(state, _)| state)
-        .ok_or_else(|| Unsupported::Layout("it has no main interpreter".to_owned()))
-}
-
-fn interpreters<M: crate::Memory>(
-    reader: &mut Reader<M>,
-    runtime: u64,
-    layout: &Layout,
-) -> Result<Vec<Interpreter>, Unsupported> {
-    let mut interpreters = Vec::new();
-    for (state, id) in states(reader, runtime, layout)? {
-        let gc = match layout.gc {
-            layout::Gc::Interpreter(offset) => Some(state.wrapping_add(offset)),
-            layout::Gc::Runtime(offset) => (id == 0).then(|| runtime.wrapping_add(offset)),
-        };
-        let collector = match gc.map(|at| collector::read(reader, at, layout.frozen)) {
-            Some(Err(Unreadable::Late)) => None,
-            collector => collector.transpose()?,
-        };
-        interpreters.push(Interpreter { id, collector });
-    }
-    Ok(interpreters)
 }

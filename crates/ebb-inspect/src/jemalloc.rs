@@ -14,6 +14,7 @@ mod locate;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod version;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,12 +23,12 @@ use crate::holdings::{Holdings, Unsupported, consistent};
 use crate::image::Image;
 use crate::line::Line;
 use crate::memory::{Memory, Unreadable, unless_torn};
-use crate::page_map;
 use crate::space::Space;
 use crate::target::Target;
 
-use layout::{LAYOUTS, Layout};
+use layout::Layout;
 use locate::Found;
+use version::{recognise, version};
 
 pub use settings::{Settings, of_process as settings};
 
@@ -37,8 +38,6 @@ const MAX_DIFFERENCE: f64 = 0.05;
 const LEAST_DIFFERENCE: u64 = 8 << 20;
 /// Blocks of an arena's own memory; a longer list is torn.
 const MAX_BASE_BLOCKS: usize = 1 << 16;
-/// The text of a version, its commit included, is no longer.
-const VERSION_BYTES: usize = 80;
 
 /// What the jemalloc in the mapped file `file` of `target` holds.
 pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
@@ -86,26 +85,6 @@ fn of_data<M: Memory>(
         }
     };
     consistent(|| once(space, layout, &found, &name))
-}
-
-/// The layout and the structures, that of the file's own version first.
-fn recognise<M: Memory>(
-    space: Space<'_, M>,
-    data: &[(u64, u64)],
-    version: Option<&str>,
-) -> Result<Option<(&'static Layout, Found)>, Unreadable> {
-    let candidates = page_map::candidates(space, data)?;
-    let is_own = |layout: &Layout| {
-        let (major, minor, patch) = layout.version;
-        version.is_some_and(|text| text.starts_with(&format!("{major}.{minor}.{patch}-")))
-    };
-    let (own, others): (Vec<_>, Vec<_>) = LAYOUTS.iter().partition(|layout| is_own(layout));
-    for layout in own.into_iter().chain(others) {
-        if let Some(found) = locate::locate(space, data, &candidates, layout)? {
-            return Ok(Some((layout, found)));
-        }
-    }
-    Ok(None)
 }
 
 /// Reads all once; in words where the figures contradict each other.
@@ -180,33 +159,6 @@ fn own_memory<M: Memory>(
         at = unless_torn(reader.word(at.saturating_add(8)))?.unwrap_or(0);
     }
     Ok(line)
-}
-
-/// The version that a jemalloc answers to `mallctl("version")`, which stands in every build, commit included.
-fn version(image: &Image) -> Option<String> {
-    image.search(VERSION_BYTES, |bytes| {
-        let mut dashes = memchr::memmem::find_iter(bytes, b"-g");
-        dashes.find_map(|at| version_around(bytes, at))
-    })
-}
-
-/// `5.3.0-0-g` and a commit, whose `-g` is at `at`.
-fn version_around(bytes: &[u8], at: usize) -> Option<String> {
-    let is_number = |byte: &u8| byte.is_ascii_digit() || *byte == b'.' || *byte == b'-';
-    let begin = bytes[..at].iter().rposition(|byte| !is_number(byte))? + 1;
-    let rest = &bytes[at + 2..];
-    let end = rest.iter().position(|byte| !byte.is_ascii_hexdigit())?;
-    // A commit of git's, or the first digits of one.
-    if !(7..=40).contains(&end) || rest[end] != 0 || bytes[begin - 1] != 0 {
-        return None;
-    }
-    let text = std::str::from_utf8(&bytes[begin..at + 2 + end]).ok()?;
-    let (number, commits) = text.split_once('-')?;
-    let mut parts = number.split('.');
-    let major: u32 = parts.next()?.parse().ok()?;
-    let three = parts.clone().count() == 2 && parts.all(|part| part.parse::<u32>().is_ok());
-    let counted = commits.split('-').next()?.parse::<u32>().is_ok();
-    ((3..=9).contains(&major) && three && counted).then(|| text.to_owned())
 }
 
 /// The number alone.

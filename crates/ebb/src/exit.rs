@@ -1,10 +1,14 @@
 //! The exit codes of `ebb` and the one type that all its failures end in.
 //!
-//! Every command returns `Result<Exit, Failure>`; [`crate::cli::main`] prints a failure as one line
+//! Every command returns `Result<Exit, Failure>`; the command line prints a failure as one line
 //! on stderr. A code is written here and nowhere else; `docs/run.md` explains them to users.
 
 use std::fmt;
 use std::process::ExitCode;
+
+use ebb_allocators::{SettingError, Unresolved};
+use ebb_deploy::check::Answer;
+use ebb_deploy::fix::{Refused, RefusedKind};
 
 /// How `ebb` ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +127,44 @@ impl From<std::io::Error> for Failure {
             _ => Exit::Internal,
         };
         Self::new(exit, error.to_string())
+    }
+}
+
+impl From<Answer> for Exit {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Answer::InCharge => Exit::Ok,
+            Answer::NotInCharge => Exit::NotInCharge,
+            Answer::NoPermission => Exit::Permission,
+            Answer::Unknown => Exit::NotEnoughEvidence,
+        }
+    }
+}
+
+impl From<Unresolved> for Failure {
+    fn from(error: Unresolved) -> Self {
+        let exit = match error {
+            Unresolved::Unknown { .. } => Exit::Usage,
+            Unresolved::NotInstalled { .. } => Exit::Missing,
+            Unresolved::DoesNotFit { .. } | Unresolved::Unusable { .. } => Exit::Unsupported,
+        };
+        Self::new(exit, error.to_string())
+    }
+}
+
+impl From<SettingError> for Failure {
+    fn from(error: SettingError) -> Self {
+        Self::new(Exit::Usage, error.to_string())
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        let exit = match refused.kind {
+            RefusedKind::NotUnderstood => Exit::Usage,
+            RefusedKind::CannotWork => Exit::Unsupported,
+        };
+        Self::new(exit, refused.what).remedy(refused.remedy)
     }
 }
 

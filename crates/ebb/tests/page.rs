@@ -8,8 +8,8 @@
 #[allow(dead_code, reason = "shared with the tests of the command")]
 mod bench;
 
-use ebb::facts::trial::Trial;
-use ebb::report::html;
+use ebb_report::html;
+use ebb_trial::results::Trial;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::process::Command;
@@ -259,7 +259,7 @@ fn check(trial: &Trial, width: u32, class: &str) {
         seen.dash_patterns >= lines.min(5),
         "lines differ without their colour"
     );
-    let tables = ebb::report::tables::of(trial).len();
+    let tables = ebb_report::tables::of(trial).len();
     assert_eq!((seen.bars, seen.tables), (trial.variants.len(), tables));
     assert!(
         seen.smallest_text_px >= 10.5,
@@ -285,7 +285,7 @@ fn check(trial: &Trial, width: u32, class: &str) {
         seen.readout_by_key
     );
     assert_eq!(seen.buttons, ["Zoom in", "Zoom out", "Whole time"]);
-    assert_eq!(seen.latency_lines, ebb::report::latency::of(trial).len());
+    assert_eq!(seen.latency_lines, ebb_report::latency::of(trial).len());
     assert_eq!(seen.broken_names, Vec::<String>::new());
     assert_eq!((seen.signs, seen.signs_at_end), (seen.scrolling, 0));
     if class == "narrow" {
@@ -303,7 +303,7 @@ fn with_latencies() -> Trial {
     let mut trial = TRIAL.clone();
     for (index, variant) in trial.variants.iter_mut().enumerate() {
         for run in &mut variant.runs {
-            run.restarts.push(ebb::facts::trial::Restart {
+            run.restarts.push(ebb_trial::results::Restart {
                 at_s: 1.0,
                 text: "restarted".into(),
             });
@@ -312,7 +312,7 @@ fn with_latencies() -> Trial {
             }
         }
     }
-    assert_eq!(ebb::report::latency::of(&trial).len(), 2);
+    assert_eq!(ebb_report::latency::of(&trial).len(), 2);
     trial
 }
 

@@ -209,12 +209,12 @@ fn assert_no_times(who: &str, text: &str) {
 #[test]
 fn a_trial_is_disturbed_where_its_own_record_says_so_and_nowhere_else() {
     let finished = run(&fixture(), &["--variants", "glibc", "-n", "1", "--json"]);
-    let mut trial: ebb::facts::trial::Trial = serde_json::from_str(&finished.stdout).unwrap();
+    let mut trial: ebb_trial::results::Trial = serde_json::from_str(&finished.stdout).unwrap();
     let share = trial.variants[0].runs[0].disturbance.others_cpu_share;
     let share = share.expect("the machine's counters were read");
     for (share, disturbed) in [(share, share >= 0.10), (0.05, false), (0.5, true)] {
         trial.variants[0].runs[0].disturbance.others_cpu_share = Some(share);
-        let text = ebb::report::text::render(&trial, 120);
+        let text = ebb_report::text::render(&trial, 120);
         assert_eq!(text.contains("disturbed"), disturbed, "{share}: {text}");
     }
 }
@@ -242,7 +242,7 @@ fn eight_rounds_give_a_slope_with_its_interval() {
         "{column} {slope}"
     );
     let hourly = |bytes_per_s: f64| {
-        ebb::report::figures::signed(bytes_per_s * 3600.0, ebb::facts::trial::Unit::BytesPerHour)
+        ebb_report::figures::signed(bytes_per_s * 3600.0, ebb_trial::results::Unit::BytesPerHour)
     };
     let interval = format!("{} … {}", hourly(low), hourly(high));
     finished.expect(0, &[&interval], &[]);

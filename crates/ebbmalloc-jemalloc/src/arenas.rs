@@ -145,7 +145,7 @@ pub unsafe fn reset(index: usize) -> bool {
     let Some(arena) = HEAP.explicit_arena(index) else {
         return false;
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: nobody uses a block of it or calls anything for it (fn contract).
     with_access(|access| unsafe { HEAP.reset_arena(access, arena) });
     true
 }
@@ -162,10 +162,10 @@ pub unsafe fn destroy(index: usize) -> bool {
     if arena.threads() > 0 {
         return false;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract is that of `reset`.
     unsafe { reset(index) };
     figures::note_end(arena);
-    // SAFETY: as above.
+    // SAFETY: nobody uses a block of it (contract of `reset`), and it was reset just now.
     let ended = with_access(|access| unsafe { HEAP.end_arena(access, arena) });
     decay::follow();
     ended
@@ -266,6 +266,6 @@ pub fn flush_cache(index: usize) -> bool {
 /// # Safety
 /// Nobody uses it meanwhile, or names it again.
 pub unsafe fn destroy_cache(index: usize) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: nobody uses the cache or names it again (fn contract).
     with_access(|_| unsafe { HEAP.end_cache(index) })
 }

@@ -7,9 +7,9 @@
 
 use crate::memory::{Memory, Reader};
 
-use super::Unsupported;
 use super::collector::Frozen;
 use super::locate::{FREE_THREADED_BUILD, Place};
+use super::unsupported::Unsupported;
 
 /// The first bytes of the table that 3.13 and later publish.
 const COOKIE: [u8; 8] = *b"xdebugpy";

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use object::{Object, ObjectKind, ObjectSymbol, ReadCache};
 
-use super::Unsupported;
+use super::unsupported::Unsupported;
 use crate::memory::Unreadable;
 use crate::target::{Backing, Mapping, Target};
 

@@ -8,8 +8,10 @@ use crate::exact::usize_of;
 use crate::memory::{Memory, Reader};
 use crate::target::Target;
 
+use super::interpreters::main_interpreter;
+use super::layout::Layout;
 use super::locate::{self, Place};
-use super::{Layout, Unsupported, main_interpreter};
+use super::unsupported::Unsupported;
 
 /// Fields of the runtime's table of offsets, as 3.14 has it.
 const FINALIZING: u64 = 32;

@@ -13,6 +13,7 @@ use crate::space::Space;
 use crate::target::Target;
 
 use super::layout::Layout;
+use super::version::{recognise, version};
 
 /// A jemalloc and the settings in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -82,8 +83,8 @@ pub fn of_file<M: Memory>(
     if !is_named {
         return Ok(None);
     }
-    let version = super::version(image);
-    let found = super::recognise(space, image.data(), version.as_deref())?;
+    let version = version(image);
+    let found = recognise(space, image.data(), version.as_deref())?;
     let Some((layout, arena)) =
         found.and_then(|(layout, found)| Some((layout, *found.arenas.get(&0)?)))
     else {

@@ -1,6 +1,6 @@
 //! What came of the requests: answered, failed and why, latencies. One for each connection, added up.
 
-use crate::facts::trial::{LoadResult, Quantiles};
+use ebb_trial::results::{LoadResult, Quantiles};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::time::Duration;

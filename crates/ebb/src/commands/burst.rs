@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use ureq::http;
 
+use crate::arguments;
 use crate::burst::tally::Tally;
 use crate::burst::{Plan, Until, drive};
-use crate::cli;
 use crate::exit::{Exit, Failure};
-use crate::report::figures;
+use crate::terminal;
+use ebb_report::figures;
 
 /// Length of a burst where the command line does not say.
 const LENGTH: Duration = Duration::from_secs(10);
@@ -44,7 +45,7 @@ pub struct Args {
     requests: Option<u64>,
 
     /// Send for this long, such as 20s. Default: 10s.
-    #[arg(short = 'z', long, value_name = "TIME", value_parser = cli::time)]
+    #[arg(short = 'z', long, value_name = "TIME", value_parser = arguments::time)]
     duration: Option<Duration>,
 
     /// Requests a second, whatever the service does.
@@ -64,7 +65,7 @@ pub struct Args {
     headers: Vec<String>,
 
     /// What one request may take.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = cli::time)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = arguments::time)]
     timeout: Duration,
 
     /// Print the summary as JSON only.
@@ -87,7 +88,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     // Paced, as many are under way as the service lets wait.
     summary.concurrency = plan.rate.is_none().then_some(f64::from(plan.concurrency));
     for (reason, count) in tally.reasons().into_iter().take(MOST_REASONS) {
-        cli::warn(&format!("failed {count} times: {reason}"));
+        terminal::warn(&format!("failed {count} times: {reason}"));
     }
     if summary.requests == 0 {
         let what = format!("none of {} requests was answered", summary.errors);
@@ -95,7 +96,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
             .remedy("the lines above say why; is the service there?"));
     }
     if !args.json {
-        cli::print(&words(
+        terminal::print(&words(
             &plan,
             &tally,
             summary.requests,
@@ -105,7 +106,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     }
     let line = serde_json::to_string(&summary)
         .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
-    cli::print(&format!("{line}\n"))?;
+    terminal::print(&format!("{line}\n"))?;
     Ok(Exit::Ok)
 }
 

@@ -4,15 +4,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::allocators;
-use crate::check::declared;
-use crate::check::dockerfile::Stages;
-use crate::check::process::Wanted;
-use crate::check::report::Report;
-use crate::cli;
 use crate::exit::{Exit, Failure};
-use crate::proc::target;
-use crate::report::paint;
+use crate::paint;
+use crate::terminal;
+use ebb_deploy::check::Report;
+use ebb_deploy::check::declared;
+use ebb_deploy::check::dockerfile::Stages;
+use ebb_deploy::check::process::Wanted;
+use ebb_process::target;
 
 mod entry;
 pub(in crate::commands) mod files;
@@ -75,7 +74,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     let report = if args.target.parse::<i32>().is_ok() || is_cgroup(path) {
         of_processes(args, wanted)?
     } else if path.is_dir() {
-        root::check(args, wanted)?
+        root::check(&args.target, &args.program, args.page_size, wanted)?
     } else if path.is_file() {
         of_file(args, path, wanted.as_ref())?
     } else {
@@ -83,13 +82,13 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     };
     let text = if args.json {
         report.json() + "\n"
-    } else if cli::has_colours() {
-        paint::check(&report.text(), &args.target, report.exit())
+    } else if terminal::has_colours() {
+        paint::check(&report.text(), &args.target, report.answer())
     } else {
         report.text()
     };
-    cli::print(&text)?;
-    Ok(report.exit())
+    terminal::print(&text)?;
+    Ok(report.answer().into())
 }
 
 /// A folder of the cgroup file system means the processes in it.
@@ -103,15 +102,15 @@ pub(in crate::commands) fn wanted(name: &str) -> Result<Wanted, Failure> {
         let file = std::path::absolute(name)?;
         let known = file
             .file_name()
-            .and_then(|name| allocators::by_file_name(name.to_str()?));
+            .and_then(|name| ebb_allocators::by_file_name(name.to_str()?));
         return Ok(Wanted {
             name: name.to_owned(),
             allocator: known.map(|it| it.name),
             file: Some(file),
         });
     }
-    let Some(known) = allocators::by_name(name) else {
-        let known: Vec<&str> = allocators::KNOWN.iter().map(|it| it.name).collect();
+    let Some(known) = ebb_allocators::by_name(name) else {
+        let known: Vec<&str> = ebb_allocators::KNOWN.iter().map(|it| it.name).collect();
         return Err(Failure::new(
             Exit::Usage,
             format!(

@@ -16,20 +16,20 @@ mod sketch;
 mod subject;
 mod tune;
 
-use crate::cli;
+use crate::arguments;
 use crate::exit::{Exit, Failure};
-use crate::facts::trial::{FORMAT, Metric, Trial, VerdictKind, Workload as WorkloadFacts};
-use crate::report;
-use crate::trial::engine;
-use crate::trial::interrupt::{Groups, Interrupt};
-use crate::trial::logs::Logs;
-use crate::trial::rounds::{self, Rounds, Sure};
-use crate::trial::run::Stage;
-use crate::trial::schedule::{self, Repetition};
-use crate::trial::variant::{self, VariantSpec};
-use crate::trial::workload::Workload;
-use crate::trial::{setup, traps, tuning, verdict};
+use crate::terminal;
 use earlier::Earlier;
+use ebb_trial::engine;
+use ebb_trial::interrupt::{Groups, Interrupt};
+use ebb_trial::logs::Logs;
+use ebb_trial::results::{FORMAT, Metric, Trial, VerdictKind, Workload as WorkloadFacts};
+use ebb_trial::rounds::{self, Rounds, Sure};
+use ebb_trial::run::Stage;
+use ebb_trial::schedule::{self, Repetition};
+use ebb_trial::variant::{self, VariantSpec};
+use ebb_trial::workload::Workload;
+use ebb_trial::{setup, traps, tuning, verdict};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -90,7 +90,7 @@ pub struct Args {
     until_sure: Option<f64>,
 
     /// Time that the runs of --until-sure may take.
-    #[arg(long, value_name = "TIME", default_value = "30m", requires = "until_sure", value_parser = cli::time)]
+    #[arg(long, value_name = "TIME", default_value = "30m", requires = "until_sure", value_parser = arguments::time)]
     budget: Duration,
 
     /// The memory that the table shows.
@@ -154,7 +154,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         let trial = live::watch(&args.live, args.memory.into())?;
         return tell(&trial, args, output.as_ref());
     }
-    subject::check(args)?;
+    subject::check(&args.workload, &args.sketch)?;
     let earlier = args.against.as_deref().map(Earlier::read).transpose()?;
     let profile = args.profile.as_deref();
     let profile = profile.or_else(|| earlier.as_ref()?.trial.workload.profile.as_deref());
@@ -241,7 +241,7 @@ fn folder(args: &Args) -> Result<Option<outputs::Folder>, Failure> {
 /// Keeps what an earlier trial left in the folder.
 fn clear(output: Option<&outputs::Folder>) -> Result<(), Failure> {
     if let Some(kept) = output.map(outputs::Folder::clear).transpose()?.flatten() {
-        cli::warn(&format!("the earlier trial is kept in {}", kept.display()));
+        terminal::warn(&format!("the earlier trial is kept in {}", kept.display()));
     }
     Ok(())
 }
@@ -262,7 +262,7 @@ fn rounds(args: &Args, workload: &Workload, earlier: Option<&Earlier>) -> Rounds
 
 fn parse_interval(text: &str) -> Result<Duration, String> {
     let allowed = Duration::from_millis(10)..=Duration::from_secs(10);
-    Some(cli::time(text)?)
+    Some(arguments::time(text)?)
         .filter(|time| allowed.contains(time))
         .ok_or_else(|| "between 10ms and 10s; a bare number is seconds".to_owned())
 }
@@ -332,7 +332,7 @@ fn prepare(
             );
         }
         for line in last_lines {
-            cli::warn(&format!("| {line}"));
+            terminal::warn(&format!("| {line}"));
         }
         Failure::new(Exit::Missing, reason).remedy("the lines above are its last ones")
     })
@@ -367,13 +367,13 @@ fn tell(trial: &Trial, args: &Args, output: Option<&outputs::Folder>) -> Result<
     // files.
     let written = output.map_or(Ok(()), |output| output.write(trial));
     let shown = if args.json {
-        outputs::json(trial).and_then(|text| cli::print(&format!("{text}\n")))
+        outputs::json(trial).and_then(|text| terminal::print(&format!("{text}\n")))
     } else {
-        let text = report::text::render(trial, outputs::terminal_width());
-        if cli::has_colours() {
-            cli::print(&report::paint::trial(&text, trial.verdict.kind))
+        let text = ebb_report::text::render(trial, outputs::terminal_width());
+        if terminal::has_colours() {
+            terminal::print(&crate::paint::trial(&text, trial.verdict.kind))
         } else {
-            cli::print(&text)
+            terminal::print(&text)
         }
     };
     let exported = args.exports.write(trial);
@@ -383,10 +383,10 @@ fn tell(trial: &Trial, args: &Args, output: Option<&outputs::Folder>) -> Result<
     };
     outputs::all([shown, written, exported].into_iter())?;
     if let Some(output) = output {
-        cli::warn(&format!("the page is {}", output.page().display()));
+        terminal::warn(&format!("the page is {}", output.page().display()));
         if trial.verdict.kind == VerdictKind::Recommend {
             let results = output.results();
-            cli::warn(&format!(
+            terminal::warn(&format!(
                 "next: ebb fix FILE --from {} (a Dockerfile, compose file, manifest, unit, Procfile or Cargo.toml)",
                 results.display()
             ));

@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::cli;
 use crate::commands::snap;
 use crate::exit::{Exit, Failure};
-use crate::report;
-use crate::verdict::difference;
+use crate::terminal;
+use ebb_diagnosis::difference;
 
 const EXAMPLES: &str = "Example:
   ebb diff before.json after.json  two files of ebb snap";
@@ -39,14 +38,14 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
                 + "\n"
         }
         false => {
-            let text = report::growth::render_difference(&difference);
-            if cli::has_colours() {
-                report::paint::difference(&text)
+            let text = ebb_report::growth::render_difference(&difference);
+            if terminal::has_colours() {
+                crate::paint::difference(&text)
             } else {
                 text
             }
         }
     };
-    cli::print(&text)?;
+    terminal::print(&text)?;
     Ok(Exit::Ok.into())
 }

@@ -2,86 +2,22 @@
 //! checked as `ebb check` does, and writes it if asked. Nothing is written that the check finds
 //! useless.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use crate::check::Report as Check;
-use crate::cli;
 use crate::exit::{Exit, Failure};
-use crate::fix::edit;
-use crate::fix::report::{Action, File, Report};
+use crate::terminal;
+use ebb_deploy::check::Report as Check;
+use ebb_deploy::fix::edit;
+use ebb_deploy::fix::report::{Action, File, Report};
 
+mod arguments;
+mod change;
 mod choose;
 mod propose;
 mod rust;
 mod undo;
 mod write;
 
-use propose::{Change, Proposal};
-
-/// The arguments of `ebb fix`.
-#[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  ebb fix Dockerfile                            show the change\n  \
-                  ebb fix --write Dockerfile                    write it; ebb fix --undo Dockerfile takes it back\n  \
-                  ebb fix --from results/results.json Dockerfile\n  \
-                  ebb fix -a jemalloc compose.yaml --service web"
-)]
-pub struct Args {
-    /// A Dockerfile, a compose file, a Kubernetes manifest, a systemd service, a Procfile, supervisor's configuration,
-    /// an entrypoint script, or a Cargo.toml
-    file: PathBuf,
-
-    /// ebbmalloc, jemalloc, mimalloc, tcmalloc, or glibc (no preload) [default: ebbmalloc]
-    #[arg(long, short, value_name = "NAME", conflicts_with = "from")]
-    allocator: Option<String>,
-
-    /// The results.json of a trial: takes the allocator and the settings that it recommends, or none
-    #[arg(long, value_name = "FILE")]
-    from: Option<PathBuf>,
-
-    /// Settings of the allocator, in its own words
-    #[arg(long, value_name = "KEY:VALUE,...", conflicts_with = "from")]
-    conf: Vec<String>,
-
-    /// A variable for the service
-    #[arg(long, value_name = "KEY=VALUE", value_parser = super::run::parse_variable)]
-    env: Vec<(String, String)>,
-
-    /// Write it; without this it is only shown
-    #[arg(long)]
-    write: bool,
-
-    /// Take back what the last `ebb fix --write` wrote
-    #[arg(long, conflicts_with_all = ["write", "allocator", "from", "conf", "env"])]
-    undo: bool,
-
-    /// The service of a compose file, the container of a manifest, the process type of a Procfile, the program
-    /// of supervisor's configuration or of a Rust package; may be given more than once
-    #[arg(long, value_name = "NAME")]
-    service: Vec<String>,
-
-    /// The stage of a Dockerfile to build [default: the last one]
-    #[arg(long, value_name = "NAME")]
-    stage: Option<String>,
-
-    /// Where the allocator's library is when the service runs [default: /usr/local/lib/libebbmalloc.so for
-    /// ebbmalloc, the library's name for the others, which the loader looks up]
-    #[arg(long, value_name = "PATH")]
-    library: Option<String>,
-
-    /// For a manifest: an image that has /usr/local/lib/libebbmalloc.so, which an init container copies
-    #[arg(long, value_name = "IMAGE")]
-    library_image: Option<String>,
-
-    /// For a Cargo.toml: the path of the crate ebbmalloc [default: that of the checkout that ebb was built in]
-    #[arg(long, value_name = "PATH")]
-    crate_path: Option<String>,
-
-    /// One line of JSON
-    #[arg(long)]
-    json: bool,
-}
+pub use arguments::Args;
+use change::{Change, Proposal, read};
 
 /// Does it, prints, and tells by its exit code.
 pub fn execute(args: &Args) -> Result<Exit, Failure> {
@@ -155,40 +91,8 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
 fn failed(check: &Option<Check>) -> Option<Exit> {
     check
         .as_ref()
-        .map(Check::exit)
+        .map(|it| Exit::from(it.answer()))
         .filter(|exit| *exit == Exit::NotInCharge)
-}
-
-/// A text that is worth a look: files that start services are short.
-fn read(path: &Path) -> Result<String, Failure> {
-    const MOST_BYTES: u64 = 1 << 20;
-    let unusable = |why: String| Failure::new(Exit::Usage, format!("{}: {why}", path.display()));
-    let meta = fs::metadata(path).map_err(|error| unusable(error.to_string()))?;
-    if !meta.is_file() {
-        return Err(
-            unusable("it is no file".to_owned()).remedy("name the file that starts the service")
-        );
-    }
-    if meta.len() > MOST_BYTES {
-        return Err(unusable(format!(
-            "it has {} bytes, more than such files have",
-            meta.len()
-        ))
-        .remedy("left alone"));
-    }
-    let text = fs::read_to_string(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::PermissionDenied => {
-            Failure::new(Exit::Permission, format!("{}: {error}", path.display()))
-        }
-        std::io::ErrorKind::InvalidData => {
-            unusable("it is not a text".to_owned()).remedy("left alone")
-        }
-        _ => unusable(error.to_string()).remedy("left alone"),
-    })?;
-    if text.trim().is_empty() {
-        return Err(unusable("it is empty".to_owned()).remedy("left alone"));
-    }
-    Ok(text)
 }
 
 fn shown(change: &Change) -> File {
@@ -212,16 +116,16 @@ fn write_all(args: &Args, proposal: &Proposal) -> Result<(), Failure> {
 /// Data to stdout, everything else to stderr.
 fn finish(args: &Args, report: &Report, exit: Exit) -> Result<Exit, Failure> {
     if args.json {
-        cli::print(&(report.json() + "\n"))?;
+        terminal::print(&(report.json() + "\n"))?;
         return Ok(exit);
     }
-    cli::print(&report.text())?;
+    terminal::print(&report.text())?;
     for note in &report.notes {
-        cli::warn(note);
+        terminal::warn(note);
     }
     if let Some(check) = &report.check {
         for line in check.text().lines().filter(|it| !it.is_empty()) {
-            cli::warn(&format!("check: {line}"));
+            terminal::warn(&format!("check: {line}"));
         }
     }
     Ok(exit)

@@ -9,18 +9,20 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use nix::errno::Errno;
-
-use crate::allocators::{self, Environment};
-use crate::cli;
+use crate::arguments;
 use crate::commands::compare::earlier;
 use crate::exit::{Exit, Failure};
-use crate::proc::inherited;
-use crate::proc::program::{Program, ProgramError, privilege_gained};
-use crate::trial::choice::{self, Choice};
+use crate::terminal;
+use ebb_allocators::Environment;
+use ebb_process::inherited;
+use ebb_process::program::{Program, ProgramError, privilege_gained};
+use ebb_trial::choice::{self, Choice};
 
 mod report;
+mod start;
 mod verify;
+
+use start::{Start, not_started};
 
 const EXAMPLES: &str = "Examples:
   ebb run -- ./service --port 80                 on ebbmalloc
@@ -45,7 +47,7 @@ pub struct Args {
     conf: Vec<String>,
 
     /// A variable for the program
-    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_variable)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = arguments::variable)]
     env: Vec<(String, String)>,
 
     /// Stay, look at every process of the program, and say on stderr whether the allocator is in charge
@@ -53,7 +55,7 @@ pub struct Args {
     verify: bool,
 
     /// How long to look
-    #[arg(long, value_name = "TIME", default_value = "2s", requires = "verify", value_parser = cli::time)]
+    #[arg(long, value_name = "TIME", default_value = "2s", requires = "verify", value_parser = arguments::time)]
     verify_for: Duration,
 
     /// Say it as one line of JSON
@@ -68,20 +70,6 @@ pub struct Args {
         value_name = "CMD"
     )]
     command: Vec<OsString>,
-}
-
-/// A program that is ready to be started.
-struct Start {
-    /// The file to execute.
-    file: PathBuf,
-    /// Its arguments, its own name in front.
-    arguments: Vec<OsString>,
-    /// Its whole environment.
-    environment: BTreeMap<OsString, OsString>,
-    /// The allocator as it was asked for.
-    allocator: String,
-    /// What it is to run on.
-    choice: allocators::Choice,
 }
 
 /// Runs the command. Returns only where it refuses, fails, or was asked to verify.
@@ -120,7 +108,7 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
         .unwrap_or_else(|| "/bin:/usr/bin".into());
 
     let program = Program::find(command, &search_path)?;
-    let choice = allocators::resolve(&allocator, &program.elf).or_else(|error| {
+    let choice = ebb_allocators::resolve(&allocator, &program.elf).or_else(|error| {
         // That the program takes no library at all says more than that this one is not there.
         refuse(&program)?;
         Err(Failure::from(error))
@@ -132,7 +120,7 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
         environment.get(OsStr::new(name)).cloned()
     })?;
     for other in &change.replaced {
-        cli::warn(&format!("note: {other} is taken out of LD_PRELOAD"));
+        terminal::warn(&format!("note: {other} is taken out of LD_PRELOAD"));
     }
     for (name, value) in change.changes {
         match value {
@@ -166,7 +154,7 @@ fn from_trial(file: &Path) -> Result<Choice, Failure> {
             format!("{}: a trial without variants", file.display()),
         )
     })?;
-    cli::warn(&format!("note: {}: {}", chosen.variant, chosen.reason));
+    terminal::warn(&format!("note: {}: {}", chosen.variant, chosen.reason));
     Ok(chosen)
 }
 
@@ -228,15 +216,6 @@ fn become_program(start: &Start) -> Failure {
     }
 }
 
-/// The failure that stands for an `execve` that did not work.
-fn not_started(start: &Start, errno: Errno) -> Failure {
-    let exit = match errno {
-        Errno::ENOENT => Exit::CommandNotFound,
-        _ => Exit::NotExecutable,
-    };
-    Failure::new(exit, format!("{}: {}", start.file.display(), errno.desc()))
-}
-
 impl From<ProgramError> for Failure {
     fn from(error: ProgramError) -> Self {
         let exit = match error {
@@ -244,12 +223,5 @@ impl From<ProgramError> for Failure {
             ProgramError::NotExecutable(..) => Exit::NotExecutable,
         };
         Failure::new(exit, error.to_string())
-    }
-}
-
-pub(super) fn parse_variable(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("not KEY=VALUE".to_owned()),
     }
 }

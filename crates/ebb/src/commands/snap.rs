@@ -6,11 +6,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::cli;
-use crate::commands::why::{Depth, Observer};
+use crate::commands::why::Observer;
 use crate::exit::{Exit, Failure};
-use crate::facts::snapshot::Snapshot;
-use crate::proc::target;
+use crate::terminal;
+use ebb_process::look::Depth;
+use ebb_process::snapshot::Snapshot;
+use ebb_process::target;
 
 const EXAMPLES: &str = "Example:
   ebb snap 4711 -o before.json  then later: ebb snap 4711 -o after.json; ebb diff before.json after.json";
@@ -56,7 +57,7 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
         + "\n";
     match &args.output {
         Some(path) => write(path, &text, None)?,
-        None => cli::print(&text)?,
+        None => terminal::print(&text)?,
     }
     Ok(Exit::Ok.into())
 }

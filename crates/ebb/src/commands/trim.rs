@@ -5,16 +5,17 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use crate::cli;
-use crate::commands::why::{Depth, Ending, Observer, find};
+use crate::arguments;
+use crate::commands::why::{Ending, Observer, find};
 use crate::exit::{Exit, Failure};
-use crate::facts::snapshot::{Process, Runtime, Snapshot, Target, TargetKind};
-use crate::facts::trim::{Call, Cost, Left, Measured, Outcome, ProcessTrim, Reason, Trim};
-use crate::proc::target::Resolved;
 use crate::relief::remote::NotDone;
 use crate::relief::{inject, reclaim, remote};
-use crate::report;
-use crate::verdict::trim::{Limits, judge};
+use crate::terminal;
+use ebb_diagnosis::facts::trim::{Call, Cost, Left, Measured, Outcome, ProcessTrim, Reason, Trim};
+use ebb_diagnosis::trim::{Limits, judge};
+use ebb_process::look::Depth;
+use ebb_process::snapshot::{Process, Runtime, Snapshot, Target, TargetKind};
+use ebb_process::target::Resolved;
 
 const EXAMPLES: &str = "Examples:
   ebb trim --dry-run 4711                what malloc_trim would return, and how long it would take
@@ -40,15 +41,15 @@ pub struct Args {
     dry_run: bool,
 
     /// Leave alone what would return less
-    #[arg(long, value_name = "SIZE", default_value = "16MB", value_parser = cli::size)]
+    #[arg(long, value_name = "SIZE", default_value = "16MB", value_parser = arguments::size)]
     min: u64,
 
     /// Leave alone what would keep a thread from its work for longer
-    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = cli::time)]
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = arguments::time)]
     max_pause: Duration,
 
     /// How long to wait for a thread to come to a safe place, or to take a script
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = cli::time)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = arguments::time)]
     wait: Duration,
 
     /// Of a cgroup: let the kernel drop pages of files as well
@@ -56,7 +57,7 @@ pub struct Args {
     page_cache: bool,
 
     /// Do it again and again, so often
-    #[arg(long, value_name = "TIME", value_parser = cli::time)]
+    #[arg(long, value_name = "TIME", value_parser = arguments::time)]
     every: Option<Duration>,
 
     /// Only the process itself, without its descendants
@@ -80,7 +81,7 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
         // Found anew each time: a service that was restarted has another pid.
         let exit = match round(args, &observer) {
             Err(failure) if failure.exit() != Exit::BrokenPipe => {
-                cli::warn(&failure.to_string());
+                terminal::warn(&failure.to_string());
                 failure.exit()
             }
             result => result?,
@@ -129,9 +130,9 @@ fn round(args: &Args, observer: &Observer) -> Result<Exit, Failure> {
                 .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?
                 + "\n"
         }
-        false => report::trim::render(&trim),
+        false => ebb_report::trim::render(&trim),
     };
-    cli::print(&text)?;
+    terminal::print(&text)?;
     Ok(exit(&trim))
 }
 

@@ -9,14 +9,14 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::cli;
+use crate::arguments;
 use crate::commands::snap;
-use crate::commands::why::{Depth, Ending, Observer};
+use crate::commands::why::{Ending, Observer};
 use crate::exit::{Exit, Failure};
-use crate::facts::snapshot::{Process, Snapshot};
-use crate::proc::target::{self, NotFound, Resolved};
-use crate::report;
-use crate::verdict;
+use crate::terminal;
+use ebb_process::look::Depth;
+use ebb_process::snapshot::{Process, Snapshot};
+use ebb_process::target::{self, NotFound, Resolved};
 
 /// The heaps are read again when memory has changed by this part of what it was.
 const CHANGED: f64 = 0.05;
@@ -58,7 +58,7 @@ pub struct Args {
     listen: Option<Listen>,
 
     /// How often to look
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = cli::time)]
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = arguments::time)]
     every: Duration,
 }
 
@@ -87,7 +87,7 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
             Err(error @ NotFound::Spread { .. }) if figures.read_at.is_none() => {
                 return Err(error.into());
             }
-            Err(error) => cli::warn(&error.to_string()),
+            Err(error) => terminal::warn(&error.to_string()),
         }
         if !ending.sleep_until(started + args.every.max(LEAST_EVERY)) {
             return Ok(Exit::Ok.into());
@@ -128,7 +128,7 @@ impl Figures {
         let age = self
             .read_at
             .map_or(0.0, |(then, _)| then.elapsed().as_secs_f64());
-        report::metrics::render(&verdict::of(snapshot), age)
+        ebb_report::metrics::render(&ebb_diagnosis::of(snapshot), age)
             .map_err(|error| Failure::new(Exit::Internal, error.to_string()))
     }
 }
@@ -170,7 +170,7 @@ fn serve(address: &Listen, page: Arc<Mutex<String>>) -> Result<(), Failure> {
             .map_or_else(String::new, SocketAddr::to_string);
         Failure::new(Exit::Usage, format!("{address}: {error}"))
     })?;
-    cli::warn(&format!(
+    terminal::warn(&format!(
         "listening on http://{}/metrics",
         server.server_addr()
     ));

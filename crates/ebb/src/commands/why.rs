@@ -5,19 +5,20 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::cli;
+use crate::arguments;
 use crate::exit::{Exit, Failure};
-use crate::facts::diagnosis::{Diagnosis, VerdictKind};
-use crate::proc::target::{self, NotFound, Resolved};
-use crate::report::{self, diagnosis::Form};
-use crate::verdict;
+use crate::terminal;
+use ebb_diagnosis::facts::diagnosis::{Diagnosis, VerdictKind};
+use ebb_process::look::Depth;
+use ebb_process::target::{self, NotFound, Resolved};
+use ebb_report::diagnosis::Form;
 
 mod cpython;
 mod observe;
 mod subject;
 mod watch;
 
-pub use observe::{Depth, Observer};
+pub use observe::Observer;
 use subject::Subject;
 pub use watch::Ending;
 
@@ -52,15 +53,15 @@ pub struct Args {
     json: bool,
 
     /// How long to let a command run before it is looked at
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = cli::time)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = arguments::time)]
     after: Duration,
 
     /// Look repeatedly for this long, then report what grows
-    #[arg(long, value_name = "TIME", value_parser = cli::time)]
+    #[arg(long, value_name = "TIME", value_parser = arguments::time)]
     watch: Option<Duration>,
 
     /// How often to look; by default 120 times
-    #[arg(long, value_name = "TIME", requires = "watch", value_parser = cli::time)]
+    #[arg(long, value_name = "TIME", requires = "watch", value_parser = arguments::time)]
     every: Option<Duration>,
 
     /// Start this command, look at it, and end it
@@ -78,7 +79,7 @@ impl Args {
         if self.verbose {
             Form::Full
         } else {
-            Form::Short(cli::columns())
+            Form::Short(terminal::columns())
         }
     }
 }
@@ -90,7 +91,7 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
         return watch_one(args, &observer, time);
     }
     let look = |resolved: &Resolved| {
-        verdict::of(observer.look(resolved, !args.no_children, Depth::Settled))
+        ebb_diagnosis::of(observer.look(resolved, !args.no_children, Depth::Settled))
     };
     let diagnoses: Vec<Diagnosis> = if args.command.is_empty() {
         let found = find(&args.targets())?;
@@ -105,7 +106,7 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
     } else {
         text(&diagnoses, args.form())
     };
-    cli::print(&text)?;
+    terminal::print(&text)?;
     Ok(exit(&diagnoses).into())
 }
 
@@ -124,14 +125,14 @@ fn watch_one(args: &Args, observer: &Observer, time: Duration) -> Result<ExitCod
     let text = if args.json {
         json(&growth)?
     } else {
-        let text = report::growth::render(&growth, args.form());
-        if cli::has_colours() {
-            report::paint::growth(&text, &growth)
+        let text = ebb_report::growth::render(&growth, args.form());
+        if terminal::has_colours() {
+            crate::paint::growth(&text, &growth)
         } else {
             text
         }
     };
-    cli::print(&text)?;
+    terminal::print(&text)?;
     Ok(code(growth.verdict.kind, &growth.last).into())
 }
 
@@ -144,12 +145,12 @@ pub fn find(asked: &[String]) -> Result<Vec<Resolved>, Failure> {
 }
 
 fn text(diagnoses: &[Diagnosis], form: Form) -> String {
-    if !cli::has_colours() {
-        return report::diagnosis::render(diagnoses, form);
+    if !terminal::has_colours() {
+        return ebb_report::diagnosis::render(diagnoses, form);
     }
     let each = diagnoses.iter().map(|diagnosis| {
-        let text = report::diagnosis::render(std::slice::from_ref(diagnosis), form);
-        report::paint::diagnosis(&text, diagnosis)
+        let text = ebb_report::diagnosis::render(std::slice::from_ref(diagnosis), form);
+        crate::paint::diagnosis(&text, diagnosis)
     });
     each.collect::<Vec<String>>().join("\n")
 }

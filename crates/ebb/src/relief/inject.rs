@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::facts::trim::{Call, Cost, Left};
+use ebb_diagnosis::facts::trim::{Call, Cost, Left};
 
 /// Calls malloc_trim in process `pid`, by the first of its threads that is at a safe place within `patience`.
 pub fn malloc_trim(pid: i32, patience: Duration) -> Result<Call, Left> {
@@ -21,7 +21,7 @@ mod here {
     use ebb_inject::{Function, NotCalled, function::NotFound};
     use ebb_inspect::{Target, Unreadable};
 
-    use crate::facts::trim::{Call, Cost, Left, Reason, Route};
+    use ebb_diagnosis::facts::trim::{Call, Cost, Left, Reason, Route};
 
     pub fn malloc_trim(pid: i32, patience: Duration) -> Result<Call, Left> {
         let target = Target::open(pid).map_err(|error| unreadable(&error))?;
@@ -85,7 +85,7 @@ mod here {
 mod here {
     use std::time::Duration;
 
-    use crate::facts::trim::{Call, Cost, Left, Reason};
+    use ebb_diagnosis::facts::trim::{Call, Cost, Left, Reason};
 
     pub fn malloc_trim(_: i32, _: Duration) -> Result<Call, Left> {
         Err(Left {

@@ -7,9 +7,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::facts::snapshot::CgroupParts;
-use crate::facts::trim::{Left, PageCache, Reason};
-use crate::proc::cgroup::Place;
+use ebb_diagnosis::facts::trim::{Left, PageCache, Reason};
+use ebb_process::cgroup::Place;
+use ebb_process::snapshot::CgroupParts;
 
 /// How a cgroup's reclaim is asked for pages of files only.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::facts::trim::{Call, Left};
+use ebb_diagnosis::facts::trim::{Call, Left};
 
 /// Why there was no call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ mod here {
     use ebb_inspect::Target;
 
     use super::NotDone;
-    use crate::facts::trim::{Call, Left, Reason, Route};
+    use ebb_diagnosis::facts::trim::{Call, Left, Reason, Route};
 
     pub fn malloc_trim(pid: i32, patience: Duration) -> Result<Call, NotDone> {
         let target = Target::open(pid).map_err(|error| not_done(error.into()))?;
@@ -68,7 +68,7 @@ mod here {
     use std::time::Duration;
 
     use super::NotDone;
-    use crate::facts::trim::Call;
+    use ebb_diagnosis::facts::trim::Call;
 
     pub fn malloc_trim(_: i32, _: Duration) -> Result<Call, NotDone> {
         Err(NotDone::Unoffered(

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use ebb::check::declared::supervisor;
+use ebb_deploy::check::declared::supervisor;
 use test_needs::needs;
 
 use crate::harness::{ebb, ebbmalloc, output, stderr, stdout};

@@ -258,7 +258,7 @@ fn signals_are_ignored_and_blocked_as_our_parent_had_them() {
 
 /// Results of a trial in which one variant is recommended, at a CPU time against the same without PYTHONMALLOC.
 fn results(cpu_s: f64) -> tempfile::NamedTempFile {
-    use ebb::facts::trial::{Column, Figure, Trial};
+    use ebb_trial::results::{Column, Figure, Trial};
     let variant = |name: &str, python: &str, cpu_s: f64| {
         let figure = serde_json::to_value(Figure {
             n: 1,

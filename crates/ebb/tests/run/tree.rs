@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ebb::proc::Tree;
+use ebb_process::Tree;
 
 const MIB: u64 = 1 << 20;
 

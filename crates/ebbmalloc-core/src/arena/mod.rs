@@ -21,6 +21,7 @@ pub mod tree;
 pub mod walk;
 pub mod watch;
 
+use crate::base::lock::Wait;
 use crate::base::lock::{Guard, Lock, Rank};
 use crate::base::sync::AtomicUsize as LoomUsize;
 use crate::os::Os;
@@ -104,8 +105,8 @@ impl Arena {
         self.extents.lock(os)
     }
 
-    /// The extents, or with `wait` false only if their lock is free: for signal handlers.
-    pub fn lock_if<'a, O: Os>(&'a self, os: &'a O, wait: bool) -> Option<Guard<'a, Extents, O>> {
+    /// The extents, or without waiting only if their lock is free: for signal handlers.
+    pub fn lock_if<'a, O: Os>(&'a self, os: &'a O, wait: Wait) -> Option<Guard<'a, Extents, O>> {
         self.extents.lock_if(os, wait)
     }
 

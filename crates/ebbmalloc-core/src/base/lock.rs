@@ -27,6 +27,15 @@ pub enum Rank {
     Metadata,
 }
 
+/// Whether a call may wait for a lock. A signal handler that interrupted a request may not: its own thread may hold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// It may.
+    Yes,
+    /// It fails instead.
+    No,
+}
+
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
@@ -100,13 +109,12 @@ impl<T> Lock<T> {
         Some(Guard::new(self, os))
     }
 
-    /// Takes the lock, or with `wait` false only if it is free.
+    /// Takes the lock, or without waiting only if it is free.
     #[inline]
-    pub fn lock_if<'a, O: Os>(&'a self, os: &'a O, wait: bool) -> Option<Guard<'a, T, O>> {
-        if wait {
-            Some(self.lock(os))
-        } else {
-            self.try_lock(os)
+    pub fn lock_if<'a, O: Os>(&'a self, os: &'a O, wait: Wait) -> Option<Guard<'a, T, O>> {
+        match wait {
+            Wait::Yes => Some(self.lock(os)),
+            Wait::No => self.try_lock(os),
         }
     }
 

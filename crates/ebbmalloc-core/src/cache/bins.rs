@@ -7,8 +7,10 @@ use super::explicit_table::ExplicitArenas;
 use super::stack::Entry;
 use crate::arena::granule::Granule;
 use crate::base::corrupt::{Corruption, corruption};
+use crate::base::lock::Wait;
 use crate::os::Os;
 use crate::size::{CLASS, CLASSES, GRANULE};
+use crate::slab::bin::Age;
 use crate::slab::bin::{Bin, Returned, Supply};
 use crate::slab::lend::Run;
 use core::mem::MaybeUninit;
@@ -71,7 +73,9 @@ impl Bins {
     ) -> usize {
         match self.explicit.get(cache.home()) {
             Some(arena) => self.explicit.with(arena, supply, |supply| {
-                arena.bin(class).take(supply, class, EXPLICIT, out, true)
+                arena
+                    .bin(class)
+                    .take(supply, class, EXPLICIT, out, Wait::Yes)
             }),
             None => {
                 let shard = cache.shard();
@@ -81,7 +85,7 @@ impl Bins {
                     got = self.borrow(supply, class, shard, out);
                 }
                 if got == 0 {
-                    got = bin.take(supply, class, shard, out, true);
+                    got = bin.take(supply, class, shard, out, Wait::Yes);
                 }
                 got
             }
@@ -111,8 +115,8 @@ impl Bins {
         lent
     }
 
-    /// Takes back a block that `borrow` made, in a slab whose head is `head`. With `wait`
-    /// false, false comes back if a lock is held.
+    /// Takes back a block that `borrow` made, in a slab whose head is `head`. Without waiting,
+    /// returns false if a lock is held.
     ///
     /// # Safety
     /// The block lies in the slab.
@@ -121,7 +125,7 @@ impl Bins {
         supply: &Supply<O>,
         head: *mut Granule,
         block: Entry,
-        wait: bool,
+        wait: Wait,
     ) -> bool {
         // SAFETY: the block lies in the slab (fn contract), whose head is valid; what a slab's descriptor says does not change.
         unsafe {
@@ -132,7 +136,7 @@ impl Bins {
     }
 
     /// Puts slots of `class` back into the bins they came from; ends the process if one of them is
-    /// free already or no slot. With `wait` false only as far as locks are free; returns how many
+    /// free already or no slot. Without waiting, only as far as locks are free; returns how many
     /// were put back.
     ///
     /// # Safety
@@ -142,8 +146,8 @@ impl Bins {
         supply: &Supply<O>,
         class: usize,
         slots: &[Entry],
-        idle: bool,
-        wait: bool,
+        age: Age,
+        wait: Wait,
     ) -> usize {
         let mut done = 0;
         for mut chunk in slots.chunks(BATCH) {
@@ -174,13 +178,13 @@ impl Bins {
                 Some(shard) if own && in_one_bin && shard != EXPLICIT => {
                     let bin = self.get(shard as usize % SHARDS, class);
                     // SAFETY: the byte map says `class`, the descriptors say `shard`.
-                    match unsafe { bin.put(supply, class, found, idle, wait) } {
+                    match unsafe { bin.put(supply, class, found, age, wait) } {
                         true => Ok(count(found)),
                         false => Err(0),
                     }
                 }
                 // SAFETY: the byte map says `class` for all.
-                _ => unsafe { self.put_mixed(supply, class, found, idle, wait) },
+                _ => unsafe { self.put_mixed(supply, class, found, age, wait) },
             };
             match put {
                 Ok(all) => done += all,
@@ -201,8 +205,8 @@ impl Bins {
         supply: &Supply<O>,
         class: usize,
         found: &mut [Returned],
-        idle: bool,
-        wait: bool,
+        age: Age,
+        wait: Wait,
     ) -> Result<usize, usize> {
         let mut done = 0;
         // SAFETY: the fn contract: the descriptors are those of slabs.
@@ -230,12 +234,12 @@ impl Bins {
             let put = match owner {
                 // SAFETY: the byte map says `class`, the map of owners says whose.
                 Some(arena) => self.explicit.with(arena, supply, |supply| unsafe {
-                    arena.bin(class).put(supply, class, now, idle, wait)
+                    arena.bin(class).put(supply, class, now, age, wait)
                 }),
                 // SAFETY: the byte map says `class`, the descriptors say `shard`.
                 None => unsafe {
                     self.get(shard as usize % SHARDS, class)
-                        .put(supply, class, now, idle, wait)
+                        .put(supply, class, now, age, wait)
                 },
             };
             if !put {

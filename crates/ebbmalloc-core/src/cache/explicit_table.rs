@@ -6,6 +6,7 @@ use crate::arena::hooks::ExtentHooks;
 use crate::arena::own_space::OwnSpace;
 use crate::arena::owner_map::OwnerMap;
 use crate::base::exact::u16_of;
+use crate::base::lock::Wait;
 use crate::base::lock::{Lock, Rank};
 use crate::base::metadata::Metadata;
 use crate::os::Os;
@@ -182,14 +183,14 @@ impl ExplicitArenas {
         let mut table = self.table.load(Ordering::Relaxed);
         if table.is_null() {
             table = metadata
-                .allocate(os, size_of::<Table>(), true)?
+                .allocate(os, size_of::<Table>(), Wait::Yes)?
                 .cast()
                 .as_ptr();
             // SAFETY: the piece is ours and long enough; zeros are null pointers.
             unsafe { table.write_bytes(0, 1) };
             self.table.store(table, Ordering::Release);
         }
-        let piece = metadata.allocate(os, size_of::<ExplicitArena>(), true)?;
+        let piece = metadata.allocate(os, size_of::<ExplicitArena>(), Wait::Yes)?;
         let arena = piece.cast::<ExplicitArena>();
         // SAFETY: the piece is ours, long enough and aligned to its rounded size; it stays.
         unsafe {

@@ -7,6 +7,7 @@
 
 use super::ration::RATIONED;
 use crate::base::exact::u16_of;
+use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
 use crate::size::{CLASS, CLASSES};
@@ -325,7 +326,7 @@ impl Stack {
         class: usize,
         words: usize,
     ) {
-        let Some(piece) = metadata.allocate(os, words * size_of::<Entry>(), true) else {
+        let Some(piece) = metadata.allocate(os, words * size_of::<Entry>(), Wait::Yes) else {
             return;
         };
         // SAFETY: the piece has `words` words, more than the stack has entries.

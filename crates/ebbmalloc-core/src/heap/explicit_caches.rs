@@ -5,6 +5,7 @@
 //! for goes around the cache then.
 
 use super::{Access, Heap};
+use crate::base::lock::Wait;
 use crate::base::lock::{Lock, Rank};
 use crate::cache::cache::{Cache, Entered};
 use crate::cache::explicit::ExplicitArena;
@@ -77,7 +78,7 @@ impl<O: Os> Heap<O> {
         let _changing = explicit.changing.lock(&self.os);
         if explicit.table.load(Ordering::Relaxed).is_null() {
             let bytes = size_of::<[AtomicPtr<Cache>; MOST]>();
-            let piece = self.metadata.allocate(&self.os, bytes, true)?;
+            let piece = self.metadata.allocate(&self.os, bytes, Wait::Yes)?;
             // SAFETY: the piece is ours and long enough; zeros are null pointers.
             unsafe { piece.write_bytes(0, bytes) };
             explicit

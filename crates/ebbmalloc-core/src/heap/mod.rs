@@ -22,6 +22,7 @@ pub mod tick;
 pub mod utilization;
 
 use crate::arena::Arena;
+use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::base::sync::AtomicBool;
 use crate::cache::bins::{Bins, SHARDS};
@@ -62,6 +63,11 @@ impl<'a> Access<'a> {
             Access::Cached(cache) => Access::Around(cache),
             other => other,
         }
+    }
+
+    /// Whether locks may be waited for.
+    fn wait(self) -> Wait {
+        if self.may_wait() { Wait::Yes } else { Wait::No }
     }
 
     fn may_wait(self) -> bool {
@@ -309,7 +315,7 @@ impl<O: Os> Heap<O> {
 
     /// A piece of metadata memory, as [`Metadata::allocate`] says; for a caller that may wait.
     pub fn allocate_metadata(&self, bytes: usize) -> Option<NonNull<u8>> {
-        self.metadata.allocate(&self.os, bytes, true)
+        self.metadata.allocate(&self.os, bytes, Wait::Yes)
     }
 
     /// Takes a piece back.

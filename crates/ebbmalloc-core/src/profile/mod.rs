@@ -14,6 +14,7 @@ mod tests;
 pub use records::{Sample, Thread};
 pub use table::DEPTH;
 
+use crate::base::lock::Wait;
 use crate::base::lock::{Lock, Rank};
 use crate::base::metadata::Metadata;
 use crate::os::Os;
@@ -134,7 +135,7 @@ impl Profile {
         }
     }
 
-    /// Takes a sampled block out. False if the lock is held and `wait` is false; nothing has happened
+    /// Takes a sampled block out. False if the lock is held and may not be waited for; nothing has happened
     /// then.
     ///
     /// # Safety
@@ -143,7 +144,7 @@ impl Profile {
         &self,
         store: &Store<O>,
         sample: NonNull<Sample>,
-        wait: bool,
+        wait: Wait,
     ) -> bool {
         let Some(mut table) = self.table.lock_if(store.os, wait) else {
             return false;

@@ -18,12 +18,22 @@ use crate::arena::purge::IDLE_TICKS;
 use crate::arena::tree::{ByAddress, Tree};
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::exact::u8_of;
+use crate::base::lock::Wait;
 use crate::base::lock::{Guard, Lock, Rank};
 use crate::base::metadata::Metadata;
 use crate::base::sync::Ordering;
 use crate::os::Os;
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicBool;
+
+/// Whether slots that come back were used since the last tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Age {
+    /// They may have been.
+    Fresh,
+    /// They were not.
+    Idle,
+}
 
 /// Trees of slabs with free slots, by [`Room`].
 pub(super) const ROOMS: usize = 2;
@@ -157,7 +167,7 @@ impl Bin {
         &self.slabs
     }
 
-    /// Fills `out` with free slots as far as memory goes; returns how many. With `wait` false, none
+    /// Fills `out` with free slots as far as memory goes; returns how many. Without waiting, none
     /// if a lock is held.
     pub fn take<O: Os>(
         &self,
@@ -165,7 +175,7 @@ impl Bin {
         class: usize,
         shard: u8,
         out: &mut [*mut u8],
-        wait: bool,
+        wait: Wait,
     ) -> usize {
         self.take_from(supply, class, shard, out, wait, true)
     }
@@ -178,7 +188,7 @@ impl Bin {
         shard: u8,
         out: &mut [*mut u8],
     ) -> usize {
-        self.take_from(supply, class, shard, out, true, false)
+        self.take_from(supply, class, shard, out, Wait::Yes, false)
     }
 
     fn take_from<O: Os>(
@@ -187,7 +197,7 @@ impl Bin {
         class: usize,
         shard: u8,
         out: &mut [*mut u8],
-        wait: bool,
+        wait: Wait,
         grow: bool,
     ) -> usize {
         let shape = Shape::new(class, supply.page_shift);
@@ -235,8 +245,7 @@ impl Bin {
     }
 
     /// Puts slots back that belong to this bin; ends the process if one is free already or does not
-    /// start a slot. `idle` says that nobody used them since the last tick. With `wait` false,
-    /// nothing happens and false comes back if the lock is held.
+    /// start a slot. Without waiting, nothing happens if the lock is held, and the result is false.
     ///
     /// # Safety
     /// Each slot lies in its slab, which is of `class` and this bin's shard, as the byte map says.
@@ -245,8 +254,8 @@ impl Bin {
         supply: &Supply<O>,
         class: usize,
         returned: &[Returned],
-        idle: bool,
-        wait: bool,
+        age: Age,
+        wait: Wait,
     ) -> bool {
         let shape = Shape::new(class, supply.page_shift);
         let Some(mut slabs) = self.slabs.lock_if(supply.os, wait) else {
@@ -269,10 +278,10 @@ impl Bin {
                 if let Err((what, address)) = slab.put(shape, slots) {
                     corruption(supply.os, what, address);
                 }
-                if idle {
+                if age == Age::Idle {
                     slab.put_idle(shape, supply.tick, slots);
                 }
-                slabs.settle(supply, shape, slab, idle, wait);
+                slabs.settle(supply, shape, slab, age, wait);
             }
         }
         slabs.count_back(count);
@@ -345,7 +354,7 @@ impl Slabs {
         shape: Shape,
         class: usize,
         shard: u8,
-        wait: bool,
+        wait: Wait,
     ) -> Option<Slab> {
         let granules = shape.class.granules;
         let mut extents = supply.arena.lock_if(supply.os, wait)?;
@@ -380,7 +389,7 @@ impl Slabs {
     }
 
     /// After slots of a slab came back: to the arena with it if it is whole, else onto its lists. A
-    /// signal handler (`wait` false) leaves a whole one to the sweep: its thread may hold the locks
+    /// signal handler, which may not wait, leaves a whole one to the sweep: its thread may hold the locks
     /// below. So does everybody while pages of it are leaving on which no slot lies, at the end of slabs of
     /// few large slots: it is whole then although the sweep is not done with it.
     pub(super) unsafe fn settle<O: Os>(
@@ -388,8 +397,8 @@ impl Slabs {
         supply: &Supply<O>,
         shape: Shape,
         slab: Slab,
-        idle: bool,
-        wait: bool,
+        age: Age,
+        wait: Wait,
     ) {
         // SAFETY: the slab is ours, and the lock is held.
         unsafe {
@@ -399,12 +408,12 @@ impl Slabs {
                     ebb_mutation = "leaving_waste",
                     ebb_mutation = "leaving_count"
                 ));
-            if wait
+            if wait == Wait::Yes
                 && is_settled
                 && (*slab.0).free == shape.class.slots
                 && (self.is_inherited(slab) || self.has_other_room(slab))
             {
-                self.remove_slab(supply, slab, shape, idle);
+                self.remove_slab(supply, slab, shape, age);
             } else {
                 self.list_for_visit(slab);
                 self.settle_room(slab, shape);
@@ -412,14 +421,14 @@ impl Slabs {
         }
     }
 
-    /// Gives a whole slab back to the arena. With `idle`, pages of it that were all free at the last
+    /// Gives a whole slab back to the arena. If it is idle, pages of it that were all free at the last
     /// tick count as free since then.
     pub(super) unsafe fn remove_slab<O: Os>(
         &mut self,
         supply: &Supply<O>,
         slab: Slab,
         shape: Shape,
-        idle: bool,
+        age: Age,
     ) {
         // SAFETY: all slots are free, and the bin's lock is held.
         unsafe {
@@ -432,14 +441,14 @@ impl Slabs {
             self.resident_pages -= resident;
             let all_seen = (*slab.0).resident & !(*slab.0).seen == 0;
             // What the sweep has emptied was idle, too.
-            let was_idle = resident == 0 || idle && all_seen;
+            let was_idle = resident == 0 || age == Age::Idle && all_seen;
             slab.destroy(supply.os, supply.metadata, shape, was_idle);
             let fill = if resident == 0 {
                 Fill::Clean
             } else {
                 Fill::Dirty
             };
-            let stamp = if idle && all_seen {
+            let stamp = if age == Age::Idle && all_seen {
                 supply.tick.wrapping_sub(IDLE_TICKS)
             } else {
                 supply.tick

@@ -17,9 +17,11 @@ use super::slab::Slab;
 use crate::arena::granule::{Granule, Kind, Room};
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::exact::u32_of;
+use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
 use crate::size::CLASS;
+use crate::slab::bin::Age;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -107,7 +109,7 @@ impl Bin {
         lent
     }
 
-    /// Takes a lent block back; ends the process if it is none. With `wait` false, nothing happens
+    /// Takes a lent block back; ends the process if it is none. Without waiting, nothing happens
     /// and false comes back if the lock is held.
     ///
     /// # Safety
@@ -118,7 +120,7 @@ impl Bin {
         class: usize,
         head: *mut Granule,
         address: usize,
-        wait: bool,
+        wait: Wait,
     ) -> bool {
         let shape = Shape::new(class, supply.page_shift);
         let Some(mut slabs) = self.slabs.lock_if(supply.os, wait) else {
@@ -142,7 +144,7 @@ impl Bin {
             slabs.count_back(slots);
             let bytes = slots * shape.class.size as usize;
             supply.arena.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
-            slabs.settle(supply, shape, slab, false, wait);
+            slabs.settle(supply, shape, slab, Age::Fresh, wait);
         }
         true
     }
@@ -181,7 +183,7 @@ impl Slab {
         unsafe {
             if (*self.0).tails.load(Ordering::Relaxed) == 0 {
                 let bytes = shape.words() * size_of::<u64>();
-                let Some(tails) = supply.metadata.allocate(supply.os, bytes, true) else {
+                let Some(tails) = supply.metadata.allocate(supply.os, bytes, Wait::Yes) else {
                     return false;
                 };
                 tails.write_bytes(0, bytes);

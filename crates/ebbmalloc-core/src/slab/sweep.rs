@@ -14,6 +14,7 @@ use super::slab::Slab;
 use crate::base::lock::assert_none_held;
 use crate::base::purged::Purged;
 use crate::os::{Discarded, Os, PageRun};
+use crate::slab::bin::Age;
 use core::ptr::null_mut;
 
 /// Runs of pages returned with one call into the kernel.
@@ -245,7 +246,7 @@ impl Slabs {
             }
             slab.set_slots_on_pages(shape, pages, true);
             if (*slab.0).free == shape.class.slots && (*slab.0).resident == 0 {
-                self.remove_slab(supply, slab, shape, false);
+                self.remove_slab(supply, slab, shape, Age::Fresh);
             } else {
                 self.settle_room(slab, shape);
             }

@@ -66,7 +66,7 @@ pub static NODES: &[Node] = &[
     act!("reset", |mib| explicit(mib, |index| unsafe {
         arenas::reset(index)
     })),
-    // SAFETY: as above.
+    // SAFETY: a program that destroys an arena says that nobody uses a block of it any more.
     act!("destroy", |mib| explicit(mib, |index| unsafe {
         arenas::destroy(index)
     })),

@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::allocators::{preload_entries, recognise, system_folders};
-use crate::check::library::{Entry, EntryFile, Object};
-use crate::proc::elf::Elf;
-use crate::proc::root::Root;
+use ebb_allocators::{preload_entries, recognise, system_folders};
+use ebb_deploy::check::library::{Entry, EntryFile, Object};
+use ebb_process::elf::Elf;
+use ebb_process::root::Root;
 
 /// Looks files up as the loader of one program does.
 pub(super) struct Loader<'a> {

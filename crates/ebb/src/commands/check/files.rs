@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use globset::GlobBuilder;
 
-use crate::allocators;
-use crate::check::declared::unit::Unit;
-use crate::check::declared::{self, Kind, Service};
-use crate::check::dockerfile::{self, Context, Judged, Stages};
-use crate::check::process::Wanted;
-use crate::check::report::{Report, Subject};
-use crate::check::{Finding, Id, Severity};
 use crate::exit::{Exit, Failure};
+use ebb_deploy::check::declared::unit::Unit;
+use ebb_deploy::check::declared::{self, Kind, Service};
+use ebb_deploy::check::dockerfile::{self, Context, Stages};
+use ebb_deploy::check::judged::Judged;
+use ebb_deploy::check::process::Wanted;
+use ebb_deploy::check::report::{Report, Subject};
+use ebb_deploy::check::{Finding, Id, Severity};
 
 use super::host::ThisMachine;
 
@@ -160,7 +160,7 @@ pub(in crate::commands) fn of_services(
     }
     if whole.allocator.is_none()
         && whole.findings.is_empty()
-        && wanted.is_none_or(|it| it.allocator != Some(allocators::SYSTEM))
+        && wanted.is_none_or(|it| it.allocator != Some(ebb_allocators::SYSTEM))
     {
         let what = "no service in it sets LD_PRELOAD";
         whole
@@ -207,7 +207,7 @@ fn settle(name: &str, judged: &mut Judged, wanted: Option<&Wanted>) {
     let Some(wanted) = wanted else { return };
     match judged.allocator.as_deref() {
         // The system's own is there by itself.
-        None if wanted.allocator == Some(allocators::SYSTEM) => {
+        None if wanted.allocator == Some(ebb_allocators::SYSTEM) => {
             judged
                 .findings
                 .retain(|it| it.severity == Severity::Unknown);

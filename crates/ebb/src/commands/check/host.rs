@@ -5,15 +5,15 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::check::declared::{Host, Service};
-use crate::check::library::{EntryFile, Target};
-use crate::check::process::Wanted;
-use crate::check::{Finding, Id};
-use crate::proc::elf::Elf;
-use crate::proc::root::Root;
+use ebb_deploy::check::declared::{Host, Service};
+use ebb_deploy::check::library::{EntryFile, Target};
+use ebb_deploy::check::process::Wanted;
+use ebb_deploy::check::{Finding, Id};
+use ebb_process::elf::Elf;
+use ebb_process::machine::page_bytes;
+use ebb_process::root::Root;
 
 use super::entry::Loader;
-use super::processes::page_bytes;
 use super::root::{Program, Source, refusal};
 
 /// This machine, with a file that will be there.
@@ -44,7 +44,7 @@ impl Host for ThisMachine<'_> {
             return None;
         }
         let wanted = Wanted::asked_by(std::slice::from_ref(&entry))?;
-        let target = Target::of(&elf, page_bytes());
+        let target = Target::of(&elf, Some(page_bytes()));
         let program = Program {
             name: path.display().to_string(),
             path,

@@ -9,18 +9,19 @@ use std::time::Duration;
 use ebb_stats::mechanism;
 use procfs::process::Process as Entry;
 
-use crate::allocators::recognise;
-use crate::check::dockerfile::{is_entrypoint_name, set_by_script};
-use crate::check::library::{self, Target};
-use crate::check::process::{self, Ancestor, Malloc, Process, Wanted};
-use crate::check::report::{ProcessLine, Report, Subject};
-use crate::check::settings::{self, Given, InForce};
-use crate::check::{Finding, Id};
-use crate::proc::elf::{Elf, Libc};
-use crate::proc::environ;
-use crate::proc::inside::inside;
-use crate::proc::root::Root;
-use crate::proc::{Counters, MallocSource, identity, started_malloc_source};
+use ebb_allocators::recognise;
+use ebb_deploy::check::dockerfile::{is_entrypoint_name, set_by_script};
+use ebb_deploy::check::library::{self, Target};
+use ebb_deploy::check::process::{self, Ancestor, Malloc, Process, Wanted};
+use ebb_deploy::check::report::{ProcessLine, Report, Subject};
+use ebb_deploy::check::settings::{self, Given, InForce};
+use ebb_deploy::check::{Finding, Id};
+use ebb_process::elf::{Elf, Libc};
+use ebb_process::environ;
+use ebb_process::inside::inside;
+use ebb_process::machine::page_bytes;
+use ebb_process::root::Root;
+use ebb_process::{Counters, MallocSource, identity, started_malloc_source};
 
 use super::entry::Loader;
 
@@ -157,7 +158,7 @@ fn read(pid: i32) -> Option<Process> {
         pid,
         parent,
         program: program.display().to_string(),
-        target: elf.as_ref().map(|elf| Target::of(elf, page_bytes())),
+        target: elf.as_ref().map(|elf| Target::of(elf, Some(page_bytes()))),
         secure: is_secure(pid),
         malloc,
         now: environ::now(pid).ok(),
@@ -212,11 +213,6 @@ fn is_secure(pid: i32) -> bool {
     Entry::new(pid)
         .and_then(|process| process.auxv())
         .is_ok_and(|auxv| auxv.get(&libc::AT_SECURE).is_some_and(|&value| value != 0))
-}
-
-/// Of this machine's kernel, which runs all of them.
-pub(super) fn page_bytes() -> Option<u64> {
-    Some(procfs::page_size())
 }
 
 /// Scripts called like entrypoints that set the variable.

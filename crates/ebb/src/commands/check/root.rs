@@ -9,20 +9,18 @@ use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
-use crate::allocators;
-use crate::check::dockerfile::{is_entrypoint_name, set_by_script};
-use crate::check::library::{self, Entry, EntryFile, Target};
-use crate::check::process::Wanted;
-use crate::check::report::{Report, Subject};
-use crate::check::{Finding, Id, Severity};
 use crate::exit::{Exit, Failure};
-use crate::proc::elf::Elf;
-use crate::proc::inside::inside;
-use crate::proc::root::Root;
+use ebb_deploy::check::dockerfile::{is_entrypoint_name, set_by_script};
+use ebb_deploy::check::library::{self, Entry, EntryFile, Target};
+use ebb_deploy::check::process::Wanted;
+use ebb_deploy::check::report::{Report, Subject};
+use ebb_deploy::check::{Finding, Id, Severity};
+use ebb_process::elf::Elf;
+use ebb_process::inside::inside;
+use ebb_process::root::Root;
 
-use super::Args;
 use super::entry::Loader;
-use super::processes::page_bytes;
+use ebb_process::machine::page_bytes;
 
 /// Folders of the kernel's, which an image has empty or not at all.
 const SKIPPED: [&str; 3] = ["proc", "sys", "dev"];
@@ -48,16 +46,23 @@ pub(super) enum Source {
 }
 
 /// Checks the file system in the folder that was named.
-pub(super) fn check(args: &Args, wanted: Option<Wanted>) -> Result<Report, Failure> {
-    let root = Root::at(&fs::canonicalize(&args.target)?);
-    let (programs, named) = programs(&root, &args.program)?;
+///
+/// `asked` names the programs that have to run on the allocator; `page_size` is the kernel's it will run on.
+pub(super) fn check(
+    target: &str,
+    asked: &[PathBuf],
+    page_size: Option<u64>,
+    wanted: Option<Wanted>,
+) -> Result<Report, Failure> {
+    let root = Root::at(&fs::canonicalize(target)?);
+    let (programs, named) = programs(&root, asked)?;
     let Some(first) = programs
         .iter()
         .find(|it| !it.elf.is_static())
         .or(programs.first())
     else {
         return Err(
-            Failure::new(Exit::Usage, format!("{} has no program in it", args.target)).remedy(
+            Failure::new(Exit::Usage, format!("{target} has no program in it")).remedy(
                 "name the folder of an unpacked image (docker export, skopeo and umoci, a chroot)",
             ),
         );
@@ -71,12 +76,12 @@ pub(super) fn check(args: &Args, wanted: Option<Wanted>) -> Result<Report, Failu
         (wanted, Some(entry)) => {
             let asked = wanted.or_else(|| Wanted::asked_by(&system));
             let Some(asked) = asked else {
-                return Ok(nothing(args, programs.len()));
+                return Ok(nothing(target, programs.len()));
             };
             let text = system.iter().find(|it| asked.is(it)).unwrap_or(entry);
             (text.text.clone(), Source::System, asked)
         }
-        (Some(_), None) => return Ok(nothing(args, programs.len())),
+        (Some(_), None) => return Ok(nothing(target, programs.len())),
         (None, None) => match by_script(&root) {
             Some((script, text)) => {
                 let entry = loader(&root, &first.elf).entry(&text);
@@ -89,23 +94,23 @@ pub(super) fn check(args: &Args, wanted: Option<Wanted>) -> Result<Report, Failu
                     .as_note(),
                 );
                 let Some(asked) = Wanted::asked_by(&[entry]) else {
-                    return Ok(nothing(args, programs.len()));
+                    return Ok(nothing(target, programs.len()));
                 };
                 (text, Source::Variable, asked)
             }
-            None => return Ok(nothing(args, programs.len())),
+            None => return Ok(nothing(target, programs.len())),
         },
     };
-    let pages = |program: &Program| match args.page_size {
+    let pages = |program: &Program| match page_size {
         Some(bytes) => Some(bytes),
-        None if is_of_this_machine(&program.elf) => page_bytes(),
+        None if is_of_this_machine(&program.elf) => Some(page_bytes()),
         None => None,
     };
     let mut groups: BTreeMap<(Id, String), BTreeSet<String>> = BTreeMap::new();
     for program in &programs {
         let entry = loader(&root, &program.elf).entry(&text);
-        let target = Target::of(&program.elf, pages(program));
-        if let Some((id, what)) = refusal(program, &entry, &target, &source, &wanted) {
+        let loader_target = Target::of(&program.elf, pages(program));
+        if let Some((id, what)) = refusal(program, &entry, &loader_target, &source, &wanted) {
             let group = groups.entry((id, what)).or_default();
             group.insert(program.name.clone());
         }
@@ -116,7 +121,7 @@ pub(super) fn check(args: &Args, wanted: Option<Wanted>) -> Result<Report, Failu
         findings.push(grouped(id, what, &names, named, programs.len()));
     }
     Ok(Report::new(
-        &args.target,
+        target,
         Subject::Root,
         Some(wanted.name),
         Vec::new(),
@@ -125,12 +130,11 @@ pub(super) fn check(args: &Args, wanted: Option<Wanted>) -> Result<Report, Failu
     .with_programs(programs.len()))
 }
 
-fn nothing(args: &Args, programs: usize) -> Report {
+fn nothing(target: &str, programs: usize) -> Report {
     let what = "neither /etc/ld.so.preload nor an entrypoint script names an allocator; if LD_PRELOAD is set from \
                 outside, name it with --allocator";
     let finding = Finding::new(Id::NotAsked, what);
-    Report::new(&args.target, Subject::Root, None, Vec::new(), vec![finding])
-        .with_programs(programs)
+    Report::new(target, Subject::Root, None, Vec::new(), vec![finding]).with_programs(programs)
 }
 
 fn loader<'a>(root: &'a Root, program: &'a Elf) -> Loader<'a> {
@@ -150,7 +154,7 @@ fn spelling(root: &Root, program: &Program, wanted: &Wanted) -> String {
     }
     let sonames = wanted
         .allocator
-        .and_then(allocators::by_name)
+        .and_then(ebb_allocators::by_name)
         .map_or(&[][..], |it| it.sonames);
     let loader = loader(root, &program.elf);
     let found = sonames

@@ -2,10 +2,10 @@
 
 use super::machine;
 use crate::exit::{Exit, Failure};
-use crate::facts::against::Against;
-use crate::facts::trial::{FORMAT, Metric, Trial, Variant, Workload as WorkloadFacts};
-use crate::trial::variant::VariantSpec;
-use crate::trial::{against, cost, verdict};
+use ebb_trial::results::against::Against;
+use ebb_trial::results::{FORMAT, Metric, Trial, Variant, Workload as WorkloadFacts};
+use ebb_trial::variant::VariantSpec;
+use ebb_trial::{against, cost, verdict};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 

@@ -3,8 +3,8 @@
 use super::outputs;
 use crate::commands::snap;
 use crate::exit::{Exit, Failure};
-use crate::facts::trial::Trial;
-use crate::report::export;
+use ebb_report::export;
+use ebb_trial::results::Trial;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 

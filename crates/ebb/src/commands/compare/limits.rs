@@ -1,10 +1,10 @@
 //! The limits of a trial: what its service may use, and what it may hold after the rest.
 
-use crate::cli;
+use crate::arguments;
 use crate::exit::{Exit, Failure};
-use crate::facts::trial::{Column, Limits, MaxRest, Variant};
-use crate::proc::enclosure::{self, Ground};
-use crate::trial::enclosure::{Enclosure, Enclosures};
+use ebb_process::enclosure::{self, Ground};
+use ebb_trial::enclosure::{Enclosure, Enclosures};
+use ebb_trial::results::{Column, Limits, MaxRest, Variant};
 use std::path::PathBuf;
 
 /// `--memory-max`, `--cpus`, `--max-rest`.
@@ -28,7 +28,7 @@ pub struct Args {
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    match cli::size(text)? {
+    match arguments::size(text)? {
         0 => Err("write a size above 0, such as 512Mi".to_owned()),
         bytes => Ok(bytes),
     }
@@ -118,15 +118,18 @@ struct Cgroups(Ground);
 impl Enclosures for Cgroups {
     fn enclose(&self, name: &str) -> Result<Box<dyn Enclosure>, String> {
         match self.0.enclose(name) {
-            Ok(made) => Ok(Box::new(made)),
+            Ok(made) => Ok(Box::new(Made(made))),
             Err(error) => Err(error.to_string()),
         }
     }
 }
 
-impl Enclosure for enclosure::Enclosure {
+/// A cgroup that was made; dropped it is taken away.
+struct Made(enclosure::Enclosure);
+
+impl Enclosure for Made {
     fn doors(&self) -> Vec<PathBuf> {
-        self.doors()
+        self.0.doors()
     }
 }
 

@@ -4,18 +4,18 @@
 //! followed and marked. Ctrl-C ends it and keeps what was seen.
 
 use super::{machine, observer, outputs};
-use crate::allocators;
-use crate::cli;
+use crate::arguments;
 use crate::exit::{Exit, Failure};
-use crate::facts::trial::{
+use crate::terminal;
+use ebb_process::follow::{Followed, Look};
+use ebb_process::{MallocSource, environ, malloc_source};
+use ebb_report::figures;
+use ebb_trial::interrupt::{Groups, Interrupt};
+use ebb_trial::results::{
     Canary, FORMAT, Limits, Metric, PhaseKind, PhaseSpan, Restart, Run, Sample, Trial, Variant,
     Workload,
 };
-use crate::proc::follow::{Followed, Look};
-use crate::proc::{MallocSource, environ, malloc_source};
-use crate::report::figures;
-use crate::trial::interrupt::{Groups, Interrupt};
-use crate::trial::{canary, launch};
+use ebb_trial::{canary, launch};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
@@ -30,11 +30,11 @@ pub struct Args {
     live: Vec<(String, String)>,
 
     /// How long to watch them.
-    #[arg(long = "for", value_name = "TIME", default_value = "1h", requires = "live", value_parser = cli::time)]
+    #[arg(long = "for", value_name = "TIME", default_value = "1h", requires = "live", value_parser = arguments::time)]
     time: Duration,
 
     /// How often to look.
-    #[arg(long, value_name = "TIME", default_value = "10s", requires = "live", value_parser = cli::time)]
+    #[arg(long, value_name = "TIME", default_value = "10s", requires = "live", value_parser = arguments::time)]
     every: Duration,
 }
 
@@ -79,7 +79,7 @@ pub fn watch(args: &Args, metric: Metric) -> Result<Trial, Failure> {
     outputs::on_signals(interrupt.clone(), groups)?;
     let (started, zero) = (SystemTime::now(), Instant::now());
     let eyes = observer::Processes::default();
-    cli::warn(&format!(
+    terminal::warn(&format!(
         "watching {} for {}; Ctrl-C ends it and keeps what was seen",
         names(&sides),
         humantime::format_duration(args.time)
@@ -158,7 +158,7 @@ impl Side {
         let look = self.followed.look();
         let Some(sample) = eyes.sample_of(&look.tree).map(|seen| seen.sample) else {
             if self.gone_at.is_none() {
-                cli::warn(&format!(
+                terminal::warn(&format!(
                     "{} is gone; looking for it again",
                     self.variant.name
                 ));
@@ -214,7 +214,7 @@ impl Side {
         let pid = pid.map_or(String::new(), |pid| format!(" as process {pid}"));
         self.counter = None;
         let text = format!("restarted{pid}{gone}{other}");
-        cli::warn(&format!("{} {text}", self.variant.name));
+        terminal::warn(&format!("{} {text}", self.variant.name));
         self.run.restarts.push(Restart { at_s, text });
     }
 
@@ -241,12 +241,12 @@ impl Side {
 /// The allocator of a process and the file that it comes from.
 fn ground(pid: i32) -> (String, Option<PathBuf>) {
     match malloc_source(pid) {
-        Ok(source) if source.is_libc() => (allocators::SYSTEM.to_owned(), None),
+        Ok(source) if source.is_libc() => (ebb_allocators::SYSTEM.to_owned(), None),
         Ok(MallocSource::File(path)) => {
             let name = path
                 .file_name()
                 .map(|name| name.to_string_lossy().into_owned());
-            let known = name.as_deref().and_then(allocators::by_file_name);
+            let known = name.as_deref().and_then(ebb_allocators::by_file_name);
             let name = known.map(|known| known.name.to_owned()).or(name);
             (name.unwrap_or_default(), Some(path))
         }

@@ -1,6 +1,6 @@
 //! The machine of a trial, for its report. What cannot be read is left out.
 
-use crate::facts::trial::Machine;
+use ebb_trial::results::Machine;
 use procfs::Current;
 
 /// Reads it.

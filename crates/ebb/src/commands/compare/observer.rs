@@ -2,21 +2,20 @@
 //!
 //! The bridge from `proc` and `allocators` to `trial`, which knows neither.
 
-use crate::allocators;
 use crate::exit::{Exit, Failure};
-use crate::facts::sureness::Instrument;
-use crate::facts::trial::Sample;
-use crate::proc::cgroup::Place;
-use crate::proc::inside::{Inside, inside};
-use crate::proc::{self, Counters, MallocSource, Program, Tree, Unreadable};
-use crate::trial::disturbance::Machine;
-use crate::trial::enclosure::Surroundings;
-use crate::trial::refaults;
-use crate::trial::run::Prepared;
-use crate::trial::sampler::{Observer, Seen};
-use crate::trial::template::{self, Values};
-use crate::trial::variant::VariantSpec;
-use crate::trial::workload::Workload;
+use ebb_process::cgroup::Place;
+use ebb_process::inside::{Inside, inside};
+use ebb_process::instruments::Instrument;
+use ebb_process::{Counters, MallocSource, Program, Tree, Unreadable};
+use ebb_trial::disturbance::Machine;
+use ebb_trial::enclosure::Surroundings;
+use ebb_trial::refaults;
+use ebb_trial::results::Sample;
+use ebb_trial::sampler::{Observer, Seen};
+use ebb_trial::template::{self, Values};
+use ebb_trial::variant::Prepared;
+use ebb_trial::variant::VariantSpec;
+use ebb_trial::workload::Workload;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -88,14 +87,14 @@ impl Observer for Processes {
         let tree = i32::try_from(pid).ok().and_then(|pid| Tree::of(pid).ok());
         let pids = tree.as_ref().map_or(&[][..], Tree::pids);
         pids.iter()
-            .flat_map(|pid| proc::instruments::of(*pid))
+            .flat_map(|pid| ebb_process::instruments::of(*pid))
             .collect()
     }
 
     fn machine(&self) -> Option<Machine> {
         // Ours first: what we use between the two readings must not look like somebody else's.
-        let own_s = proc::machine::own_s()?;
-        let busy = proc::machine::busy()?;
+        let own_s = ebb_process::machine::own_s()?;
+        let busy = ebb_process::machine::busy()?;
         Some(Machine {
             at_s: self.zero.elapsed().as_secs_f64(),
             processors: busy.processors,
@@ -118,7 +117,7 @@ impl Observer for Processes {
 }
 
 /// What one process holds, in pages; `None` where it does not show it.
-fn held(of: &proc::tree::Held) -> Option<refaults::Held> {
+fn held(of: &ebb_process::tree::Held) -> Option<refaults::Held> {
     Some(refaults::Held {
         space: refaults::AddressSpace {
             pid: of.pid,
@@ -165,7 +164,7 @@ impl Processes {
 
 fn takes_malloc_from(pid: i32, variant: &Prepared) -> Result<(), String> {
     let library = variant.library.as_deref();
-    let source = match proc::started_malloc_source(pid, STARTING_LIMIT) {
+    let source = match ebb_process::started_malloc_source(pid, STARTING_LIMIT) {
         // What ended in the meantime held no memory at the end.
         Err(Unreadable::Gone) => return Ok(()),
         Err(error) => {
@@ -199,7 +198,7 @@ fn takes_malloc_from(pid: i32, variant: &Prepared) -> Result<(), String> {
 
 /// Whether what is preloaded beside the allocator is in the process.
 fn is_mapped(pid: i32, beside: &Path) -> Result<(), String> {
-    match proc::maps_contain(pid, beside) {
+    match ebb_process::maps_contain(pid, beside) {
         Ok(true) | Err(Unreadable::Gone) => Ok(()),
         Ok(false) => Err(format!("{} runs without {}", name(pid), beside.display())),
         Err(error) => Err(format!(
@@ -281,10 +280,10 @@ fn resolve(spec: VariantSpec, workload: &Workload, program: &Program, values: &V
         let own = spec.env.get(name);
         own.or_else(|| workload.service.env.get(name)).cloned()
     };
-    let decay = allocators::decay(&spec.allocator, setting);
+    let decay = ebb_allocators::decay(&spec.allocator, setting);
     let library = match spec.linked {
         true => Ok(None),
-        false => allocators::resolve(&spec.allocator, &program.elf)
+        false => ebb_allocators::resolve(&spec.allocator, &program.elf)
             .map_err(|error| error.to_string())
             .map(|choice| choice.library().map(|library| library.path.clone())),
     };

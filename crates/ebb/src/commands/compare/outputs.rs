@@ -1,11 +1,11 @@
 //! The files that `-o DIR` leaves, the width of the terminal, and the signals that end a trial.
 
-use crate::cli;
 use crate::exit::{Exit, Failure};
-use crate::facts::trial::Trial;
-use crate::report::{html, markdown};
-use crate::trial::interrupt::{Groups, Interrupt};
-pub use crate::trial::logs::probe;
+use crate::terminal;
+use ebb_report::{html, markdown};
+use ebb_trial::interrupt::{Groups, Interrupt};
+pub use ebb_trial::logs::probe;
+use ebb_trial::results::Trial;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
@@ -123,7 +123,7 @@ pub fn all(results: impl Iterator<Item = Result<(), Failure>>) -> Result<(), Fai
         return Ok(());
     };
     for other in failures {
-        cli::warn(&other.to_string());
+        terminal::warn(&other.to_string());
     }
     Err(first)
 }
@@ -147,20 +147,22 @@ pub fn on_signals(interrupt: Interrupt, groups: Groups) -> Result<(), Failure> {
         for (number, _) in signals.forever().enumerate() {
             match number {
                 0 => {
-                    cli::warn(
+                    terminal::warn(
                         "interrupted: stopping what was started, keeping what was measured (again to kill)",
                     );
                     interrupt.set();
                 }
                 1 => {
-                    cli::warn(
+                    terminal::warn(
                         "interrupted twice: killing what was started, keeping what was measured (again to keep nothing)",
                     );
                     groups.kill_all();
                 }
                 _ => {
                     groups.kill_all();
-                    cli::warn("interrupted three times: everything was killed, nothing is kept");
+                    terminal::warn(
+                        "interrupted three times: everything was killed, nothing is kept",
+                    );
                     std::process::exit(i32::from(Exit::Interrupted.code()));
                 }
             }

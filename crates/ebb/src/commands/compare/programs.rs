@@ -3,8 +3,8 @@
 
 use super::observer;
 use crate::exit::{Exit, Failure};
-use crate::trial::template;
-use crate::trial::workload::Workload;
+use ebb_trial::template;
+use ebb_trial::workload::Workload;
 use nix::unistd::{AccessFlags, access};
 use std::path::{Path, PathBuf};
 

@@ -1,9 +1,9 @@
 //! Where the trial is and how long it will take, on stderr: a bar on a terminal, elsewhere a line per run and phase.
 
-use crate::cli;
-use crate::facts::trial::{Outcome, Run};
-use crate::report::figures;
-use crate::trial::engine::Event;
+use crate::terminal;
+use ebb_report::figures;
+use ebb_trial::engine::Event;
+use ebb_trial::results::{Outcome, Run};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -95,7 +95,7 @@ impl Progress {
                 };
                 self.bar.set_message(format!("{run} · {phase}{round}"));
                 if self.bar.is_hidden() {
-                    cli::warn(&format!("  {phase}{round} {}", left_text(&self.estimate)));
+                    terminal::warn(&format!("  {phase}{round} {}", left_text(&self.estimate)));
                 }
             }
             Event::LogsMoved { from, to, again } => {
@@ -130,12 +130,12 @@ impl Progress {
     fn say(&self, text: &str) {
         self.bar.set_message(text.to_owned());
         if self.bar.is_hidden() {
-            cli::warn(text);
+            terminal::warn(text);
         }
     }
 
     fn warn(&self, line: &str) {
-        self.bar.suspend(|| cli::warn(line));
+        self.bar.suspend(|| terminal::warn(line));
     }
 
     /// Takes the bar away.

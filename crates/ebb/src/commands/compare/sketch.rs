@@ -1,9 +1,10 @@
 //! The flags that stand for a workload file: `--load`, `--ready`, `-- COMMAND` and their kin.
 
-use crate::cli;
+use crate::arguments;
 use crate::exit::{Exit, Failure};
-use crate::trial::sketch::Sketch;
-use crate::trial::workload::Workload;
+use crate::terminal;
+use ebb_trial::sketch::Sketch;
+use ebb_trial::workload::Workload;
 use std::time::Duration;
 
 /// Longer than the ten seconds after which a jemalloc without settings has returned what is dirty, so
@@ -37,7 +38,7 @@ pub struct Args {
     warm_up: Option<String>,
 
     /// Rest after each load. Default: 15s.
-    #[arg(long, value_name = "TIME", value_parser = cli::time)]
+    #[arg(long, value_name = "TIME", value_parser = arguments::time)]
     rest: Option<Duration>,
 
     /// How often load and rest come. Default: 2.
@@ -93,7 +94,7 @@ impl Args {
         if !self.print_workload || !self.has_service() {
             return Ok(None);
         }
-        cli::print(&self.text()?)?;
+        terminal::print(&self.text()?)?;
         Ok(Some(Exit::Ok))
     }
 

@@ -1,18 +1,19 @@
 //! What a command line asks to compare: a workload's folder, or a service after `--` with its load.
 
-use super::Args;
+use std::path::PathBuf;
+
+use super::sketch;
 use crate::exit::{Exit, Failure};
 
 /// Refuses a command line that names no service, or two, with the ways there are.
-pub(super) fn check(args: &Args) -> Result<(), Failure> {
+pub(super) fn check(workload: &[PathBuf], sketch: &sketch::Args) -> Result<(), Failure> {
     let usage = |what: String, remedy: &str| Err(Failure::new(Exit::Usage, what).remedy(remedy));
-    let words: Vec<String> = args
-        .workload
+    let words: Vec<String> = workload
         .iter()
         .map(|word| word.display().to_string())
         .collect();
-    let has_service = args.sketch.has_service();
-    match (args.sketch.flag(), words.as_slice()) {
+    let has_service = sketch.has_service();
+    match (sketch.flag(), words.as_slice()) {
         (Some(_), [_, ..]) if has_service => usage(
             format!(
                 "a service after `--` cannot be used with the workload {}",

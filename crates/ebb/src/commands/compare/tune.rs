@@ -1,12 +1,12 @@
 //! The variants of `--tune`: the settings of one allocator that people deploy.
 
 use super::observer;
-use crate::allocators::{self, CPYTHON_TO_MALLOC, EBBMALLOC, SYSTEM};
 use crate::exit::{Exit, Failure};
-use crate::facts::snapshot::Runtime;
-use crate::proc::runtime;
-use crate::trial::variant::VariantSpec;
-use crate::trial::workload::Workload;
+use ebb_allocators::{CPYTHON_TO_MALLOC, EBBMALLOC, SYSTEM};
+use ebb_process::runtime;
+use ebb_process::snapshot::Runtime;
+use ebb_trial::variant::VariantSpec;
+use ebb_trial::workload::Workload;
 use std::collections::BTreeMap;
 
 /// How many of the settings are tried on CPython with its own arenas switched off as well: none, and the
@@ -16,10 +16,13 @@ const WITHOUT_ARENAS: usize = 2;
 /// The variants, the one without settings first.
 pub fn specs(allocator: &str, workload: &Workload) -> Result<Vec<VariantSpec>, Failure> {
     let known = || {
-        let names: Vec<&str> = allocators::KNOWN.iter().map(|known| known.name).collect();
+        let names: Vec<&str> = ebb_allocators::KNOWN
+            .iter()
+            .map(|known| known.name)
+            .collect();
         format!("known are {}", names.join(", "))
     };
-    let tunings = allocators::tunings(allocator).ok_or_else(|| {
+    let tunings = ebb_allocators::tunings(allocator).ok_or_else(|| {
         Failure::new(
             Exit::Usage,
             format!("--tune {allocator}: there are no settings to try for it"),

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::Args;
-use crate::allocators::{self, Allocator, Choice, Environment, Library};
+use super::arguments::Args;
 use crate::commands::compare::earlier;
 use crate::exit::{Exit, Failure};
-use crate::facts::trial::VerdictKind;
-use crate::fix::Wish;
-use crate::trial::{choice, variant};
+use ebb_allocators::{Allocator, Choice, Environment, Library};
+use ebb_deploy::fix::Wish;
+use ebb_trial::results::VerdictKind;
+use ebb_trial::{choice, variant};
 
 /// What was chosen.
 pub(super) enum Chosen {
@@ -80,7 +80,7 @@ fn of_arguments(args: &Args) -> Result<Wish, Failure> {
         });
     }
     let choice = match allocator.name {
-        allocators::SYSTEM => Choice::System,
+        ebb_allocators::SYSTEM => Choice::System,
         name => Choice::Library(Library {
             path: name.into(),
             allocator: Some(allocator),
@@ -103,8 +103,8 @@ fn of_arguments(args: &Args) -> Result<Wish, Failure> {
 }
 
 fn known(name: &str) -> Result<&'static Allocator, Failure> {
-    allocators::by_name(name).ok_or_else(|| {
-        let known: Vec<&str> = allocators::KNOWN.iter().map(|it| it.name).collect();
+    ebb_allocators::by_name(name).ok_or_else(|| {
+        let known: Vec<&str> = ebb_allocators::KNOWN.iter().map(|it| it.name).collect();
         Failure::new(
             Exit::Usage,
             format!(
@@ -155,8 +155,8 @@ fn of_trial(path: &Path) -> Result<Chosen, Failure> {
         )));
     };
     let by_file =
-        || allocators::by_file_name(variant.allocator.rsplit('/').next().unwrap_or_default());
-    let Some(allocator) = allocators::by_name(&variant.allocator).or_else(by_file) else {
+        || ebb_allocators::by_file_name(variant.allocator.rsplit('/').next().unwrap_or_default());
+    let Some(allocator) = ebb_allocators::by_name(&variant.allocator).or_else(by_file) else {
         return Err(Failure::new(
             Exit::Unsupported,
             format!(

@@ -2,69 +2,23 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Args, rust};
-use crate::allocators::{self, Choice};
-use crate::check::Id;
-use crate::check::Report as Check;
-use crate::check::declared::{self, Kind, Service};
-use crate::check::dockerfile::Stages;
-use crate::check::process::Wanted;
+use super::arguments::Args;
+use super::change::{Change, Proposal};
+use super::rust;
 use crate::commands::check::files::{self, BuildContext};
 use crate::exit::{Exit, Failure};
-use crate::fix::edit::apply;
-use crate::fix::unit::{self, Files};
-use crate::fix::{self, Edit, Fixed, Wish};
-use crate::proc::elf::Elf;
+use ebb_allocators::Choice;
+use ebb_deploy::check::Id;
+use ebb_deploy::check::Report as Check;
+use ebb_deploy::check::declared::{self, Kind, Service};
+use ebb_deploy::check::dockerfile::Stages;
+use ebb_deploy::check::process::Wanted;
+use ebb_deploy::fix::unit::{self, Files};
+use ebb_deploy::fix::{self, Edit, Fixed, Refused, Wish};
+use ebb_process::elf::Elf;
 
 /// The name of our library.
 const LIBRARY_FILE: &str = "libebbmalloc.so";
-
-/// A file that is to change.
-#[derive(Clone, Debug)]
-pub(super) struct Change {
-    /// Its path.
-    pub(super) path: PathBuf,
-    /// As it is shown.
-    pub(super) name: String,
-    /// Its text; none where it is made.
-    pub(super) before: Option<String>,
-    /// What changes in it.
-    pub(super) edits: Vec<Edit>,
-}
-
-/// What is proposed.
-#[derive(Debug)]
-pub(super) struct Proposal {
-    /// What kind of file was named.
-    pub(super) kind: &'static str,
-    /// All files; those without edits stay.
-    pub(super) changes: Vec<Change>,
-    /// What the user should know.
-    pub(super) notes: Vec<String>,
-    /// What `ebb check` says of the result.
-    pub(super) check: Option<Check>,
-    /// Where a copy of our library has to go.
-    pub(super) library: Option<PathBuf>,
-}
-
-impl Change {
-    pub(super) fn of(path: &Path, before: Option<String>, edits: Vec<Edit>) -> Self {
-        Self {
-            path: path.to_owned(),
-            name: path.display().to_string(),
-            before,
-            edits,
-        }
-    }
-
-    pub(super) fn is_change(&self) -> bool {
-        !self.edits.is_empty()
-    }
-
-    pub(super) fn after(&self) -> String {
-        apply(self.before.as_deref().unwrap_or_default(), &self.edits)
-    }
-}
 
 /// What the file that was named needs.
 pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, Failure> {
@@ -93,7 +47,7 @@ pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, 
 }
 
 /// A second look at the result has to find nothing to do.
-fn is_settled(name: &str, again: Result<Fixed, Failure>) -> Result<(), Failure> {
+fn is_settled(name: &str, again: Result<Fixed, Refused>) -> Result<(), Failure> {
     match again {
         Ok(again) if again.edits.is_empty() => Ok(()),
         Ok(_) => Err(Failure::new(
@@ -101,7 +55,7 @@ fn is_settled(name: &str, again: Result<Fixed, Failure>) -> Result<(), Failure> 
             format!("{name}: the change would not settle it"),
         )
         .remedy("left alone")),
-        Err(failure) => Err(failure),
+        Err(refused) => Err(refused.into()),
     }
 }
 
@@ -360,7 +314,7 @@ fn service_unit(
 pub(super) fn own_library() -> Result<PathBuf, Failure> {
     let own = Elf::read(Path::new("/proc/self/exe"))
         .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
-    match allocators::resolve("ebbmalloc", &own)? {
+    match ebb_allocators::resolve("ebbmalloc", &own)? {
         Choice::Library(library) => Ok(library.path),
         Choice::System => Err(Failure::new(Exit::Missing, "there is no libebbmalloc.so")
             .remedy("build it, or set EBB_LIB")),

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
-use super::propose::{Change, Proposal};
-use super::{Args, read};
+use super::arguments::Args;
+use super::change::{Change, Proposal, read};
 use crate::exit::{Exit, Failure};
-use crate::fix::manifest::{Crate, Manifest};
-use crate::fix::{Wish, source};
+use ebb_deploy::fix::manifest::{Crate, Manifest};
+use ebb_deploy::fix::{Wish, source};
 
 /// What the package needs.
 pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, Failure> {

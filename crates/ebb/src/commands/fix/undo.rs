@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::propose::Change;
+use super::change::Change;
 use super::write::{changed, holds, replace};
 use crate::exit::{Exit, Failure};
-use crate::fix::edit;
-use crate::fix::report::File;
+use ebb_deploy::fix::edit;
+use ebb_deploy::fix::report::File;
 
 /// The version of the record.
 const FORMAT: u32 = 1;

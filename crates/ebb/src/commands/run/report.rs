@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::proc::{MallocSource, Unreadable};
+use ebb_process::{MallocSource, Unreadable};
 
 /// How it is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

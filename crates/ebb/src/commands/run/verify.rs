@@ -14,10 +14,10 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
 use super::report::{ProcessReport, Report, Style};
-use super::{Start, not_started};
-use crate::allocators::Choice;
+use super::start::{Start, not_started};
 use crate::exit::{Exit, Failure};
-use crate::proc::{MallocSource, Tree, Unreadable, identity, inherited, malloc_source};
+use ebb_allocators::Choice;
+use ebb_process::{MallocSource, Tree, Unreadable, identity, inherited, malloc_source};
 
 mod forward;
 

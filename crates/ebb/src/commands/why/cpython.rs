@@ -5,11 +5,11 @@
 use std::ffi::OsStr;
 use std::time::Duration;
 
-use super::observe::Depth;
-use crate::facts::snapshot::{Heap, Objects, Python};
-use crate::proc::counters::Counters;
-use crate::proc::not_read::NotRead;
-use crate::proc::{environ, python};
+use ebb_process::counters::Counters;
+use ebb_process::look::Depth;
+use ebb_process::not_read::NotRead;
+use ebb_process::snapshot::{Heap, Objects, Python};
+use ebb_process::{environ, python};
 
 /// Its interpreters and its object arenas, as deep as is asked for. A CPython whose objects are `malloc`'s has no arenas: that is
 /// known of it, and no failure.

@@ -7,21 +7,20 @@ use std::time::{Duration, Instant};
 use procfs::process::{MemoryMaps, ProcState, Process as Proc};
 
 use super::cpython;
-use crate::allocators;
-use crate::facts::snapshot::{
-    Allocator, Cgroup, FORMAT, Heap, Hidden, Kind, Missing, Pool, Process, Runtime, Snapshot,
-    Status, Usage, Work,
+use ebb_process::cgroup::Place;
+use ebb_process::inside::{Inside, inside};
+use ebb_process::look::Depth;
+use ebb_process::mappings::{self, Hints};
+use ebb_process::root::Root;
+use ebb_process::snapshot::{
+    Allocator, Cgroup, ENDED, FORMAT, Heap, Hidden, Kind, Missing, Pool, Process, Runtime,
+    Snapshot, Status, Usage, Work,
 };
-use crate::proc::cgroup::Place;
-use crate::proc::inside::{Inside, inside};
-use crate::proc::mappings::{self, Hints};
-use crate::proc::root::Root;
-use crate::proc::target::{self, Resolved};
-use crate::proc::{
+use ebb_process::target::{self, Resolved};
+use ebb_process::{
     Counters, Elf, MallocSource, NotRead, Unreadable, charge, heap, hidden, look, malloc_source,
     pool, python, runtime,
 };
-use crate::verdict::conclude::ENDED;
 
 /// Less anonymous memory beside the heap is not worth reading the program for.
 const LEAST_BESIDE: u64 = 8 << 20;
@@ -34,19 +33,6 @@ const AGAIN_WITHIN: Duration = Duration::from_secs(5);
 
 /// The kernel's flag of a task that is ending (PF_EXITING): its memory may be gone already.
 const EXITING: u32 = 4;
-
-/// How much to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
-    /// The kernel's figures only: cheap.
-    Kernel,
-    /// The heaps as well.
-    Heaps,
-    /// And the objects of CPython one by one, which takes seconds where there are many.
-    Objects,
-    /// The same, and where an allocator is about to return pages by itself, after it has done so.
-    Settled,
-}
 
 /// Looks at targets; remembers where counters lie between looks.
 #[derive(Debug, Default)]
@@ -502,8 +488,8 @@ fn name_of(seen: &Path, path: &Path, is_program: bool) -> String {
     let elf = Elf::read(seen);
     // A program brings its allocator inside, by whatever names.
     let recognised = elf.as_ref().ok().filter(|_| !is_program);
-    let recognised = recognised.and_then(|elf| allocators::recognise(seen, elf));
-    if let Some(known) = recognised.or_else(|| allocators::by_file_name(&file)) {
+    let recognised = recognised.and_then(|elf| ebb_allocators::recognise(seen, elf));
+    if let Some(known) = recognised.or_else(|| ebb_allocators::by_file_name(&file)) {
         return known.name.to_owned();
     }
     let defines = elf.map(|elf| elf.defines).unwrap_or_default();

@@ -8,9 +8,9 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use crate::exit::{Exit, Failure};
-use crate::facts::snapshot::{Target, TargetKind};
-use crate::proc::inherited;
-use crate::proc::target::Resolved;
+use ebb_process::inherited;
+use ebb_process::snapshot::{Target, TargetKind};
+use ebb_process::target::Resolved;
 
 /// How long it may take to end before it is killed.
 const GRACE: Duration = Duration::from_secs(5);

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::{Depth, Observer};
-use crate::cli;
+use super::observe::Observer;
 use crate::exit::{Exit, Failure};
-use crate::facts::growth::{Growth, Point};
-use crate::proc::target::Resolved;
-use crate::report::figures::duration;
-use crate::statistics::slope::WINDOWS;
-use crate::verdict;
+use crate::terminal;
+use ebb_diagnosis::facts::growth::{Growth, Point};
+use ebb_process::look::Depth;
+use ebb_process::target::Resolved;
+use ebb_report::figures::duration;
+use ebb_statistics::slope::WINDOWS;
 
 /// More looks than this sharpen no slope.
 const MOST_LOOKS: u32 = 120;
@@ -63,7 +63,7 @@ pub fn watch(
     let every = every.unwrap_or(time / MOST_LOOKS).max(STEP);
     let ending = Ending::listen()?;
     let start = Instant::now();
-    cli::warn(&format!(
+    terminal::warn(&format!(
         "watching {} for {}; Ctrl-C ends earlier, with what is known then",
         resolved.target.asked,
         duration(time.as_secs_f64())
@@ -79,8 +79,8 @@ pub fn watch(
             break;
         }
         let start_s = *start_s.get_or_insert(snapshot.at_s);
-        let diagnosis = verdict::of(snapshot);
-        let point = verdict::growth::point(&diagnosis, start_s);
+        let diagnosis = ebb_diagnosis::of(snapshot);
+        let point = ebb_diagnosis::growth::point(&diagnosis, start_s);
         windows.add(&point);
         points.push(point);
         last = Some(diagnosis);
@@ -96,7 +96,7 @@ pub fn watch(
             format!("{} ended before it was read", resolved.target.asked),
         )
     })?;
-    Ok(verdict::growth::of(points, last))
+    Ok(ebb_diagnosis::growth::of(points, last))
 }
 
 /// Says a line for each window of the time, so that a long watch is not silent.
@@ -129,7 +129,7 @@ impl Windows {
             before => {
                 if let Some((window, lowest)) = before.replace((window, *point)) {
                     let end_s = ((window + 1) as f64 * self.each_s).min(self.time_s);
-                    cli::warn(&line(end_s, self.time_s, &lowest));
+                    terminal::warn(&line(end_s, self.time_s, &lowest));
                 }
             }
         }

@@ -16,7 +16,7 @@ use signal_hook::iterator::{Handle, SignalsInfo};
 use signal_hook::low_level::siginfo::Cause;
 
 use crate::exit::Failure;
-use crate::proc::inherited;
+use ebb_process::inherited;
 
 /// What service managers and operators send. SIGKILL and SIGSTOP cannot be passed on.
 const FORWARDED: [i32; 9] = [

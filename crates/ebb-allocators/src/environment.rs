@@ -1,0 +1,279 @@
+//! The variables that put an allocator in charge of a program.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::process::Command;
+
+use super::known::{self, Settings};
+use super::library::Choice;
+
+const LD_PRELOAD: &str = "LD_PRELOAD";
+
+/// A change of the environment. A variable that is not named stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment {
+    /// Variable and new value; `None` removes it.
+    pub changes: BTreeMap<OsString, Option<OsString>>,
+    /// Other allocators that `LD_PRELOAD` held. They are left out: two allocators in one process
+    /// cost the memory of both, and only the first is ever asked.
+    pub replaced: Vec<String>,
+}
+
+/// Why settings cannot be given.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingError {
+    /// The allocator takes none in this form.
+    #[error("{allocator} takes no --conf: {instead}")]
+    Unsupported {
+        /// The allocator.
+        allocator: String,
+        /// What there is instead.
+        instead: String,
+    },
+    /// One of them is not `key:value`.
+    #[error("setting \"{0}\" is not KEY:VALUE")]
+    Malformed(String),
+}
+
+impl Environment {
+    /// The change that runs a program on `choice` with the settings `conf` (`key:value,...`), where
+    /// `inherited` looks up what the program would have otherwise.
+    pub fn of(
+        choice: &Choice,
+        conf: &[String],
+        inherited: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, SettingError> {
+        let mut environment = Self::default();
+        let preload = inherited(LD_PRELOAD);
+        environment.preload(choice, preload.as_deref());
+        environment.settings(choice, conf, inherited)?;
+        Ok(environment)
+    }
+
+    /// Applies the change to a command that is still to be started.
+    pub fn apply(&self, command: &mut Command) {
+        for (name, value) in &self.changes {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+    }
+
+    /// Ours first, then what was there, without other allocators.
+    fn preload(&mut self, choice: &Choice, inherited: Option<&OsStr>) {
+        let ours = choice.library().map(|library| library.path.as_path());
+        let mut entries: Vec<OsString> = ours
+            .map(|path| path.as_os_str().to_owned())
+            .into_iter()
+            .collect();
+        for entry in preload_entries(inherited.unwrap_or_default()) {
+            if ours.is_some_and(|ours| ours.as_os_str() == entry) {
+                continue;
+            }
+            let name = Path::new(&entry).file_name().unwrap_or_default();
+            if known::by_file_name(&name.to_string_lossy()).is_some() {
+                self.replaced.push(entry.to_string_lossy().into_owned());
+            } else {
+                entries.push(entry);
+            }
+        }
+        if entries.is_empty() {
+            if inherited.is_some() {
+                self.changes.insert(LD_PRELOAD.into(), None);
+            }
+            return;
+        }
+        let value = entries.join(OsStr::new(":"));
+        self.changes.insert(LD_PRELOAD.into(), Some(value));
+    }
+
+    fn settings(
+        &mut self,
+        choice: &Choice,
+        conf: &[String],
+        inherited: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<(), SettingError> {
+        if conf.is_empty() {
+            return Ok(());
+        }
+        let pairs: Vec<(&str, &str)> = conf
+            .iter()
+            .flat_map(|text| text.split(','))
+            .map(|text| {
+                text.split_once(':')
+                    .filter(|(key, _)| !key.is_empty())
+                    .ok_or_else(|| SettingError::Malformed(text.to_owned()))
+            })
+            .collect::<Result<_, _>>()?;
+        let (name, settings) = match choice {
+            Choice::System => {
+                let system = known::by_name(known::SYSTEM).map(|it| it.settings);
+                (known::SYSTEM.to_owned(), system)
+            }
+            Choice::Library(library) => match library.allocator {
+                Some(allocator) => (allocator.name.to_owned(), Some(allocator.settings)),
+                None => (library.path.display().to_string(), None),
+            },
+        };
+        let unsupported = |instead: &str| SettingError::Unsupported {
+            allocator: name.clone(),
+            instead: instead.to_owned(),
+        };
+        match settings {
+            Some(Settings::Variable(variable)) => {
+                // What is there already stays, and ours comes after it: the last of two wins.
+                let mut value = inherited(variable).unwrap_or_default().into_vec();
+                for (key, setting) in pairs {
+                    if !value.is_empty() {
+                        value.push(b',');
+                    }
+                    value.extend(format!("{key}:{setting}").into_bytes());
+                }
+                self.changes
+                    .insert(variable.into(), Some(OsString::from_vec(value)));
+            }
+            Some(Settings::Prefix(prefix)) => {
+                for (key, setting) in pairs {
+                    let variable = format!("{prefix}{}", key.to_uppercase());
+                    self.changes.insert(variable.into(), Some(setting.into()));
+                }
+            }
+            Some(Settings::None(instead)) => return Err(unsupported(instead)),
+            None => {
+                return Err(unsupported(
+                    "it is not an allocator whose settings are known: use --env",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The entries of an `LD_PRELOAD`: the loader separates them by spaces and colons.
+pub fn preload_entries(value: &OsStr) -> impl Iterator<Item = OsString> {
+    value
+        .as_bytes()
+        .split(|&byte| byte == b' ' || byte == b':')
+        .filter(|entry| !entry.is_empty())
+        .map(|entry| OsStr::from_bytes(entry).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::library::Library;
+    use super::*;
+
+    fn library(name: &str, path: &str) -> Choice {
+        Choice::Library(Library {
+            path: path.into(),
+            allocator: known::by_name(name),
+        })
+    }
+
+    fn change(choice: &Choice, conf: &[&str], inherited: &[(&str, &str)]) -> Environment {
+        let conf: Vec<String> = conf.iter().map(|text| (*text).to_owned()).collect();
+        Environment::of(choice, &conf, |name| {
+            inherited
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| OsString::from(value))
+        })
+        .unwrap()
+    }
+
+    fn value<'a>(environment: &'a Environment, name: &str) -> Option<&'a str> {
+        environment
+            .changes
+            .get(OsStr::new(name))?
+            .as_ref()?
+            .to_str()
+    }
+
+    #[test]
+    fn our_library_goes_before_what_was_preloaded() {
+        let environment = change(
+            &library("jemalloc", "/l/libjemalloc.so.2"),
+            &[],
+            &[(
+                "LD_PRELOAD",
+                "/l/libfaketime.so.1 /l/libjemalloc.so.2:/l/b.so",
+            )],
+        );
+        assert_eq!(
+            value(&environment, "LD_PRELOAD"),
+            Some("/l/libjemalloc.so.2:/l/libfaketime.so.1:/l/b.so")
+        );
+        assert!(environment.replaced.is_empty());
+    }
+
+    #[test]
+    fn another_allocator_is_left_out_and_named() {
+        let environment = change(
+            &library("ebbmalloc", "/l/libebbmalloc.so"),
+            &[],
+            &[("LD_PRELOAD", "libtcmalloc_minimal.so.4")],
+        );
+        assert_eq!(
+            value(&environment, "LD_PRELOAD"),
+            Some("/l/libebbmalloc.so")
+        );
+        assert_eq!(environment.replaced, ["libtcmalloc_minimal.so.4"]);
+    }
+
+    #[test]
+    fn the_systems_own_removes_allocators_and_nothing_else() {
+        let environment = change(
+            &Choice::System,
+            &[],
+            &[("LD_PRELOAD", "/l/libmimalloc.so.2")],
+        );
+        assert_eq!(
+            environment.changes.get(OsStr::new("LD_PRELOAD")),
+            Some(&None)
+        );
+        let environment = change(
+            &Choice::System,
+            &[],
+            &[("LD_PRELOAD", "a.so libjemalloc.so.2")],
+        );
+        assert_eq!(value(&environment, "LD_PRELOAD"), Some("a.so"));
+        assert!(change(&Choice::System, &[], &[]).changes.is_empty());
+    }
+
+    #[test]
+    fn settings_follow_those_that_are_there() {
+        let jemalloc = library("jemalloc", "/l/libjemalloc.so.2");
+        let environment = change(
+            &jemalloc,
+            &["dirty_decay_ms:1000,muzzy_decay_ms:0", "narenas:1"],
+            &[("MALLOC_CONF", "dirty_decay_ms:5")],
+        );
+        assert_eq!(
+            value(&environment, "MALLOC_CONF"),
+            Some("dirty_decay_ms:5,dirty_decay_ms:1000,muzzy_decay_ms:0,narenas:1")
+        );
+        let ebbmalloc = change(&library("ebbmalloc", "/l/x.so"), &["purge:off"], &[]);
+        assert_eq!(value(&ebbmalloc, "EBB_CONF"), Some("purge:off"));
+        let mimalloc = change(&library("mimalloc", "/l/x.so"), &["purge_delay:0"], &[]);
+        assert_eq!(value(&mimalloc, "MIMALLOC_PURGE_DELAY"), Some("0"));
+    }
+
+    #[test]
+    fn settings_that_an_allocator_does_not_take_are_refused() {
+        let conf = ["a:b".to_owned()];
+        for choice in [
+            Choice::System,
+            library("tcmalloc", "/l/x.so"),
+            library("nobody", "/l/x.so"),
+        ] {
+            let error = Environment::of(&choice, &conf, |_| None).unwrap_err();
+            assert!(error.to_string().contains("--env"), "{error}");
+        }
+        let jemalloc = library("jemalloc", "/l/x.so");
+        let error = Environment::of(&jemalloc, &["narenas".to_owned()], |_| None);
+        assert_eq!(error, Err(SettingError::Malformed("narenas".to_owned())));
+    }
+}

@@ -1,0 +1,332 @@
+//! Finds the library of an allocator that fits a program.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::known::{self, Allocator};
+use ebb_process::elf::{Elf, Libc, Machine, libc_of};
+use ebb_process::inside::is_ebbmalloc;
+
+/// A shared object that fits the program it was resolved for.
+#[derive(Clone, Debug)]
+pub struct Library {
+    /// Its absolute path, as it goes into `LD_PRELOAD`.
+    pub path: PathBuf,
+    /// The known allocator that it is, by its name or by the functions it defines.
+    pub allocator: Option<&'static Allocator>,
+}
+
+/// What a program is to run on.
+#[derive(Clone, Debug)]
+pub enum Choice {
+    /// The C library's own allocator: no preload.
+    System,
+    /// A preloaded library.
+    Library(Library),
+}
+
+impl Choice {
+    /// The library, where there is one.
+    pub fn library(&self) -> Option<&Library> {
+        match self {
+            Choice::System => None,
+            Choice::Library(library) => Some(library),
+        }
+    }
+}
+
+/// Why an allocator cannot be had for a program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unresolved {
+    /// Neither a known name nor a path.
+    #[error("allocator \"{name}\" is not known; known are {known}, or the path of a shared object")]
+    Unknown {
+        /// What was written.
+        name: String,
+        /// What would have been understood.
+        known: String,
+    },
+    /// No library was found.
+    #[error("{name} is not installed: {install}")]
+    NotInstalled {
+        /// The allocator, or the path that was given.
+        name: String,
+        /// What to do, as a command where there is one.
+        install: String,
+    },
+    /// Libraries were found, none of which the program's loader takes.
+    #[error("{path} is made for {library}, the program for {program}", path = path.display())]
+    DoesNotFit {
+        /// The library.
+        path: PathBuf,
+        /// What the library is made for.
+        library: String,
+        /// What the program is made for.
+        program: String,
+    },
+    /// The file is no allocator, or cannot be written into `LD_PRELOAD`.
+    #[error("{path} {why}", path = path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// Goes on from its name.
+        why: String,
+    },
+}
+
+/// The allocator `name`, a known one or the path of a library, for the program `target`.
+pub fn resolve(name: &str, target: &Elf) -> Result<Choice, Unresolved> {
+    if name.contains('/') {
+        return from_path(Path::new(name), target).map(Choice::Library);
+    }
+    let Some(allocator) = known::by_name(name) else {
+        let known: Vec<&str> = known::KNOWN.iter().map(|it| it.name).collect();
+        return Err(Unresolved::Unknown {
+            name: name.to_owned(),
+            known: known.join(", "),
+        });
+    };
+    if allocator.sonames.is_empty() {
+        return Ok(Choice::System);
+    }
+    if allocator.name == "ebbmalloc"
+        && let Some(path) = env::var_os("EBB_LIB").filter(|path| !path.is_empty())
+    {
+        return from_path(Path::new(&path), target).map(Choice::Library);
+    }
+    search(allocator, target).map(Choice::Library)
+}
+
+fn from_path(path: &Path, target: &Elf) -> Result<Library, Unresolved> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    if !path.exists() {
+        return Err(Unresolved::NotInstalled {
+            name: path.display().to_string(),
+            install: "there is no such file".to_owned(),
+        });
+    }
+    check(&path, target)
+}
+
+/// The first library of `allocator` in the usual places that fits; where there are only others, why
+/// the first of those does not.
+fn search(allocator: &'static Allocator, target: &Elf) -> Result<Library, Unresolved> {
+    let mut refusal = None;
+    for folder in folders(allocator, target) {
+        for soname in allocator.sonames {
+            let path = folder.join(soname);
+            if !path.is_file() {
+                continue;
+            }
+            match check(&path, target) {
+                Ok(library) => {
+                    return Ok(Library {
+                        allocator: Some(allocator),
+                        ..library
+                    });
+                }
+                Err(error) => refusal = refusal.or(Some(error)),
+            }
+        }
+    }
+    Err(refusal.unwrap_or_else(|| Unresolved::NotInstalled {
+        name: allocator.name.to_owned(),
+        install: if allocator.name == "ebbmalloc" {
+            "build it with `cargo build --release -p ebbmalloc-c`, or set EBB_LIB to the path of \
+             libebbmalloc.so"
+                .to_owned()
+        } else {
+            allocator.packages.install_command()
+        },
+    }))
+}
+
+/// Whether the loader of `target` will take the file, and it is an allocator.
+fn check(path: &Path, target: &Elf) -> Result<Library, Unresolved> {
+    let unusable = |why: &str| Unresolved::Unusable {
+        path: path.to_owned(),
+        why: why.to_owned(),
+    };
+    let elf = Elf::read(path).map_err(|error| unusable(&format!("cannot be used: {error}")))?;
+    if elf.machine != target.machine {
+        return Err(Unresolved::DoesNotFit {
+            path: path.to_owned(),
+            library: elf.machine.to_string(),
+            program: target.machine.to_string(),
+        });
+    }
+    if !elf.loadable || elf.interpreter.is_some() && elf.soname.is_none() {
+        return Err(unusable("is a program, not a shared object"));
+    }
+    if !elf.defines.malloc {
+        return Err(unusable("does not define malloc, so it is no allocator"));
+    }
+    let (library, program) = (libc_of(&elf), libc_of(target));
+    if library != Libc::Any && library != program {
+        return Err(Unresolved::DoesNotFit {
+            path: path.to_owned(),
+            library: library.to_string(),
+            program: program.to_string(),
+        });
+    }
+    let text = path.to_string_lossy();
+    if text.contains([' ', ':', '\t', '\n']) {
+        return Err(unusable(
+            "has a space or a colon in its path, which separate paths in LD_PRELOAD: link it elsewhere",
+        ));
+    }
+    Ok(Library {
+        path: path.to_owned(),
+        allocator: recognise(path, &elf),
+    })
+}
+
+/// Which known allocator a library is. Its own functions tell best; a file may be renamed.
+pub fn recognise(path: &Path, elf: &Elf) -> Option<&'static Allocator> {
+    let defined = [
+        (elf.defines.mimalloc, "mimalloc"),
+        (elf.defines.tcmalloc, "tcmalloc"),
+    ];
+    if let Some((_, name)) = defined.iter().find(|(is, _)| *is) {
+        return known::by_name(name);
+    }
+    // ebbmalloc answers jemalloc's mallctl too, and is installed under jemalloc's name for programs that are linked to it.
+    if is_ebbmalloc(path, elf) {
+        return known::by_name("ebbmalloc");
+    }
+    let name = path.file_name()?.to_str()?;
+    known::by_file_name(elf.soname.as_deref().unwrap_or(name))
+        .or_else(|| known::by_file_name(name))
+        .or_else(|| elf.defines.jemalloc.then(|| known::by_name("jemalloc"))?)
+}
+
+/// Where libraries of `allocator` for `target` may lie, the likeliest first.
+fn folders(allocator: &Allocator, target: &Elf) -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    if allocator.name == "ebbmalloc" {
+        folders.extend(beside_this_program());
+    }
+    if let Some(paths) = env::var_os("LD_LIBRARY_PATH") {
+        folders.extend(env::split_paths(&paths).filter(|path| path.is_absolute()));
+    }
+    folders.extend(system_folders(target));
+    // A program for another libc than the system's: what is here serves to say what does not fit.
+    if libc_of(target) == Libc::Musl {
+        for root in ["/usr/lib", "/lib"] {
+            folders.extend(glibc_multiarch(target.machine).map(|name| Path::new(root).join(name)));
+        }
+    }
+    folders
+}
+
+/// Where distributions keep the libraries of programs like `target`.
+pub fn system_folders(target: &Elf) -> Vec<PathBuf> {
+    let mut folders = vec![PathBuf::from("/usr/local/lib")];
+    if let Some(triplet) = multiarch(target) {
+        for root in ["/usr/local/lib", "/usr/lib", "/lib"] {
+            folders.push(Path::new(root).join(&triplet));
+        }
+    }
+    for root in ["/usr/lib64", "/lib64", "/usr/lib", "/lib"] {
+        folders.push(PathBuf::from(root));
+    }
+    folders
+}
+
+/// Folders in which an installation or a build keeps libebbmalloc.so, seen from this program. A build
+/// for debugging has an optimised one next door, which is the one to judge by.
+fn beside_this_program() -> Vec<PathBuf> {
+    let Some(own) = env::current_exe()
+        .ok()
+        .and_then(|path| fs::canonicalize(path).ok())
+    else {
+        return Vec::new();
+    };
+    let mut folders = Vec::new();
+    for folder in own.ancestors().skip(1).take(2) {
+        if folder.ends_with("debug") {
+            folders.push(folder.with_file_name("release"));
+        }
+        folders.push(folder.to_owned());
+        folders.push(folder.join("lib"));
+        folders.push(folder.join("lib/ebb"));
+    }
+    folders
+}
+
+/// Debian's folder for libraries of that architecture and libc.
+fn multiarch(target: &Elf) -> Option<String> {
+    let glibc = glibc_multiarch(target.machine)?;
+    Some(match libc_of(target) {
+        Libc::Musl => glibc.replace("-gnu", "-musl"),
+        _ => glibc.to_owned(),
+    })
+}
+
+fn glibc_multiarch(machine: Machine) -> Option<&'static str> {
+    Some(match machine.to_string().as_str() {
+        "x86-64" => "x86_64-linux-gnu",
+        "x32" => "x86_64-linux-gnux32",
+        "i386" => "i386-linux-gnu",
+        "arm64" => "aarch64-linux-gnu",
+        "arm" => "arm-linux-gnueabihf",
+        "riscv64" => "riscv64-linux-gnu",
+        "ppc64le" => "powerpc64le-linux-gnu",
+        "s390x" => "s390x-linux-gnu",
+        "loongarch64" => "loongarch64-linux-gnu",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own() -> Elf {
+        Elf::read(&env::current_exe().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_known_ones() {
+        let error = resolve("hoard", &own()).unwrap_err();
+        assert!(error.to_string().contains("ebbmalloc, jemalloc"), "{error}");
+        assert!(matches!(error, Unresolved::Unknown { .. }));
+    }
+
+    #[test]
+    fn the_systems_own_needs_no_library() {
+        assert!(resolve("glibc", &own()).unwrap().library().is_none());
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_missing() {
+        let error = resolve("/no/such/libjemalloc.so.2", &own()).unwrap_err();
+        assert!(matches!(error, Unresolved::NotInstalled { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_library_for_another_architecture_does_not_fit() {
+        let mut other = own();
+        other.machine.machine = object::elf::EM_RISCV.0;
+        let libc = ebb_process::malloc_source(std::process::id() as i32).unwrap();
+        let ebb_process::MallocSource::File(libc) = libc else {
+            panic!("a file");
+        };
+        let error = resolve(libc.to_str().unwrap(), &other).unwrap_err();
+        assert!(matches!(&error, Unresolved::DoesNotFit { program, .. } if program == "riscv64"));
+    }
+
+    #[test]
+    fn an_allocator_no_package_has_is_told_how_to_build() {
+        let nowhere = Allocator {
+            name: "ebbmalloc",
+            sonames: &["libebbmalloc-that-is-nowhere.so"],
+            file_prefix: "libebbmalloc",
+            packages: super::super::packages::Packages::NONE,
+            settings: known::Settings::None(""),
+        };
+        let error = search(Box::leak(Box::new(nowhere)), &own()).unwrap_err();
+        assert!(error.to_string().contains("cargo build"), "{error}");
+    }
+}

@@ -1,0 +1,146 @@
+//! What is known about a base image by its name alone. Pure.
+
+use ebb_process::elf::Libc;
+
+/// Repositories that are Debian or Ubuntu unless their tag says otherwise; their images bring no allocator's library.
+const OF_DEBIAN: &[&str] = &[
+    "debian",
+    "ubuntu",
+    "python",
+    "node",
+    "ruby",
+    "php",
+    "perl",
+    "golang",
+    "rust",
+    "gcc",
+    "buildpack-deps",
+    "eclipse-temurin",
+    "nginx",
+    "httpd",
+    "postgres",
+];
+
+/// Other repositories whose images bring none.
+const WITHOUT_ALLOCATOR: &[&str] = &[
+    "alpine",
+    "fedora",
+    "rockylinux",
+    "almalinux",
+    "centos",
+    "amazonlinux",
+    "busybox",
+    "openjdk",
+];
+
+/// Words of tags that are other systems under the same name, such as -ubi9, -oraclelinux8 and -al2023.
+const OTHER_SYSTEMS: &[&str] = &["ubi", "oracle", "al20", "fedora", "nanoserver", "windows"];
+
+/// A base image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Base<'a> {
+    name: &'a str,
+    tag: &'a str,
+}
+
+impl<'a> Base<'a> {
+    /// Splits `registry/owner/name:tag@digest`.
+    pub fn parse(image: &'a str) -> Self {
+        let image = image.split('@').next().unwrap_or(image);
+        let image = image.strip_prefix("docker.io/").unwrap_or(image);
+        let image = image.strip_prefix("library/").unwrap_or(image);
+        // A colon before the last slash is that of a port.
+        let from = image.rfind('/').map_or(0, |at| at + 1);
+        match image[from..].find(':') {
+            Some(at) => Self {
+                name: &image[..from + at],
+                tag: &image[from + at + 1..],
+            },
+            None => Self {
+                name: image,
+                tag: "",
+            },
+        }
+    }
+
+    /// The repository, without `docker.io/library/`.
+    pub fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// The tag; empty where there is none.
+    pub fn tag(&self) -> &'a str {
+        self.tag
+    }
+
+    /// Its libc, where the name tells.
+    pub fn libc(&self) -> Option<Libc> {
+        let is_alpine = |text: &str| {
+            text.split(['-', '.', '/'])
+                .any(|it| it.starts_with("alpine"))
+        };
+        if is_alpine(self.name) || is_alpine(self.tag) {
+            return Some(Libc::Musl);
+        }
+        match self.name {
+            // Without a word about it busybox is a static program, and "glibc" one of its tags.
+            "busybox" | "scratch" => None,
+            _ => self.is_without_allocator().then_some(Libc::Glibc),
+        }
+    }
+
+    /// Whether it is known to bring no allocator's library.
+    pub fn is_without_allocator(&self) -> bool {
+        OF_DEBIAN.contains(&self.name)
+            || WITHOUT_ALLOCATOR.contains(&self.name)
+            || self.name.starts_with("gcr.io/distroless/")
+    }
+
+    /// Whether it is Debian or Ubuntu; an Alpine image of such a name is for [`Self::libc`] to tell.
+    pub fn is_of_debian(&self) -> bool {
+        OF_DEBIAN.contains(&self.name) && !OTHER_SYSTEMS.iter().any(|word| self.tag.contains(word))
+    }
+
+    /// Whether it has no loader, so that only static programs run in it.
+    pub fn has_no_loader(&self) -> bool {
+        self.name == "scratch" || self.name.starts_with("gcr.io/distroless/static")
+    }
+
+    /// Whether programs are built with Go in it.
+    pub fn is_go(&self) -> bool {
+        self.name == "golang" || self.name.ends_with("/golang")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_the_libc() {
+        let libc = |image| Base::parse(image).libc();
+        assert_eq!(libc("alpine:3.20"), Some(Libc::Musl));
+        assert_eq!(libc("python:3.12-alpine3.20"), Some(Libc::Musl));
+        assert_eq!(
+            libc("docker.io/library/python:3.12-slim@sha256:1"),
+            Some(Libc::Glibc)
+        );
+        assert_eq!(libc("registry:5000/team/service:1"), None);
+        assert_eq!(
+            libc("registry:5000/team/service:1-alpine"),
+            Some(Libc::Musl)
+        );
+        assert_eq!(libc("scratch"), None);
+    }
+
+    #[test]
+    fn an_image_from_elsewhere_may_bring_anything() {
+        assert!(Base::parse("debian:12").is_without_allocator());
+        assert!(!Base::parse("example.com/debian:12").is_without_allocator());
+        assert!(Base::parse("gcr.io/distroless/static-debian12").has_no_loader());
+        assert!(Base::parse("golang:1.23").is_go());
+        assert!(Base::parse("python:3.12-slim").is_of_debian());
+        assert!(!Base::parse("eclipse-temurin:21-ubi9-minimal").is_of_debian());
+        assert!(!Base::parse("fedora:43").is_of_debian());
+    }
+}

@@ -1,0 +1,136 @@
+//! A compose file: its services, their variables and mounts. Pure.
+
+use super::service::{Mount, Service, Variable};
+use super::yaml::{self, Node};
+use crate::check::start::Start;
+
+/// The services of the text, in order.
+pub fn services(text: &str) -> Result<Vec<Service>, String> {
+    let documents = yaml::parse(text).map_err(|error| format!("it is no YAML: {error}"))?;
+    let [root] = documents.roots.as_slice() else {
+        return Err(format!(
+            "it has {} YAML documents, a compose file has one",
+            documents.roots.len()
+        ));
+    };
+    let Some(services) = root.get("services") else {
+        return Err("it has no services".to_owned());
+    };
+    let named = services
+        .pairs()
+        .iter()
+        .filter_map(|(name, node)| Some((name.text()?, name.line, node)));
+    Ok(named
+        .filter(|(_, _, node)| !node.pairs().is_empty())
+        .map(|(name, line, node)| service(name, line, node))
+        .collect())
+}
+
+fn service(name: &str, line: usize, node: &Node) -> Service {
+    let words = |key: &str| node.get(key).map(words);
+    let entrypoint = words("entrypoint");
+    let command = words("command");
+    let start = match (entrypoint, command) {
+        (Some(mut first), Some(rest)) => {
+            first.0.extend(rest.0);
+            Some(first)
+        }
+        (first, rest) => first.or(rest),
+    };
+    Service {
+        name: name.to_owned(),
+        line,
+        env: node.get("environment").map(environment).unwrap_or_default(),
+        start: start.map(|(words, by_shell)| Start {
+            words,
+            by_shell,
+            line,
+        }),
+        image: node.get("image").and_then(Node::text).map(str::to_owned),
+        is_built: node.get("build").is_some(),
+        mounts: node
+            .get("volumes")
+            .map(Node::items)
+            .unwrap_or_default()
+            .iter()
+            .filter_map(mount)
+            .collect(),
+        remarks: Vec::new(),
+    }
+}
+
+/// A command as one text, which is split and never given to a shell, or as words.
+fn words(node: &Node) -> (Vec<String>, bool) {
+    match node.text() {
+        Some(text) => (
+            shlex::split(text).unwrap_or_else(|| vec![text.to_owned()]),
+            false,
+        ),
+        None => (
+            node.items()
+                .iter()
+                .filter_map(Node::text)
+                .map(str::to_owned)
+                .collect(),
+            false,
+        ),
+    }
+}
+
+/// The variables of `environment`, in either form.
+pub fn environment(node: &Node) -> Vec<Variable> {
+    let of_pair = |(key, value): &(Node, Node)| {
+        let text = value.text().filter(|_| !value.is_empty());
+        Some(Variable {
+            name: key.text()?.to_owned(),
+            value: text.and_then(literal),
+            line: key.line,
+            at: value.at.clone(),
+        })
+    };
+    let of_item = |item: &Node| {
+        let text = item.text()?;
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, literal(value)),
+            None => (text, None),
+        };
+        Some(Variable {
+            name: name.to_owned(),
+            value,
+            line: item.line,
+            at: item.at.clone(),
+        })
+    };
+    let mut found: Vec<Variable> = node.pairs().iter().filter_map(of_pair).collect();
+    found.extend(node.items().iter().filter_map(of_item));
+    found
+}
+
+/// A value without something that compose fills in; `$$` is a dollar sign.
+fn literal(text: &str) -> Option<String> {
+    let plain = text.replace("$$", "\0");
+    (!plain.contains('$')).then(|| plain.replace('\0', "$"))
+}
+
+/// A mount, with its source where that is a path below the file's folder or next to it.
+fn mount(node: &Node) -> Option<Mount> {
+    let (from, to) = match node.text() {
+        Some(text) => {
+            let mut parts = text.split(':');
+            // Without a dot in front it is a volume's name.
+            let from = parts.next().filter(|it| it.starts_with('.'));
+            (from, parts.next()?)
+        }
+        None => {
+            let text = |key| node.get(key).and_then(Node::text);
+            let is_bind = text("type") == Some("bind");
+            (text("source").filter(|_| is_bind), text("target")?)
+        }
+    };
+    let is_known = |it: &&str| !it.starts_with(['/', '~']) && !it.contains('$');
+    let from = from.filter(is_known);
+    Some(Mount {
+        from: from.map(|it| it.strip_prefix("./").unwrap_or(it).to_owned()),
+        to: to.to_owned(),
+    })
+}

@@ -1,0 +1,97 @@
+//! The value of an assignment in a script, and whether the variable's old value is part of it. Pure.
+
+/// Behind a value: adds what the variable held, with a colon, if it held something. Harmless under `set -u`.
+pub const INHERITED: &str = "${LD_PRELOAD:+:$LD_PRELOAD}";
+
+/// How scripts add the old value of a list, `N` being the variable.
+const FORMS: [&str; 17] = [
+    "${N:+:$N}",
+    "${N:+:${N}}",
+    "${N+:$N}",
+    "${N:+ $N}",
+    "${N:+$N:}",
+    "${N:+${N}:}",
+    ":${N:-}",
+    " ${N:-}",
+    "${N:-}:",
+    ":${N}",
+    " ${N}",
+    "${N}:",
+    "${N:-}",
+    "${N}",
+    ":$N",
+    "$N:",
+    "$N",
+];
+
+/// What is written, without the old value, and whether that is part of it. None where the shell fills in something else.
+pub(super) fn read(name: &str, raw: &str) -> (Option<String>, bool) {
+    let (own, inherits) = without_old(name, raw);
+    let is_filled = own.contains(['$', '`']) && !is_literal(&own);
+    let words = shlex::split(&own).filter(|_| !is_filled);
+    (words.map(|it| it.concat()), inherits)
+}
+
+/// Whether the whole word is in single quotes.
+fn is_literal(raw: &str) -> bool {
+    let inner = raw.strip_prefix('\'').and_then(|it| it.strip_suffix('\''));
+    inner.is_some_and(|it| !it.contains('\''))
+}
+
+fn without_old(name: &str, raw: &str) -> (String, bool) {
+    if name != "LD_PRELOAD" || raw.contains('\'') {
+        return (raw.to_owned(), false);
+    }
+    for form in FORMS {
+        let form = form.replace('N', name);
+        let Some(at) = raw.find(&form) else { continue };
+        let rest = &raw[at + form.len()..];
+        // `$NAME` goes on as long as letters do.
+        let goes_on = |it: char| it.is_ascii_alphanumeric() || it == '_';
+        if form.ends_with(name) && rest.starts_with(goes_on) {
+            continue;
+        }
+        return (format!("{}{rest}", &raw[..at]), true);
+    }
+    (raw.to_owned(), false)
+}
+
+/// A word without its quotes.
+pub(super) fn unquoted(word: &str) -> String {
+    shlex::split(word).map_or_else(|| word.to_owned(), |it| it.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_old_value_is_told_from_the_new() {
+        let own = |raw: &str| read("LD_PRELOAD", raw);
+        let some = |text: &str, inherits| (Some(text.to_owned()), inherits);
+        for raw in [
+            "/a.so${LD_PRELOAD:+:$LD_PRELOAD}",
+            "\"/a.so:$LD_PRELOAD\"",
+            "\"$LD_PRELOAD:/a.so\"",
+            "\"/a.so ${LD_PRELOAD}\"",
+            "/a.so:${LD_PRELOAD:-}",
+            "\"${LD_PRELOAD:+$LD_PRELOAD:}/a.so\"",
+        ] {
+            assert_eq!(own(raw), some("/a.so", true), "{raw}");
+        }
+        assert_eq!(own("/a.so"), some("/a.so", false));
+        assert_eq!(own("'/a.so'"), some("/a.so", false));
+        assert_eq!(own("\"$LD_PRELOAD\""), some("", true));
+        assert_eq!(own(""), some("", false));
+        for raw in [
+            "$LIB",
+            "\"/l/$LD_PRELOAD_X\"",
+            "`x`",
+            "\"$(find / -name x.so)\"",
+        ] {
+            assert_eq!(own(raw), (None, false), "{raw}");
+        }
+        assert_eq!(read("A", "\"1:$A\""), (None, false));
+        assert_eq!(read("A", "'$1'"), some("$1", false));
+    }
+}

@@ -1,0 +1,144 @@
+//! A systemd service: the entries of its sections, as far as the start of a process needs them. Pure.
+//!
+//! Read here and not by a library: of systemd's syntax only sections, continued lines, comments and
+//! quoted words matter, and the libraries that there are do not know the latter three together.
+
+use std::path::Path;
+
+use super::service::{Service, Variable};
+use crate::check::start::Start;
+
+/// A unit, or a drop-in of one.
+#[derive(Clone, Debug, Default)]
+pub struct Unit {
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    section: String,
+    key: String,
+    value: String,
+    line: usize,
+}
+
+impl Unit {
+    /// Reads the text.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut unit = Self::default();
+        let mut section = String::new();
+        let mut lines = text.lines().enumerate();
+        while let Some((number, line)) = lines.next() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with(['#', ';']) {
+                continue;
+            }
+            if let Some(name) = line.strip_prefix('[').and_then(|it| it.strip_suffix(']')) {
+                name.clone_into(&mut section);
+                continue;
+            }
+            let mut whole = line.to_owned();
+            while whole.ends_with('\\') {
+                whole.pop();
+                whole.push(' ');
+                match lines
+                    .by_ref()
+                    .map(|(_, it)| it.trim())
+                    .find(|it| !it.starts_with(['#', ';']))
+                {
+                    Some(next) => whole.push_str(next),
+                    None => break,
+                }
+            }
+            let Some((key, value)) = whole.split_once('=') else {
+                return Err(format!(
+                    "line {} is neither a section nor NAME=VALUE",
+                    number + 1
+                ));
+            };
+            unit.entries.push(Entry {
+                section: section.clone(),
+                key: key.trim().to_owned(),
+                value: value.trim().to_owned(),
+                line: number + 1,
+            });
+        }
+        if unit.entries.is_empty() {
+            return Err("it has no entry".to_owned());
+        }
+        Ok(unit)
+    }
+
+    /// The entries of a drop-in, behind those that are there.
+    pub fn extend(&mut self, other: Unit) {
+        self.entries.extend(other.entries);
+    }
+
+    /// The values of a key in `[Service]`, in order; an empty one takes back those before it.
+    pub fn values(&self, key: &str) -> Vec<(&str, usize)> {
+        let mut found = Vec::new();
+        for entry in self
+            .entries
+            .iter()
+            .filter(|it| it.section == "Service" && it.key == key)
+        {
+            if entry.value.is_empty() {
+                found.clear();
+            } else {
+                found.push((entry.value.as_str(), entry.line));
+            }
+        }
+        found
+    }
+
+    /// The last section that is named.
+    pub fn last_section(&self) -> Option<&str> {
+        self.entries.last().map(|it| it.section.as_str())
+    }
+
+    /// As every service is seen.
+    pub fn service(&self, path: &Path) -> Service {
+        let name = path
+            .file_name()
+            .map(|it| it.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        let mut env = Vec::new();
+        for (value, line) in self.values("Environment") {
+            for word in words(value) {
+                let Some((name, value)) = word.split_once('=') else {
+                    continue;
+                };
+                // Specifiers such as %h; %% is a percent sign.
+                let plain = value.replace("%%", "\0");
+                let value = (!plain.contains('%')).then(|| plain.replace('\0', "%"));
+                env.push(Variable {
+                    name: name.to_owned(),
+                    value,
+                    line,
+                    at: 0..0,
+                });
+            }
+        }
+        let start = self.values("ExecStart").first().map(|(value, line)| Start {
+            words: words(value.trim_start_matches(['-', '@', ':', '+', '!', '|'])),
+            by_shell: false,
+            line: *line,
+        });
+        let line = start.as_ref().map_or(1, |it| it.line);
+        Service {
+            name,
+            line,
+            env,
+            start,
+            image: None,
+            is_built: false,
+            mounts: Vec::new(),
+            remarks: Vec::new(),
+        }
+    }
+}
+
+/// Words as systemd splits them, as far as quotes go.
+fn words(text: &str) -> Vec<String> {
+    shlex::split(text).unwrap_or_else(|| text.split_whitespace().map(str::to_owned).collect())
+}

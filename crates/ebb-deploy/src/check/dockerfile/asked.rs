@@ -1,0 +1,185 @@
+//! How an image asks for an allocator: by `ENV`, by the line that starts it, by a script, through `ebb
+//! run`; and where it only seems to. Pure.
+
+use std::path::Path;
+
+use super::judgement::Image;
+use crate::check::declared::script::Script;
+use crate::check::finding::{Finding, Id};
+use crate::check::library::file_name;
+
+/// How the image asks for an allocator.
+pub(super) struct Asked {
+    /// What `LD_PRELOAD` holds, or the name given to `ebb run`.
+    pub(super) text: String,
+    pub(super) line: usize,
+    /// Whether a shell has replaced what it replaces.
+    pub(super) by_shell: bool,
+}
+
+impl Image<'_> {
+    /// How the image asks for an allocator; where it does not, why not.
+    pub(super) fn asked(&self) -> (Option<Asked>, Vec<Finding>) {
+        let mut findings = Vec::new();
+        let start = self.start.as_ref();
+        if let Some(start) = start
+            && let Some(name) = start.through_ebb()
+        {
+            let asked = Asked {
+                text: name.to_owned(),
+                line: start.line,
+                by_shell: true,
+            };
+            return (Some(asked), findings);
+        }
+        // An empty one takes back what the base image sets.
+        let set = self.variable("LD_PRELOAD");
+        if let Some((text, line)) = set.filter(|(text, _)| !text.trim().is_empty()) {
+            if let Some(start) = start
+                && let Some(by) = start.drops_environment()
+            {
+                let what = format!("{by} starts the service without the LD_PRELOAD that ENV sets");
+                findings.push(self.at(start.line, Id::EnvironmentDropped, what));
+            }
+            let asked = Asked {
+                text,
+                line,
+                by_shell: false,
+            };
+            return (Some(asked), findings);
+        }
+        if let Some(start) = start
+            && let Some(text) = start.assigned("LD_PRELOAD")
+        {
+            let asked = Asked {
+                text: text.to_owned(),
+                line: start.line,
+                by_shell: true,
+            };
+            return (Some(asked), findings);
+        }
+        if let Some((asked, finding)) = self.script() {
+            findings.extend(finding);
+            return (asked, findings);
+        }
+        findings.push(self.nobody_asks());
+        (None, findings)
+    }
+
+    /// A variable as `ENV` leaves it.
+    fn variable(&self, name: &str) -> Option<(String, usize)> {
+        self.chain.iter().find_map(|stage| {
+            let set = stage.env.iter().rev().find(|it| it.value.0 == name)?;
+            Some((set.value.1.clone(), set.line))
+        })
+    }
+
+    /// A script of the build context that sets the variable.
+    fn script(&self) -> Option<(Option<Asked>, Option<Finding>)> {
+        let copies = self.chain.iter().flat_map(|stage| &stage.copies);
+        for copy in copies.filter(|copy| copy.value.from.is_none()) {
+            for source in &copy.value.sources {
+                let Some(set) = self.context.read(source).as_deref().and_then(set_by_script) else {
+                    continue;
+                };
+                let to = if copy.value.to.ends_with('/') {
+                    format!("{}{}", copy.value.to, file_name(source))
+                } else {
+                    copy.value.to.clone()
+                };
+                let start = self.start.as_ref();
+                let (id, what) = match start {
+                    Some(start) if start.names(&to) && set.exported => {
+                        let finding = self
+                            .at(
+                                start.line,
+                                Id::EntrypointBypassed,
+                                format!(
+                                    "LD_PRELOAD is set in {to} only: docker run --entrypoint, docker exec and \
+                                     a pod's command start programs without it"
+                                ),
+                            )
+                            .as_note();
+                        let asked = Asked {
+                            text: set.value,
+                            line: copy.line,
+                            by_shell: true,
+                        };
+                        return Some((Some(asked), Some(finding)));
+                    }
+                    Some(start) if start.names(&to) => (
+                        Id::EnvironmentDropped,
+                        format!("{to} sets LD_PRELOAD without `export`, so no program gets it"),
+                    ),
+                    _ => (
+                        Id::EntrypointBypassed,
+                        format!("LD_PRELOAD is set in {to}, which the image does not start"),
+                    ),
+                };
+                return Some((None, Some(self.at(copy.line, id, what))));
+            }
+        }
+        None
+    }
+
+    /// Nothing names the variable where it counts; perhaps something does where it does not.
+    fn nobody_asks(&self) -> Finding {
+        let in_build = |what: &str, line| {
+            let what = format!("LD_PRELOAD is set by {what}, which ends with the build");
+            self.at(line, Id::BuildTimeOnly, what)
+        };
+        for stage in &self.chain {
+            if let Some(arg) = stage.args.iter().find(|it| it.value.0 == "LD_PRELOAD") {
+                return in_build("ARG", arg.line);
+            }
+            let sets = |text: &str| text.contains("LD_PRELOAD=");
+            if let Some(run) = stage.runs.iter().find(|it| sets(&it.value)) {
+                return in_build("RUN", run.line);
+            }
+        }
+        for stage in self.stages.others(&self.chain) {
+            if let Some(env) = stage.env.iter().find(|it| it.value.0 == "LD_PRELOAD") {
+                return in_build("ENV in another stage", env.line);
+            }
+        }
+        Finding::new(Id::NotAsked, "nothing in the image sets LD_PRELOAD").in_file(self.name)
+    }
+}
+
+/// What a script puts into `LD_PRELOAD`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetByScript {
+    /// The value, as it is written.
+    pub value: String,
+    /// Whether programs get it.
+    pub exported: bool,
+}
+
+/// How a shell script sets `LD_PRELOAD`, the exported assignment first.
+pub fn set_by_script(text: &str) -> Option<SetByScript> {
+    let script = Script::parse(Path::new(""), text).ok()?;
+    let sets = || script.sets_of("LD_PRELOAD");
+    if let Some(set) = sets().find(|it| it.is_exported).or(sets().next()) {
+        let written = || text[set.at.clone()].to_owned();
+        return Some(SetByScript {
+            value: set.value.clone().unwrap_or_else(written),
+            exported: set.is_exported,
+        });
+    }
+    let (_, value) = script.given.into_iter().next()?;
+    Some(SetByScript {
+        value,
+        exported: true,
+    })
+}
+
+/// Whether a file name is one under which images keep their entrypoint.
+pub fn is_entrypoint_name(path: &Path) -> bool {
+    path.file_name()
+        .and_then(|name| name.to_str())
+        .is_some_and(|name| {
+            let name = name.to_ascii_lowercase();
+            name.contains("entrypoint")
+                || matches!(name.as_str(), "start.sh" | "run.sh" | "init.sh")
+        })
+}

@@ -1,0 +1,70 @@
+//! What `COPY` and `ADD` bring into a stage. Pure.
+
+use crate::check::library::file_name;
+
+/// Files that come from outside the stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// The stage or image they come from; none for the build context.
+    pub from: Option<String>,
+    /// Their names there.
+    pub sources: Vec<String>,
+    /// Where they go.
+    pub to: String,
+}
+
+impl Copied {
+    /// Whether the file `path` comes from here: as the destination itself, or inside it.
+    pub fn brings(&self, path: &str) -> bool {
+        let to = self.to.trim_end_matches('/');
+        let Some((folder, name)) = path.rsplit_once('/') else {
+            return self.sources.iter().any(|it| file_name(it) == path);
+        };
+        if to == path {
+            return true;
+        }
+        let is_called = |source: &String| {
+            let own = file_name(source);
+            own == name || own.contains('*') && is_like(own, name)
+        };
+        // A folder that is copied whole may hold anything.
+        let whole = |source: &String| {
+            source.ends_with('/') || source == "." || !file_name(source).contains('.')
+        };
+        to == folder && self.sources.iter().any(is_called)
+            || path.starts_with(&format!("{to}/")) && self.sources.iter().any(whole)
+    }
+
+    /// The file that becomes `path`, by its name in the build context; none of a folder, a pattern or an address,
+    /// where no single file is named.
+    pub fn source_of(&self, path: &str) -> Option<&str> {
+        let is_file = |source: &&String| {
+            !source.contains(['*', '?', '[', '$'])
+                && !source.contains("://")
+                && !source.ends_with('/')
+        };
+        let named = match self.sources.as_slice() {
+            [one] if self.to == path => Some(one),
+            all => all.iter().find(|it| file_name(it) == file_name(path)),
+        };
+        named.filter(is_file).map(String::as_str)
+    }
+}
+
+/// Whether a name fits a pattern with stars.
+fn is_like(pattern: &str, name: &str) -> bool {
+    let mut rest = name;
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(after) = rest.strip_prefix(first) else {
+        return false;
+    };
+    rest = after;
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    pattern.ends_with('*') || rest.is_empty()
+}

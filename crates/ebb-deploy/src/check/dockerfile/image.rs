@@ -1,0 +1,406 @@
+//! A Dockerfile as the image that it makes: the chain of stages down to the base, and what they set,
+//! run, copy and start. Pure; the syntax is parse-dockerfile's.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use parse_dockerfile::{Command, Instruction, Source};
+
+use super::copied::Copied;
+use super::variables::{assignments, expand, expand_words};
+
+/// A value, and the line that gave it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed<T> {
+    /// The value.
+    pub value: T,
+    /// Counted from one.
+    pub line: usize,
+}
+
+/// What `CMD` or `ENTRYPOINT` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Words {
+    /// Executed as it is.
+    Exec(Vec<String>),
+    /// Given to a shell.
+    Shell(String),
+}
+
+/// One stage.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stage {
+    /// What it is built on: another stage, or an image.
+    pub base: String,
+    /// Its own name.
+    pub name: Option<String>,
+    /// The platform that `FROM` asks for.
+    pub platform: Option<String>,
+    /// `ENV`.
+    pub env: Vec<Placed<(String, String)>>,
+    /// `ARG` with a value.
+    pub args: Vec<Placed<(String, String)>>,
+    /// `RUN`.
+    pub runs: Vec<Placed<String>>,
+    /// `COPY` and `ADD`.
+    pub copies: Vec<Placed<Copied>>,
+    /// `ENTRYPOINT`.
+    pub entrypoint: Option<Placed<Words>>,
+    /// `CMD`.
+    pub cmd: Option<Placed<Words>>,
+    /// The last `USER`.
+    pub user: Option<String>,
+    /// Its instructions as they stand in the text, `FROM` first.
+    pub pieces: Vec<Piece>,
+}
+
+/// An instruction in the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// In upper case.
+    pub keyword: String,
+    /// From the keyword to the end of its last line, that line's end not included.
+    pub at: Range<usize>,
+    /// For `USER`, the user.
+    pub user: Option<String>,
+}
+
+/// All stages, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stages(Vec<Stage>);
+
+/// Why a text is no Dockerfile.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Malformed(String);
+
+impl Stages {
+    /// Reads the text.
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let file = parse_dockerfile::parse(text).map_err(|error| Malformed(error.to_string()))?;
+        let line = |at: usize| text[..at].matches('\n').count() + 1;
+        let starts: Vec<usize> = file.instructions.iter().map(start_of).collect();
+        let mut known = BTreeMap::new();
+        for arg in file.global_args() {
+            for (name, value) in assignments(&expand(&arg.arguments.value, &known)) {
+                known.insert(name, value);
+            }
+        }
+        let mut stages: Vec<Stage> = Vec::new();
+        for stage in file.stages() {
+            let mut own = Stage {
+                base: expand(&stage.from.image.value, &known),
+                name: stage
+                    .from
+                    .as_
+                    .as_ref()
+                    .map(|(_, name)| name.value.to_string()),
+                platform: stage
+                    .from
+                    .options
+                    .iter()
+                    .find(|flag| flag.name.value == "platform")
+                    .and_then(|flag| Some(expand(&flag.value.as_ref()?.value, &known))),
+                ..Stage::default()
+            };
+            // Variables of the stage: those of the stage it is built on are in force, too.
+            let mut variables: BTreeMap<String, String> = BTreeMap::new();
+            if let Some(base) = find(&stages, &own.base) {
+                for it in chain(&stages, base).iter().rev().flat_map(|it| &it.env) {
+                    variables.insert(it.value.0.clone(), it.value.1.clone());
+                }
+            }
+            own.pieces
+                .push(piece(text, &starts, stage.from.from.span.start, None));
+            for instruction in stage.instructions {
+                read(instruction, &mut own, &mut variables, &known, &line);
+                let user = match instruction {
+                    Instruction::User(user) => Some(user.arguments.value.to_string()),
+                    _ => None,
+                };
+                own.pieces
+                    .push(piece(text, &starts, start_of(instruction), user));
+            }
+            stages.push(own);
+        }
+        if stages.is_empty() {
+            return Err(Malformed("it has no FROM".to_owned()));
+        }
+        Ok(Self(stages))
+    }
+
+    /// The stage that makes the image, and those below it, the nearest first. `target` is the name of
+    /// another stage to build.
+    pub fn chain(&self, target: Option<&str>) -> Option<Vec<&Stage>> {
+        let last = match target {
+            Some(name) => find(&self.0, name)?,
+            None => self.0.len().checked_sub(1)?,
+        };
+        Some(chain(&self.0, last))
+    }
+
+    /// Every stage, in order.
+    pub fn all(&self) -> &[Stage] {
+        &self.0
+    }
+
+    /// What the stages are called, for a message.
+    pub fn names(&self) -> String {
+        let names: Vec<&str> = self.0.iter().filter_map(|it| it.name.as_deref()).collect();
+        match names.as_slice() {
+            [] => "none of its stages has a name".to_owned(),
+            names => format!("it has {}", names.join(", ")),
+        }
+    }
+
+    /// The stages that are not in `chain`: what they set ends with the build.
+    pub fn others(&self, chain: &[&Stage]) -> Vec<&Stage> {
+        let is_in = |stage: &Stage| chain.iter().any(|it| std::ptr::eq(*it, stage));
+        self.0.iter().filter(|stage| !is_in(stage)).collect()
+    }
+
+    /// The stage of that name or number, and those below it; none for an image from elsewhere.
+    pub fn named(&self, name: &str) -> Option<Vec<&Stage>> {
+        let place = find(&self.0, name).or_else(|| name.parse().ok())?;
+        (place < self.0.len()).then(|| chain(&self.0, place))
+    }
+}
+
+/// Where the keyword begins.
+fn start_of(instruction: &Instruction<'_>) -> usize {
+    let keyword = match instruction {
+        Instruction::Add(it) => &it.add,
+        Instruction::Arg(it) => &it.arg,
+        Instruction::Cmd(it) => &it.cmd,
+        Instruction::Copy(it) => &it.copy,
+        Instruction::Entrypoint(it) => &it.entrypoint,
+        Instruction::Env(it) => &it.env,
+        Instruction::Expose(it) => &it.expose,
+        Instruction::From(it) => &it.from,
+        Instruction::Healthcheck(it) => &it.healthcheck,
+        Instruction::Label(it) => &it.label,
+        Instruction::Maintainer(it) => &it.maintainer,
+        Instruction::Onbuild(it) => &it.onbuild,
+        Instruction::Run(it) => &it.run,
+        Instruction::Shell(it) => &it.shell,
+        Instruction::Stopsignal(it) => &it.stopsignal,
+        Instruction::User(it) => &it.user,
+        Instruction::Volume(it) => &it.volume,
+        Instruction::Workdir(it) => &it.workdir,
+        // The parser's list may grow; what is not known has no place.
+        _ => return usize::MAX,
+    };
+    keyword.span.start
+}
+
+/// An instruction reaches to the next one, without the comments and empty lines in front of that.
+fn piece(text: &str, starts: &[usize], start: usize, user: Option<String>) -> Piece {
+    let start = start.min(text.len());
+    let next = starts
+        .iter()
+        .copied()
+        .filter(|it| *it > start && *it <= text.len())
+        .min();
+    let whole = &text[start..next.unwrap_or(text.len())];
+    let mut length = 0;
+    let mut at = 0;
+    for line in whole.split_inclusive('\n') {
+        let word = line.trim_start();
+        if at == 0 || !(word.is_empty() || word.starts_with('#')) {
+            length = at + line.trim_end_matches(['\r', '\n']).len();
+        }
+        at += line.len();
+    }
+    let keyword = whole.split(char::is_whitespace).next().unwrap_or_default();
+    Piece {
+        keyword: keyword.to_ascii_uppercase(),
+        at: start..start + length,
+        user,
+    }
+}
+
+fn find(stages: &[Stage], name: &str) -> Option<usize> {
+    let is_called = |stage: &Stage| {
+        stage
+            .name
+            .as_deref()
+            .is_some_and(|own| own.eq_ignore_ascii_case(name))
+    };
+    stages.iter().rposition(is_called)
+}
+
+fn chain(stages: &[Stage], last: usize) -> Vec<&Stage> {
+    let mut chain = Vec::new();
+    let mut place = Some(last);
+    while let Some(at) = place {
+        let stage = &stages[at];
+        chain.push(stage);
+        // Only stages above it can be meant.
+        place = find(&stages[..at], &stage.base);
+    }
+    chain
+}
+
+fn read(
+    instruction: &Instruction<'_>,
+    own: &mut Stage,
+    variables: &mut BTreeMap<String, String>,
+    global: &BTreeMap<String, String>,
+    line: &impl Fn(usize) -> usize,
+) {
+    match instruction {
+        Instruction::Env(env) => {
+            let line = line(env.env.span.start);
+            for pair in assignments(&expand_words(&env.arguments.value, variables)) {
+                variables.insert(pair.0.clone(), pair.1.clone());
+                own.env.push(Placed { value: pair, line });
+            }
+        }
+        Instruction::Arg(arg) => {
+            let line = line(arg.arg.span.start);
+            let text = expand(&arg.arguments.value, variables);
+            if let Some(value) = global.get(text.trim()) {
+                variables.insert(text.trim().to_owned(), value.clone());
+            }
+            for pair in assignments(&text)
+                .into_iter()
+                .filter(|_| text.contains('='))
+            {
+                variables.insert(pair.0.clone(), pair.1.clone());
+                own.args.push(Placed { value: pair, line });
+            }
+        }
+        Instruction::Run(run) => {
+            let mut text = match words(&run.arguments) {
+                Words::Exec(words) => words.join(" "),
+                Words::Shell(text) => text,
+            };
+            for document in &run.here_docs {
+                text.push('\n');
+                text.push_str(&document.value);
+            }
+            let line = line(run.run.span.start);
+            own.runs.push(Placed { value: text, line });
+        }
+        Instruction::Copy(copy) => {
+            let from = copy
+                .options
+                .iter()
+                .find(|flag| flag.name.value == "from")
+                .and_then(|flag| Some(flag.value.as_ref()?.value.to_string()));
+            let value = copied(from, &copy.src, &copy.dest.value, variables);
+            let line = line(copy.copy.span.start);
+            own.copies.push(Placed { value, line });
+        }
+        Instruction::Add(add) => {
+            let value = copied(None, &add.src, &add.dest.value, variables);
+            let line = line(add.add.span.start);
+            own.copies.push(Placed { value, line });
+        }
+        Instruction::Entrypoint(entrypoint) => {
+            own.entrypoint = Some(Placed {
+                value: words(&entrypoint.arguments),
+                line: line(entrypoint.entrypoint.span.start),
+            });
+            // A new entrypoint forgets the command of the image below, but not one above it here.
+        }
+        Instruction::Cmd(cmd) => {
+            own.cmd = Some(Placed {
+                value: words(&cmd.arguments),
+                line: line(cmd.cmd.span.start),
+            });
+        }
+        Instruction::User(user) => own.user = Some(user.arguments.value.to_string()),
+        _ => {}
+    }
+}
+
+fn copied(
+    from: Option<String>,
+    sources: &[Source<'_>],
+    to: &str,
+    variables: &BTreeMap<String, String>,
+) -> Copied {
+    Copied {
+        from,
+        sources: sources
+            .iter()
+            .filter_map(|source| match source {
+                Source::Path(path) => Some(expand(&path.value, variables)),
+                _ => None,
+            })
+            .collect(),
+        to: expand(to, variables),
+    }
+}
+
+fn words(command: &Command<'_>) -> Words {
+    match command {
+        Command::Exec(words) => {
+            Words::Exec(words.value.iter().map(|it| it.value.to_string()).collect())
+        }
+        Command::Shell(text) => Words::Shell(text.value.replace("\\\n", " ")),
+        _ => Words::Shell(String::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "ARG VERSION=3.12\nFROM debian:12 AS build\nENV A=1\nRUN make\n\
+        FROM python:${VERSION}-slim AS base\nENV B=2 \\\n  C=\"x y\"\nCMD [\"python\"]\n\
+        FROM base\nENV D=$B$C\nCOPY --from=build /lib/*.so.2 /usr/local/lib/\n";
+
+    #[test]
+    fn the_image_is_the_last_stage_and_those_below_it() {
+        let stages = Stages::parse(TEXT).unwrap();
+        let chain = stages.chain(None).unwrap();
+        let bases: Vec<&str> = chain.iter().map(|it| it.base.as_str()).collect();
+        assert_eq!(bases, ["base", "python:3.12-slim"]);
+        assert_eq!(chain[0].env[0].value, ("D".to_owned(), "2x y".to_owned()));
+        assert_eq!(chain[0].env[0].line, 10);
+        assert_eq!(stages.others(&chain)[0].name.as_deref(), Some("build"));
+        assert_eq!(stages.chain(Some("build")).unwrap().len(), 1);
+        assert!(stages.chain(Some("nobody")).is_none());
+    }
+
+    #[test]
+    fn an_instruction_ends_before_the_comment_of_the_next() {
+        let text = "FROM a\nRUN x \\\n  # inside\n  && y\n\n# of the next\n  USER app # z\nRUN <<E\n# in it\nE\n";
+        let stages = Stages::parse(text).unwrap();
+        let pieces = &stages.chain(None).unwrap()[0].pieces;
+        let texts: Vec<&str> = pieces.iter().map(|it| &text[it.at.clone()]).collect();
+        assert_eq!(
+            texts,
+            [
+                "FROM a",
+                "RUN x \\\n  # inside\n  && y",
+                "USER app # z",
+                "RUN <<E\n# in it\nE"
+            ]
+        );
+        assert_eq!(pieces[3].keyword, "RUN");
+    }
+
+    #[test]
+    fn a_copy_brings_the_files_that_it_names() {
+        let stages = Stages::parse(TEXT).unwrap();
+        let copy = &stages.chain(None).unwrap()[0].copies[0].value;
+        assert!(copy.brings("/usr/local/lib/libjemalloc.so.2"));
+        assert!(!copy.brings("/usr/local/lib/libjemalloc.so.1"));
+        assert!(!copy.brings("/usr/lib/libjemalloc.so.2"));
+        let whole = Copied {
+            from: None,
+            sources: vec!["out".to_owned()],
+            to: "/app".to_owned(),
+        };
+        assert!(whole.brings("/app/lib/a.so"));
+    }
+
+    #[test]
+    fn what_is_no_dockerfile_is_an_error() {
+        assert!(Stages::parse("").is_err());
+        assert!(Stages::parse("HELLO world").is_err());
+    }
+}

@@ -1,0 +1,283 @@
+//! What keeps the allocator out of a process: environment against files against the owner of
+//! `malloc`. Pure; one cause a process, the first in the order in which a start meets them.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use ebb_process::Unreadable;
+use ebb_process::environ::Variables;
+use ebb_process::inside::Inside;
+
+use super::finding::{Finding, Id};
+use super::library::{self, Entry, EntryFile, Target};
+use super::settings::InForce;
+
+/// The allocator that should be in charge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// As it was named.
+    pub name: String,
+    /// The known allocator that it is.
+    pub allocator: Option<&'static str>,
+    /// Its file, where a path was given.
+    pub file: Option<PathBuf>,
+}
+
+/// Where a process takes its `malloc` from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Malloc {
+    /// The program itself defines it.
+    Program,
+    /// The C library.
+    Libc(PathBuf),
+    /// Another library, and the known allocator that it is.
+    Library(PathBuf, Option<&'static str>),
+    /// It is statically linked.
+    Static,
+    /// Nothing defines it.
+    Nobody,
+}
+
+/// The facts of one process.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// Its number.
+    pub pid: i32,
+    /// Its parent's.
+    pub parent: i32,
+    /// The program that runs in it, as it is named inside its own root.
+    pub program: String,
+    /// What that program asks of a library; none where the program cannot be read.
+    pub target: Option<Target>,
+    /// Whether it gained rights when it started (AT_SECURE).
+    pub secure: bool,
+    /// Where its `malloc` comes from.
+    pub malloc: Result<Malloc, Unreadable>,
+    /// The environment that it was started with.
+    pub at_start: Result<Variables, Unreadable>,
+    /// The environment that it has now, where it can be read.
+    pub now: Option<Variables>,
+    /// What the loader was asked to preload, `/etc/ld.so.preload` last.
+    pub asked: Vec<Entry>,
+    /// The allocator compiled into the program.
+    pub inside: Option<Inside>,
+    /// Settings that its allocator really has, where that can be read.
+    pub in_force: InForce,
+    /// Scripts in its root, named like entrypoints, that set `LD_PRELOAD`.
+    pub entrypoints: Vec<String>,
+}
+
+/// A process further up, for the question where the environment was lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ancestor {
+    /// Its number.
+    pub pid: i32,
+    /// Its program.
+    pub program: String,
+    /// Its `LD_PRELOAD`.
+    pub preload: Option<String>,
+}
+
+impl Wanted {
+    /// The allocator that the text of an `LD_PRELOAD` asks for, if any.
+    pub fn asked_by(entries: &[Entry]) -> Option<Self> {
+        let is_allocator = |entry: &&Entry| match &entry.file {
+            EntryFile::Object(object) => object.elf.defines.malloc || known(entry).is_some(),
+            EntryFile::Missing | EntryFile::Unusable(_) => true,
+        };
+        let entry = entries.iter().find(is_allocator)?;
+        Some(Self {
+            name: known(entry).unwrap_or(&entry.text).to_owned(),
+            allocator: known(entry),
+            file: Some(PathBuf::from(&entry.text)),
+        })
+    }
+
+    /// Whether this entry asks for it.
+    pub fn is(&self, entry: &Entry) -> bool {
+        match (self.allocator, known(entry)) {
+            (Some(wanted), Some(asked)) => wanted == asked,
+            _ => self
+                .file
+                .as_deref()
+                .is_some_and(|file| file.file_name() == Path::new(&entry.text).file_name()),
+        }
+    }
+
+    /// Whether the text of a variable names it. By file name only: the files are somebody else's.
+    fn is_named_in(&self, preload: &str) -> bool {
+        preload.split([' ', ':']).any(|text| {
+            self.is(&Entry {
+                text: text.to_owned(),
+                file: EntryFile::Missing,
+            })
+        })
+    }
+
+    fn owns(&self, malloc: &Malloc) -> bool {
+        match malloc {
+            Malloc::Library(path, allocator) => match self.allocator {
+                Some(wanted) => *allocator == Some(wanted),
+                None => self
+                    .file
+                    .as_deref()
+                    .is_some_and(|file| file.file_name() == path.file_name()),
+            },
+            Malloc::Libc(_) | Malloc::Static => self.is_system(),
+            Malloc::Program | Malloc::Nobody => false,
+        }
+    }
+
+    /// Whether it is the C library's own: nothing needs to be preloaded.
+    fn is_system(&self) -> bool {
+        self.allocator == Some(ebb_allocators::SYSTEM)
+    }
+}
+
+/// The known allocator of an entry, by its file or by its name.
+fn known(entry: &Entry) -> Option<&'static str> {
+    if let EntryFile::Object(object) = &entry.file {
+        return object.allocator;
+    }
+    let name = Path::new(&entry.text).file_name()?.to_str()?;
+    ebb_allocators::by_file_name(name).map(|it| it.name)
+}
+
+/// Whether `wanted` is in charge of the process: `None` where that is not known.
+pub fn in_charge(process: &Process, wanted: &Wanted) -> Option<bool> {
+    let malloc = process.malloc.as_ref().ok()?;
+    Some(match process.inside {
+        // What is compiled in may be the very allocator that is wanted.
+        Some(inside) => inside.allocator().is_some() && inside.allocator() == wanted.allocator,
+        None => wanted.owns(malloc),
+    })
+}
+
+/// What is wrong with a process, given its ancestors, the nearest first.
+pub fn judge(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<Finding> {
+    let mut findings = match (in_charge(process, wanted), &process.malloc) {
+        (Some(true), _) => Vec::new(),
+        (_, Err(why)) => unreadable(&process.program, why),
+        _ => cause(process, wanted, ancestors),
+    };
+    for entry in process.asked.iter().filter(|entry| wanted.is(entry)) {
+        findings.extend(library::notes(entry));
+    }
+    findings
+        .into_iter()
+        .map(|finding| finding.of_process(process.pid))
+        .collect()
+}
+
+fn unreadable(what: &str, why: &Unreadable) -> Vec<Finding> {
+    let id = match why {
+        Unreadable::Permission => Id::Closed,
+        _ => Id::Unreadable,
+    };
+    vec![Finding::new(id, format!("{what}: {why}"))]
+}
+
+fn cause(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<Finding> {
+    let program = &process.program;
+    let one = |id, what: String| vec![Finding::new(id, what)];
+    if let (Ok(Malloc::Static), None) = (&process.malloc, process.inside) {
+        return one(
+            Id::StaticProgram,
+            format!("{program} is statically linked: no library can be preloaded into it"),
+        );
+    }
+    if let Some(inside) = process.inside {
+        return one(Id::AllocatorInside, format!("{program} has {inside}"));
+    }
+    if wanted.is_system() {
+        // Nothing has to be asked for; so something else was.
+        return other_owner(process, wanted);
+    }
+    let Some(entry) = process.asked.iter().find(|entry| wanted.is(entry)) else {
+        return not_asked(process, wanted, ancestors);
+    };
+    if process.secure {
+        return one(
+            Id::SecureMode,
+            format!("{program} gained rights when it started, so its loader ignored LD_PRELOAD"),
+        );
+    }
+    let refused = process
+        .target
+        .as_ref()
+        .and_then(|target| library::refusal(entry, target));
+    match refused {
+        Some(refusal) => vec![refusal],
+        None => other_owner(process, wanted),
+    }
+}
+
+/// The library could have been loaded, and something else owns `malloc`.
+fn other_owner(process: &Process, wanted: &Wanted) -> Vec<Finding> {
+    let program = &process.program;
+    vec![match &process.malloc {
+        Ok(Malloc::Program) => Finding::new(
+            Id::MallocInside,
+            format!("{program} defines malloc itself, before every preloaded library"),
+        ),
+        Ok(Malloc::Library(path, _)) => Finding::new(
+            Id::OtherFirst,
+            format!("{program} takes its malloc from {}", path.display()),
+        ),
+        _ => Finding::new(
+            Id::LoaderRefused,
+            format!(
+                "the loader of {program} was asked for {} and has not loaded it",
+                wanted.name
+            ),
+        ),
+    }]
+}
+
+/// Nothing at the start of this process named the library: where was it lost?
+fn not_asked(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<Finding> {
+    let program = &process.program;
+    let name = &wanted.name;
+    if let Err(why) = &process.at_start {
+        return unreadable(&format!("the environment of {program}"), why);
+    }
+    let later = process.now.as_ref().and_then(preload_of);
+    if later.is_some_and(|text| wanted.is_named_in(&text)) {
+        let what =
+            format!("{program} put {name} into LD_PRELOAD itself, after its loader had read it");
+        return vec![Finding::new(Id::PreloadTooLate, what)];
+    }
+    let carrier = ancestors.iter().position(|ancestor| {
+        let preload = ancestor.preload.as_deref();
+        preload.is_some_and(|text| wanted.is_named_in(text))
+    });
+    if let Some(place) = carrier {
+        // The one below it, on the way to this process, has lost it.
+        let loser = match place.checked_sub(1).and_then(|below| ancestors.get(below)) {
+            Some(below) => format!("{} (process {})", below.program, below.pid),
+            None => "the start of this process".to_owned(),
+        };
+        let what = format!(
+            "{program} has no LD_PRELOAD for {name}; {} (process {}) has: it was lost at {loser}",
+            ancestors[place].program, ancestors[place].pid
+        );
+        return vec![Finding::new(Id::EnvironmentDropped, what)];
+    }
+    if let Some(script) = process.entrypoints.first() {
+        let what = format!("{program} was not started through {script}, which sets LD_PRELOAD");
+        return vec![Finding::new(Id::EntrypointBypassed, what)];
+    }
+    vec![Finding::new(
+        Id::NotAsked,
+        format!("nothing asks the loader of {program} for {name}"),
+    )]
+}
+
+/// The text of `LD_PRELOAD`.
+pub fn preload_of(variables: &Variables) -> Option<String> {
+    let text = variables.get(OsStr::new("LD_PRELOAD"))?;
+    Some(text.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,330 @@
+//! All that a check found, as text and as JSON. Pure.
+
+use serde::Serialize;
+
+use super::finding::{Finding, Id, Severity};
+
+/// The version of the JSON; grows when a field changes its meaning or goes.
+const FORMAT: u32 = 1;
+
+/// What was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Subject {
+    /// Running processes.
+    Processes,
+    /// A Dockerfile.
+    Dockerfile,
+    /// An unpacked root file system.
+    Root,
+    /// A compose file.
+    Compose,
+    /// A Kubernetes manifest.
+    Kubernetes,
+    /// A systemd unit.
+    Unit,
+    /// A Procfile.
+    Procfile,
+    /// supervisor's configuration.
+    Supervisor,
+    /// A shell script.
+    Script,
+}
+
+/// Whether the allocator is in charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Everywhere.
+    InCharge,
+    /// Not of every process, or not with the settings it was given.
+    NotInCharge,
+    /// A right is missing to know.
+    NoPermission,
+    /// There is not enough evidence.
+    Unknown,
+}
+
+/// The whole result.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    format: u32,
+    /// As the user named it.
+    target: String,
+    subject: Subject,
+    /// The allocator that should be in charge; `null` where nothing names one.
+    allocator: Option<String>,
+    /// Whether it is, everywhere; `null` where that is not known.
+    in_charge: Option<bool>,
+    /// How many programs were looked at, in a root file system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    programs: Option<usize>,
+    processes: Vec<ProcessLine>,
+    findings: Vec<Finding>,
+    /// Nothing asks for an allocator: the program brings it.
+    #[serde(skip)]
+    is_brought: bool,
+}
+
+/// One process.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProcessLine {
+    /// Its number.
+    pub pid: i32,
+    /// Its program.
+    pub program: String,
+    /// Whether the allocator is in charge of it.
+    pub in_charge: Option<bool>,
+    /// The file that its `malloc` comes from.
+    pub malloc: Option<String>,
+    /// The allocator that this file is, where it is known.
+    pub allocator: Option<String>,
+    /// Settings that the allocator in charge has read from the environment.
+    pub settings: Vec<String>,
+    /// How long ebbmalloc keeps idle pages in this process, as it says itself, in milliseconds.
+    pub idle_time_ms: Option<u64>,
+    /// Whether ebbmalloc has taken over CPython's small objects in this process, as it says itself.
+    pub serves_cpython: Option<bool>,
+}
+
+impl Report {
+    /// Sums up. Errors first, then what is unknown, then notes; otherwise in the order given.
+    pub fn new(
+        target: &str,
+        subject: Subject,
+        allocator: Option<String>,
+        processes: Vec<ProcessLine>,
+        mut findings: Vec<Finding>,
+    ) -> Self {
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        let worst = findings.iter().map(|finding| finding.severity).max();
+        Self {
+            format: FORMAT,
+            target: target.to_owned(),
+            subject,
+            allocator,
+            in_charge: match worst {
+                Some(Severity::Error) => Some(false),
+                Some(Severity::Unknown) => None,
+                _ => Some(true),
+            },
+            programs: None,
+            processes,
+            findings,
+            is_brought: false,
+        }
+    }
+
+    /// Nothing asks for the allocator: the program brings it.
+    #[must_use]
+    pub fn not_asked(mut self) -> Self {
+        self.is_brought = true;
+        self
+    }
+
+    /// Adds how many programs were looked at.
+    #[must_use]
+    pub fn with_programs(mut self, programs: usize) -> Self {
+        self.programs = Some(programs);
+        self
+    }
+
+    /// The answer in short.
+    pub fn answer(&self) -> Answer {
+        match self.in_charge {
+            Some(true) => Answer::InCharge,
+            Some(false) => Answer::NotInCharge,
+            None if self.findings.iter().any(|it| it.id == Id::Closed) => Answer::NoPermission,
+            None => Answer::Unknown,
+        }
+    }
+
+    /// The findings.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// One line of JSON.
+    pub fn json(&self) -> String {
+        // Strings and numbers only: it cannot fail, and would have to be seen if it did.
+        serde_json::to_string(self)
+            .unwrap_or_else(|error| format!("{{\"format\":{FORMAT},\"error\":\"{error}\"}}"))
+    }
+
+    /// Lines for a reader: the answer, the processes, the findings with their remedies.
+    pub fn text(&self) -> String {
+        let mut lines = vec![self.headline()];
+        for process in &self.processes {
+            lines.push(process.text());
+        }
+        for finding in &self.findings {
+            lines.push(String::new());
+            lines.extend(finding_lines(finding));
+        }
+        lines.join("\n") + "\n"
+    }
+
+    fn headline(&self) -> String {
+        let Some(allocator) = self.allocator.as_deref() else {
+            return format!("{}: no allocator is known to be asked for", self.target);
+        };
+        let not = self
+            .processes
+            .iter()
+            .filter(|it| it.in_charge == Some(false));
+        let (not, all) = (not.count(), self.processes.len());
+        if self.is_brought {
+            let with = self.processes.iter();
+            let with = with.filter(|it| it.in_charge == Some(true)).count();
+            let place = match all {
+                1 => String::new(),
+                all => format!(" in {with} of {}", count(all)),
+            };
+            return format!(
+                "{}: malloc is {allocator}{place}; nothing asks for another",
+                self.target
+            );
+        }
+        let what = match (self.subject, self.in_charge) {
+            (Subject::Processes, Some(true)) => {
+                format!("{allocator} is in charge of {}", count(all))
+            }
+            (Subject::Processes, Some(false)) if not > 0 => {
+                format!("{allocator} is NOT in charge of {not} of {}", count(all))
+            }
+            (Subject::Processes, Some(false)) => format!(
+                "{allocator} is in charge of {}, but not as it was set",
+                count(all)
+            ),
+            (Subject::Processes, None) => format!(
+                "whether {allocator} is in charge of {} is not known",
+                count(all)
+            ),
+            (_, Some(true)) => format!("nothing keeps {allocator} from being in charge"),
+            (_, Some(false)) => format!("{allocator} will NOT be in charge"),
+            (_, None) => format!("whether {allocator} will be in charge is not known"),
+        };
+        match self.programs {
+            Some(programs) => format!("{}: {what} ({programs} programs read)", self.target),
+            None => format!("{}: {what}", self.target),
+        }
+    }
+}
+
+impl ProcessLine {
+    fn text(&self) -> String {
+        let state = match self.in_charge {
+            Some(true) => "yes",
+            Some(false) => "NO",
+            None => "?",
+        };
+        let mut line = format!("  {state:<4} {} {}", self.pid, self.program);
+        if let Some(malloc) = &self.malloc {
+            line += &format!(": malloc from {malloc}");
+            if let Some(allocator) = &self.allocator {
+                line += &format!(" ({allocator})");
+            }
+        }
+        if !self.settings.is_empty() {
+            line += &format!(", with {}", self.settings.join(" "));
+        }
+        match self.idle_time_ms {
+            Some(u64::MAX) => line += ", returns nothing by itself",
+            Some(idle) => line += &format!(", returns what is idle for {idle} ms"),
+            None => {}
+        }
+        if self.serves_cpython == Some(true) {
+            line += ", serves CPython's small objects";
+        }
+        line
+    }
+}
+
+fn finding_lines(finding: &Finding) -> Vec<String> {
+    let weight = match finding.severity {
+        Severity::Error => "error",
+        Severity::Unknown => "unknown",
+        Severity::Note => "note",
+    };
+    let place = match (finding.pid, &finding.file) {
+        (Some(pid), _) => format!("process {pid}: "),
+        (None, Some(file)) => format!("{file}: "),
+        (None, None) => String::new(),
+    };
+    vec![
+        format!("{weight} [{}] {place}{}", finding.id.name(), finding.what),
+        format!("  to do: {}", finding.remedy),
+    ]
+}
+
+fn count(processes: usize) -> String {
+    match processes {
+        1 => "1 process".to_owned(),
+        more => format!("{more} processes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(findings: Vec<Finding>) -> Report {
+        let line = ProcessLine {
+            pid: 7,
+            program: "/bin/p".to_owned(),
+            in_charge: Some(findings.is_empty()),
+            malloc: Some("/l/libc.so.6".to_owned()),
+            allocator: None,
+            settings: vec!["A=1".to_owned()],
+            idle_time_ms: None,
+            serves_cpython: None,
+        };
+        Report::new(
+            "p",
+            Subject::Processes,
+            Some("jemalloc".to_owned()),
+            vec![line],
+            findings,
+        )
+    }
+
+    #[test]
+    fn one_error_is_a_no_and_a_note_is_not() {
+        let note = Finding::new(Id::StaticTls, "n");
+        assert_eq!(report(vec![]).answer(), Answer::InCharge);
+        assert_eq!(report(vec![note.clone()]).answer(), Answer::InCharge);
+        let unknown = Finding::new(Id::Unreadable, "u");
+        let answer = |findings| report(findings).answer();
+        assert_eq!(answer(vec![unknown.clone()]), Answer::Unknown);
+        let closed = Finding::new(Id::Closed, "c");
+        assert_eq!(answer(vec![note.clone(), closed]), Answer::NoPermission);
+        let error = Finding::new(Id::NotAsked, "e");
+        let all = report(vec![note, unknown, error]);
+        assert_eq!(all.answer(), Answer::NotInCharge);
+        assert_eq!(all.findings()[0].id, Id::NotAsked);
+    }
+
+    #[test]
+    fn the_text_names_result_place_and_remedy() {
+        let error = Finding::new(Id::NotAsked, "nothing asks").of_process(7);
+        let text = report(vec![error]).text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "p: jemalloc is NOT in charge of 1 of 1 process");
+        assert_eq!(
+            lines[1],
+            "  NO   7 /bin/p: malloc from /l/libc.so.6, with A=1"
+        );
+        assert_eq!(lines[3], "error [not-asked] process 7: nothing asks");
+        assert!(lines[4].starts_with("  to do: set LD_PRELOAD"));
+    }
+
+    #[test]
+    fn the_json_has_the_names() {
+        let error = Finding::new(Id::NotAsked, "nothing asks").in_file("Dockerfile:3");
+        let value: serde_json::Value = serde_json::from_str(&report(vec![error]).json()).unwrap();
+        assert_eq!(value["format"], 1);
+        assert_eq!(value["in_charge"], false);
+        assert_eq!(value["findings"][0]["id"], "not-asked");
+        assert_eq!(value["findings"][0]["severity"], "error");
+        assert_eq!(value["findings"][0]["file"], "Dockerfile:3");
+    }
+}

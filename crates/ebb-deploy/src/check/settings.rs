@@ -1,0 +1,335 @@
+//! Whether the allocator in charge reads the settings that it was given. Pure.
+//!
+//! Every allocator reads its variables once, at the first request, and none says that a variable
+//! is another one's; so each variable that is there is held against the allocator in charge.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+use ebb_process::environ::Variables;
+use ebb_process::inside::Inside;
+
+use super::finding::{Finding, Id};
+
+/// Whose settings a variable holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Family {
+    /// Allocators that read it.
+    read_by: &'static [&'static str],
+    /// The variable's name, or its start.
+    variable: &'static str,
+    is_prefix: bool,
+    /// Whether its text is `key:value,...`.
+    pairs: bool,
+}
+
+const FAMILIES: &[Family] = &[
+    Family {
+        read_by: &["ebbmalloc"],
+        variable: "EBB_CONF",
+        is_prefix: false,
+        pairs: true,
+    },
+    // ebbmalloc reads jemalloc's as well.
+    Family {
+        read_by: &["jemalloc", "ebbmalloc"],
+        variable: "MALLOC_CONF",
+        is_prefix: false,
+        pairs: true,
+    },
+    Family {
+        read_by: &[],
+        variable: "_RJEM_MALLOC_CONF",
+        is_prefix: false,
+        pairs: true,
+    },
+    Family {
+        read_by: &["mimalloc"],
+        variable: "MIMALLOC_",
+        is_prefix: true,
+        pairs: false,
+    },
+    Family {
+        read_by: &["tcmalloc"],
+        variable: "TCMALLOC_",
+        is_prefix: true,
+        pairs: false,
+    },
+    Family {
+        read_by: &["glibc"],
+        variable: "MALLOC_ARENA_",
+        is_prefix: true,
+        pairs: false,
+    },
+    Family {
+        read_by: &["glibc"],
+        variable: "MALLOC_TRIM_THRESHOLD_",
+        is_prefix: false,
+        pairs: false,
+    },
+    Family {
+        read_by: &["glibc"],
+        variable: "MALLOC_MMAP_",
+        is_prefix: true,
+        pairs: false,
+    },
+];
+
+impl Family {
+    fn of(name: &OsStr) -> Option<&'static Self> {
+        let name = name.to_str()?;
+        FAMILIES.iter().find(|family| {
+            if family.is_prefix {
+                name.starts_with(family.variable)
+            } else {
+                name == family.variable
+            }
+        })
+    }
+}
+
+/// What is known about one process.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a> {
+    /// The allocator in charge.
+    pub in_charge: &'a str,
+    /// The one compiled into the program.
+    pub inside: Option<Inside>,
+    /// Whether the process runs in secure mode, where allocators do not trust the environment.
+    pub secure: bool,
+    /// What it was started with.
+    pub at_start: &'a Variables,
+    /// What it has now.
+    pub now: Option<&'a Variables>,
+    /// Settings that the allocator really has, where its own variables tell.
+    pub in_force: &'a InForce,
+}
+
+/// Settings by key.
+pub type InForce = BTreeMap<&'static str, String>;
+
+/// What is wrong with settings that a file declares for a service, which is not running.
+pub fn judge_declared<N, V>(in_charge: &str, set: impl Iterator<Item = (N, V)>) -> Vec<Finding>
+where
+    N: Into<OsString>,
+    V: Into<OsString>,
+{
+    let at_start: Variables = set
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect();
+    judge(&Given {
+        in_charge,
+        inside: None,
+        secure: false,
+        at_start: &at_start,
+        now: None,
+        in_force: &InForce::new(),
+    })
+}
+
+/// What is wrong with the settings.
+pub fn judge(given: &Given<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (name, value) in given.at_start {
+        let Some(family) = Family::of(name) else {
+            continue;
+        };
+        let name = name.to_string_lossy();
+        findings.extend(of_start(given, family, &name, &value.to_string_lossy()));
+    }
+    findings.extend(overruled(given));
+    for (name, value) in given.now.into_iter().flatten() {
+        let reads = |family: &Family| family.read_by.contains(&given.in_charge);
+        if Family::of(name).is_some_and(reads) && given.at_start.get(name) != Some(value) {
+            findings.push(Finding::new(
+                Id::SettingsTooLate,
+                format!(
+                    "{}={} was set by the program itself, after {} had read its settings",
+                    name.to_string_lossy(),
+                    value.to_string_lossy(),
+                    given.in_charge
+                ),
+            ));
+        }
+    }
+    findings
+}
+
+fn of_start(given: &Given<'_>, family: &Family, name: &str, value: &str) -> Option<Finding> {
+    let own = given.inside.and_then(Inside::settings_variable);
+    if own.is_some_and(|own| own == name) {
+        return malformed(name, value);
+    }
+    if let (Some(inside), Some(own)) = (given.inside, own)
+        && name == "MALLOC_CONF"
+    {
+        return Some(Finding::new(
+            Id::SettingsUnread,
+            format!("{name} is not read: the program has {inside}, which reads {own}"),
+        ));
+    }
+    if !family.read_by.contains(&given.in_charge) {
+        return Some(Finding::new(
+            Id::SettingsOfAnother,
+            format!(
+                "{name} means nothing to {}, which is in charge",
+                given.in_charge
+            ),
+        ));
+    }
+    if given.secure {
+        return Some(Finding::new(
+            Id::SettingsUnread,
+            format!("{name} is not read: the program gained rights when it started"),
+        ));
+    }
+    if family.pairs {
+        malformed(name, value)
+    } else {
+        None
+    }
+}
+
+/// Settings that were asked for, and are not those that the allocator has.
+fn overruled(given: &Given<'_>) -> Vec<Finding> {
+    let texts = read(given);
+    // The last of two settings of a key counts.
+    let asked: BTreeMap<&str, (&str, &str)> = texts
+        .iter()
+        .flat_map(|(name, text)| {
+            let pairs = text.split(',').filter_map(|pair| pair.split_once(':'));
+            pairs.map(|(key, value)| (key, (name.as_str(), value)))
+        })
+        .collect();
+    asked
+        .iter()
+        .filter_map(|(key, (name, value))| {
+            let real = given.in_force.get(key).filter(|real| real != value)?;
+            Some(Finding::new(
+                Id::SettingsUnread,
+                format!(
+                    "{name} asks for {key}:{value}, and {} has {key}:{real}",
+                    given.in_charge
+                ),
+            ))
+        })
+        .collect()
+}
+
+fn malformed(name: &str, value: &str) -> Option<Finding> {
+    // jemalloc's own limit: what is no pair ends the reading of the text, the rest included.
+    let bad = value.split(',').find(|pair| {
+        let key = pair.split_once(':').map_or("", |(key, _)| key);
+        let is_key = |key: &str| {
+            !key.is_empty()
+                && key
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"_.".contains(&byte))
+        };
+        !pair.is_empty() && !is_key(key)
+    })?;
+    Some(Finding::new(
+        Id::SettingsMalformed,
+        format!("{name}: \"{bad}\" is not KEY:VALUE"),
+    ))
+}
+
+/// The settings that the allocator in charge has read.
+pub fn read(given: &Given<'_>) -> BTreeMap<String, String> {
+    let own = given.inside.and_then(Inside::settings_variable);
+    let counts = |name: &OsStr| match own {
+        Some(own) => name == own,
+        None => Family::of(name).is_some_and(|it| it.read_by.contains(&given.in_charge)),
+    };
+    given
+        .at_start
+        .iter()
+        .filter(|(name, _)| !given.secure && counts(name))
+        .map(|(name, value)| {
+            let text = |it: &OsStr| it.to_string_lossy().into_owned();
+            (text(name), text(value))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(pairs: &[(&str, &str)]) -> Variables {
+        pairs
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect()
+    }
+
+    fn found(in_charge: &str, start: &[(&str, &str)], now: &[(&str, &str)]) -> Vec<Id> {
+        let (at_start, now) = (variables(start), variables(now));
+        let given = Given {
+            in_charge,
+            inside: None,
+            secure: false,
+            at_start: &at_start,
+            now: Some(&now),
+            in_force: &InForce::new(),
+        };
+        judge(&given).iter().map(|finding| finding.id).collect()
+    }
+
+    #[test]
+    fn a_variable_of_another_allocator_is_noted() {
+        let arenas = [("MALLOC_ARENA_MAX", "2")];
+        assert_eq!(found("glibc", &arenas, &arenas), []);
+        assert_eq!(found("jemalloc", &arenas, &arenas), [Id::SettingsOfAnother]);
+        let conf = [("MALLOC_CONF", "dirty_decay_ms:1000")];
+        assert_eq!(found("ebbmalloc", &conf, &conf), [], "it reads both");
+        assert_eq!(found("mimalloc", &conf, &conf), [Id::SettingsOfAnother]);
+        assert_eq!(found("jemalloc", &[("MALLOC_CHECK_", "3")], &[]), []);
+    }
+
+    #[test]
+    fn a_variable_that_came_later_is_an_error() {
+        let conf = [("MALLOC_CONF", "narenas:1")];
+        assert_eq!(found("jemalloc", &[], &conf), [Id::SettingsTooLate]);
+        assert_eq!(
+            found("jemalloc", &conf, &[("MALLOC_CONF", "narenas:2")]),
+            [Id::SettingsTooLate]
+        );
+        assert_eq!(found("glibc", &[], &conf), []);
+        assert_eq!(found("jemalloc", &conf, &[]), [], "taken out later is fine");
+    }
+
+    #[test]
+    fn a_text_that_is_no_list_of_pairs_is_an_error() {
+        let with = |text| found("jemalloc", &[("MALLOC_CONF", text)], &[]);
+        assert_eq!(with("narenas:1,dirty_decay_ms:0"), []);
+        assert_eq!(with("narenas=1"), [Id::SettingsMalformed]);
+        assert_eq!(with("narenas:1, tcache:false"), [Id::SettingsMalformed]);
+        assert_eq!(with(""), []);
+    }
+
+    #[test]
+    fn a_prefixed_jemalloc_reads_a_prefixed_variable() {
+        let at_start = variables(&[
+            ("MALLOC_CONF", "narenas:1"),
+            ("_RJEM_MALLOC_CONF", "tcache:false"),
+        ]);
+        let given = Given {
+            in_charge: "jemalloc",
+            inside: Some(Inside::PrefixedJemalloc),
+            secure: false,
+            at_start: &at_start,
+            now: None,
+            in_force: &InForce::from([("tcache", "false".to_owned())]),
+        };
+        let ids: Vec<Id> = judge(&given).iter().map(|finding| finding.id).collect();
+        assert_eq!(ids, [Id::SettingsUnread], "MALLOC_CONF");
+        let deaf = Given {
+            in_force: &InForce::from([("tcache", "true".to_owned())]),
+            ..given
+        };
+        let findings = judge(&deaf);
+        let text = "_RJEM_MALLOC_CONF asks for tcache:false, and jemalloc has tcache:true";
+        assert!(findings.iter().any(|it| it.what == text), "{findings:?}");
+    }
+}

@@ -1,0 +1,92 @@
+//! The change that puts an allocator in charge, written into the files that start a service: the
+//! smallest one, each line with its reason, everything else as it was.
+//!
+//! - [`wish`]: what should be in charge, and what that means for variables that are set already.
+//! - [`edit`]: changes of a text, applied and shown.
+//! - [`dockerfile`], [`compose`], [`kubernetes`], [`mod@unit`], [`procfile`], [`supervisor`], [`script`], [`manifest`]: one
+//!   kind of file each.
+//! - [`insert`]: a new entry in a YAML text, in the manner of those that are there.
+//! - [`report`]: what is proposed, as text and as JSON.
+//! - [`Refused`]: why nothing is proposed.
+//!
+//! Pure: texts in, edits out. The caller reads, checks the result and writes. The files are read by the readers
+//! of [`crate::check`].
+
+use crate::check::declared::Service;
+
+pub mod compose;
+pub mod dockerfile;
+pub mod edit;
+pub mod insert;
+pub mod kubernetes;
+pub mod manifest;
+pub mod procfile;
+mod refused;
+pub mod report;
+pub mod script;
+pub mod source;
+pub mod supervisor;
+pub mod unit;
+pub mod wish;
+
+pub use edit::Edit;
+pub use refused::{Refused, RefusedKind};
+pub use wish::Wish;
+
+use wish::Setting;
+
+/// What is proposed for one text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fixed {
+    /// The changes.
+    pub edits: Vec<Edit>,
+    /// What the user should know or do besides.
+    pub notes: Vec<String>,
+}
+
+/// Why a value that is not in the file keeps it from being changed, and what to do, in the words of a kind of file.
+struct Elsewhere {
+    why: &'static str,
+    remedy: &'static str,
+}
+
+impl Elsewhere {
+    /// Of files that take variables from other files or from where they are read.
+    const FILE: Elsewhere = Elsewhere {
+        why: "comes from outside of this file",
+        remedy: "write its value here, or change it where it comes from",
+    };
+}
+
+/// What has to change in the variables of a service, which `at` names, and what is noted about it.
+fn settle(
+    wish: &Wish,
+    library: &str,
+    service: &Service,
+    at: &str,
+    elsewhere: &Elsewhere,
+) -> Result<(Vec<Setting>, Fixed), Refused> {
+    if let Some(name) = service.from_outside(wish.names()) {
+        let why = format!("{at}: {name} {}", elsewhere.why);
+        return Err(Refused::cannot(why, elsewhere.remedy));
+    }
+    let settled = wish.settle(library, &|name| service.variable(name)?.value.clone());
+    let noted = Fixed {
+        edits: Vec::new(),
+        notes: settled.notes,
+    };
+    Ok((settled.settings, noted))
+}
+
+/// A value as a word for a shell; an empty one stays empty.
+fn quoted(value: &str) -> Result<String, Refused> {
+    if value.is_empty() {
+        return Ok(String::new());
+    }
+    let quoted = shlex::try_quote(value)
+        .map_err(|error| Refused::cannot(error.to_string(), "choose another value"))?;
+    Ok(quoted.into_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,311 @@
+//! A Dockerfile: `ENV` in the stage that makes the image, and what brings the library there.
+//!
+//! `ENV` and not an entrypoint: it counts for everything that is started in the container, by whatever
+//! command. It stands behind everything that is run and copied, so that no step of the build is
+//! preloaded, and before nothing that a cache would have to do again.
+
+use super::refused::Refused;
+use crate::check::Id;
+use crate::check::base::Base;
+use crate::check::dockerfile::{self, Context, Piece, Stage, Stages};
+use crate::check::judged::Judged;
+use crate::check::library::file_name;
+use ebb_allocators::by_file_name;
+
+use super::wish::{Setting, Settled};
+use super::{Edit, Fixed, Wish};
+
+mod install;
+mod value;
+
+/// A Dockerfile under repair.
+struct Image<'a> {
+    name: &'a str,
+    text: &'a str,
+    stages: Stages,
+    target: Option<&'a str>,
+    context: &'a dyn Context,
+    wish: &'a Wish,
+}
+
+/// What puts the allocator in charge of the image that stage `target`, by default the last, makes.
+/// `context` is what the builder is given.
+pub fn fix(
+    name: &str,
+    text: &str,
+    target: Option<&str>,
+    context: &dyn Context,
+    wish: &Wish,
+) -> Result<Fixed, Refused> {
+    let stages = Stages::parse(text).map_err(|error| {
+        Refused::not_understood(format!(
+            "{name} is no Dockerfile that ebb understands: {error}"
+        ))
+    })?;
+    if stages.chain(target).is_none() {
+        let what = format!("{name} has no stage {}", target.unwrap_or_default());
+        return Err(Refused::not_understood(what).remedy(stages.names()));
+    }
+    Image {
+        name,
+        text,
+        stages,
+        target,
+        context,
+        wish,
+    }
+    .fix()
+}
+
+impl Image<'_> {
+    fn chain(&self) -> Vec<&Stage> {
+        self.stages.chain(self.target).unwrap_or_default()
+    }
+
+    fn fix(&self) -> Result<Fixed, Refused> {
+        let chain = self.chain();
+        let Some(stage) = chain.first() else {
+            return Err(Refused::not_understood(format!(
+                "{} has no stage",
+                self.name
+            )));
+        };
+        self.refuse_other_ways()?;
+        let base = chain.last().map_or("scratch", |it| it.base.as_str());
+        let source = install::Source::of(self.wish, Base::parse(base), &chain)?;
+        let library = self
+            .wish
+            .library
+            .clone()
+            .unwrap_or_else(|| source.library(self.wish));
+        let present = |name: &str| present(self.text, &chain, name);
+        let Settled { settings, notes } = self.wish.settle(&library, &present);
+        let mut fixed = Fixed {
+            edits: Vec::new(),
+            notes,
+        };
+        let behind = last_step(stage);
+        let mut new = Vec::new();
+        for setting in &settings {
+            match value::of(self.text, stage, &setting.name) {
+                Some(place) => fixed.edits.push(replaced(self.text, place, setting)),
+                None => new.push(setting),
+            }
+        }
+        // In front of an ENV that is there already: its library has to be there from then on.
+        let first_env = fixed.edits.iter().map(|it| it.at.start).min();
+        let install_behind = match first_env {
+            Some(at) => stage
+                .pieces
+                .iter()
+                .rev()
+                .find(|it| it.at.end <= at)
+                .unwrap_or(behind),
+            None => behind,
+        };
+        let spelling = self.spelling(&settings, &present).unwrap_or(library);
+        if self.wish.preloads() && !self.has_library(&fixed, &new, behind)? {
+            let at = install::At {
+                text: self.text,
+                chain: &chain,
+                behind: install_behind,
+            };
+            fixed.edits.extend(source.edits(self.wish, &at, &spelling)?);
+            fixed.notes.extend(source.notes(self.wish));
+        }
+        for setting in new {
+            fixed.edits.push(env(self.text, behind, setting));
+        }
+        self.verify(&fixed)?;
+        Ok(fixed)
+    }
+
+    /// Where the image asks for an allocator in a way that `ENV` does not reach, there is one place too many.
+    fn refuse_other_ways(&self) -> Result<(), Refused> {
+        let chain = self.chain();
+        let judged = self.judge(&self.stages);
+        let remedy = "ENV is the place for it, whoever starts the program";
+        if let Some(start) = dockerfile::start(&chain) {
+            if let Some(named) = start.through_ebb() {
+                let what = format!(
+                    "{}:{}: the image starts its program by `ebb run` on {named} already",
+                    self.name, start.line
+                );
+                if named != self.wish.allocator.name {
+                    return Err(Refused::cannot(what, "name the allocator there"));
+                }
+            }
+            if start.assigned("LD_PRELOAD").is_some() {
+                let what = format!(
+                    "{}:{}: the command itself sets LD_PRELOAD",
+                    self.name, start.line
+                );
+                return Err(Refused::cannot(
+                    what,
+                    &format!("take it out there, then run ebb fix again; {remedy}"),
+                ));
+            }
+        }
+        // A script would have the last word over ENV.
+        let by_script = judged.findings.iter().find(|it| {
+            matches!(it.id, Id::EntrypointBypassed)
+                || it.id == Id::EnvironmentDropped && it.what.contains("without `export`")
+        });
+        match by_script {
+            Some(finding) => Err(Refused::cannot(
+                format!(
+                    "{}: {}",
+                    finding.file.as_deref().unwrap_or(self.name),
+                    finding.what
+                ),
+                &format!("take it out of the script, then run ebb fix again; {remedy}"),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn judge(&self, stages: &Stages) -> Judged {
+        dockerfile::judge(self.name, stages, self.target, self.context).unwrap_or(Judged {
+            allocator: None,
+            findings: Vec::new(),
+        })
+    }
+
+    /// What the loader will be told: what it is told already where that stays.
+    fn spelling(
+        &self,
+        settings: &[Setting],
+        present: &dyn Fn(&str) -> Option<String>,
+    ) -> Option<String> {
+        let change = settings
+            .iter()
+            .find(|it| it.name == "LD_PRELOAD")
+            .map(|it| it.value.clone());
+        let value = change.or_else(|| present("LD_PRELOAD"))?;
+        let is_ours = |entry: &&str| {
+            by_file_name(file_name(entry)).is_some_and(|it| it.name == self.wish.allocator.name)
+        };
+        value.split([' ', ':']).find(is_ours).map(str::to_owned)
+    }
+
+    /// Whether something brings the library already: asked of `ebb check`, with the variables set.
+    fn has_library(
+        &self,
+        fixed: &Fixed,
+        new: &[&Setting],
+        behind: &Piece,
+    ) -> Result<bool, Refused> {
+        let mut edits = fixed.edits.clone();
+        edits.extend(new.iter().map(|it| env(self.text, behind, it)));
+        let text = super::edit::apply(self.text, &edits);
+        let stages = Stages::parse(&text).map_err(|error| self.defect(&error.to_string()))?;
+        let judged = self.judge(&stages);
+        Ok(!judged
+            .findings
+            .iter()
+            .any(|it| matches!(it.id, Id::PackageMissing | Id::BaseUnknown)))
+    }
+
+    /// Every instruction that was there is still there, in its order, but for the values that were changed.
+    fn verify(&self, fixed: &Fixed) -> Result<(), Refused> {
+        let text = super::edit::apply(self.text, &fixed.edits);
+        let after = Stages::parse(&text).map_err(|error| self.defect(&error.to_string()))?;
+        let of = |stages: &Stages, text: &str| -> Vec<String> {
+            let pieces = stages.all().iter().flat_map(|it| &it.pieces);
+            pieces.map(|it| text[it.at.clone()].to_owned()).collect()
+        };
+        let touched = |piece: &Piece| {
+            fixed.edits.iter().any(|it| {
+                it.at.start < piece.at.end && it.at.end > piece.at.start
+                    || it.at.is_empty()
+                        && piece.at.start < it.at.start
+                        && it.at.start < piece.at.end
+            })
+        };
+        let pieces = self.stages.all().iter().flat_map(|it| &it.pieces);
+        let kept = pieces
+            .filter(|it| !touched(it))
+            .map(|it| &self.text[it.at.clone()]);
+        let now = of(&after, &text);
+        let mut rest = now.iter();
+        for piece in kept {
+            if !rest.any(|it| it == piece) {
+                return Err(self.defect("the change would alter another instruction"));
+            }
+        }
+        Ok(())
+    }
+
+    fn defect(&self, why: &str) -> Refused {
+        Refused::not_understood(format!("{}: {why}", self.name))
+    }
+}
+
+/// The last instruction behind which only instructions come that say how the container starts.
+fn last_step(stage: &Stage) -> &Piece {
+    const AT_THE_END: [&str; 9] = [
+        "CMD",
+        "ENTRYPOINT",
+        "EXPOSE",
+        "HEALTHCHECK",
+        "STOPSIGNAL",
+        "USER",
+        "LABEL",
+        "VOLUME",
+        "MAINTAINER",
+    ];
+    let is_step = |it: &&Piece| !AT_THE_END.contains(&it.keyword.as_str());
+    // FROM is a step.
+    stage
+        .pieces
+        .iter()
+        .rev()
+        .find(is_step)
+        .unwrap_or(&stage.pieces[0])
+}
+
+/// What a variable is set to when the container starts, as it is written where that is in the last stage.
+fn present(text: &str, chain: &[&Stage], name: &str) -> Option<String> {
+    if let Some(place) = chain.first().and_then(|stage| value::of(text, stage, name)) {
+        return Some(value::unquoted(&text[place]).0.to_owned());
+    }
+    let set = |stage: &&Stage| {
+        let of_name = stage.env.iter().rev().find(|it| it.value.0 == name)?;
+        Some(of_name.value.1.clone())
+    };
+    chain.iter().find_map(set)
+}
+
+fn replaced(text: &str, place: std::ops::Range<usize>, setting: &Setting) -> Edit {
+    let (_, quote) = value::unquoted(&text[place.clone()]);
+    let quote = if setting.value.contains(' ') && quote.is_empty() {
+        "\""
+    } else {
+        quote
+    };
+    Edit::replace(
+        place,
+        format!("{quote}{}{quote}", setting.value),
+        &*setting.why,
+    )
+}
+
+fn env(text: &str, behind: &Piece, setting: &Setting) -> Edit {
+    let value = &setting.value;
+    let is_plain = value
+        .chars()
+        .all(|it| it.is_ascii_alphanumeric() || "-_./:,=+@%".contains(it));
+    let line = if is_plain {
+        format!("ENV {}={value}", setting.name)
+    } else {
+        format!(
+            "ENV {}=\"{}\"",
+            setting.name,
+            value
+                .replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('$', "\\$")
+        )
+    };
+    Edit::below(text, behind.at.end, &[line], &*setting.why)
+}

@@ -1,0 +1,385 @@
+//! What brings an allocator's library into an image: its package by the image's own package manager, or
+//! a copy. Pure.
+//!
+//! A package's library is named to the loader without its folder (`libjemalloc.so.2`): the loader looks it
+//! up on every architecture, where a path would hold the name of one.
+
+use crate::check::base::Base;
+use crate::check::dockerfile::{Piece, Stage};
+use crate::fix::refused::Refused;
+
+use crate::fix::edit::Edit;
+use crate::fix::edit::line_end;
+use crate::fix::wish::LIBRARY;
+use crate::fix::wish::Wish;
+
+/// Where the library comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// From beside the Dockerfile.
+    Context,
+    /// A package of Debian or Ubuntu.
+    Apt(&'static str),
+    /// A package of Alpine.
+    Apk(&'static str),
+    /// A package of Fedora.
+    Dnf(&'static str),
+    /// A package of Debian's `release`, copied into an image without a shell.
+    Copy {
+        package: &'static str,
+        release: &'static str,
+    },
+    /// Nobody knows; it may be in the base image.
+    Unknown,
+}
+
+/// Where in the text.
+pub(super) struct At<'a> {
+    pub(super) text: &'a str,
+    pub(super) chain: &'a [&'a Stage],
+    /// The instruction behind which a copy goes.
+    pub(super) behind: &'a Piece,
+}
+
+/// Releases of Debian and Ubuntu by the names in tags, and whether they came after libraries were renamed
+/// for 64-bit time.
+const RELEASES: [(&str, bool); 9] = [
+    ("bullseye", false),
+    ("bookworm", false),
+    ("trixie", true),
+    ("forky", true),
+    ("focal", false),
+    ("jammy", false),
+    ("noble", true),
+    ("plucky", true),
+    ("questing", true),
+];
+/// The same by number: in the tags of `debian` and `ubuntu` alone, elsewhere a number is that of the program.
+const NUMBERS: [(&str, bool); 8] = [
+    ("11", false),
+    ("12", false),
+    ("13", true),
+    ("20.04", false),
+    ("22.04", false),
+    ("24.04", true),
+    ("25.04", true),
+    ("25.10", true),
+];
+
+impl Source {
+    /// The way that this image has.
+    pub(super) fn of(wish: &Wish, base: Base<'_>, chain: &[&Stage]) -> Result<Self, Refused> {
+        if wish.allocator.name == "ebbmalloc" || !wish.preloads() {
+            return Ok(Source::Context);
+        }
+        let packages = &wish.allocator.packages;
+        if let Some(image) = base.name().strip_prefix("gcr.io/distroless/") {
+            return distroless(wish, image);
+        }
+        let runs = |command: &str| {
+            chain
+                .iter()
+                .flat_map(|it| &it.runs)
+                .any(|run| run.value.contains(command))
+        };
+        let is_musl = base.libc() == Some(ebb_process::elf::Libc::Musl);
+        if is_musl || runs("apk add") {
+            return Ok(Source::Apk(packages.alpine));
+        }
+        if base.is_of_debian() || runs("apt-get install") || runs("apt install") {
+            return Ok(Source::Apt(debian_package(wish, base)?));
+        }
+        if base.name() == "fedora" {
+            if wish.allocator.name == "mimalloc" {
+                return Err(Refused::cannot(
+                    "which library Fedora's package of mimalloc has depends on the release",
+                    "choose another allocator",
+                ));
+            }
+            return Ok(Source::Dnf(packages.fedora));
+        }
+        Ok(Source::Unknown)
+    }
+
+    /// How the loader is told.
+    pub(super) fn library(&self, wish: &Wish) -> String {
+        match self {
+            Source::Context => LIBRARY.to_owned(),
+            Source::Copy { package, .. } => format!("/usr/local/lib/{}", soname(package, wish)),
+            Source::Apt(package) | Source::Apk(package) | Source::Dnf(package) => {
+                soname(package, wish).to_owned()
+            }
+            Source::Unknown => soname("", wish).to_owned(),
+        }
+    }
+
+    /// What brings it; `spelling` is what the loader is told.
+    pub(super) fn edits(
+        &self,
+        wish: &Wish,
+        at: &At<'_>,
+        spelling: &str,
+    ) -> Result<Vec<Edit>, Refused> {
+        let name = wish.allocator.name;
+        match self {
+            Source::Context => {
+                let folder = spelling
+                    .rsplit_once('/')
+                    .map_or("/usr/local/lib", |it| it.0);
+                let line = format!("COPY {} {folder}/", file_of(spelling));
+                let why = "brings the library, readable for every user; it needs no other one, and fits glibc and musl";
+                Ok(vec![Edit::below(at.text, at.behind.at.end, &[line], why)])
+            }
+            Source::Unknown => Ok(Vec::new()),
+            Source::Copy { package, release } => {
+                let stage = at.chain.last().map(|it| &it.pieces[0]);
+                let from = stage.map_or(0, |it| it.at.start);
+                let end = line_end(at.text);
+                let library = soname(package, wish);
+                let lines = format!(
+                    "FROM debian:{release}-slim AS ebb-{name}{end}\
+                     RUN apt-get update && apt-get install -y --no-install-recommends {package} && cp /usr/lib/*/{library} /{end}{end}"
+                );
+                let copy = format!("COPY --from=ebb-{name} /{library} /usr/local/lib/");
+                Ok(vec![
+                    Edit::replace(
+                        from..from,
+                        lines,
+                        "an image without a package manager: the library comes from the same release of Debian",
+                    ),
+                    Edit::below(
+                        at.text,
+                        at.behind.at.end,
+                        &[copy],
+                        "a folder without an architecture in its name",
+                    ),
+                ])
+            }
+            Source::Apt(package) | Source::Apk(package) | Source::Dnf(package) => {
+                let why = format!("the package {package} has the library");
+                if let Some(edit) = self.in_list(at, package, &why) {
+                    return Ok(vec![edit]);
+                }
+                let run = match self {
+                    Source::Apt(_) => format!(
+                        "RUN apt-get update && apt-get install -y --no-install-recommends {package} && rm -rf /var/lib/apt/lists/*"
+                    ),
+                    Source::Apk(_) => format!("RUN apk add --no-cache {package}"),
+                    _ => format!("RUN dnf install -y {package} && dnf clean all"),
+                };
+                Ok(as_root(at, run, &why))
+            }
+        }
+    }
+
+    /// What the user has to know.
+    pub(super) fn notes(&self, wish: &Wish) -> Vec<String> {
+        let name = wish.allocator.name;
+        match self {
+            Source::Unknown => vec![format!(
+                "how the base image installs packages is not known: {name} has to be in it ({})",
+                wish.allocator.packages.all().join(", ")
+            )],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Into a list of packages that the image installs anyway: one word, no layer more.
+    fn in_list(&self, at: &At<'_>, package: &str, why: &str) -> Option<Edit> {
+        let commands: &[&[&str]] = match self {
+            Source::Apt(_) => &[&["apt-get", "install"], &["apt", "install"]],
+            Source::Apk(_) => &[&["apk", "add"]],
+            Source::Dnf(_) => &[&["dnf", "install"]],
+            _ => return None,
+        };
+        let stage = at.chain.first()?;
+        let pieces = stage
+            .pieces
+            .iter()
+            .filter(|it| it.keyword == "RUN" && it.at.end <= at.behind.at.end);
+        let mut lists = pieces.filter_map(|piece| {
+            let text = &at.text[piece.at.clone()];
+            // A here-document is a script of its own, and packages that a later step purges are for the build.
+            let other = [
+                "<<",
+                "`",
+                "purge",
+                "autoremove",
+                "apk del",
+                "--virtual",
+                " -t ",
+                "--repository",
+                " -X ",
+            ];
+            let is_plain = !other.iter().any(|it| text.contains(it));
+            let place = commands
+                .iter()
+                .find_map(|it| first_package(text, it))
+                .filter(|_| is_plain)?;
+            Some((piece, place))
+        });
+        let (piece, place) = lists.next()?;
+        let text = &at.text[piece.at.clone()];
+        let line_start = |place: usize| text[..place].rfind('\n').map_or(0, |it| it + 1);
+        let mut start = line_start(place);
+        let indent = &text[start..place];
+        if start == 0 || !indent.trim().is_empty() {
+            let place = piece.at.start + place;
+            return Some(Edit::replace(place..place, format!("{package} "), why));
+        }
+        // A comment above the first package is about that one.
+        while text[line_start(start - 1)..start]
+            .trim_start()
+            .starts_with('#')
+        {
+            start = line_start(start - 1);
+        }
+        let new = format!("{indent}{package} \\{}", line_end(at.text));
+        let place = piece.at.start + start;
+        Some(Edit::replace(place..place, new, why))
+    }
+}
+
+/// Where the list of packages begins that a command installs.
+fn first_package(text: &str, command: &[&str]) -> Option<usize> {
+    let mut seen = 0;
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let start = at;
+        at += line.len();
+        if line.trim_start().starts_with('#') {
+            continue;
+        }
+        let mut rest = 0;
+        for word in line.split_whitespace() {
+            let place = rest + line[rest..].find(word)?;
+            rest = place + word.len();
+            let is_option = word == "\\" || word.starts_with('-');
+            match command.get(seen) {
+                Some(next) if *next == word => seen += 1,
+                // Options may stand between the parts of the command.
+                Some(_) if is_option && seen > 0 => {}
+                Some(first) => seen = usize::from(word == *first && seen == 0),
+                None if is_option => {}
+                None => {
+                    let is_package = word.starts_with(|it: char| it.is_ascii_alphanumeric());
+                    return is_package.then_some(start + place);
+                }
+            }
+        }
+    }
+    None
+}
+
+/// A step that needs root: in front of the first `USER` of the stage, else with two more lines around it.
+fn as_root(at: &At<'_>, run: String, why: &str) -> Vec<Edit> {
+    let stage = at.chain[0];
+    let inherited = at.chain[1..].iter().find_map(|it| it.user.as_deref());
+    let is_root = |user: &str| matches!(user.split(':').next(), Some("root" | "0"));
+    if let Some(user) = inherited.filter(|it| !is_root(it)) {
+        let first = &stage.pieces[0];
+        let lines = ["USER root".to_owned(), run, format!("USER {user}")];
+        return vec![Edit::below(
+            at.text,
+            first.at.end,
+            &lines,
+            format!("{why}; packages are installed by root"),
+        )];
+    }
+    let leaves_root = |it: &Piece| it.user.as_deref().is_some_and(|user| !is_root(user));
+    let first_user = stage.pieces.iter().position(leaves_root);
+    let behind = match first_user {
+        Some(place) if stage.pieces[place].at.start < at.behind.at.end => {
+            &stage.pieces[place.saturating_sub(1)]
+        }
+        _ => at.behind,
+    };
+    vec![Edit::below(at.text, behind.at.end, &[run], why)]
+}
+
+/// Debian's name of the package, which depends on the release for some.
+fn debian_package(wish: &Wish, base: Base<'_>) -> Result<&'static str, Refused> {
+    let packages = &wish.allocator.packages;
+    if packages.debian == packages.debian_t64 {
+        return Ok(packages.debian);
+    }
+    let parts: Vec<&str> = base.tag().split('-').collect();
+    let named = RELEASES.iter().find(|(name, _)| parts.contains(name));
+    let is_system = matches!(base.name(), "debian" | "ubuntu");
+    let number = || {
+        NUMBERS
+            .iter()
+            .filter(|_| is_system)
+            .find(|(name, _)| parts.contains(name))
+    };
+    let renamed = named.or_else(number).map(|it| it.1);
+    match renamed {
+        Some(true) => Ok(packages.debian_t64),
+        Some(false) => Ok(packages.debian),
+        None => Err(Refused::cannot(
+            format!(
+                "the package is called {} up to Debian 12 and Ubuntu 22.04, {} since, and {} does not say which release it is",
+                packages.debian,
+                packages.debian_t64,
+                base.name()
+            ),
+            "name the release in FROM (python:3.12-slim-bookworm)",
+        )),
+    }
+}
+
+/// The images of distroless that have what the library needs.
+fn distroless(wish: &Wish, image: &str) -> Result<Source, Refused> {
+    let needs_cpp = wish.allocator.name != "mimalloc";
+    let has_cpp = ["cc", "python3", "nodejs"]
+        .iter()
+        .any(|it| image.starts_with(it));
+    if image.starts_with("static") {
+        // `ebb check` has the words for it.
+        return Ok(Source::Unknown);
+    }
+    if needs_cpp && !has_cpp {
+        return Err(Refused::cannot(
+            format!(
+                "{} needs libstdc++, which gcr.io/distroless/{image} does not have: no program would start",
+                wish.allocator.name
+            ),
+            "build on gcr.io/distroless/cc, or take ebbmalloc or mimalloc, which need none",
+        ));
+    }
+    let release = ["debian11", "debian12", "debian13"]
+        .into_iter()
+        .find(|it| image.ends_with(it));
+    let Some(release) = release.and_then(|it| it.strip_prefix("debian")) else {
+        return Err(Refused::cannot(
+            format!("gcr.io/distroless/{image} does not say which release of Debian it is"),
+            "name it in FROM (-debian12)",
+        ));
+    };
+    let packages = &wish.allocator.packages;
+    let package = if release == "13" {
+        packages.debian_t64
+    } else {
+        packages.debian
+    };
+    Ok(Source::Copy { package, release })
+}
+
+/// The library that a package has.
+fn soname(package: &str, wish: &Wish) -> &'static str {
+    match package {
+        "libmimalloc3" => "libmimalloc.so.3",
+        "libmimalloc2.0" => "libmimalloc.so.2.0",
+        "mimalloc2" => "libmimalloc.so.2",
+        _ => wish
+            .allocator
+            .sonames
+            .first()
+            .copied()
+            .unwrap_or(ebb_allocators::SYSTEM),
+    }
+}
+
+fn file_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}

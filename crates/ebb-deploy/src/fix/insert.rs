@@ -1,0 +1,375 @@
+//! A new entry in a YAML text, in the manner of those that are there: same indentation, same style, same
+//! quotes. Used for compose files and Kubernetes manifests; pure.
+
+use std::collections::BTreeMap;
+
+use super::refused::Refused;
+use crate::check::declared::yaml::{self, Kind, Node, Quote, Style};
+
+use super::Edit;
+use super::edit::{apply, line_end};
+
+/// A new entry: its lines in block style, the first without indentation, and its text in flow style.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// For a block: `- a: b` and `  c: d`, or `a: b`.
+    pub block: Vec<String>,
+    /// For brackets.
+    pub flow: String,
+}
+
+/// Why a place takes no entry.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NoPlace(pub &'static str);
+
+/// Adds entries behind the last one of a collection.
+pub fn append(
+    text: &str,
+    collection: &Node,
+    entries: &[Entry],
+    why: &str,
+) -> Result<Edit, NoPlace> {
+    let (style, last) = match &collection.kind {
+        Kind::Mapping(pairs, style) => (*style, pairs.last().map(|(key, value)| (key, value))),
+        Kind::Sequence(items, style) => (*style, items.last().map(|it| (it, it))),
+        Kind::Alias(_) => return Err(NoPlace("it is an alias of something that stands elsewhere")),
+        Kind::Scalar(..) => return Err(NoPlace("it is no collection")),
+    };
+    match (style, last) {
+        (Style::Flow, Some((first, end))) => Ok(in_flow(text, first, end, entries, why)),
+        (Style::Flow, None) => {
+            let inner: Vec<&str> = entries.iter().map(|it| it.flow.as_str()).collect();
+            let at = collection.at.start + 1;
+            Ok(Edit::replace(at..at, inner.join(", "), why))
+        }
+        (Style::Block, Some((first, end))) => {
+            let column = column(text, collection, first)?;
+            Ok(below(text, end, column, entries, why))
+        }
+        (Style::Block, None) => Err(NoPlace("it is empty")),
+    }
+}
+
+/// Adds a key with a collection of entries to a mapping; `empty` is the key where it is there without a value.
+pub fn append_key(
+    text: &str,
+    mapping: &Node,
+    key: &str,
+    indent: usize,
+    entries: &[Entry],
+    why: &str,
+) -> Result<Edit, NoPlace> {
+    let nested = |column: usize| -> Vec<String> {
+        let pad = " ".repeat(column);
+        entries
+            .iter()
+            .flat_map(|it| &it.block)
+            .map(|line| format!("{pad}{line}"))
+            .collect()
+    };
+    if let Some((name, value)) = mapping.pair(key) {
+        if !value.is_empty() || !value.at.is_empty() {
+            return append(text, value, entries, why);
+        }
+        // `environment:` and nothing after it.
+        return Ok(Edit::below(
+            text,
+            name.at.end,
+            &nested(name.column + indent),
+            why,
+        ));
+    }
+    let is_list = entries
+        .iter()
+        .any(|it| it.block.first().is_some_and(|line| line.starts_with("- ")));
+    let inner: Vec<&str> = entries.iter().map(|it| it.flow.as_str()).collect();
+    let (open, close) = if is_list { ('[', ']') } else { ('{', '}') };
+    let mut block = vec![format!("{key}:")];
+    block.extend(nested(indent));
+    let name = if is_json(text, mapping) {
+        format!("\"{key}\"")
+    } else {
+        key.to_owned()
+    };
+    let entry = Entry {
+        block,
+        flow: format!("{name}: {open}{}{close}", inner.join(", ")),
+    };
+    append(text, mapping, &[entry], why)
+}
+
+/// The same for entries with a reason each: one edit an entry where the key has a value already, else one for all.
+pub fn append_all(
+    text: &str,
+    mapping: &Node,
+    key: &str,
+    indent: usize,
+    entries: Vec<(Entry, String)>,
+) -> Result<Vec<Edit>, NoPlace> {
+    let has_value = mapping
+        .get(key)
+        .is_some_and(|it| it.pairs().len() + it.items().len() > 0);
+    if has_value {
+        let one =
+            |(entry, why): (Entry, String)| append_key(text, mapping, key, indent, &[entry], &why);
+        return entries.into_iter().map(one).collect();
+    }
+    if entries.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (entries, whys): (Vec<Entry>, Vec<String>) = entries.into_iter().unzip();
+    Ok(vec![append_key(
+        text,
+        mapping,
+        key,
+        indent,
+        &entries,
+        &whys.join("; "),
+    )?])
+}
+
+/// Whether the keys of a mapping in brackets are quoted, as those of JSON are.
+pub fn is_json(text: &str, mapping: &Node) -> bool {
+    match &mapping.kind {
+        Kind::Mapping(pairs, Style::Flow) => pairs
+            .first()
+            .is_some_and(|(key, _)| text[key.at.clone()].starts_with('"')),
+        Kind::Sequence(items, Style::Flow) => items
+            .first()
+            .is_some_and(|it| is_json(text, it) || text[it.at.clone()].starts_with('"')),
+        _ => false,
+    }
+}
+
+fn in_flow(text: &str, first: &Node, end: &Node, entries: &[Entry], why: &str) -> Edit {
+    let at = end.end();
+    // Entries on lines of their own get one as well.
+    let line_start = text[..first.at.start].rfind('\n').map_or(0, |it| it + 1);
+    let before = &text[line_start..first.at.start];
+    let gap = if line_start > 0 && before.trim().is_empty() {
+        format!(",{}{before}", line_end(text))
+    } else {
+        ", ".to_owned()
+    };
+    let new: String = entries
+        .iter()
+        .map(|it| format!("{gap}{}", it.flow))
+        .collect();
+    Edit::replace(at..at, new, why)
+}
+
+fn below(text: &str, end: &Node, column: usize, entries: &[Entry], why: &str) -> Edit {
+    let pad = " ".repeat(column);
+    let lines: Vec<String> = entries
+        .iter()
+        .flat_map(|it| &it.block)
+        .map(|line| format!("{pad}{line}"))
+        .collect();
+    // The place of a text of several lines reaches over the empty lines after it.
+    let end = text[..end.end()].trim_end().len();
+    Edit::below(text, end, &lines, why)
+}
+
+/// The column of the entries of a block: of the keys, or of the dashes.
+fn column(text: &str, collection: &Node, last: &Node) -> Result<usize, NoPlace> {
+    if matches!(collection.kind, Kind::Mapping(..)) {
+        return Ok(last.column);
+    }
+    let line_start = text[..last.at.start].rfind('\n').map_or(0, |it| it + 1);
+    let before = &text[line_start..last.at.start];
+    let dash = before
+        .rfind('-')
+        .ok_or(NoPlace("its items stand below their dashes"))?;
+    Ok(before[..dash].chars().count())
+}
+
+/// A value as the values around it are written; quoted where it would be no text otherwise.
+pub fn value(text: &str, example: Option<&Node>) -> String {
+    let quote = match example.map(|it| &it.kind) {
+        Some(Kind::Scalar(_, quote)) => *quote,
+        _ => Quote::Plain,
+    };
+    let is_text = text.starts_with(|it: char| it.is_ascii_alphabetic() || it == '/' || it == '_')
+        && text
+            .chars()
+            .all(|it| it.is_ascii_alphanumeric() || "-_./:,=+@%".contains(it))
+        && !text.ends_with(':')
+        && !["true", "false", "yes", "no", "on", "off", "null", "y", "n"]
+            .contains(&text.to_ascii_lowercase().as_str());
+    match quote {
+        Quote::Single => format!("'{}'", text.replace('\'', "''")),
+        Quote::Plain | Quote::Lines if is_text => text.to_owned(),
+        _ => json(text),
+    }
+}
+
+/// A text in double quotes, as YAML in brackets and JSON both read it.
+pub fn json(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Puts edits at one place in the order of their depth: what goes on with a list stands before the next key
+/// of the mapping around it, though that may have the same column.
+pub fn in_order(edits: &mut [Edit]) {
+    let outwards = |edit: &Edit| {
+        let line = edit.text.trim_start_matches(['\r', '\n']);
+        let column = line.len() - line.trim_start_matches(' ').len();
+        std::cmp::Reverse((column, line.trim_start().starts_with("- ")))
+    };
+    edits.sort_by_key(|edit| (edit.at.start, edit.at.end, outwards(edit)));
+}
+
+/// What a proposal changes, counted in leaves of the tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Values that are others.
+    pub replaced: usize,
+    /// New leaves, by the key that they stand below.
+    pub added: BTreeMap<&'static str, usize>,
+}
+
+impl Counts {
+    /// Adds new leaves below a key.
+    pub fn add(&mut self, key: &'static str, leaves: usize) {
+        *self.added.entry(key).or_default() += leaves;
+    }
+
+    /// Adds another proposal's.
+    pub fn extend(&mut self, other: Counts) {
+        self.replaced += other.replaced;
+        for (key, leaves) in other.added {
+            self.add(key, leaves);
+        }
+    }
+}
+
+/// Asserts of a proposal that everything else is what it was: each leaf of the old text is in the new one, but for
+/// the replaced ones, and what is new stands where it was meant to.
+pub fn verify(name: &str, text: &str, edits: &[Edit], counts: &Counts) -> Result<(), Refused> {
+    let leaves = |text: &str| -> Result<BTreeMap<String, String>, Refused> {
+        let documents = yaml::parse(text)
+            .map_err(|error| Refused::not_understood(format!("{name}: {error}")))?;
+        let roots = documents.roots.iter().enumerate();
+        let named = roots.flat_map(|(number, root)| {
+            root.leaves()
+                .into_iter()
+                .map(move |(path, value)| (format!("{number}{path}"), value))
+        });
+        Ok(named.collect())
+    };
+    let defect = || {
+        Refused::not_understood(format!(
+            "{name}: the change would alter more than it should"
+        ))
+    };
+    let before = leaves(text)?;
+    let mut after = leaves(&apply(text, edits))?;
+    let mut replaced = 0;
+    for (path, value) in &before {
+        match after.remove(path) {
+            Some(now) if now == *value => {}
+            Some(_) => replaced += 1,
+            // A key without a value has become one with some.
+            None if value.is_empty() => {}
+            None => return Err(defect()),
+        }
+    }
+    let mut added: BTreeMap<&str, usize> = BTreeMap::new();
+    for path in after.keys() {
+        let below = path
+            .split('/')
+            .find_map(|part| counts.added.keys().find(|key| **key == part));
+        *added.entry(below.ok_or_else(defect)?).or_default() += 1;
+    }
+    if replaced != counts.replaced || added != counts.added {
+        return Err(defect());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> Entry {
+        Entry {
+            block: vec!["N: v".to_owned()],
+            flow: "N: v".to_owned(),
+        }
+    }
+
+    #[track_caller]
+    fn assert_added(text: &str, expected: &str) {
+        let documents = yaml::parse(text).unwrap();
+        let edit = append_key(text, &documents.roots[0], "e", 2, &[pair()], "").unwrap();
+        assert_eq!(apply(text, std::slice::from_ref(&edit)), expected);
+        let mut counts = Counts::default();
+        counts.add("e", 1);
+        verify("f", text, &[edit], &counts).unwrap();
+    }
+
+    #[test]
+    fn a_pair_goes_behind_the_last_one() {
+        assert_added(
+            "e:\n    A: 1 # c\n    # d\nf: 2\n",
+            "e:\n    A: 1 # c\n    N: v\n    # d\nf: 2\n",
+        );
+        assert_added("e: {A: 1}\nf: 2\n", "e: {A: 1, N: v}\nf: 2\n");
+        assert_added("e: {}\n", "e: {N: v}\n");
+        assert_added("f: 2\n", "f: 2\ne:\n  N: v\n");
+        assert_added("e:\nf: 2\n", "e:\n  N: v\nf: 2\n");
+        assert_added(
+            "e:\n  A: |\n    x\n\n    y\n\nf: 2",
+            "e:\n  A: |\n    x\n\n    y\n  N: v\n\nf: 2",
+        );
+        assert_added("e:\r\n  A: 1\r\n", "e:\r\n  A: 1\r\n  N: v\r\n");
+        assert_added("e:\n  A: 1", "e:\n  A: 1\n  N: v");
+        assert_added(
+            "{\n  \"e\": {\n    \"A\": 1\n  }\n}\n",
+            "{\n  \"e\": {\n    \"A\": 1,\n    N: v\n  }\n}\n",
+        );
+    }
+
+    #[test]
+    fn a_list_goes_on_before_the_next_key() {
+        let text = "v:\n- a\n";
+        let documents = yaml::parse(text).unwrap();
+        let item = Entry {
+            block: vec!["- b".to_owned()],
+            flow: String::new(),
+        };
+        let key = append_key(text, &documents.roots[0], "e", 2, &[pair()], "").unwrap();
+        let list = append_key(text, &documents.roots[0], "v", 0, &[item], "").unwrap();
+        let mut edits = [key, list];
+        in_order(&mut edits);
+        assert_eq!(apply(text, &edits), "v:\n- a\n- b\ne:\n  N: v\n");
+    }
+
+    #[test]
+    fn values_are_quoted_where_they_would_be_no_text() {
+        assert_eq!(value("/l/a.so", None), "/l/a.so");
+        assert_eq!(value("2", None), "\"2\"");
+        assert_eq!(value("true", None), "\"true\"");
+        assert_eq!(value("a b", None), "\"a b\"");
+        let documents = yaml::parse("a: 'x'\nb: \"y\"\n").unwrap();
+        assert_eq!(value("v", documents.roots[0].get("a")), "'v'");
+        assert_eq!(value("v", documents.roots[0].get("b")), "\"v\"");
+    }
+
+    #[test]
+    fn an_alias_takes_no_entry() {
+        let text = "x: &x\n  A: 1\ne: *x\n";
+        let documents = yaml::parse(text).unwrap();
+        assert!(append_key(text, &documents.roots[0], "e", 2, &[pair()], "").is_err());
+    }
+
+    #[test]
+    fn a_change_of_more_than_was_meant_is_seen() {
+        let fails = |edit: Edit| verify("f", "a: 1\n", &[edit], &Counts::default()).is_err();
+        assert!(fails(Edit::replace(0..1, "b", "")));
+        assert!(fails(Edit::replace(3..4, "2", "")));
+        assert!(fails(Edit::replace(5..5, "e: 2\n", "")));
+        assert!(!fails(Edit::replace(5..5, "# e: 2\n", "")));
+    }
+}

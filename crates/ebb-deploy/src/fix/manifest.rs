@@ -1,0 +1,356 @@
+//! A Rust package: the dependency in `Cargo.toml`. The other half is in [`super::source`].
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use toml_edit::{Document, Item, Table};
+
+use super::refused::Refused;
+
+use super::{Edit, Fixed, Wish};
+
+/// A crate that is an allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crate {
+    /// Its package.
+    pub package: &'static str,
+    /// The allocator, by its name in our table; none for one that we do not know otherwise.
+    pub allocator: Option<&'static str>,
+    /// The type, which is its own value.
+    pub type_name: &'static str,
+    /// The version that is asked for; ebbmalloc is not published yet and has none.
+    version: Option<&'static str>,
+}
+
+/// Allocators as crates.
+pub const CRATES: [Crate; 8] = [
+    Crate {
+        package: "ebbmalloc",
+        allocator: Some("ebbmalloc"),
+        type_name: "Ebbmalloc",
+        version: None,
+    },
+    Crate {
+        package: "tikv-jemallocator",
+        allocator: Some("jemalloc"),
+        type_name: "Jemalloc",
+        version: Some("0.7"),
+    },
+    Crate {
+        package: "mimalloc",
+        allocator: Some("mimalloc"),
+        type_name: "MiMalloc",
+        version: Some("0.1"),
+    },
+    Crate {
+        package: "jemallocator",
+        allocator: Some("jemalloc"),
+        type_name: "Jemalloc",
+        version: None,
+    },
+    Crate {
+        package: "snmalloc-rs",
+        allocator: None,
+        type_name: "SnMalloc",
+        version: None,
+    },
+    Crate {
+        package: "rpmalloc",
+        allocator: None,
+        type_name: "RpMalloc",
+        version: None,
+    },
+    Crate {
+        package: "tcmalloc",
+        allocator: Some("tcmalloc"),
+        type_name: "TCMalloc",
+        version: None,
+    },
+    Crate {
+        package: "bump_alloc",
+        allocator: None,
+        type_name: "BumpAlloc",
+        version: None,
+    },
+];
+
+impl Crate {
+    /// The crate of an allocator that is wished for.
+    pub fn of(wish: &Wish) -> Result<Crate, Refused> {
+        let of_name = |it: &&Crate| it.allocator == Some(wish.allocator.name);
+        let found = CRATES.iter().take(3).find(of_name).copied();
+        found.ok_or_else(|| {
+            Refused::cannot(
+                format!(
+                    "there is no crate that ebb would choose for {}",
+                    wish.allocator.name
+                ),
+                "ebbmalloc, jemalloc and mimalloc can be a program's global allocator",
+            )
+        })
+    }
+
+    /// Its name in Rust.
+    pub fn module(&self) -> String {
+        self.package.replace('-', "_")
+    }
+}
+
+/// A package's manifest as it is read.
+pub struct Manifest<'a> {
+    name: &'a str,
+    text: &'a str,
+    document: Document<&'a str>,
+}
+
+/// A dependency as it stands in the text.
+#[derive(Clone, Debug)]
+pub struct Dependency {
+    /// The table that has it.
+    table: String,
+    /// Which crate.
+    pub of: Crate,
+    /// The whole entry; none where it is spread over a table of its own.
+    at: Option<Range<usize>>,
+}
+
+impl<'a> Manifest<'a> {
+    /// Reads the text of a package's `Cargo.toml`.
+    pub fn parse(name: &'a str, text: &'a str) -> Result<Self, Refused> {
+        let document = Document::parse(text)
+            .map_err(|error| Refused::not_understood(format!("{name}: {error}")))?;
+        if document.get("package").is_none() {
+            let what = if document.get("workspace").is_some() {
+                "a workspace without a package"
+            } else {
+                "no package"
+            };
+            return Err(Refused::not_understood(format!(
+                "{name} is {what}: name the Cargo.toml of the package that has main.rs"
+            )));
+        }
+        Ok(Self {
+            name,
+            text,
+            document,
+        })
+    }
+
+    /// The paths of the package's programs that are named, by their names.
+    pub fn programs(&self) -> BTreeMap<String, Option<String>> {
+        let tables = self.document.get("bin").and_then(Item::as_array_of_tables);
+        let text =
+            |table: &Table, key: &str| table.get(key).and_then(Item::as_str).map(str::to_owned);
+        tables
+            .into_iter()
+            .flat_map(|it| it.iter())
+            .filter_map(|it| Some((text(it, "name")?, text(it, "path"))))
+            .collect()
+    }
+
+    /// The package's name.
+    pub fn package(&self) -> &str {
+        self.document
+            .get("package")
+            .and_then(|it| it.get("name"))
+            .and_then(Item::as_str)
+            .unwrap_or("?")
+    }
+
+    /// Allocators among the dependencies.
+    pub fn allocators(&self) -> Vec<Dependency> {
+        self.tables()
+            .iter()
+            .flat_map(|(name, table)| self.of_table(name, table))
+            .collect()
+    }
+
+    /// The tables of dependencies: of all systems, and of some.
+    fn tables(&self) -> Vec<(String, &Item)> {
+        let mut tables: Vec<(String, &Item)> = self
+            .document
+            .get("dependencies")
+            .map(|it| ("dependencies".to_owned(), it))
+            .into_iter()
+            .collect();
+        let targets = self.document.get("target").and_then(Item::as_table_like);
+        for (system, item) in targets.into_iter().flat_map(|it| it.iter()) {
+            tables.extend(
+                item.get("dependencies")
+                    .map(|it| (format!("target.{system}.dependencies"), it)),
+            );
+        }
+        tables
+    }
+
+    fn of_table(&self, name: &str, table: &Item) -> Vec<Dependency> {
+        let Some(table) = table.as_table_like() else {
+            return Vec::new();
+        };
+        let known = table.iter().filter_map(|(key, item)| {
+            let package = item.get("package").and_then(Item::as_str).unwrap_or(key);
+            let of = CRATES.iter().find(|it| it.package == package)?;
+            Some((key, item, *of))
+        });
+        known
+            .map(|(key, item, of)| Dependency {
+                table: name.to_owned(),
+                of,
+                at: self.entry(table.key(key), item),
+            })
+            .collect()
+    }
+
+    /// The bytes of `key = value`, or of `key.workspace = true`.
+    fn entry(&self, key: Option<&toml_edit::Key>, item: &Item) -> Option<Range<usize>> {
+        let start = key?.span()?.start;
+        let end = match item.as_table() {
+            Some(table) if table.is_dotted() && table.len() == 1 => {
+                table.iter().next()?.1.span()?.end
+            }
+            Some(_) => return None,
+            None => item.span()?.end,
+        };
+        Some(start..end)
+    }
+
+    /// What makes `wished` a dependency, in place of the allocators that are `gone` from the sources. `path` leads to
+    /// a crate that is not published.
+    pub fn fix(
+        &self,
+        wished: Crate,
+        gone: &[Crate],
+        path: &str,
+        why: &str,
+    ) -> Result<Fixed, Refused> {
+        let mut fixed = Fixed::default();
+        let present = self.allocators();
+        let is_there = present.iter().any(|it| it.of == wished);
+        let value = match wished.version {
+            Some(version) => super::insert::json(version),
+            None => format!("{{ path = {} }}", super::insert::json(path)),
+        };
+        let line = format!("{} = {value}", wished.package);
+        let mut left: Vec<&Dependency> =
+            present.iter().filter(|it| gone.contains(&it.of)).collect();
+        let replaced = left
+            .iter()
+            .position(|it| it.at.is_some() && it.table == "dependencies")
+            .or(left.iter().position(|it| it.at.is_some()));
+        if !is_there {
+            match replaced.map(|it| left.remove(it)) {
+                Some(Dependency {
+                    at: Some(at), of, ..
+                }) => {
+                    let why = format!(
+                        "the crate, in place of {}, which nothing uses any more: {why}",
+                        of.package
+                    );
+                    fixed.edits.push(Edit::replace(at.clone(), line, why));
+                }
+                _ => fixed
+                    .edits
+                    .push(self.add(line, &format!("the crate: {why}"))),
+            }
+        }
+        for dependency in left {
+            match &dependency.at {
+                Some(at) => fixed.edits.push(self.without_line(at, dependency.of)),
+                None => fixed.notes.push(format!(
+                    "{}: {} is not used any more: take its table out",
+                    self.name, dependency.of.package
+                )),
+            }
+        }
+        self.verify(&fixed, wished)?;
+        Ok(fixed)
+    }
+
+    /// A new entry behind the last one of `[dependencies]`, which is made where there is none.
+    fn add(&self, line: String, why: &str) -> Edit {
+        let table = self.document.get("dependencies");
+        let entries = table.and_then(Item::as_table).into_iter().flat_map(|it| {
+            it.iter().filter_map(|(_, item)| {
+                if item.as_table().is_some_and(|it| !it.is_dotted()) {
+                    None
+                } else {
+                    item.span()
+                }
+            })
+        });
+        let last = entries.map(|it| it.end).max();
+        let header = table
+            .and_then(Item::as_table)
+            .filter(|it| !it.is_implicit())
+            .and_then(Table::span)
+            .map(|it| it.start);
+        match last.or(header) {
+            Some(place) => Edit::below(self.text, place, &[line], why),
+            None => Edit::below(
+                self.text,
+                self.text.len(),
+                &[String::new(), "[dependencies]".to_owned(), line],
+                why,
+            ),
+        }
+    }
+
+    /// Takes out a whole line.
+    fn without_line(&self, at: &Range<usize>, of: Crate) -> Edit {
+        let start = self.text[..at.start].rfind('\n').map_or(0, |it| it + 1);
+        let end = self.text[at.end..]
+            .find('\n')
+            .map_or(self.text.len(), |it| at.end + it + 1);
+        Edit::replace(
+            start..end,
+            "",
+            format!("nothing uses {} any more", of.package),
+        )
+    }
+
+    /// Nothing but dependencies on allocators has changed.
+    fn verify(&self, fixed: &Fixed, wished: Crate) -> Result<(), Refused> {
+        let defect = |why: String| Refused::not_understood(format!("{}: {why}", self.name));
+        let text = super::edit::apply(self.text, &fixed.edits);
+        let strip = |text: &str| -> Result<(toml::Table, bool), Refused> {
+            let mut table: toml::Table = text
+                .parse()
+                .map_err(|error: toml::de::Error| defect(error.to_string()))?;
+            let mut has = false;
+            let mut strip = |table: Option<&mut toml::Value>| {
+                if let Some(table) = table.and_then(toml::Value::as_table_mut) {
+                    has |= table.contains_key(wished.package);
+                    table.retain(|key, value| {
+                        let package = value
+                            .get("package")
+                            .and_then(toml::Value::as_str)
+                            .unwrap_or(key);
+                        !CRATES.iter().any(|it| it.package == package)
+                    });
+                }
+            };
+            strip(table.get_mut("dependencies"));
+            if let Some(targets) = table.get_mut("target").and_then(toml::Value::as_table_mut) {
+                targets
+                    .iter_mut()
+                    .for_each(|(_, it)| strip(it.get_mut("dependencies")));
+            }
+            if table
+                .get("dependencies")
+                .and_then(toml::Value::as_table)
+                .is_some_and(toml::Table::is_empty)
+            {
+                table.remove("dependencies");
+            }
+            Ok((table, has))
+        };
+        let (before, _) = strip(self.text)?;
+        let (after, has) = strip(&text)?;
+        if before != after || !fixed.edits.is_empty() && !has {
+            return Err(defect(
+                "the change would alter more than it should".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+}

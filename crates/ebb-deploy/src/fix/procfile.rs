@@ -1,0 +1,95 @@
+//! A Procfile: assignments in front of the program, which the shell that starts it reads.
+
+use super::refused::Refused;
+use crate::check::declared::procfile::{self, Process};
+use crate::check::declared::{Service, is_allocator};
+
+use super::wish::Setting;
+use super::{Edit, Elsewhere, Fixed, Wish, quoted, settle};
+
+const SHELL: Elsewhere = Elsewhere {
+    why: "is filled in by the shell",
+    remedy: "write its value out",
+};
+
+/// What puts the allocator in charge of the processes that are `chosen`.
+pub fn fix(
+    name: &str,
+    text: &str,
+    chosen: &dyn Fn(&Service) -> bool,
+    wish: &Wish,
+) -> Result<Fixed, Refused> {
+    let processes = procfile::processes(text)
+        .map_err(|why| Refused::not_understood(format!("{name}: {why}")))?;
+    let mut fixed = Fixed::default();
+    for process in processes.iter().filter(|it| chosen(&it.service)) {
+        let part = of_process(name, text, process, wish)?;
+        fixed.edits.extend(part.edits);
+        fixed.notes.extend(part.notes);
+    }
+    let after = super::edit::apply(text, &fixed.edits);
+    let count = |text: &str| procfile::processes(text).map(|it| it.len());
+    if count(&after) != Ok(processes.len()) {
+        return Err(Refused::not_understood(format!(
+            "{name}: the change would alter more than it should"
+        )));
+    }
+    Ok(fixed)
+}
+
+fn of_process(name: &str, text: &str, process: &Process, wish: &Wish) -> Result<Fixed, Refused> {
+    let service = &process.service;
+    let at = format!("{name}:{}: {}", service.line, service.name);
+    let library = wish.library_elsewhere();
+    let command = &text[process.command.clone()];
+    for variable in wish.names() {
+        let set = service.variable(variable);
+        let is_elsewhere = set.is_none() && command.contains(&format!("{variable}="));
+        if is_elsewhere
+            || set.is_none()
+                && variable == "LD_PRELOAD"
+                && command.split([' ', '=', ':']).any(is_allocator)
+        {
+            return Err(Refused::cannot(
+                format!("{at}: {variable} is set in the middle of the command"),
+                "take it out there, then run ebb fix again",
+            ));
+        }
+    }
+    let (settings, mut fixed) = settle(wish, &library, service, &at, &SHELL)?;
+    let new: Vec<&Setting> = settings
+        .iter()
+        .filter(|it| service.variable(&it.name).is_none())
+        .collect();
+    for setting in &settings {
+        if let Some(variable) = service.variable(&setting.name) {
+            fixed.edits.push(Edit::replace(
+                variable.at.clone(),
+                quoted(&setting.value)?,
+                &*setting.why,
+            ));
+        }
+    }
+    for (number, setting) in new.iter().enumerate() {
+        let word = format!("{}={}", setting.name, quoted(&setting.value)?);
+        // In front of one program an assignment is enough; in front of several commands it has to be exported.
+        let text = match (process.is_simple, number == 0, number + 1 == new.len()) {
+            (true, _, _) => format!("{word} "),
+            (false, true, true) => format!("export {word}; "),
+            (false, true, false) => format!("export {word} "),
+            (false, false, true) => format!("{word}; "),
+            (false, false, false) => format!("{word} "),
+        };
+        let start = process.command.start;
+        fixed
+            .edits
+            .push(Edit::replace(start..start, text, &*setting.why));
+    }
+    if !fixed.edits.is_empty() && wish.preloads() {
+        fixed.notes.push(format!(
+            "{}: {library} has to be where the process runs",
+            service.name
+        ));
+    }
+    Ok(fixed)
+}

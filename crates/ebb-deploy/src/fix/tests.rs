@@ -1,0 +1,474 @@
+//! Properties of all kinds of file at once: whatever the text, nothing panics; whatever is written, no line of the
+//! user's is lost, and a second look finds nothing to do.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::edit::apply;
+use super::manifest::{CRATES, Manifest};
+use super::unit::Files;
+use super::*;
+use crate::check::declared::{self, Kind};
+
+fn wish(name: &str) -> Wish {
+    Wish {
+        allocator: ebb_allocators::by_name(name).unwrap(),
+        library: None,
+        variables: [(
+            "MALLOC_CONF".to_owned(),
+            "narenas:1,dirty_decay_ms:0".to_owned(),
+        )]
+        .into(),
+        gives_way: false,
+        why: "so it was asked".to_owned(),
+    }
+}
+
+fn fixed(kind: Option<Kind>, text: &str, wish: &Wish) -> Result<Fixed, Refused> {
+    match kind {
+        None => dockerfile::fix("f", text, None, &|_: &str| None, wish),
+        Some(Kind::Compose) => compose::fix("f", text, &|_| true, wish),
+        Some(Kind::Kubernetes) => kubernetes::fix("f", text, &|_| true, Some("i"), wish),
+        Some(Kind::Procfile) => procfile::fix("f", text, &|_| true, wish),
+        Some(Kind::Supervisor) => supervisor::fix("f", text, &|_| true, wish),
+        Some(Kind::Script) => script::fix("f", text, wish),
+        Some(Kind::Unit) => {
+            let files = Files {
+                name: "f",
+                text,
+                drop_ins: &[],
+            };
+            unit::fix(&files, wish)
+        }
+    }
+}
+
+const KINDS: [Option<Kind>; 7] = [
+    None,
+    Some(Kind::Compose),
+    Some(Kind::Kubernetes),
+    Some(Kind::Procfile),
+    Some(Kind::Unit),
+    Some(Kind::Supervisor),
+    Some(Kind::Script),
+];
+
+/// Every line of `before` is in `after`, in order.
+fn keeps_lines(before: &str, after: &str) -> bool {
+    let mut rest = after.lines();
+    before.lines().all(|line| rest.any(|it| it == line))
+}
+
+/// What the changes promise of a text of which nothing is replaced.
+fn assert_kept(kind: Option<Kind>, text: &str, wish: &Wish) -> Result<(), TestCaseError> {
+    let first =
+        fixed(kind, text, wish).map_err(|it| TestCaseError::fail(format!("{it}: {text}")))?;
+    let after = apply(text, &first.edits);
+    prop_assert!(keeps_lines(text, &after), "{}\n---\n{}", text, after);
+    let again =
+        fixed(kind, &after, wish).map_err(|it| TestCaseError::fail(format!("{it}: {after}")))?;
+    prop_assert!(again.edits.is_empty(), "{}", after);
+    let services = kind.map(|kind| declared::services(kind, std::path::Path::new("f"), &after));
+    if let Some(services) = services {
+        for service in services.map_err(TestCaseError::fail)? {
+            let value = service
+                .variable("LD_PRELOAD")
+                .and_then(|it| it.value.clone());
+            prop_assert!(
+                value.is_some_and(|it| !it.is_empty()),
+                "{}: {}",
+                service.name,
+                after
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Pieces that mean something somewhere, put together at random.
+fn scraps() -> impl Strategy<Value = String> {
+    const SCRAPS: &[&str] = &[
+        "FROM a\n",
+        "FROM ",
+        "ENV ",
+        "LD_PRELOAD=",
+        "LD_PRELOAD",
+        "\\\n",
+        "\"",
+        "'",
+        " ",
+        "\n",
+        "\r\n",
+        "#",
+        "# c\n",
+        "RUN <<E\n",
+        "E\n",
+        "services:\n",
+        "  a:\n",
+        "    environment:\n",
+        "      - ",
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ": ",
+        ":",
+        "- ",
+        "&x ",
+        "*x",
+        "|\n",
+        ">-\n",
+        "apiVersion: v1\nkind: Pod\n",
+        "spec:\n",
+        "containers:\n",
+        "env:\n",
+        "name: x\n",
+        "value: y\n",
+        "---\n",
+        "...\n",
+        "[Service]\n",
+        "ExecStart=",
+        "Environment=",
+        "web: ",
+        "export ",
+        ";",
+        "&&",
+        "$",
+        "${",
+        "=",
+        "ü",
+        "\u{feff}",
+        "\0",
+        "\t",
+        "<<: *x\n",
+        "? ",
+        "! ",
+        "%",
+        "[program:a]\n",
+        "command=x\n",
+        "environment=",
+        "A=\"1\"",
+        "  B=2,\n",
+        "%(x)s",
+        ";",
+        "#!/bin/sh\n",
+        "set -e\n",
+        "export LD_PRELOAD=a.so\n",
+        "if x; then\n",
+        "fi\n",
+        "case x in\n",
+        "a) ",
+        "esac\n",
+        "$(",
+        "(",
+        ")",
+        "`",
+        "exec ",
+        "<<",
+        "<<-",
+        "|",
+        "\r",
+        "[package]\n",
+        "[dependencies]\n",
+        "mimalloc",
+        " = \"1\"\n",
+        "fn main() {}\n",
+        "#[global_allocator]\n",
+        "static A: X = X;\n",
+        "use a::b;\n",
+    ];
+    prop::collection::vec(select(SCRAPS), 0..40).prop_map(|it| it.concat())
+}
+
+fn dockerfile_text() -> impl Strategy<Value = String> {
+    const LINES: &[&str] = &[
+        "RUN make \\\n    # why\n    && make install",
+        "RUN apt-get install -y \\\n    a \\\n    b",
+        "COPY . /app",
+        "ENV A=1 \\\n    B=\"2 3\"",
+        "USER app",
+        "USER root",
+        "WORKDIR /app",
+        "EXPOSE 80",
+        "LABEL a=b",
+        "",
+        "# comment",
+        "ARG X=1",
+        "RUN <<E\n# in\nmake\nE",
+        "HEALTHCHECK NONE",
+        "VOLUME /data",
+        "  run echo x",
+        "ONBUILD RUN x",
+        "STOPSIGNAL TERM",
+    ];
+    let froms = select(
+        &[
+            "FROM debian:12",
+            "FROM ubuntu:24.04",
+            "FROM alpine:3.20",
+            "FROM python:3.12-slim-bookworm",
+            "FROM example.com/x",
+        ][..],
+    );
+    let stage = (froms, prop::collection::vec(select(LINES), 0..8)).prop_map(|(from, lines)| {
+        let mut text = format!("{from}\n");
+        lines.iter().for_each(|line| text += &format!("{line}\n"));
+        text
+    });
+    let end = select(
+        &[
+            "",
+            "CMD [\"app\"]\n",
+            "CMD app",
+            "\n# start\nENTRYPOINT [\"app\"]\n",
+        ][..],
+    );
+    (prop::collection::vec(stage, 1..4), end, any::<bool>()).prop_map(|(stages, end, dos)| {
+        let text = stages.concat() + end;
+        if dos {
+            text.replace('\n', "\r\n")
+        } else {
+            text
+        }
+    })
+}
+
+fn compose_text() -> impl Strategy<Value = String> {
+    const ENVIRONMENTS: &[&str] = &[
+        "",
+        "    environment:\n      A: 1 # c\n\n      B: \"x\"\n",
+        "    environment:\n    - A=1\n    - 'B=2'\n",
+        "    environment: {A: 1}\n",
+        "    environment: [A=1, \"B=2\"]\n",
+        "    environment:\n",
+        "    environment: {}\n",
+        "    environment:\n      A: |\n        x\n\n        y\n\n",
+    ];
+    const OTHERS: &[&str] = &[
+        "    volumes:\n    - ./a:/a\n",
+        "    volumes: [\"a:/b\"]\n",
+        "    ports:\n      - \"1:1\"\n",
+        "    # comment\n",
+        "\n",
+        "    command: x\n",
+        "    labels: {a: b}\n",
+        "    image: ü # x\n",
+    ];
+    let names = ["a", "b", "c"];
+    let service = (
+        select(ENVIRONMENTS),
+        prop::sample::subsequence(OTHERS, 0..6),
+        any::<bool>(),
+    );
+    (prop::collection::vec(service, 1..4), any::<bool>()).prop_map(move |(services, ends)| {
+        let mut text = "# head\nservices:\n".to_owned();
+        for (name, (environment, others, first)) in names.iter().zip(services) {
+            // One of the two kinds of volumes, since a key counts once.
+            let mut seen = false;
+            let others = others
+                .iter()
+                .filter(|it| !it.contains("volumes") || !std::mem::replace(&mut seen, true));
+            let others: String = others.copied().collect();
+            let (above, below) = if first {
+                (environment, others.as_str())
+            } else {
+                (others.as_str(), environment)
+            };
+            text += &format!("  {name}:\n    restart: always\n{above}{below}");
+        }
+        text += if ends { "volumes:\n  a: {}\n" } else { "# end" };
+        text
+    })
+}
+
+fn manifest_text() -> impl Strategy<Value = String> {
+    const ENVS: &[&str] = &[
+        "",
+        "        env:\n        - name: A\n          value: \"1\"\n",
+        "        env:\n          - name: A\n            value: b # c\n",
+        "        env: []\n",
+        "        env: [{name: A, value: b}]\n",
+        "        env:\n",
+    ];
+    const REST: &[&str] = &[
+        "",
+        "      volumes:\n      - name: x\n        emptyDir: {}\n",
+        "      initContainers:\n        - name: i\n          image: j\n",
+        "      # end\n",
+    ];
+    let container = (select(ENVS), any::<bool>()).prop_map(|(env, mounts)| {
+        let mounts = if mounts {
+            "        volumeMounts:\n        - {name: x, mountPath: /x}\n"
+        } else {
+            ""
+        };
+        format!("      - name: c\n        image: d\n{env}{mounts}")
+    });
+    (prop::collection::vec(container, 1..3), select(REST), select(REST)).prop_map(|(containers, first, second)| {
+        let second = if first == second { "" } else { second };
+        let spec = format!("      containers:\n{}{first}{second}", containers.concat());
+        format!("apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: x\nspec:\n  template:\n    spec:\n{spec}---\n# more\na: 1\n")
+    })
+}
+
+fn supervisor_text() -> impl Strategy<Value = String> {
+    const ENVIRONMENTS: &[&str] = &[
+        "",
+        "environment=A=1\n",
+        "environment = A=\"1,2\", B='3' ; c\n",
+        "environment=\n",
+        "environment: A=\"x\",\n",
+        "environment=\n    A=\"%(here)s\",\n    ; c\n    B=\"100%%\"\n",
+        "ENVIRONMENT=A=1\nenvironment=B=2;C=3\n",
+    ];
+    const OTHERS: &[&str] = &[
+        "command=app --x\n  --y ; z\n",
+        "user = nobody\n",
+        "; comment\n",
+        "\n",
+        "stdout_logfile = /x%%y\n",
+        "# environment=B=1\n",
+        "autorestart=true\n",
+    ];
+    const HEADS: &[&str] = &[
+        "",
+        "[supervisord]\nnodaemon=true\n\n",
+        "; ü\n[supervisord]\nenvironment=A=\"0\",D=4\n",
+        "[unix_http_server]\nfile = /s\n\n[include]\nfiles = c/*.conf\n",
+    ];
+    let program = (
+        select(&["program", "fcgi-program", "eventlistener"][..]),
+        select(ENVIRONMENTS),
+        prop::sample::subsequence(OTHERS, 0..7),
+        any::<bool>(),
+    );
+    let programs = prop::collection::vec(program, 0..3);
+    (select(HEADS), programs, any::<bool>(), any::<bool>()).prop_map(
+        |(head, programs, dos, ends)| {
+            let mut text = format!("{head}[program:z]\ncommand=z\n");
+            for (number, (kind, environment, others, first)) in programs.into_iter().enumerate() {
+                let others = others.concat();
+                let (above, below) = if first {
+                    (environment, &*others)
+                } else {
+                    (&*others, environment)
+                };
+                text += &format!("[{kind}:{number}]\n{above}{below}");
+            }
+            if ends {
+                text.truncate(text.trim_end().len());
+            }
+            if dos {
+                text.replace('\n', "\r\n")
+            } else {
+                text
+            }
+        },
+    )
+}
+
+fn script_text() -> impl Strategy<Value = String> {
+    const HEADS: &[&str] = &[
+        "",
+        "#!/bin/sh\n",
+        "#!/usr/bin/env bash\n# why\n#\n\n",
+        "#!/bin/bash -e\n\nset -euo pipefail\n",
+        "# no shebang\nset -e # c\n\n# d\n",
+    ];
+    const LINES: &[&str] = &[
+        "mkdir -p /x\n",
+        "if [ -n \"$A\" ]; then\n    export B=1\nfi\n",
+        "cat > /c <<EOF\nexport LD_PRELOAD=/no.so\n$X `y`\nEOF\n",
+        "case \"$1\" in\n  -*) set -- app \"$@\" ;;\nesac\n",
+        "f() {\n\techo \"it's $(g 'h' | wc -l)\"\n}\n",
+        "\n",
+        "# LD_PRELOAD=/no.so\n",
+        "export C='a b' D\n",
+        "for x in 1 2; do echo $((x << 2)); done\n",
+        "(cd /x && a) || true\n",
+        "[ \"$(id -u)\" = 0 ] && exec gosu app \"$0\" \"$@\"\n",
+    ];
+    const ENDS: &[&str] = &[
+        "exec \"$@\"\n",
+        "exec app",
+        "f \"$@\"\n",
+        "exec gosu app app \\\n  --x\n",
+        "",
+    ];
+    let lines = prop::collection::vec(select(LINES), 0..6);
+    (select(HEADS), lines, select(ENDS), any::<bool>()).prop_map(|(head, lines, end, dos)| {
+        let text = format!("{head}{}{end}", lines.concat());
+        if dos {
+            text.replace('\n', "\r\n")
+        } else {
+            text
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_anything_panic(text in scraps(), name in select(&["ebbmalloc", "jemalloc", "glibc"][..])) {
+        for kind in KINDS {
+            if let Ok(fixed) = fixed(kind, &text, &wish(name)) {
+                let after = apply(&text, &fixed.edits);
+                super::edit::lines(&text, &fixed.edits);
+                super::edit::diff("f", Some(&text), &after);
+            }
+        }
+        if let Ok(manifest) = Manifest::parse("f", &text) {
+            let _ = manifest.fix(CRATES[0], &[CRATES[2]], "p", "w");
+        }
+        let _ = source::fix("f", &text, CRATES[0], "w");
+    }
+
+    #[test]
+    fn a_dockerfile_keeps_its_lines(text in dockerfile_text(), name in select(&["ebbmalloc", "jemalloc"][..])) {
+        assert_kept(None, &text, &wish(name))?;
+    }
+
+    #[test]
+    fn a_compose_file_keeps_its_lines(text in compose_text(), name in select(&["ebbmalloc", "jemalloc"][..])) {
+        // A line in brackets, and a last one without an end, grows.
+        if !text.contains("environment: {") && !text.contains("environment: [") && !text.contains("volumes: [") {
+            assert_kept(Some(Kind::Compose), &text, &wish(name))?;
+        }
+        let first = fixed(Some(Kind::Compose), &text, &wish(name)).map_err(|it| TestCaseError::fail(format!("{it}: {text}")))?;
+        let again = fixed(Some(Kind::Compose), &apply(&text, &first.edits), &wish(name));
+        prop_assert!(again.is_ok_and(|it| it.edits.is_empty()));
+    }
+
+    /// What is there stays byte for byte: there are insertions alone.
+    #[test]
+    fn a_supervisors_file_keeps_what_it_has(text in supervisor_text(), name in select(&["ebbmalloc", "jemalloc"][..])) {
+        let first = fixed(Some(Kind::Supervisor), &text, &wish(name)).map_err(|it| TestCaseError::fail(format!("{it}: {text}")))?;
+        prop_assert!(!first.edits.is_empty());
+        prop_assert!(first.edits.iter().all(|it| it.at.is_empty()), "{}", text);
+        let after = apply(&text, &first.edits);
+        let again = fixed(Some(Kind::Supervisor), &after, &wish(name));
+        prop_assert!(again.is_ok_and(|it| it.edits.is_empty()), "{}", after);
+        let programs = declared::supervisor::programs(&after).map_err(TestCaseError::fail)?;
+        for program in programs {
+            let own = program.own.as_ref().and_then(|it| it.pair("LD_PRELOAD"));
+            prop_assert!(own.is_some_and(|it| it.value.is_some()), "{}", after);
+        }
+    }
+
+    #[test]
+    fn a_script_keeps_its_lines(text in script_text(), name in select(&["ebbmalloc", "jemalloc"][..])) {
+        prop_assume!(!text.is_empty());
+        assert_kept(Some(Kind::Script), &text, &wish(name))?;
+    }
+
+    #[test]
+    fn a_manifest_keeps_its_lines(text in manifest_text(), name in select(&["ebbmalloc", "jemalloc"][..])) {
+        if text.contains("env: [") {
+            let first = fixed(Some(Kind::Kubernetes), &text, &wish(name)).map_err(|it| TestCaseError::fail(format!("{it}: {text}")))?;
+            let again = fixed(Some(Kind::Kubernetes), &apply(&text, &first.edits), &wish(name));
+            prop_assert!(again.is_ok_and(|it| it.edits.is_empty()));
+        } else {
+            assert_kept(Some(Kind::Kubernetes), &text, &wish(name))?;
+        }
+    }
+}

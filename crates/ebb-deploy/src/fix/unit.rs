@@ -1,0 +1,126 @@
+//! A systemd service: a drop-in beside it. The unit stays as it is: it belongs to a package or to
+//! somebody else, and a drop-in outlives their updates.
+
+use std::path::Path;
+
+use super::refused::Refused;
+use crate::check::declared::unit::Unit;
+
+use super::edit::apply;
+use super::{Edit, Elsewhere, Fixed, Wish, settle};
+
+/// The name of our drop-in: that of the allocator.
+pub fn drop_in(wish: &Wish) -> String {
+    format!("{}.conf", wish.allocator.name)
+}
+
+const SPECIFIER: Elsewhere = Elsewhere {
+    why: "has a specifier of systemd in it",
+    remedy: "write its value out, then run ebb fix again",
+};
+
+/// What is known of a unit.
+pub struct Files<'a> {
+    /// The unit as it was named.
+    pub name: &'a str,
+    /// Its text.
+    pub text: &'a str,
+    /// The drop-ins that are there, by file name in order, ours among them.
+    pub drop_ins: &'a [(String, String)],
+}
+
+/// What has to be in the drop-in, as edits of the text that is there (none: an empty one).
+pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Refused> {
+    let unreadable = |why: String| Refused::not_understood(format!("{}: {why}", files.name));
+    let mut unit = Unit::parse(files.text).map_err(unreadable)?;
+    if unit.values("ExecStart").is_empty() && unit.values("ExecStartPre").is_empty() {
+        return Err(Refused::not_understood(format!(
+            "{} starts no program: it has no ExecStart= in [Service]",
+            files.name
+        )));
+    }
+    let own_name = drop_in(wish);
+    let own = files
+        .drop_ins
+        .iter()
+        .find(|(name, _)| *name == own_name)
+        .map(|(_, text)| text.as_str());
+    for (name, text) in files
+        .drop_ins
+        .iter()
+        .filter(|(_, text)| !text.trim().is_empty())
+    {
+        let other =
+            Unit::parse(text).map_err(|why| Refused::not_understood(format!("{name}: {why}")))?;
+        if *name > own_name {
+            let service = other.service(Path::new(files.name));
+            let names = || wish.names();
+            if let Some(set) = names().find(|it| service.variable(it).is_some()) {
+                return Err(Refused::cannot(
+                    format!("the drop-in {name} comes after {own_name} and sets {set}, too"),
+                    "take it out there, then run ebb fix again",
+                ));
+            }
+        }
+        unit.extend(other);
+    }
+    let service = unit.service(Path::new(files.name));
+    let library = wish.library_elsewhere();
+    let (settings, mut fixed) = settle(wish, &library, &service, files.name, &SPECIFIER)?;
+    let text = own.unwrap_or_default();
+    let is_open = !text.trim().is_empty()
+        && Unit::parse(text).is_ok_and(|it| it.last_section() == Some("Service"));
+    for (number, setting) in settings.iter().enumerate() {
+        let mut lines = Vec::new();
+        if number == 0 && !is_open {
+            lines.push("[Service]".to_owned());
+        }
+        lines.push(format!(
+            "Environment={}",
+            quoted(&format!("{}={}", setting.name, setting.value))
+        ));
+        fixed
+            .edits
+            .push(Edit::below(text, text.len(), &lines, &*setting.why));
+    }
+    if fixed.edits.is_empty() {
+        return Ok(fixed);
+    }
+    Unit::parse(&apply(text, &fixed.edits)).map_err(unreadable)?;
+    for (file, _) in unit.values("EnvironmentFile") {
+        fixed.notes.push(format!(
+            "what {} sets comes after Environment=: look there for LD_PRELOAD",
+            file.trim_start_matches('-')
+        ));
+    }
+    for key in ["RootDirectory", "RootImage"] {
+        if let Some((root, _)) = unit.values(key).last() {
+            fixed.notes.push(format!(
+                "the service runs in {key}={root}: {library} has to be in there"
+            ));
+        }
+    }
+    fixed.notes.push(format!(
+        "then: systemctl daemon-reload && systemctl restart {}",
+        service.name
+    ));
+    if wish.preloads() && library.starts_with('/') {
+        fixed.notes.push(format!(
+            "{library} has to be there, readable for the service's user"
+        ));
+    }
+    Ok(fixed)
+}
+
+/// A word of `Environment=`, with `%` doubled, which is a specifier's sign otherwise.
+fn quoted(word: &str) -> String {
+    let word = word.replace('%', "%%");
+    let is_plain = word
+        .chars()
+        .all(|it| it.is_ascii_alphanumeric() || "-_./:,=+@%".contains(it));
+    if is_plain {
+        word
+    } else {
+        format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
+    }
+}

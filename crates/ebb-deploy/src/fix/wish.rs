@@ -1,0 +1,291 @@
+//! What should be in charge, and what that makes of variables that are set already. Pure.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+use ebb_allocators::{Allocator, Choice, Environment, Library, Settings, preload_entries};
+
+/// Where our library goes: a folder of no distribution's package, and the same for every architecture.
+pub const LIBRARY: &str = "/usr/local/lib/libebbmalloc.so";
+
+/// What should be in charge, with its settings, and why.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The allocator; the system's own means that nothing is preloaded.
+    pub allocator: &'static Allocator,
+    /// Where its library is when the service runs, if the user said so.
+    pub library: Option<String>,
+    /// Variables that make it what it should be, `LD_PRELOAD` not among them.
+    pub variables: BTreeMap<String, String>,
+    /// Whether these are only what we would choose: then what the user has set stays.
+    pub gives_way: bool,
+    /// Why this one: goes on from "the allocator ... because".
+    pub why: String,
+}
+
+/// One variable that has to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Its name.
+    pub name: String,
+    /// Its new value.
+    pub value: String,
+    /// Why.
+    pub why: String,
+}
+
+/// What has to change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// The variables, `LD_PRELOAD` first.
+    pub settings: Vec<Setting>,
+    /// What stays though it differs, and what went.
+    pub notes: Vec<String>,
+}
+
+impl Wish {
+    /// Whether a library has to be there.
+    pub fn preloads(&self) -> bool {
+        self.allocator.name != ebb_allocators::SYSTEM
+    }
+
+    /// Where the library is, in a system that we do not install it in: ours by a path, others by their names,
+    /// which the loader looks up on every architecture.
+    pub fn library_elsewhere(&self) -> String {
+        self.library
+            .clone()
+            .unwrap_or_else(|| match self.allocator.name {
+                "ebbmalloc" => LIBRARY.to_owned(),
+                _ => self
+                    .allocator
+                    .sonames
+                    .first()
+                    .copied()
+                    .unwrap_or_default()
+                    .to_owned(),
+            })
+    }
+
+    /// Every variable that it may change.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once("LD_PRELOAD").chain(self.variables.keys().map(String::as_str))
+    }
+
+    /// What has to change where `present` tells what is set, with `library` as the loader is to be told.
+    pub fn settle(&self, library: &str, present: &dyn Fn(&str) -> Option<String>) -> Settled {
+        let mut settled = Settled::default();
+        self.preload(library, present("LD_PRELOAD").as_deref(), &mut settled);
+        for (name, value) in &self.variables {
+            self.variable(name, value, present(name), &mut settled);
+        }
+        settled
+    }
+
+    fn preload(&self, library: &str, present: Option<&str>, settled: &mut Settled) {
+        let present = present.unwrap_or_default();
+        let known = |entry: &OsString| {
+            let text = entry.to_string_lossy();
+            let name = text.rsplit('/').next().unwrap_or_default().to_owned();
+            ebb_allocators::by_file_name(&name).map(|it| it.name)
+        };
+        let first = preload_entries(OsStr::new(present)).find_map(|it| known(&it));
+        // What is there already, at whatever path, is the user's.
+        let is_there = first == Some(self.allocator.name) && self.library.is_none()
+            || preload_entries(OsStr::new(present))
+                .next()
+                .is_some_and(|it| it == library);
+        if self.preloads() && is_there || !self.preloads() && first.is_none() {
+            return;
+        }
+        let choice = if self.preloads() {
+            Choice::Library(Library {
+                path: library.into(),
+                allocator: Some(self.allocator),
+            })
+        } else {
+            Choice::System
+        };
+        let inherited =
+            |name: &str| (name == "LD_PRELOAD" && !present.is_empty()).then(|| present.into());
+        // Only settings can be refused, and there are none.
+        let Ok(change) = Environment::of(&choice, &[], inherited) else {
+            return;
+        };
+        let value = change
+            .changes
+            .get(OsStr::new("LD_PRELOAD"))
+            .cloned()
+            .flatten()
+            .unwrap_or_default();
+        let mut why = if self.preloads() {
+            format!(
+                "the loader puts {} in front of libc's malloc: {}",
+                self.allocator.name, self.why
+            )
+        } else {
+            format!("libc's own malloc is to serve: {}", self.why)
+        };
+        if !change.replaced.is_empty() {
+            why += &format!(
+                "; {} goes, only the first allocator is ever asked",
+                change.replaced.join(", ")
+            );
+        }
+        settled.settings.push(Setting {
+            name: "LD_PRELOAD".to_owned(),
+            value: value.to_string_lossy().into_owned(),
+            why,
+        });
+    }
+
+    fn variable(&self, name: &str, value: &str, present: Option<String>, settled: &mut Settled) {
+        let present = present.filter(|it| !it.is_empty());
+        let set = |value: String, why: String| Setting {
+            name: name.to_owned(),
+            value,
+            why,
+        };
+        let Some(present) = present else {
+            let why = format!("the setting that goes with it: {}", self.why);
+            settled.settings.push(set(value.to_owned(), why));
+            return;
+        };
+        let is_list = matches!(self.allocator.settings, Settings::Variable(own) if own == name);
+        let missing: Vec<&str> = if is_list {
+            let has = |pair: &&str| in_force(&present, pair);
+            value.split(',').filter(|pair| !has(pair)).collect()
+        } else if present == value {
+            Vec::new()
+        } else {
+            vec![value]
+        };
+        if missing.is_empty() {
+            return;
+        }
+        if self.gives_way {
+            settled.notes.push(format!(
+                "{name}={present} stays as it is; we would set {value}"
+            ));
+            return;
+        }
+        if is_list {
+            let why = format!(
+                "added behind what is set, the last of two wins: {}",
+                self.why
+            );
+            settled
+                .settings
+                .push(set(format!("{present},{}", missing.join(",")), why));
+        } else {
+            settled.settings.push(set(
+                value.to_owned(),
+                format!("in place of {present}: {}", self.why),
+            ));
+        }
+    }
+}
+
+/// Whether a pair is what a list of `key:value` comes to.
+fn in_force(list: &str, pair: &str) -> bool {
+    let Some((key, _)) = pair.split_once(':') else {
+        return list.split(',').any(|it| it == pair);
+    };
+    let of_key = |it: &&str| it.split_once(':').is_some_and(|(own, _)| own == key);
+    list.split(',').rfind(of_key) == Some(pair)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(name: &str, variables: &[(&str, &str)]) -> Wish {
+        Wish {
+            allocator: ebb_allocators::by_name(name).unwrap(),
+            library: None,
+            variables: variables
+                .iter()
+                .map(|(name, value)| ((*name).into(), (*value).into()))
+                .collect(),
+            gives_way: false,
+            why: "so it was asked".to_owned(),
+        }
+    }
+
+    fn settled(wish: &Wish, library: &str, present: &[(&str, &str)]) -> Vec<(String, String)> {
+        let present = |name: &str| {
+            let found = present.iter().find(|(own, _)| *own == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let settings = wish.settle(library, &present).settings;
+        settings.into_iter().map(|it| (it.name, it.value)).collect()
+    }
+
+    fn pair(name: &str, value: &str) -> (String, String) {
+        (name.to_owned(), value.to_owned())
+    }
+
+    #[test]
+    fn other_libraries_stay_and_other_allocators_go() {
+        let ebbmalloc = wish("ebbmalloc", &[]);
+        let with =
+            |present: &str| settled(&ebbmalloc, "/l/libebbmalloc.so", &[("LD_PRELOAD", present)]);
+        assert_eq!(with(""), [pair("LD_PRELOAD", "/l/libebbmalloc.so")]);
+        assert_eq!(
+            with("/x/libfaketime.so.1"),
+            [pair("LD_PRELOAD", "/l/libebbmalloc.so:/x/libfaketime.so.1")]
+        );
+        assert_eq!(
+            with("libjemalloc.so.2 a.so"),
+            [pair("LD_PRELOAD", "/l/libebbmalloc.so:a.so")]
+        );
+        assert_eq!(with("/elsewhere/libebbmalloc.so"), []);
+        let system = wish("glibc", &[]);
+        assert_eq!(
+            settled(&system, "", &[("LD_PRELOAD", "libjemalloc.so.2")]),
+            [pair("LD_PRELOAD", "")]
+        );
+        assert_eq!(settled(&system, "", &[("LD_PRELOAD", "a.so")]), []);
+    }
+
+    #[test]
+    fn settings_are_added_once() {
+        let jemalloc = wish(
+            "jemalloc",
+            &[("MALLOC_CONF", "background_thread:true,dirty_decay_ms:1000")],
+        );
+        let with = |present: &str| {
+            let present = [("LD_PRELOAD", "libjemalloc.so.2"), ("MALLOC_CONF", present)];
+            settled(&jemalloc, "libjemalloc.so.2", &present)
+        };
+        assert_eq!(
+            with("dirty_decay_ms:5000"),
+            [pair(
+                "MALLOC_CONF",
+                "dirty_decay_ms:5000,background_thread:true,dirty_decay_ms:1000"
+            )]
+        );
+        assert_eq!(
+            with("dirty_decay_ms:5000,background_thread:true,dirty_decay_ms:1000"),
+            []
+        );
+        let gives_way = Wish {
+            gives_way: true,
+            ..jemalloc
+        };
+        let settled =
+            gives_way.settle("libjemalloc.so.2", &|_| Some("libjemalloc.so.2".to_owned()));
+        assert!(settled.settings.is_empty());
+        assert!(settled.notes[0].contains("stays as it is"));
+    }
+
+    #[test]
+    fn a_variable_of_its_own_is_replaced_where_the_trial_says_so() {
+        let glibc = wish("glibc", &[("MALLOC_ARENA_MAX", "2")]);
+        assert_eq!(settled(&glibc, "", &[]), [pair("MALLOC_ARENA_MAX", "2")]);
+        assert_eq!(settled(&glibc, "", &[("MALLOC_ARENA_MAX", "2")]), []);
+        assert_eq!(
+            settled(&glibc, "", &[("MALLOC_ARENA_MAX", "8")]),
+            [pair("MALLOC_ARENA_MAX", "2")]
+        );
+    }
+}

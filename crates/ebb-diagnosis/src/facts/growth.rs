@@ -1,0 +1,90 @@
+//! What several looks at the same target tell: what grows, how fast, and how sure that is.
+
+use serde::{Deserialize, Serialize};
+
+use super::diagnosis::{Diagnosis, Verdict};
+use ebb_statistics::slope::Slope;
+
+/// One look, in sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Seconds since the first look.
+    pub at_s: f64,
+    /// Live blocks of malloc, where all heaps were read.
+    pub live: Option<u64>,
+    /// Freed, and held by the allocator, where all heaps were read.
+    pub held: Option<u64>,
+    /// Anonymous memory beside both: runtimes' heaps, heaps that were not read, memory in swap.
+    pub other: u64,
+    /// Shared memory.
+    pub shared: u64,
+    /// All of it.
+    pub total: u64,
+    /// CPU seconds that the processes have used since they started.
+    pub cpu_s: f64,
+    /// Bytes that they have read and written, where that may be read.
+    pub io_bytes: Option<u64>,
+}
+
+/// A thing that may grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Series {
+    /// [`Point::live`].
+    Live,
+    /// [`Point::held`].
+    Held,
+    /// [`Point::other`].
+    Other,
+    /// [`Point::shared`].
+    Shared,
+    /// [`Point::total`].
+    Total,
+}
+
+/// One thing over time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trend {
+    /// Which.
+    pub series: Series,
+    /// Its lowest in the first part of the time.
+    pub from: u64,
+    /// Its lowest in the last part.
+    pub to: u64,
+    /// How fast the floors move; absent with too few of them.
+    pub slope: Option<Slope>,
+    /// Whether it grows beyond doubt, by an amount that matters, and up to the end.
+    pub grows: bool,
+    /// Whether it rose by such an amount and is flat in the last third of the time.
+    #[serde(default)]
+    pub settled: bool,
+}
+
+/// What a growth goes with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Company {
+    /// It grows while there is work and not while there is none: not a steady leak.
+    OnlyWithLoad,
+    /// It grows while there is work and while there is none.
+    WithAndWithoutLoad,
+    /// There was work all the time.
+    AlwaysLoad,
+    /// There was no work worth the name.
+    NoLoad,
+}
+
+/// The answer of `ebb why --watch`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Growth {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What grows and what does not.
+    pub trends: Vec<Trend>,
+    /// What the growth goes with, where something grows.
+    pub company: Option<Company>,
+    /// Every look.
+    pub points: Vec<Point>,
+    /// The last look in full.
+    pub last: Diagnosis,
+}

@@ -1,0 +1,495 @@
+//! The verdict over several looks: what grows, and with what.
+
+use super::findings::{LEAST_BYTES, megabytes};
+use super::ledger::owners;
+use super::next;
+use crate::facts::diagnosis::{Cause, Diagnosis, Verdict, VerdictKind};
+use crate::facts::growth::{Company, Growth, Point, Series, Trend};
+use ebb_process::snapshot::{Runtime, Snapshot};
+use ebb_statistics::slope::{self, End, Slope};
+
+/// A growth below this over the time watched is noise: a buffer, a cache that fills.
+const LEAST_GROWTH: f64 = 2_000_000.0;
+/// And below this part of what is there.
+const LEAST_PART: f64 = 0.02;
+/// A rise below this may be a few pages: no reason to watch for longer.
+const LEAST_RISE: f64 = 500_000.0;
+/// Held memory is a reason from this part of the whole on, as in the verdict of one look.
+const REASON: f64 = 0.2;
+/// Growth that would take longer than this to matter is named, and no reason to watch for longer.
+const LONGEST: f64 = 86_400.0;
+/// A time that would be enough is this much longer than the one that is computed.
+const MARGIN: f64 = 1.5;
+/// No shorter time than this is recommended.
+const SHORTEST: f64 = 30.0;
+/// A window in which less than this part of the busiest one's CPU time was used had no load.
+const IDLE: f64 = 0.25;
+/// Less CPU time than this part of a processor is no work.
+const NO_WORK: f64 = 0.01;
+
+/// One look in sums; `start_s` is the time of the first.
+pub fn point(diagnosis: &Diagnosis, start_s: f64) -> Point {
+    let (snapshot, ledger) = (&diagnosis.snapshot, &diagnosis.ledger);
+    let read = snapshot
+        .processes
+        .iter()
+        .all(|process| process.heap.is_some());
+    let swap = snapshot.total(|process| process.status.swap).unwrap_or(0);
+    Point {
+        at_s: snapshot.at_s - start_s,
+        live: read.then(|| ledger.bytes(Cause::Live) + ledger.bytes(Cause::Objects)),
+        held: read.then(|| ledger.held()),
+        other: ledger.bytes(Cause::Anonymous) + ledger.bytes(Cause::UnreadHeap) + swap,
+        shared: ledger.bytes(Cause::SharedMemory),
+        total: ledger.total + swap,
+        cpu_s: snapshot
+            .processes
+            .iter()
+            .map(|process| process.work.cpu_s)
+            .sum(),
+        io_bytes: snapshot.total(|process| process.work.io_bytes),
+    }
+}
+
+/// Concludes from the looks and the last of them in full.
+pub fn of(points: Vec<Point>, last: Diagnosis) -> Growth {
+    let trends: Vec<Trend> = [
+        Series::Live,
+        Series::Held,
+        Series::Other,
+        Series::Shared,
+        Series::Total,
+    ]
+    .into_iter()
+    .filter_map(|series| trend_of(series, &points))
+    .collect();
+    let growing = trends
+        .iter()
+        .filter(|trend| trend.grows && trend.series != Series::Total)
+        .filter(|trend| trend.series != Series::Held || is_held(trend.to, &points))
+        .max_by_key(|trend| trend.to.saturating_sub(trend.from));
+    let company = growing.map(|trend| company(trend.series, &points));
+    let verdict = verdict(&trends, growing, company, &points, &last);
+    Growth {
+        verdict,
+        trends,
+        company,
+        points,
+        last,
+    }
+}
+
+/// Whether so much held memory is a reason for a verdict.
+fn is_held(bytes: u64, points: &[Point]) -> bool {
+    let total = points.last().map_or(0, |point| point.total);
+    bytes >= LEAST_BYTES && bytes as f64 >= REASON * total as f64
+}
+
+fn value(series: Series, point: &Point) -> Option<u64> {
+    match series {
+        Series::Live => point.live,
+        Series::Held => point.held,
+        Series::Other => Some(point.other),
+        Series::Shared => Some(point.shared),
+        Series::Total => Some(point.total),
+    }
+}
+
+/// The values of a series; those of looks at which it could not be read are left out.
+fn values(series: Series, points: &[Point]) -> Vec<(f64, f64)> {
+    points
+        .iter()
+        .filter_map(|point| Some((point.at_s, value(series, point)? as f64)))
+        .collect()
+}
+
+fn trend_of(series: Series, points: &[Point]) -> Option<Trend> {
+    let values = values(series, points);
+    let floors = slope::floors(&values);
+    let (first, last) = (floors.first()?, floors.last()?);
+    let slope = slope::slope(&floors);
+    let time = last.0 - first.0;
+    let rose = slope
+        .is_some_and(|slope| slope.low > 0.0 && slope.bytes_per_s * time >= least_growth(first.1));
+    let mean = (last.1 - first.1) / time.max(f64::MIN_POSITIVE);
+    let jumped = slope.is_some() && last.1 - first.1 >= least_growth(first.1);
+    let per_s = slope.map_or(0.0, |slope| slope.bytes_per_s).max(mean);
+    let end = slope::end(&values, per_s);
+    Some(Trend {
+        series,
+        from: first.1 as u64,
+        to: last.1 as u64,
+        slope,
+        grows: rose && end == End::GoesOn,
+        settled: (rose || jumped) && end == End::Flat,
+    })
+}
+
+/// A growth from there below this is none to speak of.
+fn least_growth(from: f64) -> f64 {
+    LEAST_GROWTH.max(LEAST_PART * from)
+}
+
+/// Whether a growth goes with work: the growth in windows with work against that in those without.
+fn company(series: Series, points: &[Point]) -> Company {
+    let span = points.last().map_or(0.0, |point| point.at_s);
+    let mut windows: Vec<Vec<&Point>> = vec![Vec::new(); slope::WINDOWS];
+    for point in points {
+        let window = (point.at_s / span.max(f64::MIN_POSITIVE) * slope::WINDOWS as f64) as usize;
+        windows[window.min(slope::WINDOWS - 1)].push(point);
+    }
+    // From the end of one window to that of the next: seconds, CPU seconds, growth.
+    let ends: Vec<&Point> = windows
+        .iter()
+        .filter_map(|window| window.last().copied())
+        .collect();
+    let steps: Vec<(f64, f64, f64)> = ends
+        .windows(2)
+        .filter_map(|pair| {
+            let grown = value(series, pair[1])? as f64 - value(series, pair[0])? as f64;
+            Some((
+                pair[1].at_s - pair[0].at_s,
+                pair[1].cpu_s - pair[0].cpu_s,
+                grown,
+            ))
+        })
+        .filter(|(seconds, ..)| *seconds > 0.0)
+        .collect();
+    let busiest = steps
+        .iter()
+        .map(|(seconds, cpu, _)| cpu / seconds)
+        .fold(0.0, f64::max);
+    if busiest < NO_WORK {
+        return Company::NoLoad;
+    }
+    let (idle, busy): (Vec<_>, Vec<_>) = steps
+        .iter()
+        .partition(|(seconds, cpu, _)| cpu / seconds < IDLE * busiest);
+    let rate = |steps: &[&(f64, f64, f64)]| {
+        let seconds: f64 = steps.iter().map(|step| step.0).sum();
+        let grown: f64 = steps.iter().map(|step| step.2).sum();
+        grown / seconds.max(f64::MIN_POSITIVE)
+    };
+    // One window may only be a change between both.
+    if idle.len() < 2 {
+        return Company::AlwaysLoad;
+    }
+    let (with, without) = (rate(&busy), rate(&idle));
+    if without < 0.1 * with {
+        Company::OnlyWithLoad
+    } else {
+        Company::WithAndWithoutLoad
+    }
+}
+
+fn verdict(
+    trends: &[Trend],
+    growing: Option<&Trend>,
+    company: Option<Company>,
+    points: &[Point],
+    last: &Diagnosis,
+) -> Verdict {
+    let seconds = points.last().map_or(0.0, |point| point.at_s);
+    let who = super::conclude::who(&last.snapshot);
+    let Some(total) = trends.iter().find(|trend| trend.series == Series::Total) else {
+        return not_enough(format!("{who} could not be read"));
+    };
+    let Some(slope_of_total) = total.slope else {
+        let looks = match points.len() {
+            1 => "1 look".to_owned(),
+            several => format!("{several} looks"),
+        };
+        let each = seconds / (points.len().max(2) - 1) as f64;
+        let enough = each * slope::WINDOWS as f64;
+        return too_short(
+            format!("{looks} at {who} in {} give no slope", time(seconds)),
+            enough.max(2.0 * seconds),
+            &last.snapshot,
+        );
+    };
+    let Some(trend) = growing else {
+        return not_growing(trends, total, slope_of_total, points, last);
+    };
+    let runtime_of = last.snapshot.runtime();
+    let owners = owners(&last.snapshot);
+    let (kind, what) = match (trend.series, runtime_of) {
+        (Series::Live, _) => (VerdictKind::LiveHeapGrows, "The live heap".to_owned()),
+        (Series::Held, _) => (
+            VerdictKind::Retention,
+            "What the allocator holds of freed memory".to_owned(),
+        ),
+        (Series::Shared, _) => (VerdictKind::NotHeap, "Shared memory".to_owned()),
+        // A new arena is mapped only when the objects alive need more than there are.
+        (_, Some(Runtime::Cpython)) if owners.len() == 1 => (
+            VerdictKind::LiveHeapGrows,
+            "The memory of CPython's objects".to_owned(),
+        ),
+        _ if !owners.is_empty() => (
+            VerdictKind::NotEnoughEvidence,
+            format!(
+                "{}, whose live part is not known from here,",
+                capital(&owners.join(" or "))
+            ),
+        ),
+        _ => (
+            VerdictKind::NotEnoughEvidence,
+            "Anonymous memory, whose live part is not known,".to_owned(),
+        ),
+    };
+    let main = match trend.series {
+        Series::Live => Some(Cause::Live),
+        Series::Held => last.verdict.main,
+        Series::Shared => Some(Cause::SharedMemory),
+        Series::Other | Series::Total => Some(Cause::Anonymous),
+    };
+    Verdict {
+        kind,
+        main,
+        sentence: format!(
+            "{what} of {who} grows: {} MB in {}, {}{}.",
+            growth_mb(trend),
+            time(seconds),
+            trend.slope.map_or_else(String::new, rate),
+            company.map_or("", with)
+        ),
+        next: Some(match trend.series {
+            // Held memory has no stack that allocates it.
+            Series::Held => next::give_back(main, &last.snapshot),
+            Series::Shared => next::shared(&last.snapshot),
+            _ => find_the_stack(last, runtime_of),
+        }),
+    }
+}
+
+fn not_enough(why: String) -> Verdict {
+    Verdict {
+        kind: VerdictKind::NotEnoughEvidence,
+        main: None,
+        sentence: format!("Not enough evidence: {why}."),
+        next: None,
+    }
+}
+
+/// Nothing can be concluded yet; `enough` is the time that would do.
+fn too_short(why: String, enough: f64, snapshot: &Snapshot) -> Verdict {
+    let enough = rounded((enough * MARGIN).max(SHORTEST));
+    Verdict {
+        kind: VerdictKind::NotEnoughEvidence,
+        main: None,
+        sentence: format!(
+            "Too short to tell: {why}; watch it for longer: {} would be enough.",
+            time(enough)
+        ),
+        next: Some(next::watch(snapshot, &argument(enough))),
+    }
+}
+
+/// No part grows beyond doubt, by an amount that matters, and to the end.
+fn not_growing(
+    trends: &[Trend],
+    total: &Trend,
+    slope: Slope,
+    points: &[Point],
+    last: &Diagnosis,
+) -> Verdict {
+    let seconds = points.last().map_or(0.0, |point| point.at_s);
+    let who = super::conclude::who(&last.snapshot);
+    let too_short = |why, enough: f64| too_short(why, enough, &last.snapshot);
+    if total.grows {
+        return too_short(
+            format!(
+                "{who} grows by {} in {}, and no part of it enough by itself",
+                rate(slope),
+                time(seconds)
+            ),
+            2.0 * seconds,
+        );
+    }
+    // The fastest of the series that rise beyond doubt, and when its rise would matter.
+    let rising = |least: f64| {
+        let rises =
+            |(_, slope): &(&Trend, Slope)| slope.low > 0.0 && slope.bytes_per_s * seconds >= least;
+        let of = trends
+            .iter()
+            .filter(|trend| !trend.settled)
+            .filter_map(|trend| Some((trend, trend.slope?)));
+        of.filter(rises)
+            .max_by(|(_, left), (_, right)| left.bytes_per_s.total_cmp(&right.bytes_per_s))
+    };
+    if let Some((trend, slope)) = rising(LEAST_RISE) {
+        let enough = (wanted(trend, total) / slope.bytes_per_s).max(2.0 * seconds);
+        let what = match trend.series {
+            Series::Total => who.clone(),
+            series => format!("{} of {who}", noun(series)),
+        };
+        if enough <= LONGEST {
+            return too_short(
+                format!(
+                    "{what} grew from {} MB in {} ({})",
+                    growth_mb(trend),
+                    time(seconds),
+                    rate(slope)
+                ),
+                enough,
+            );
+        }
+    }
+    if total.settled {
+        return flat(
+            format!(
+                "Flat for the last {}, after {who} rose from {} MB",
+                time(seconds / 3.0),
+                growth_mb(total)
+            ),
+            last,
+        );
+    }
+    if let Some((_, slope)) = rising(0.0) {
+        let how = format!("Hardly any growth in {} ({})", time(seconds), rate(slope));
+        return flat(how, last);
+    }
+    // A growth that the looks cannot exclude is no "no".
+    let excludes =
+        |slope: Slope| slope.high * seconds < (LEAST_BYTES as f64).max(REASON * total.from as f64);
+    let floors = slope::floors(&values(Series::Total, points));
+    let coarse = slope::slope(&slope::coarser(&floors));
+    if !excludes(slope) && !coarse.is_some_and(excludes) {
+        return too_short(
+            format!(
+                "{who} goes up and down too much for a slope after {} ({})",
+                time(seconds),
+                rate(slope)
+            ),
+            4.0 * seconds,
+        );
+    }
+    let verb = if slope.high < 0.0 {
+        "It shrinks"
+    } else {
+        "No growth"
+    };
+    flat(
+        format!("{verb} in {} ({})", time(seconds), rate(slope)),
+        last,
+    )
+}
+
+/// How much a series has to rise from its first floor on until that is a verdict.
+fn wanted(trend: &Trend, total: &Trend) -> f64 {
+    let from = trend.from as f64;
+    match trend.series {
+        Series::Held => (LEAST_BYTES as f64).max(REASON * total.to as f64) - from,
+        _ => least_growth(from),
+    }
+}
+
+/// Nothing grows: the last look says the rest.
+fn flat(how: String, last: &Diagnosis) -> Verdict {
+    Verdict {
+        sentence: format!(
+            "{how}. {}",
+            last.verdict
+                .sentence
+                .replace("; whether they grow takes a second look", "")
+        ),
+        next: match last.verdict.kind {
+            VerdictKind::InUse | VerdictKind::NotEnoughEvidence => None,
+            _ => last.verdict.next.clone(),
+        },
+        ..last.verdict.clone()
+    }
+}
+
+/// The name of a series in a sentence.
+fn noun(series: Series) -> &'static str {
+    match series {
+        Series::Live => "the live heap",
+        Series::Held => "what the allocator holds of freed memory",
+        Series::Other => "other anonymous memory",
+        Series::Shared => "the shared memory",
+        Series::Total => "the memory",
+    }
+}
+
+/// A time that a person would type: up to the next 10 seconds, minute, or hour.
+fn rounded(seconds: f64) -> f64 {
+    let step = match seconds {
+        seconds if seconds <= 60.0 => 10.0,
+        seconds if seconds <= 7200.0 => 60.0,
+        _ => 3600.0,
+    };
+    (seconds / step).ceil() * step
+}
+
+/// The same for `--watch`.
+fn argument(seconds: f64) -> String {
+    match seconds as u64 {
+        whole if whole % 3600 == 0 => format!("{}h", whole / 3600),
+        whole if whole % 60 == 0 => format!("{}m", whole / 60),
+        whole => format!("{whole}s"),
+    }
+}
+
+fn growth_mb(trend: &Trend) -> String {
+    format!("{} to {}", megabytes(trend.from), megabytes(trend.to))
+}
+
+/// The slope by the hour, with its interval.
+fn rate(slope: Slope) -> String {
+    let hourly =
+        |bytes_per_s: f64| format!("{:.1}", bytes_per_s * 3600.0 / 1e6).replace('-', "\u{2212}");
+    format!(
+        "{} MB an hour (95 %: {} to {})",
+        hourly(slope.bytes_per_s),
+        hourly(slope.low),
+        hourly(slope.high)
+    )
+}
+
+fn with(company: Company) -> &'static str {
+    match company {
+        Company::OnlyWithLoad => ", with load only, and not while idle",
+        Company::WithAndWithoutLoad => ", with load and without",
+        Company::AlwaysLoad => ", under load all the time",
+        Company::NoLoad => ", without load",
+    }
+}
+
+/// The command that finds who allocates.
+pub fn find_the_stack(last: &Diagnosis, runtime: Option<Runtime>) -> String {
+    let pid = last
+        .snapshot
+        .processes
+        .first()
+        .map_or(0, |process| process.pid);
+    match runtime {
+        Some(Runtime::Cpython) => format!("memray attach {pid}"),
+        Some(Runtime::V8) => {
+            format!("kill -USR1 {pid}   # then chrome://inspect, Memory, two heap snapshots")
+        }
+        Some(Runtime::Jvm) => format!("jcmd {pid} GC.class_histogram"),
+        Some(Runtime::Go) => "go tool pprof http://HOST:PORT/debug/pprof/heap".to_owned(),
+        Some(Runtime::Ruby) => {
+            "ruby -robjspace -e 'ObjectSpace.trace_object_allocations_start'".to_owned()
+        }
+        None => format!("heaptrack -p {pid}"),
+    }
+}
+
+fn time(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds < 120.0 => format!("{seconds:.0} s"),
+        seconds if seconds < 7200.0 => format!("{:.0} min", seconds / 60.0),
+        seconds => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! What to type next, from the verdict of one look.
+//!
+//! Used by `conclude`.
+
+use std::collections::BTreeSet;
+
+use super::settings;
+use crate::facts::diagnosis::{Cause, VerdictKind};
+use ebb_process::snapshot::{Runtime, Snapshot, TargetKind};
+
+/// The step that follows from a verdict: a command, then what it is for after a colon. It contains the remedy for the
+/// main cause.
+pub(super) fn next(kind: VerdictKind, main: Option<Cause>, snapshot: &Snapshot) -> Option<String> {
+    match kind {
+        VerdictKind::Retention | VerdictKind::Mixed => Some(give_back(main, snapshot)),
+        VerdictKind::InUse | VerdictKind::LiveHeapGrows => {
+            Some(format!("{}: whether it grows", watch(snapshot, "10m")))
+        }
+        VerdictKind::NotEnoughEvidence => Some(gates(snapshot).unwrap_or_else(|| {
+            match snapshot.runtime() {
+                Some(Runtime::Cpython) if main == Some(Cause::Anonymous) => {
+                    "ebb run, and a restart: on ebbmalloc CPython's objects are malloc's blocks, and read".to_owned()
+                }
+                _ => format!("{}: whether it grows", watch(snapshot, "10m")),
+            }
+        })),
+        VerdictKind::NotHeap => {
+            let pid = snapshot.processes.first()?.pid;
+            let asked = quoted(snapshot);
+            Some(match main? {
+                Cause::Stacks => format!("ls /proc/{pid}/task | wc -l"),
+                Cause::SharedMemory => shared(snapshot),
+                Cause::Tmpfs => "df -h -t tmpfs".to_owned(),
+                Cause::Kernel => "slabtop -o -s c".to_owned(),
+                Cause::PageCache | Cause::MappedFiles => format!("ebb snap {asked} -o before.json"),
+                _ => watch(snapshot, "10m"),
+            })
+        }
+    }
+}
+
+/// How memory that was freed and is held comes back.
+pub(super) fn give_back(main: Option<Cause>, snapshot: &Snapshot) -> String {
+    let is_running = snapshot.target.kind != TargetKind::Command;
+    if main == Some(Cause::Locked) {
+        return locked(snapshot);
+    }
+    if let Some(cause) = main.filter(|&cause| settings::is_of_pool(cause, snapshot)) {
+        // No preloaded allocator replaces the pool, so that a trial shows nothing.
+        return settings::remedy(cause, snapshot).unwrap_or_default();
+    }
+    let variants = match main {
+        // malloc_trim returns memory without a restart; a trial shows which allocator does not need it.
+        Some(Cause::Trimmable) if is_glibc(snapshot) && is_running => {
+            return format!(
+                "ebb trim {} --inject: malloc_trim in the running process, once; ebb compare WORKLOAD then shows which \
+                 allocator returns it by itself",
+                quoted(snapshot)
+            );
+        }
+        Some(Cause::FreeObjects) => {
+            if let Some(remedy) = settings::remedy(Cause::FreeObjects, snapshot) {
+                return remedy;
+            }
+            "--variants glibc,ebbmalloc"
+        }
+        Some(Cause::Tops) if is_glibc(snapshot) => {
+            "--variants glibc,glibc+MALLOC_TRIM_THRESHOLD_=131072,ebbmalloc"
+        }
+        _ => "-o DIR",
+    };
+    let why = match main {
+        Some(Cause::FreeObjects) => {
+            "whether CPython's objects give memory back as ebbmalloc's blocks, and what that costs"
+                .to_owned()
+        }
+        Some(cause) => settings::remedy(cause, snapshot)
+            .unwrap_or_else(|| "which allocator gives it back under your own load".to_owned()),
+        None => "which allocator gives it back under your own load".to_owned(),
+    };
+    format!("ebb compare WORKLOAD {variants}: {why} (docs/workload.md)")
+}
+
+/// How free pages that are locked come back: no allocator returns them before.
+fn locked(snapshot: &Snapshot) -> String {
+    let pid = snapshot.processes.first().map_or(0, |first| first.pid);
+    format!(
+        "grep VmLck /proc/{pid}/status: how much is locked; munlock or munlockall in the program, or no mlockall(MCL_FUTURE), \
+         lets free pages go"
+    )
+}
+
+/// A look over so long.
+pub(super) fn watch(snapshot: &Snapshot, time: &str) -> String {
+    match snapshot.target.kind {
+        TargetKind::Command => format!("ebb why --watch {time} -- CMD"),
+        _ => format!("ebb why --watch {time} {}", quoted(snapshot)),
+    }
+}
+
+/// Which shared memory a process has.
+pub(super) fn shared(snapshot: &Snapshot) -> String {
+    let pid = snapshot.processes.first().map_or(0, |first| first.pid);
+    format!("grep -E 'memfd|/dev/shm|SYSV|zero' /proc/{pid}/maps")
+}
+
+/// The target as a word for a shell.
+fn quoted(snapshot: &Snapshot) -> String {
+    let asked = &snapshot.target.asked;
+    shlex::try_quote(asked).map_or_else(|_| asked.clone(), |quoted| quoted.into_owned())
+}
+
+/// What opens what could not be read: each gate once, with the processes behind it where there is more than one gate.
+fn gates(snapshot: &Snapshot) -> Option<String> {
+    let mut gates: Vec<(&str, BTreeSet<i32>)> = Vec::new();
+    for missing in &snapshot.missing {
+        let Some(remedy) = missing.remedy.as_deref() else {
+            continue;
+        };
+        match gates.iter_mut().find(|(known, _)| *known == remedy) {
+            Some((_, pids)) => pids.extend(missing.pid),
+            None => gates.push((remedy, missing.pid.into_iter().collect())),
+        }
+    }
+    let of = |pids: &BTreeSet<i32>| {
+        let pids: Vec<String> = pids.iter().map(i32::to_string).collect();
+        match pids.is_empty() {
+            true => String::new(),
+            false => format!("{}: ", pids.join(", ")),
+        }
+    };
+    match gates.as_slice() {
+        [] => None,
+        [(remedy, _)] => Some((*remedy).to_owned()),
+        several => {
+            let each = several.iter().map(|(remedy, pids)| of(pids) + remedy);
+            Some(each.collect::<Vec<_>>().join(" "))
+        }
+    }
+}
+
+/// Whether a process of it is on glibc's malloc.
+fn is_glibc(snapshot: &Snapshot) -> bool {
+    snapshot
+        .processes
+        .iter()
+        .any(|process| process.allocator.name.as_deref() == Some("glibc"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use ebb_process::snapshot::{Allocator, Heap, Missing, Process};
+
+    #[test]
+    fn each_gate_is_named_once_with_the_processes_behind_it() {
+        let missing = |pid, remedy: Option<&str>| Missing {
+            pid: Some(pid),
+            what: "the heap".to_owned(),
+            why: "closed".to_owned(),
+            remedy: remedy.map(str::to_owned),
+        };
+        let of = |missing: Vec<Missing>| {
+            gates(&Snapshot {
+                missing,
+                ..ebb_process::example::snapshot(Vec::new())
+            })
+        };
+        assert_eq!(of(vec![missing(1, None)]), None);
+        let one = vec![missing(1, Some("Open it.")), missing(2, Some("Open it."))];
+        assert_eq!(of(one.clone()).as_deref(), Some("Open it."));
+        let other = vec![missing(7, Some("Another.")), missing(1, Some("Open it."))];
+        assert_eq!(
+            of([one, other].concat()).as_deref(),
+            Some("1, 2: Open it. 7: Another.")
+        );
+    }
+
+    #[test]
+    fn the_next_step_contains_the_remedy() {
+        let of = |main, reader: &str| {
+            give_back(
+                Some(main),
+                &ebb_process::example::snapshot(vec![Process {
+                    allocator: Allocator {
+                        name: Some(reader.to_owned()),
+                        file: None,
+                    },
+                    heap: Some(Heap {
+                        reader: reader.to_owned(),
+                        kept: 50,
+                        settings: BTreeMap::from([("background_thread".into(), "false".into())]),
+                        ..Heap::default()
+                    }),
+                    ..Process::default()
+                }]),
+            )
+        };
+        for (main, reader, remedy) in [
+            (Cause::Trimmable, "glibc", "ebb trim 7 --inject"),
+            (Cause::Tops, "glibc", "glibc+MALLOC_TRIM_THRESHOLD_=131072"),
+            (Cause::FreeObjects, "glibc", "--variants glibc,ebbmalloc:"),
+            (
+                Cause::FreeObjects,
+                "ebbmalloc",
+                "take python:off out of EBB_CONF",
+            ),
+            (
+                Cause::Kept,
+                "jemalloc",
+                "MALLOC_CONF=background_thread:true",
+            ),
+            (Cause::Pinned, "glibc", "ebb compare WORKLOAD -o DIR"),
+        ] {
+            let next = of(main, reader);
+            assert!(next.contains(remedy), "{remedy} is not in {next}");
+        }
+    }
+}

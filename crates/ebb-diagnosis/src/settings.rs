@@ -1,0 +1,260 @@
+//! What an allocator's own settings can do about a cause, from those that are in force.
+//!
+//! One function an allocator; each says nothing where no setting of its own helps. Used by `findings`, which has
+//! a sentence for every cause without it.
+
+use crate::facts::diagnosis::Cause;
+use ebb_process::snapshot::{Heap, Pool, Process, Snapshot};
+
+/// The remedy for `cause` by a setting, of the process that has the most of it.
+pub fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
+    if cause == Cause::FreeObjects {
+        return cpython_on_ebbmalloc(snapshot);
+    }
+    let worst = worst(cause, snapshot)?;
+    let part = part(cause, &worst.reader);
+    if let Some(pool) = pool(cause, part) {
+        return Some(pool.remedy().to_owned());
+    }
+    match name(part) {
+        "jemalloc" => jemalloc(cause, worst),
+        "mimalloc" => mimalloc(cause, worst),
+        "tcmalloc" => tcmalloc(cause, worst),
+        "musl" => musl(cause),
+        _ => None,
+    }
+}
+
+/// The allocator in question among those that were read together. glibc keeps no free pages in this sense.
+fn part(cause: Cause, reader: &str) -> &str {
+    let is_possible =
+        |part: &str| !matches!(cause, Cause::Kept | Cause::Lazy) || name(part) != "glibc";
+    let mut parts = reader.split(" and ");
+    parts.find(|part| is_possible(part)).unwrap_or_default()
+}
+
+fn name(part: &str) -> &str {
+    part.split([' ', ',']).next().unwrap_or_default()
+}
+
+/// The library's pool that the allocator in question is, where calls of that library return its free pages.
+fn pool(cause: Cause, part: &str) -> Option<Pool> {
+    let is_arrows = part.contains(" in libarrow.so");
+    (is_arrows && matches!(cause, Cause::Kept | Cause::Lazy)).then_some(Pool::Arrow)
+}
+
+/// Whether the most of `cause` lies in a pool that another `malloc` does not replace.
+pub fn is_of_pool(cause: Cause, snapshot: &Snapshot) -> bool {
+    worst(cause, snapshot).is_some_and(|heap| pool(cause, part(cause, &heap.reader)).is_some())
+}
+
+/// The heap that has the most of `cause`.
+fn worst(cause: Cause, snapshot: &Snapshot) -> Option<&Heap> {
+    let heaps = snapshot.processes.iter();
+    heaps
+        .filter_map(|process| process.heap.as_ref())
+        .max_by_key(|heap| bytes(cause, heap))
+        .filter(|heap| bytes(cause, heap) > 0)
+}
+
+fn bytes(cause: Cause, heap: &Heap) -> u64 {
+    match cause {
+        Cause::Pinned => heap.pinned,
+        Cause::Cached => heap.cached,
+        Cause::Kept => heap.kept,
+        Cause::Lazy => heap.lazy,
+        _ => 0,
+    }
+}
+
+/// Where CPython has arenas although it runs on ebbmalloc, which would serve its objects.
+fn cpython_on_ebbmalloc(snapshot: &Snapshot) -> Option<String> {
+    let free = |process: &Process| {
+        process
+            .objects
+            .as_ref()
+            .map_or(0, |it| it.resident - it.live)
+    };
+    let worst = snapshot.processes.iter().max_by_key(|it| free(it))?;
+    let heap = worst.heap.as_ref()?;
+    heap.reader.starts_with("ebbmalloc").then(|| {
+        "take python:off out of EBB_CONF, or PYTHONMALLOC and -X dev out of the start: on ebbmalloc CPython's objects are malloc's \
+         blocks unless one of them says otherwise"
+            .to_owned()
+    })
+}
+
+fn jemalloc(cause: Cause, heap: &Heap) -> Option<String> {
+    let setting = |name: &str| heap.settings.get(name).map(String::as_str);
+    let variable = heap.settings_variable.as_deref().unwrap_or("MALLOC_CONF");
+    let decay = setting("dirty_decay_ms");
+    let thread = setting("background_thread");
+    match cause {
+        Cause::Kept if decay == Some("-1") => Some(format!(
+            "dirty_decay_ms is -1, so free pages stay for ever: {variable}=background_thread:true,dirty_decay_ms:1000"
+        )),
+        Cause::Kept if thread == Some("false") && setting("background_thread_asked") == Some("true") => Some(
+            "background_thread was asked for and no such thread runs, as after a fork: the child turns it on again \
+             (mallctl \"background_thread\"), or nothing purges while it is idle"
+                .to_owned(),
+        ),
+        Cause::Kept if thread == Some("false") => {
+            // A library without symbols does not say what was asked for.
+            let forked = match setting("background_thread_asked") {
+                None => "; a forked process lost that thread and turns it on again (mallctl \"background_thread\")",
+                Some(_) => "",
+            };
+            Some(format!(
+                "dirty pages: nothing purges them while the program makes no requests: \
+                 {variable}=background_thread:true,dirty_decay_ms:1000{forked}"
+            ))
+        }
+        Cause::Kept => decay.map(|decay| {
+            format!(
+                "dirty pages go back within about {decay} ms of the last use: {variable}=dirty_decay_ms:1000 shortens that"
+            )
+        }),
+        Cause::Lazy => Some(format!(
+            "muzzy pages: resident until the kernel is short of memory: {variable}=muzzy_decay_ms:0 gives them back at once"
+        )),
+        Cause::Cached => Some(format!(
+            "nothing empties the cache of an idle thread: {variable}=tcache_max:4096,background_thread:true,dirty_decay_ms:1000 \
+             keeps large blocks out of it and returns their pages; fewer threads help"
+        )),
+        Cause::Pinned => Some(
+            "a slab stays while one of its regions lives, and no setting of jemalloc changes that much: ebb compare shows \
+             whether another allocator packs closer"
+                .to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+fn mimalloc(cause: Cause, heap: &Heap) -> Option<String> {
+    let setting = |name: &str| heap.settings.get(name).map(String::as_str);
+    match cause {
+        // 2.0 has no purge_delay, and its mi_collect(true) returns next to nothing of what threads hold.
+        Cause::Kept => Some(match (setting("purge_delay"), setting("decommit_delay")) {
+            (Some("-1"), _) => "purge_delay is -1, so free pages stay for ever: MIMALLOC_PURGE_DELAY=0",
+            (None, Some(_)) => {
+                "mimalloc 2.0 returns pages only while their thread allocates or frees: MIMALLOC_DECOMMIT_DELAY=0 returns \
+                 them with the free; mi_collect(true) does not help"
+            }
+            _ => {
+                "mimalloc purges in threads that allocate or free, so idle ones keep their pages: mi_collect(true) in each \
+                 thread gives them back, MIMALLOC_PURGE_DELAY=0 returns them with the free"
+            }
+        }
+        .to_owned()),
+        _ => None,
+    }
+}
+
+fn tcmalloc(cause: Cause, heap: &Heap) -> Option<String> {
+    let rate = heap.settings.get("tcmalloc_release_rate");
+    match cause {
+        Cause::Kept => Some(match rate.map(String::as_str) {
+            Some("0") => {
+                "tcmalloc_release_rate is 0, so free spans stay for ever: TCMALLOC_AGGRESSIVE_DECOMMIT=t, or \
+                 MallocExtension::ReleaseFreeMemory() in the program"
+                    .to_owned()
+            }
+            _ => "few free spans go back, and only while the program frees: TCMALLOC_AGGRESSIVE_DECOMMIT=t returns each, \
+                  MallocExtension::ReleaseFreeMemory() in the program returns all"
+                .to_owned(),
+        }),
+        Cause::Cached => Some(
+            "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES=1048576 bounds the caches of all threads together, but for 512 KiB each; \
+             with TCMALLOC_AGGRESSIVE_DECOMMIT=t what leaves them goes back"
+                .to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+fn musl(cause: Cause) -> Option<String> {
+    let text = match cause {
+        Cause::Pinned => {
+            "musl returns a group of slots when the last one is freed, and has no settings: ebb compare shows whether \
+             another allocator packs closer"
+        }
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ebb_process::example;
+    use ebb_process::snapshot::Process;
+
+    fn asked(reader: &str, settings: &[(&str, &str)], cause: Cause) -> Option<String> {
+        let settings = settings.iter();
+        let heap = Heap {
+            reader: reader.to_owned(),
+            kept: 50,
+            cached: 50,
+            settings: settings
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+            settings_variable: Some("_RJEM_MALLOC_CONF".to_owned()),
+            ..Heap::default()
+        };
+        let snapshot = example::snapshot(vec![Process {
+            heap: Some(heap),
+            ..Process::default()
+        }]);
+        remedy(cause, &snapshot)
+    }
+
+    #[test]
+    fn what_keeps_jemallocs_pages_decides_the_remedy() {
+        let kept =
+            |settings: &[(&str, &str)]| asked("jemalloc 5.3.0", settings, Cause::Kept).unwrap();
+        let idle = kept(&[("background_thread", "false"), ("dirty_decay_ms", "10000")]);
+        assert!(
+            idle.contains("_RJEM_MALLOC_CONF=background_thread:true"),
+            "{idle}"
+        );
+        let forked = kept(&[
+            ("background_thread", "false"),
+            ("background_thread_asked", "true"),
+        ]);
+        assert!(forked.contains("fork"), "{forked}");
+        let never = kept(&[("background_thread", "true"), ("dirty_decay_ms", "-1")]);
+        assert!(never.contains("for ever"), "{never}");
+        let soon = kept(&[("background_thread", "true"), ("dirty_decay_ms", "10000")]);
+        assert!(soon.contains("10000 ms"), "{soon}");
+    }
+
+    #[test]
+    fn of_two_allocators_the_one_that_keeps_pages_is_asked() {
+        let asked = |cause| {
+            asked(
+                "glibc 2.36 and jemalloc 5.3.1 in engine.so",
+                &[("dirty_decay_ms", "-1")],
+                cause,
+            )
+        };
+        assert!(asked(Cause::Kept).unwrap().contains("_RJEM_MALLOC_CONF"));
+        assert_eq!(asked(Cause::Pinned), None, "it may be glibc's");
+    }
+
+    #[test]
+    fn without_a_setting_that_helps_there_is_no_remedy_here() {
+        assert_eq!(asked("glibc 2.36", &[], Cause::Cached), None);
+        assert_eq!(asked("jemalloc 5.3.0", &[], Cause::Live), None);
+        assert_eq!(
+            asked("jemalloc 5.3.0", &[], Cause::Lazy),
+            None,
+            "it has none"
+        );
+        let spans = asked(
+            "tcmalloc 2.10",
+            &[("tcmalloc_release_rate", "0")],
+            Cause::Kept,
+        );
+        assert!(spans.unwrap().contains("for ever"));
+    }
+}

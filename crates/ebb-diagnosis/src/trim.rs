@@ -1,0 +1,299 @@
+//! Whether malloc_trim is to be called in a process, and what it would do: from the facts of one look, before
+//! anything is touched.
+
+use super::findings::megabytes;
+use crate::facts::trim::{Cost, Left, Prediction, Reason};
+use ebb_process::snapshot::{Heap, Missing, Process, Runtime};
+
+/// What the caller allows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Less than this is not worth it.
+    pub least_bytes: u64,
+    /// A longer pause is too long.
+    pub most_pause_s: f64,
+}
+
+/// What would happen, where that can be told, and why it is not to.
+pub fn judge(
+    process: &Process,
+    missing: &[Missing],
+    cost: Option<&Cost>,
+    limits: &Limits,
+) -> (Option<Prediction>, Option<Left>) {
+    let name = process.allocator.name.as_deref();
+    let heap = match (name, &process.heap) {
+        (Some("ebbmalloc"), Some(heap)) => return (None, Some(of_ebbmalloc(heap))),
+        (Some("glibc") | None, Some(heap)) => heap,
+        (Some("glibc" | "ebbmalloc") | None, None) => {
+            return (None, Some(unread(process, missing)));
+        }
+        (Some(other), _) => return (None, Some(cannot(other))),
+    };
+    let prediction = predict(heap, cost);
+    (
+        Some(prediction),
+        too_little(&prediction, heap.locked, limits).or_else(|| too_long(&prediction, limits)),
+    )
+}
+
+fn predict(heap: &Heap, cost: Option<&Cost>) -> Prediction {
+    let pause_s = cost.zip(heap.free_blocks).map(|(cost, blocks)| {
+        let pages = heap.trimmable as f64 / cost.page_bytes as f64;
+        // No more blocks than pages have a whole page each.
+        cost.call_s * pages.min(blocks as f64) + cost.page_s * pages
+    });
+    Prediction {
+        returns: heap.trimmable,
+        tops: heap.tops,
+        pinned: heap.pinned,
+        pause_s,
+    }
+}
+
+fn too_little(prediction: &Prediction, locked: u64, limits: &Limits) -> Option<Left> {
+    let of_locked = || {
+        (locked >= limits.least_bytes).then(|| {
+            format!(
+                "{} MB are free and locked in memory (mlock), and the kernel takes no such pages: the program has to unlock \
+                 them first",
+                megabytes(locked)
+            )
+        })
+    };
+    (prediction.returns < limits.least_bytes).then(|| {
+        Left {
+        reason: Reason::BelowThreshold,
+        why: format!(
+            "malloc_trim would return {} MB, less than the {} MB of --min",
+            megabytes(prediction.returns),
+            megabytes(limits.least_bytes)
+        ),
+        remedy: (prediction.tops >= limits.least_bytes).then(|| {
+            format!(
+                "{} MB are free at the ends of secondary arenas, where malloc_trim does not go: \
+                 MALLOC_TRIM_THRESHOLD_=131072 or another allocator, and a restart",
+                megabytes(prediction.tops)
+            )
+        })
+        .or_else(of_locked),
+    }
+    })
+}
+
+fn too_long(prediction: &Prediction, limits: &Limits) -> Option<Left> {
+    let pause_s = prediction
+        .pause_s
+        .filter(|&pause_s| pause_s > limits.most_pause_s)?;
+    Some(Left {
+        reason: Reason::TooLong,
+        why: format!(
+            "it would keep a thread from its work for about {:.0} ms, more than the {:.0} ms of --max-pause",
+            pause_s * 1e3,
+            limits.most_pause_s * 1e3
+        ),
+        remedy: Some("allow more with --max-pause, or wait for a quiet hour".to_owned()),
+    })
+}
+
+fn of_ebbmalloc(heap: &Heap) -> Left {
+    let waiting = megabytes(heap.trimmable);
+    match heap.returns_within_ms {
+        Some(ms) => Left {
+            reason: Reason::ReturnsByItself,
+            why: format!(
+                "ebbmalloc returns idle pages by itself, within {ms} ms; {waiting} MB are waiting"
+            ),
+            remedy: None,
+        },
+        None => Left {
+            reason: Reason::CannotTrim,
+            why: format!("its ebbmalloc was told to keep idle pages, {waiting} MB of them"),
+            remedy: Some(
+                "malloc_trim(0) in the program, or a start without purge:off and dirty_decay_ms:-1"
+                    .to_owned(),
+            ),
+        },
+    }
+}
+
+fn unread(process: &Process, missing: &[Missing]) -> Left {
+    let about = |what: &str| {
+        missing
+            .iter()
+            .find(|missing| missing.pid == Some(process.pid) && missing.what == what)
+    };
+    let found = about("mappings")
+        .or_else(|| about("heap"))
+        .or_else(|| about("allocator"));
+    match found {
+        Some(missing) => Left {
+            reason: match missing.remedy {
+                Some(_) => Reason::NoRight,
+                None => Reason::NotRead,
+            },
+            why: missing.why.clone(),
+            remedy: missing.remedy.clone(),
+        },
+        None => Left {
+            reason: Reason::CannotTrim,
+            why: "no malloc is in use in it".to_owned(),
+            remedy: of_runtime(process.runtime).map(str::to_owned),
+        },
+    }
+}
+
+fn cannot(allocator: &str) -> Left {
+    let remedy = match allocator {
+        "jemalloc" => {
+            "mallctl(\"arena.4096.purge\") in the program, or a start with \
+             MALLOC_CONF=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000"
+        }
+        "mimalloc" => {
+            "mi_collect(true) in each thread, or a start with MIMALLOC_PURGE_DELAY=0; before 2.1 only a start with \
+             MIMALLOC_DECOMMIT_DELAY=0"
+        }
+        "tcmalloc" => {
+            "MallocExtension::ReleaseFreeMemory in the program, or a start with TCMALLOC_AGGRESSIVE_DECOMMIT=t"
+        }
+        "musl" => "musl returns what it can by itself; another allocator, and a restart",
+        _ => "its own control, if it has one; or another allocator, and a restart",
+    };
+    Left {
+        reason: Reason::CannotTrim,
+        why: format!(
+            "its malloc is that of {allocator}, which has no malloc_trim that ebb may call"
+        ),
+        remedy: Some(remedy.to_owned()),
+    }
+}
+
+fn of_runtime(runtime: Option<Runtime>) -> Option<&'static str> {
+    Some(match runtime? {
+        Runtime::Go => "debug.FreeOSMemory() in the program, or GOMEMLIMIT",
+        Runtime::Jvm => "jcmd PID GC.run, where the collector is G1",
+        Runtime::V8 => "node --max-old-space-size bounds it",
+        Runtime::Cpython | Runtime::Ruby => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ebb_process::snapshot::Allocator;
+
+    const MB: u64 = 1_000_000;
+    const COST: Cost = Cost {
+        call_s: 1e-6,
+        page_s: 2e-7,
+        page_bytes: 4096,
+    };
+    const LIMITS: Limits = Limits {
+        least_bytes: 16 * MB,
+        most_pause_s: 0.1,
+    };
+
+    fn process(allocator: &str, heap: Option<Heap>) -> Process {
+        Process {
+            pid: 7,
+            allocator: Allocator {
+                name: Some(allocator.to_owned()),
+                file: None,
+            },
+            heap,
+            ..Process::default()
+        }
+    }
+
+    fn glibc(trimmable: u64, tops: u64, free_blocks: u64) -> Process {
+        let heap = Heap {
+            trimmable,
+            tops,
+            free_blocks: Some(free_blocks),
+            ..Heap::default()
+        };
+        process("glibc", Some(heap))
+    }
+
+    fn reason(process: &Process) -> Option<Reason> {
+        judge(process, &[], Some(&COST), &LIMITS)
+            .1
+            .map(|left| left.reason)
+    }
+
+    #[test]
+    fn enough_that_is_quickly_done_is_done() {
+        let (prediction, left) = judge(&glibc(100 * MB, 0, 10_000), &[], Some(&COST), &LIMITS);
+        assert_eq!(left, None);
+        let prediction = prediction.unwrap();
+        assert_eq!(prediction.returns, 100 * MB);
+        let expected = 10_000.0 * 1e-6 + (100 * MB) as f64 / 4096.0 * 2e-7;
+        assert!((prediction.pause_s.unwrap() - expected).abs() < 1e-9);
+    }
+
+    #[test]
+    fn too_little_and_too_long_are_not() {
+        assert_eq!(reason(&glibc(15 * MB, 0, 1)), Some(Reason::BelowThreshold));
+        assert_eq!(reason(&glibc(4000 * MB, 0, 900_000)), Some(Reason::TooLong));
+        let (_, left) = judge(&glibc(0, 200 * MB, 1), &[], Some(&COST), &LIMITS);
+        assert!(
+            left.unwrap()
+                .remedy
+                .unwrap()
+                .contains("MALLOC_TRIM_THRESHOLD_")
+        );
+    }
+
+    #[test]
+    fn locked_pages_are_named_as_what_keeps_a_trim_from_its_work() {
+        let mut locked = glibc(0, 0, 1);
+        locked.heap.as_mut().unwrap().locked = 100 * MB;
+        let (_, left) = judge(&locked, &[], Some(&COST), &LIMITS);
+        let left = left.unwrap();
+        assert_eq!(left.reason, Reason::BelowThreshold);
+        assert!(left.remedy.unwrap().contains("mlock"));
+    }
+
+    #[test]
+    fn small_free_blocks_make_no_calls() {
+        // A million of free blocks, but only ten pages.
+        let (prediction, _) = judge(&glibc(40960, 0, 1_000_000), &[], Some(&COST), &LIMITS);
+        assert!(prediction.unwrap().pause_s.unwrap() < 20e-6);
+    }
+
+    #[test]
+    fn allocators_without_it_are_named_with_what_to_do() {
+        for name in ["jemalloc", "mimalloc", "tcmalloc", "musl", "libfoo.so"] {
+            let (prediction, left) = judge(&process(name, None), &[], Some(&COST), &LIMITS);
+            let left = left.unwrap();
+            assert_eq!((prediction, left.reason), (None, Reason::CannotTrim));
+            assert!(left.why.contains(name) && left.remedy.is_some());
+        }
+    }
+
+    #[test]
+    fn ebbmalloc_needs_no_help_unless_it_was_told_to_keep() {
+        let heap = |returns_within_ms| Heap {
+            trimmable: 5 * MB,
+            returns_within_ms,
+            ..Heap::default()
+        };
+        let by_itself = process("ebbmalloc", Some(heap(Some(500))));
+        assert_eq!(reason(&by_itself), Some(Reason::ReturnsByItself));
+        let kept = process("ebbmalloc", Some(heap(None)));
+        assert_eq!(reason(&kept), Some(Reason::CannotTrim));
+    }
+
+    #[test]
+    fn a_closed_heap_is_a_right_that_is_missing() {
+        let missing = |remedy: Option<&str>| Missing {
+            pid: Some(7),
+            what: "heap".to_owned(),
+            why: "no".to_owned(),
+            remedy: remedy.map(str::to_owned),
+        };
+        let of = |missing| judge(&process("glibc", None), &[missing], Some(&COST), &LIMITS).1;
+        assert_eq!(of(missing(Some("root"))).unwrap().reason, Reason::NoRight);
+        assert_eq!(of(missing(None)).unwrap().reason, Reason::NotRead);
+    }
+}

@@ -1,0 +1,199 @@
+//! The loader's own list of loaded objects, read from the memory of a process.
+//!
+//! The layout (`r_debug`, `link_map`) is the interface that debuggers use; glibc and musl share it.
+//! The list is in the order in which symbols are looked up: program, preloaded objects, needed
+//! objects, then what was loaded later.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use procfs::process::Process;
+
+use super::unreadable::{Unreadable, io_reason, reason};
+use crate::elf::Elf;
+use crate::memory::{self, NotHere};
+
+/// More objects than any process has; a list that is longer changed under our eyes.
+const MAX_OBJECTS: usize = 4096;
+/// The longest path; the value of a variable may be longer.
+const MAX_NAME_BYTES: usize = 128 << 10;
+/// Divides every page.
+const PIECE_BYTES: usize = 256;
+/// `r_state` when the list is complete.
+const RT_CONSISTENT: u64 = 0;
+
+/// One object in the memory of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Object {
+    /// Its file, as the process names it.
+    pub(super) path: PathBuf,
+    /// What is added to the addresses in its file.
+    pub(super) base: u64,
+}
+
+/// The loaded objects of `process`, whose program is `own` at `program`, in the loader's order.
+pub(super) fn objects(
+    process: &Process,
+    own: &Elf,
+    program: &Path,
+) -> Result<Vec<Object>, Unreadable> {
+    let memory = Memory::open(process, own)?;
+    let debug = debug_structure(process, &memory)?;
+    let word = memory.word_bytes;
+    // struct r_debug { int version; link_map *map; addr brk; int state; ... }
+    let state = memory.int(debug + 3 * word)?;
+    let mut next = memory.word(debug + word)?;
+    if next == 0 || state != RT_CONSISTENT {
+        return Err(Unreadable::Starting);
+    }
+    let cwd = process.cwd().map_err(reason)?;
+    // struct link_map { addr l_addr; char *l_name; dyn *l_ld; link_map *next, *prev; }
+    let mut objects = Vec::new();
+    while next != 0 {
+        if objects.len() == MAX_OBJECTS {
+            return Err(Unreadable::Starting);
+        }
+        let path = if objects.is_empty() {
+            program.to_owned()
+        } else {
+            cwd.join(memory.text(memory.word(next + word)?)?)
+        };
+        let base = memory.word(next)?;
+        objects.push(Object { path, base });
+        next = memory.word(next + 3 * word)?;
+    }
+    Ok(objects)
+}
+
+/// The texts of the array of pointers that the variable at `address` points to (`char **environ`).
+pub(super) fn strings(
+    process: &Process,
+    own: &Elf,
+    address: u64,
+) -> Result<Vec<Vec<u8>>, Unreadable> {
+    let memory = Memory::open(process, own)?;
+    let array = memory.word(address)?;
+    let mut texts = Vec::new();
+    // A program that has emptied its environment has no array.
+    while array != 0 && texts.len() < MAX_OBJECTS {
+        let text = memory.word(array + texts.len() as u64 * memory.word_bytes)?;
+        if text == 0 {
+            return Ok(texts);
+        }
+        let text = memory.text(text)?;
+        texts.push(text.into_os_string().into_vec());
+    }
+    if array == 0 {
+        return Ok(texts);
+    }
+    Err(Unreadable::Starting)
+}
+
+/// The address of the loader's `r_debug`: it stores it in the program's `DT_DEBUG`.
+fn debug_structure(process: &Process, memory: &Memory) -> Result<u64, Unreadable> {
+    let auxv = process.auxv().map_err(reason)?;
+    let value = |key: u64| auxv.get(&key).copied().ok_or(Unreadable::Starting);
+    let headers = value(libc::AT_PHDR)?;
+    let (count, size) = (value(libc::AT_PHNUM)?, value(libc::AT_PHENT)?);
+    let word = memory.word_bytes;
+    // p_vaddr is the third word on 64 bit (type and flags share the first), the third on 32 bit too.
+    let mut base = None;
+    let mut dynamic = None;
+    for index in 0..count {
+        let header = headers + index * size;
+        let address = memory.word(header + 2 * word)?;
+        match u32::try_from(memory.int(header)?) {
+            Ok(libc::PT_PHDR) => base = Some(headers.wrapping_sub(address)),
+            Ok(libc::PT_DYNAMIC) => dynamic = Some(address),
+            _ => {}
+        }
+    }
+    let (Some(base), Some(dynamic)) = (base, dynamic) else {
+        return Err(Unreadable::Permission);
+    };
+    let mut entry = base.wrapping_add(dynamic);
+    loop {
+        let tag = memory.word(entry)?;
+        let value = memory.word(entry + word)?;
+        match tag {
+            DT_NULL => return Err(Unreadable::Permission),
+            DT_DEBUG if value == 0 => return Err(Unreadable::Starting),
+            DT_DEBUG => return Ok(value),
+            _ => entry += 2 * word,
+        }
+    }
+}
+
+const DT_NULL: u64 = 0;
+const DT_DEBUG: u64 = 21;
+
+/// The memory of another process with our byte order.
+struct Memory {
+    bytes: memory::Memory,
+    word_bytes: u64,
+}
+
+impl Memory {
+    fn open(process: &Process, own: &Elf) -> Result<Self, Unreadable> {
+        if own.machine.little_endian != cfg!(target_endian = "little") {
+            return Err(Unreadable::Other("another byte order".to_owned()));
+        }
+        let bytes = memory::Memory::open(process.pid()).map_err(|error| io_reason(&error))?;
+        Ok(Self {
+            bytes,
+            word_bytes: if own.machine.bits == 64 { 8 } else { 4 },
+        })
+    }
+
+    fn word(&self, address: u64) -> Result<u64, Unreadable> {
+        if self.word_bytes == 8 {
+            let mut bytes = [0; 8];
+            self.read(&mut bytes, address)?;
+            Ok(u64::from_ne_bytes(bytes))
+        } else {
+            self.int(address)
+        }
+    }
+
+    fn int(&self, address: u64) -> Result<u64, Unreadable> {
+        let mut bytes = [0; 4];
+        self.read(&mut bytes, address)?;
+        Ok(u32::from_ne_bytes(bytes).into())
+    }
+
+    /// The text at `address`. Read in pieces that end with a page: what follows the text may lie on an
+    /// unmapped one.
+    fn text(&self, address: u64) -> Result<PathBuf, Unreadable> {
+        let mut text = Vec::new();
+        while text.len() < MAX_NAME_BYTES {
+            let at = address.wrapping_add(text.len() as u64);
+            let mut piece = [0; PIECE_BYTES];
+            let to_its_end = PIECE_BYTES - (at % PIECE_BYTES as u64) as usize;
+            let piece = &mut piece[..to_its_end];
+            self.read(piece, at)?;
+            let end = piece.iter().position(|&byte| byte == 0);
+            text.extend_from_slice(&piece[..end.unwrap_or(piece.len())]);
+            if end.is_some() {
+                return Ok(PathBuf::from(OsString::from_vec(text)));
+            }
+        }
+        Err(Unreadable::Starting)
+    }
+
+    fn read(&self, bytes: &mut [u8], address: u64) -> Result<(), Unreadable> {
+        match self.bytes.read(bytes, address) {
+            Ok(()) => Ok(()),
+            Err(NotHere::Swapped) => Err(Unreadable::Swapped),
+            // The process ended, or the list changed while we followed it.
+            Err(NotHere::Io(error))
+                if error.kind() == io::ErrorKind::UnexpectedEof
+                    || error.raw_os_error() == Some(libc::EIO) =>
+            {
+                Err(Unreadable::Starting)
+            }
+            Err(NotHere::Io(error)) => Err(io_reason(&error)),
+        }
+    }
+}

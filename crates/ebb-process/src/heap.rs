@@ -1,0 +1,414 @@
+//! What the allocator of a process holds, by the reader that knows it, in the terms that all readers
+//! share.
+//!
+//! Used by `ebb why` and its kin. What no reader knows is an error with its reason; nothing is guessed.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ebb_inspect::Holdings;
+use ebb_inspect::Unreadable;
+use ebb_inspect::holdings::Unsupported;
+use ebb_stats::{Snapshot, mechanism};
+
+use super::counters::{self, Counters};
+use super::inside::{Inside, inside};
+use super::look;
+use super::not_read::NotRead;
+use crate::snapshot::Heap;
+
+mod classes;
+mod regions;
+
+use classes::classes;
+
+/// ebbmalloc publishes at every so many bytes of growth, so its figures are off by no more.
+const PUBLISHED_EVERY_BYTES: u64 = 4 << 20;
+
+/// The largest chunk that M_MXFAST lets into a fastbin, its header included.
+const MOST_FAST_BYTES: u64 = 176;
+
+/// Reads the heap of `pid`, whose `malloc` is that of `allocator`, which lies in `file`.
+pub fn read(
+    pid: i32,
+    allocator: Option<&str>,
+    file: Option<&str>,
+    counters: &Counters,
+) -> Result<Heap, NotRead> {
+    match allocator {
+        Some("ebbmalloc") => of_ebbmalloc(pid, counters),
+        Some("glibc") => of_glibc(pid),
+        Some(other) => {
+            let file = file.unwrap_or_default();
+            regions::read(pid, other, Path::new(file)).unwrap_or_else(|| {
+                Err(NotRead::because(format!(
+                    "the heap of {other} is recognised, but not read"
+                )))
+            })
+        }
+        // A static program has its malloc inside: glibc's, or one that took its place.
+        None => of_glibc(pid).or_else(|_| {
+            let program = PathBuf::from(format!("/proc/{pid}/exe"));
+            let found = inside(&program).and_then(|found| read_inside(pid, found));
+            let musl = || regions::read(pid, "musl", &program).filter(Result::is_ok);
+            found.or_else(musl).unwrap_or_else(|| {
+                Err(NotRead::because(
+                    "it is not known what is in charge of malloc",
+                ))
+            })
+        }),
+    }
+}
+
+/// Reads the heap of an allocator inside the program of `pid`; `None` for one without a reader.
+pub fn read_inside(pid: i32, inside: Inside) -> Option<Result<Heap, NotRead>> {
+    regions::read_inside(pid, inside)
+}
+
+/// Reads the heap of the `allocator` in the mapped file `name` of `pid`: nothing where it has not served a request, `None`
+/// for one without a reader.
+pub fn read_mapped(pid: i32, allocator: &str, name: &Path) -> Option<Result<Option<Heap>, String>> {
+    regions::read_mapped(pid, allocator, name)
+}
+
+fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
+    if let Some(other) = counters.other_version(pid) {
+        return Err(NotRead::because(other));
+    }
+    let seen = counters.read(pid, Duration::MAX);
+    let walked = counters.layout(pid).map(|place| {
+        look::open(pid)
+            .map_err(Unsupported::from)
+            .and_then(|target| ebb_inspect::ebbmalloc::read(&target, &place))
+    });
+    let kept_by_lock = |heap| if is_locked(pid) { locked(heap) } else { heap };
+    match (walked, seen) {
+        (Some(Ok(holdings)), seen) => Ok(kept_by_lock(of_walk(holdings, seen.as_ref()))),
+        (walked, Some(seen)) => {
+            let mut heap = of_counters(&seen);
+            if let Some(anon) = anonymous_bytes(pid) {
+                heap = within(heap, anon);
+            }
+            if let Some(Err(error)) = walked {
+                heap.notes.push(format!("only its counters: {error}"));
+            }
+            Ok(heap)
+        }
+        (_, None) if counters::are_closed(pid) => Err(NotRead::refused(pid, Unreadable::Refused)),
+        (_, None) => Err(NotRead::because(
+            "ebbmalloc has not published its counters yet",
+        )),
+    }
+}
+
+/// Anonymous memory of `pid` that is resident, in bytes.
+pub fn anonymous_bytes(pid: i32) -> Option<u64> {
+    let status = procfs::process::Process::new(pid).and_then(|process| process.status());
+    status.ok()?.rssanon.map(|kib| kib * 1024)
+}
+
+/// `heap`, unless its counters say that more is resident than the kernel does. Pages count there from when they are handed
+/// out, so large blocks that were never written to make the parts say nothing.
+fn within(heap: Heap, anonymous_bytes: u64) -> Heap {
+    const DRIFT_BYTES: u64 = 8 << 20;
+    if heap.resident <= anonymous_bytes + DRIFT_BYTES {
+        return heap;
+    }
+    Heap {
+        reader: heap.reader,
+        resident: anonymous_bytes,
+        unread: anonymous_bytes,
+        error: 1.0,
+        notes: vec!["it has large blocks that were not written to: its counters do not tell what is resident".to_owned()],
+        ..Heap::default()
+    }
+}
+
+/// Whether most of the memory of `pid` is locked (mlockall), so that the kernel takes no page back.
+fn is_locked(pid: i32) -> bool {
+    let status = procfs::process::Process::new(pid).and_then(|process| process.status());
+    let status = status.ok();
+    let sizes = status.and_then(|status| Some((status.vmlck?, status.vmrss?)));
+    sizes.is_some_and(|(locked, resident)| locked >= resident / 2)
+}
+
+/// The same heap, whose free pages stay.
+fn locked(mut heap: Heap) -> Heap {
+    heap.locked += std::mem::take(&mut heap.trimmable);
+    heap.returns_within_ms = None;
+    heap
+}
+
+/// What the heap is at this moment, slot by slot; of the counters, what it does not tell.
+fn of_walk(holdings: Holdings, seen: Option<&Snapshot>) -> Heap {
+    let mut heap = regions::of_holdings(holdings);
+    // Other allocators keep such pages when malloc_trim is called.
+    heap.trimmable = std::mem::take(&mut heap.kept);
+    match seen {
+        Some(seen) => {
+            heap.metadata += seen.metadata_bytes;
+            heap.resident += seen.metadata_bytes;
+            add_rhythm(&mut heap, seen);
+        }
+        None => heap.notes.push(
+            "it has not published its counters yet: its own bookkeeping is not in these figures"
+                .to_owned(),
+        ),
+    }
+    heap
+}
+
+/// When idle pages go back, and whose blocks these are.
+fn add_rhythm(heap: &mut Heap, seen: &Snapshot) {
+    heap.returns_within_ms = Some(seen.idle_time_ms)
+        .filter(|&ms| ms != u64::MAX)
+        .map(|ms| 2 * ms);
+    heap.notes.push(match seen.idle_time_ms {
+        u64::MAX => "idle pages are kept (decay -1)".to_owned(),
+        ms => format!(
+            "idle pages go back by themselves after {ms} to {} ms",
+            2 * ms
+        ),
+    });
+    if seen.mechanisms & mechanism::CPYTHON != 0 {
+        heap.notes
+            .push("CPython's small objects are among its blocks".to_owned());
+    }
+}
+
+/// What an allocator published last: one that says no more, or whose heap changes too fast.
+fn of_counters(seen: &Snapshot) -> Heap {
+    // Blocks that were never written to count as live and are not resident.
+    let live = seen.live_bytes.min(seen.resident_bytes);
+    // Not counted with `purge:off`: then all that is free in slabs and extents, until the rest must have gone.
+    let returnable = match seen.returnable_bytes {
+        ebb_stats::UNKNOWN => seen.idle_bytes,
+        bytes => bytes,
+    };
+    let idle = match counters::have_settled(seen) {
+        true => 0,
+        false => returnable.min(seen.resident_bytes - live),
+    };
+    let cached = seen.cached_bytes.min(seen.resident_bytes - live - idle);
+    let resident = seen.resident_bytes + seen.metadata_bytes;
+    let mut heap = Heap {
+        reader: "ebbmalloc's counters".to_owned(),
+        resident,
+        live,
+        trimmable: idle,
+        pinned: seen.resident_bytes - live - idle - cached,
+        cached,
+        metadata: seen.metadata_bytes,
+        error: PUBLISHED_EVERY_BYTES as f64 / resident.max(PUBLISHED_EVERY_BYTES) as f64,
+        ..Heap::default()
+    };
+    add_rhythm(&mut heap, seen);
+    if idle > 0 && seen.returnable_bytes == ebb_stats::UNKNOWN {
+        heap.notes.push(
+            "this version of ebbmalloc does not tell free pages from what is free beside live blocks: \
+             malloc_trim returns that at most"
+                .to_owned(),
+        );
+    }
+    heap
+}
+
+fn of_glibc(pid: i32) -> Result<Heap, NotRead> {
+    let target =
+        look::open(pid).map_err(|error| NotRead::of(pid, &error, error == Unreadable::Refused))?;
+    let heap = ebb_inspect::Heap::read(&target).map_err(|error| {
+        let refused = ebb_inspect::Unsupported::Unreadable(Unreadable::Refused);
+        NotRead::of(pid, &error, error == refused)
+    })?;
+    Ok(from_glibc(&heap))
+}
+
+fn from_glibc(heap: &ebb_inspect::Heap) -> Heap {
+    let ledger = &heap.ledger;
+    let free = ledger.fastbins.resident
+        + ledger.free.resident
+        + ledger.main_top.resident
+        + ledger.secondary_tops.resident;
+    let tops = heap.trim.secondary_tops.min(free);
+    let trimmable = heap.trim.returns.min(free - tops);
+    let locked = heap.trim.locked.min(free - tops - trimmable);
+    let all_free = ledger.fastbins.bytes
+        + ledger.free.bytes
+        + ledger.main_top.bytes
+        + ledger.secondary_tops.bytes;
+    let resident = ledger.system.resident + ledger.mmapped.resident;
+    let mut notes = Vec::new();
+    if let Some(thresholds) = heap.thresholds {
+        notes.push(format!(
+            "returns an arena's end above {:.1} MB, maps requests from {:.1} MB on by themselves{}",
+            thresholds.trim_threshold as f64 / 1e6,
+            thresholds.mmap_threshold as f64 / 1e6,
+            match thresholds.dynamic {
+                true => "; both grow with the largest such block that is freed",
+                false => "",
+            }
+        ));
+    }
+    if ledger.missing > 0 {
+        notes.push(format!(
+            "malloc counts {:.1} MB more as its own than was found",
+            ledger.missing as f64 / 1e6
+        ));
+    }
+    if !heap.quality.counted {
+        notes.push(format!(
+            "not all of its blocks were counted, there are too many: {:.1} MB of it are not told apart",
+            ledger.unread.resident as f64 / 1e6
+        ));
+    }
+    if locked > 0 {
+        notes.push(format!(
+            "{:.1} MB of free pages are locked in memory (mlock): malloc_trim does not return them",
+            locked as f64 / 1e6
+        ));
+    }
+    // A block that is free in an unknown fastbin looks as if it was in use.
+    let live = ledger.in_use.resident + ledger.mmapped.resident;
+    let unsure = match heap.quality.fastbins_complete {
+        true => 0,
+        false => {
+            let small = heap
+                .sizes
+                .iter()
+                .filter(|size| size.up_to <= MOST_FAST_BYTES);
+            let unsure = small.map(|size| size.bytes).sum::<u64>().min(live);
+            notes.push(format!(
+                "not all lists of small free blocks were read to their end: {:.1} MB of small blocks may be free",
+                unsure as f64 / 1e6
+            ));
+            unsure
+        }
+    };
+    let unread = ledger.unread.resident + unsure;
+    if heap.quality.breaks > 0 {
+        notes.push(format!(
+            "the heap changed while it was read: {} places were not",
+            heap.quality.breaks
+        ));
+    }
+    if heap.quality.swapped_bytes > 0 {
+        notes.push(format!(
+            "{:.1} MB of it are in swap, and were not read",
+            heap.quality.swapped_bytes as f64 / 1e6
+        ));
+    }
+    Heap {
+        reader: format!("glibc {}", heap.version),
+        resident,
+        live: live - unsure,
+        trimmable,
+        tops,
+        pinned: free - tops - trimmable - locked,
+        locked,
+        cached: ledger.tcache.resident,
+        metadata: ledger.overhead.resident,
+        unread,
+        missing: ledger.missing,
+        free_not_resident: all_free.saturating_sub(free),
+        arenas: Some(heap.arenas),
+        free_blocks: Some(ledger.free.chunks + ledger.fastbins.chunks + heap.arenas),
+        returns_within_ms: None,
+        error: unread as f64 / resident.max(1) as f64,
+        notes,
+        classes: classes(&heap.sizes),
+        large: heap.large.clone(),
+        ..Heap::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ebb_inspect::glibc::{Quality, SizeCount};
+    use ebb_inspect::{Ledger, Line, Trim};
+
+    /// A block of 1 TiB that is hardly touched counts in full in the counters.
+    #[test]
+    fn counters_that_say_more_than_is_resident_tell_nothing_apart() {
+        let counted = Heap {
+            resident: 1 << 40,
+            live: 1 << 40,
+            ..Heap::default()
+        };
+        let heap = within(counted, 300 << 20);
+        assert_eq!((heap.live, heap.unread), (0, 300 << 20));
+        let usual = Heap {
+            resident: 301 << 20,
+            live: 301 << 20,
+            ..Heap::default()
+        };
+        assert_eq!(within(usual, 300 << 20).live, 301 << 20);
+    }
+
+    #[test]
+    fn the_parts_of_a_glibc_heap_add_up_whatever_the_prediction_says() {
+        let line = |resident| Line {
+            chunks: 1,
+            bytes: resident + 10,
+            resident,
+        };
+        for (returns, fastbins_complete) in [(0, true), (300, true), (5000, true), (300, false)] {
+            let heap = from_glibc(&ebb_inspect::Heap {
+                version: "2.36".into(),
+                arenas: 2,
+                ledger: Ledger {
+                    system: line(1500),
+                    in_use: line(500),
+                    tcache: line(50),
+                    fastbins: line(50),
+                    free: line(400),
+                    main_top: line(200),
+                    secondary_tops: line(300),
+                    mmapped: line(1000),
+                    mmapped_complete: true,
+                    ..Ledger::default()
+                },
+                trim: Trim {
+                    returns,
+                    secondary_tops: 290,
+                    pinned: 0,
+                    locked: 30,
+                },
+                thresholds: None,
+                sizes: vec![SizeCount {
+                    up_to: 64,
+                    chunks: 3,
+                    bytes: 190,
+                }],
+                large: Vec::new(),
+                caches: 1,
+                quality: Quality {
+                    fastbins_complete,
+                    ..Quality::default()
+                },
+            });
+            let parts = heap.live
+                + heap.trimmable
+                + heap.tops
+                + heap.pinned
+                + heap.locked
+                + heap.cached
+                + heap.metadata
+                + heap.unread;
+            assert_eq!(parts, heap.resident);
+            let unsure = if fastbins_complete { 0 } else { 190 };
+            assert_eq!((heap.live, heap.tops), (1500 - unsure, 290));
+            assert_eq!(heap.unread, unsure, "small blocks that may be in a fastbin");
+            assert_eq!(heap.free_not_resident, 40);
+        }
+    }
+
+    #[test]
+    fn what_no_reader_knows_is_said() {
+        let counters = Counters::default();
+        let own = std::process::id() as i32;
+        let error = read(own, Some("hoard"), None, &counters).unwrap_err();
+        assert!(error.why.contains("hoard"), "{error:?}");
+        assert!(read(own, Some("ebbmalloc"), None, &counters).is_err());
+    }
+}

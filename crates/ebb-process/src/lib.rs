@@ -1,0 +1,46 @@
+//! A process and its cgroup, seen from outside. Nothing here changes a process.
+//!
+//! Used by the command line, diagnoses, trials and the rules of `ebb check`. It knows no verdict. What cannot be read
+//! is `None` or an error with its reason, never 0.
+//!
+//! - [`snapshot`]: the facts of one look, as plain data; [`example`] is one for tests.
+//! - [`elf`], [`inside`], [`program`], [`charge`]: program files, and which of them serves `malloc`.
+//! - [`root`], [`environ`], [`inherited`], [`look`], [`not_read`]: how a process sees files and variables; limits of a look.
+//! - [`tree`], [`target`], [`follow`]: what a user names, as processes, over restarts.
+//! - [`mappings`], `memory`, [`runtime`], [`pool`], [`instruments`]: mappings by kind, and what runs in them.
+//! - [`counters`], [`heap`], [`hidden`], [`python`]: what its allocators and its CPython hold.
+//! - [`cgroup`], [`enclosure`], [`machine`]: its cgroup, cgroups with limits, the whole machine.
+
+pub mod cgroup;
+pub mod charge;
+pub mod counters;
+pub mod elf;
+pub mod enclosure;
+pub mod environ;
+pub mod example;
+pub mod follow;
+pub mod heap;
+pub mod hidden;
+pub mod inherited;
+pub mod inside;
+pub mod instruments;
+pub mod look;
+pub mod machine;
+pub mod mappings;
+mod memory;
+pub mod not_read;
+pub mod pool;
+pub mod program;
+pub mod python;
+pub mod root;
+pub mod runtime;
+pub mod snapshot;
+pub mod target;
+pub mod tree;
+
+pub use charge::{MallocSource, Unreadable, malloc_source, maps_contain, started_malloc_source};
+pub use counters::Counters;
+pub use elf::{Elf, Libc, libc_of};
+pub use not_read::NotRead;
+pub use program::Program;
+pub use tree::{Sample, Tree, identity};

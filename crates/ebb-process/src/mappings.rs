@@ -1,0 +1,214 @@
+//! The mappings of a process by kind, from one reading of `smaps`.
+//!
+//! Used by `ebb why` and its kin. The sorting itself is pure: it takes the parsed file, the stack
+//! pointers of the threads, and the devices that are tmpfs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use procfs::process::{MMPermissions, MMapPath, MemoryMap, MemoryMaps, Process, Syscall};
+
+use super::charge::{Unreadable, reason};
+use crate::snapshot::{Kind, Usage};
+
+/// The most that glibc, musl and language runtimes put below a thread's stack as a guard.
+const MOST_GUARD_BYTES: u64 = 1 << 20;
+
+/// What is known beside `smaps` itself.
+#[derive(Clone, Debug, Default)]
+pub struct Hints {
+    /// The stack pointers of the threads that are not running.
+    pub stack_pointers: Vec<u64>,
+    /// The size of a thread's stack by default (the soft limit of the process).
+    pub stack_bytes: Option<u64>,
+    /// Devices whose files lie in memory, as major and minor.
+    pub memory_devices: BTreeSet<(i32, i32)>,
+}
+
+impl Hints {
+    /// Reads what `/proc` has.
+    pub fn of(process: &Process) -> Self {
+        let stack_pointers = process
+            .tasks()
+            .map(|tasks| tasks.flatten().filter_map(|task| task.syscall().ok()))
+            .into_iter()
+            .flatten()
+            .filter_map(|syscall| match syscall {
+                Syscall::Blocked { stack_pointer, .. } => Some(stack_pointer),
+                _ => None,
+            })
+            .collect();
+        let stack_bytes =
+            process
+                .limits()
+                .ok()
+                .and_then(|limits| match limits.max_stack_size.soft_limit {
+                    procfs::process::LimitValue::Value(bytes) => Some(bytes),
+                    procfs::process::LimitValue::Unlimited => None,
+                });
+        let memory_devices = process
+            .mountinfo()
+            .map(|mounts| {
+                mounts
+                    .into_iter()
+                    .filter(|mount| matches!(mount.fs_type.as_str(), "tmpfs" | "ramfs"))
+                    .filter_map(|mount| device(&mount.majmin))
+                    .collect()
+            })
+            .unwrap_or_default();
+        Self {
+            stack_pointers,
+            stack_bytes,
+            memory_devices,
+        }
+    }
+}
+
+/// Reads the mappings of a process.
+pub fn read(process: &Process) -> Result<MemoryMaps, Unreadable> {
+    process.smaps().map_err(reason)
+}
+
+/// Sums the mappings up by kind.
+pub fn by_kind(maps: &MemoryMaps, hints: &Hints) -> BTreeMap<Kind, Usage> {
+    let mut kinds: BTreeMap<Kind, Usage> = BTreeMap::new();
+    let mut before: Option<&MemoryMap> = None;
+    for map in &maps.0 {
+        let usage = usage(map);
+        let kind = kind(map, before, hints);
+        match kind {
+            Kind::File | Kind::Shared if is_private(map) => {
+                // A private mapping of a file has pages of the file and copies of its own.
+                let own = Usage {
+                    rss: usage.anon,
+                    pss: usage.anon.min(usage.pss),
+                    anon: usage.anon,
+                    swap: usage.swap,
+                    ..Usage::default()
+                };
+                let copies = match is_without_file(map) {
+                    true => Kind::Anonymous,
+                    false => Kind::Data,
+                };
+                kinds.entry(copies).or_default().add(own);
+                kinds.entry(kind).or_default().add(Usage {
+                    rss: usage.rss - own.rss.min(usage.rss),
+                    pss: usage.pss - own.pss,
+                    anon: 0,
+                    swap: 0,
+                    ..usage
+                });
+            }
+            kind => kinds.entry(kind).or_default().add(usage),
+        }
+        before = Some(map);
+    }
+    kinds.retain(|_, usage| usage.mappings > 0 || usage.rss > 0 || usage.swap > 0);
+    kinds
+}
+
+/// Whether what is mapped has a name, and no file that anybody else can open.
+fn is_without_file(map: &MemoryMap) -> bool {
+    match &map.pathname {
+        MMapPath::Path(path) => {
+            let name = path.to_string_lossy();
+            name.starts_with("/memfd:") || name.starts_with("/dev/zero")
+        }
+        _ => false,
+    }
+}
+
+fn is_private(map: &MemoryMap) -> bool {
+    !map.perms.contains(MMPermissions::SHARED)
+}
+
+/// What one mapping is; `before` is the one below it.
+fn kind(map: &MemoryMap, before: Option<&MemoryMap>, hints: &Hints) -> Kind {
+    let shared = map.perms.contains(MMPermissions::SHARED);
+    match &map.pathname {
+        MMapPath::Heap => Kind::Brk,
+        MMapPath::Stack | MMapPath::TStack(_) => Kind::Stack,
+        MMapPath::Vsys(_) => Kind::Shared,
+        MMapPath::Vdso | MMapPath::Vvar | MMapPath::Vsyscall | MMapPath::Rollup => Kind::Special,
+        MMapPath::Path(path) => {
+            let name = path.to_string_lossy();
+            if name.starts_with("/anon_hugepage")
+                || map.extension.map.get("KernelPageSize") > Some(&65536)
+            {
+                Kind::Hugetlb
+            } else if name.starts_with("/memfd:")
+                || name.starts_with("/dev/zero")
+                || name.starts_with("/dev/shm/")
+                || hints.memory_devices.contains(&map.dev)
+            {
+                Kind::Shared
+            } else {
+                Kind::File
+            }
+        }
+        // Named by prctl; glibc's names say what they are.
+        MMapPath::Other(name) if name.starts_with("anon_shmem:") => Kind::Shared,
+        MMapPath::Other(name) if name.starts_with("anon: glibc: malloc") => Kind::Malloc,
+        MMapPath::Other(name) if name.contains("stack") => Kind::Stack,
+        MMapPath::Other(name) if name.starts_with("anon:") => Kind::Anonymous,
+        MMapPath::Other(_) => Kind::Special,
+        MMapPath::Anonymous if shared => Kind::Shared,
+        MMapPath::Anonymous if is_stack(map, before, hints) => Kind::Stack,
+        MMapPath::Anonymous => Kind::Anonymous,
+    }
+}
+
+/// A thread's stack has no name: a thread's stack pointer lies in it, or it has the default size
+/// and a guard below.
+fn is_stack(map: &MemoryMap, before: Option<&MemoryMap>, hints: &Hints) -> bool {
+    let (from, to) = map.address;
+    if !map.perms.contains(MMPermissions::WRITE) {
+        return false;
+    }
+    if hints
+        .stack_pointers
+        .iter()
+        .any(|sp| (from..to).contains(sp))
+    {
+        return true;
+    }
+    let guarded = before.is_some_and(|guard| {
+        let (start, end) = guard.address;
+        end == from && end - start <= MOST_GUARD_BYTES && is_closed(guard)
+    });
+    // musl and glibc put thread-local data into the same mapping, so it may be a little larger.
+    guarded
+        && hints.stack_bytes.is_some_and(|bytes| {
+            (bytes.saturating_sub(MOST_GUARD_BYTES)..=bytes + MOST_GUARD_BYTES)
+                .contains(&(to - from))
+        })
+}
+
+fn is_closed(map: &MemoryMap) -> bool {
+    let open = MMPermissions::READ | MMPermissions::WRITE | MMPermissions::EXECUTE;
+    map.pathname == MMapPath::Anonymous && !map.perms.intersects(open)
+}
+
+fn usage(map: &MemoryMap) -> Usage {
+    let field = |name: &str| map.extension.map.get(name).copied().unwrap_or(0);
+    Usage {
+        mappings: 1,
+        size: map.address.1 - map.address.0,
+        rss: field("Rss"),
+        pss: field("Pss"),
+        anon: field("Anonymous"),
+        // Without SwapPss (before Linux 4.3) whole pages.
+        swap: match map.extension.map.get("SwapPss") {
+            Some(&bytes) => bytes,
+            None => field("Swap"),
+        },
+        huge: field("AnonHugePages") + field("ShmemPmdMapped"),
+    }
+}
+
+fn device(majmin: &str) -> Option<(i32, i32)> {
+    let (major, minor) = majmin.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! CPython in a process: its interpreters, what its collectors track, its object arenas, in the terms of our facts.
+//!
+//! Used by `ebb why` and its kin.
+
+use std::collections::HashMap;
+
+use ebb_inspect::cpython::{self, Arenas};
+use ebb_inspect::{Target, Unreadable};
+
+use super::counters::Counters;
+use super::heap;
+use super::look;
+use super::not_read::NotRead;
+use crate::snapshot::{Collector, Heap, Interpreter, Objects, OfType, Python};
+
+/// Types beyond these are told by nobody.
+const MOST_TYPES: usize = 100;
+
+/// What was read: the object arenas apart, which may be missing or torn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// Interpreters, types, large blocks.
+    pub python: Python,
+    /// The arenas.
+    pub objects: Result<Objects, NotRead>,
+}
+
+/// Reads the CPython in `pid`. `large` are the live blocks of its `malloc` from 1 MiB on, where they are known.
+pub fn read(pid: i32, large: Option<&[(u64, u64)]>) -> Result<Read, NotRead> {
+    let target = look::open(pid).map_err(|error| not_read(pid, error.into()))?;
+    let read = cpython::Python::read(&target, large.unwrap_or_default());
+    let read = read.map_err(|error| not_read(pid, error))?;
+    let reader = name(read.version);
+    let buffers = read.buffers.iter().map(|it| OfType {
+        name: it.name.clone(),
+        count: it.count,
+        bytes: it.bytes,
+    });
+    Ok(Read {
+        objects: objects(&target, &reader, read.arenas),
+        python: Python {
+            buffers: large.map(|_| buffers.collect()),
+            types: types(&read.interpreters),
+            interpreters: read.interpreters.iter().map(interpreter).collect(),
+            reader,
+        },
+    })
+}
+
+/// Reads its object arenas alone: without the collectors' lists, which take seconds where there are many objects.
+pub fn arenas(pid: i32) -> Result<Objects, NotRead> {
+    let target = look::open(pid).map_err(|error| not_read(pid, error.into()))?;
+    let read = cpython::Python::arenas(&target);
+    let (version, arenas) = read.map_err(|error| not_read(pid, error))?;
+    objects(&target, &name(version), arenas)
+}
+
+/// Reads the mimalloc that CPython has of its own since 3.13: a free-threaded build's objects and buffers are there, those of others
+/// with `PYTHONMALLOC=mimalloc`.
+pub fn mimalloc(pid: i32, counters: &Counters) -> Option<Result<Heap, NotRead>> {
+    let target = look::open(pid).ok()?;
+    let file = cpython::file(&target).ok()??;
+    let read = heap::read(pid, Some("mimalloc"), file.to_str(), counters);
+    Some(read.map(|mut heap| {
+        heap.notes.push(
+            "CPython's objects and buffers lie in a mimalloc of its own, which no other allocator replaces"
+                .to_owned(),
+        );
+        heap
+    }))
+}
+
+fn name((major, minor): (u8, u8)) -> String {
+    format!("CPython {major}.{minor}")
+}
+
+fn not_read(pid: i32, error: cpython::Unsupported) -> NotRead {
+    let refused = cpython::Unsupported::Unreadable(Unreadable::Refused);
+    NotRead::of(pid, &error, error == refused)
+}
+
+fn objects(target: &Target, reader: &str, arenas: Option<Arenas>) -> Result<Objects, NotRead> {
+    let arenas = arenas.ok_or_else(|| {
+        let status = target.process().status().ok();
+        NotRead::because(match status.and_then(|status| status.vmswap) {
+            Some(1..) => {
+                "pymalloc is not used, or was not found; parts of the process are in swap, which is not read"
+            }
+            _ => "pymalloc is not used, or was not found",
+        })
+    })?;
+    if arenas.swapped > 0 {
+        return Err(NotRead::because(format!(
+            "{} arenas have pages in swap, which are not read",
+            arenas.swapped
+        )));
+    }
+    if arenas.unread > 0 {
+        return Err(NotRead::because(format!(
+            "{} arenas, or interpreters with arenas of their own, changed while they were read",
+            arenas.unread
+        )));
+    }
+    Ok(Objects {
+        reader: reader.to_owned(),
+        resident: arenas.resident_bytes,
+        live: arenas.used_bytes.min(arenas.resident_bytes),
+        arenas: arenas.count,
+    })
+}
+
+fn interpreter(of: &cpython::Interpreter) -> Interpreter {
+    Interpreter {
+        id: of.id,
+        collector: of.collector.as_ref().map(|of| Collector {
+            enabled: of.enabled,
+            thresholds: of.generations.map(|it| it.threshold),
+            counts: of.generations.map(|it| it.count),
+            tracked: of.generations.map(|it| it.tracked),
+            frozen: of.frozen,
+            complete: of.complete,
+            swapped: of.swapped,
+        }),
+    }
+}
+
+/// The types of all interpreters: each has its own `list`, by another address and the same name.
+fn types(interpreters: &[cpython::Interpreter]) -> Vec<OfType> {
+    let mut sums: HashMap<&str, (u64, u64)> = HashMap::new();
+    let collectors = interpreters.iter().filter_map(|it| it.collector.as_ref());
+    for of in collectors.flat_map(|collector| &collector.types) {
+        let sum = sums.entry(&of.name).or_default();
+        *sum = (sum.0 + of.count, sum.1 + of.bytes);
+    }
+    let mut types: Vec<OfType> = sums
+        .into_iter()
+        .map(|(name, (count, bytes))| OfType {
+            name: Some(name.to_owned()),
+            count,
+            bytes,
+        })
+        .collect();
+    types.sort_by(|one, other| (other.bytes, &one.name).cmp(&(one.bytes, &other.name)));
+    types.truncate(MOST_TYPES);
+    types
+}

@@ -1,0 +1,546 @@
+//! The facts of one look at running processes: the kernel's figures, the heap's, the cgroup's.
+//!
+//! This is the layout of the file that `ebb snap` writes and of the facts in `ebb why --json`
+//! (`docs/json.md` documents every field). It holds counts, never contents of memory. A value
+//! that could not be read is absent, and [`Missing`] says why; it is never 0. Bytes everywhere.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The layout's version: grows when a field changes its meaning.
+pub const FORMAT: u32 = 1;
+
+/// One look at a target.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The version of `ebb` that looked.
+    pub ebb_version: String,
+    /// When, as RFC 3339 in UTC.
+    pub taken: String,
+    /// Seconds of the monotonic clock at that moment, which tell how far two looks are apart.
+    pub at_s: f64,
+    /// What was looked at.
+    pub target: Target,
+    /// The processes that could be read, each root in front of its descendants.
+    pub processes: Vec<Process>,
+    /// The cgroup of the first process, or the one that was asked for.
+    pub cgroup: Option<Cgroup>,
+    /// What could not be read, and why.
+    pub missing: Vec<Missing>,
+}
+
+/// What a user asked for and what it came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// As it was typed.
+    pub asked: String,
+    /// What that is.
+    pub kind: TargetKind,
+}
+
+/// The ways to name processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TargetKind {
+    /// A process by its number.
+    Pid,
+    /// Processes by their name.
+    Name,
+    /// All processes of a cgroup, which may be that of a unit or container.
+    Cgroup,
+    /// A command that was started for this.
+    Command,
+}
+
+/// What is missing where a process ended while it was read.
+pub const ENDED: &str = "process";
+
+/// Something that is not known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// The process that it is about.
+    pub pid: Option<i32>,
+    /// What is missing, as a noun.
+    pub what: String,
+    /// Why.
+    pub why: String,
+    /// What would help, where something would.
+    pub remedy: Option<String>,
+}
+
+/// One process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: i32,
+    /// Its parent's.
+    pub parent: i32,
+    /// The kernel's name of it.
+    pub name: String,
+    /// The file that it executes.
+    pub program: Option<String>,
+    /// When it started, in clock ticks since boot: tells it from a later one of the same number.
+    pub started_ticks: u64,
+    /// Threads.
+    pub threads: u64,
+    /// From `status`, which needs no right.
+    pub status: Status,
+    /// Its mappings by kind, from one reading of `smaps`.
+    pub memory: Option<BTreeMap<Kind, Usage>>,
+    /// What is in charge of its `malloc`.
+    pub allocator: Allocator,
+    /// The language runtime that has a heap of its own beside `malloc`.
+    pub runtime: Option<Runtime>,
+    /// A library that has a pool of its own beside `malloc`, unless it was told not to or is known not to use it.
+    #[serde(default)]
+    pub pool: Option<Pool>,
+    /// Allocators beside the one in charge of `malloc` whose memory was not read.
+    #[serde(default)]
+    pub hidden: Vec<Hidden>,
+    /// What the allocator holds.
+    pub heap: Option<Heap>,
+    /// What CPython's object arenas hold, where there are such and they were read.
+    pub objects: Option<Objects>,
+    /// What CPython says of its objects, where it was read.
+    #[serde(default)]
+    pub python: Option<Python>,
+    /// The work that it has done since it started.
+    pub work: Work,
+}
+
+/// The kernel's own sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Resident memory.
+    pub rss: Option<u64>,
+    /// Of it anonymous: heap, stacks, private data.
+    pub anon: Option<u64>,
+    /// Of it pages of files.
+    pub file: Option<u64>,
+    /// Of it shared memory.
+    pub shared: Option<u64>,
+    /// Anonymous memory that is in swap.
+    pub swap: Option<u64>,
+    /// Page tables.
+    pub page_tables: Option<u64>,
+    /// The most that was ever resident.
+    pub peak: Option<u64>,
+}
+
+/// What a mapping is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The break heap (`[heap]`), which an allocator grows.
+    Brk,
+    /// Anonymous memory that the C library has given its name to (`glibc.mem.decorate_maps`).
+    Malloc,
+    /// Other private anonymous memory.
+    Anonymous,
+    /// Stacks of threads.
+    Stack,
+    /// Private copies of pages of files: data and relocations of programs and libraries.
+    Data,
+    /// Pages of files that the page cache has as well.
+    File,
+    /// Shared memory: tmpfs, memfd, System V, shared anonymous.
+    Shared,
+    /// Huge pages of hugetlbfs, which RSS does not count.
+    Hugetlb,
+    /// What the kernel maps itself.
+    Special,
+}
+
+/// What mappings of one kind use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// How many there are.
+    pub mappings: u64,
+    /// Address space.
+    pub size: u64,
+    /// Resident.
+    pub rss: u64,
+    /// Resident, a page shared by n processes counted as 1/n.
+    pub pss: u64,
+    /// Resident and in no file.
+    pub anon: u64,
+    /// In swap, shared pages by their part.
+    pub swap: u64,
+    /// Resident in transparent huge pages.
+    pub huge: u64,
+}
+
+/// What is in charge of `malloc`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allocator {
+    /// `glibc`, `musl`, `ebbmalloc`, `jemalloc`, `mimalloc`, `tcmalloc`, or the file's name; absent where it
+    /// is not known.
+    pub name: Option<String>,
+    /// The file that it comes from.
+    pub file: Option<String>,
+}
+
+/// An allocator in a file that a process has mapped, and that is not in charge of its `malloc`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hidden {
+    /// Its name; absent where the file could not be searched for one.
+    pub name: Option<String>,
+    /// The file.
+    pub file: String,
+    /// Why its memory was not read.
+    pub why: String,
+}
+
+/// Libraries that take their memory from a pool of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pool {
+    /// Apache Arrow, as in pyarrow: mimalloc or jemalloc, built in.
+    Arrow,
+}
+
+impl Pool {
+    /// The call that returns its free pages, and the setting that replaces it.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Pool::Arrow => {
+                "pyarrow.default_memory_pool().release_unused(): gives Arrow's free pages back, once; with \
+                 ARROW_DEFAULT_MEMORY_POOL=system and a restart its buffers are malloc's"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Pool {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Pool::Arrow => "Arrow's own pool",
+        })
+    }
+}
+
+/// Language runtimes with a heap of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Runtime {
+    /// CPython: small objects lie in arenas that do not come from `malloc`.
+    Cpython,
+    /// node and others on V8.
+    V8,
+    /// A Java virtual machine.
+    Jvm,
+    /// Go.
+    Go,
+    /// Ruby: objects lie in pages of their own, strings and arrays in `malloc`.
+    Ruby,
+}
+
+/// What an allocator holds of a process's memory; all of it resident bytes, so that the parts add up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Heap {
+    /// Who says so: `glibc 2.36`, `ebbmalloc's counters`.
+    pub reader: String,
+    /// Resident bytes of its regions, the sum of what follows up to `unread`.
+    pub resident: u64,
+    /// In blocks that the program has and has not freed.
+    pub live: u64,
+    /// Whole free pages that `malloc_trim` returns.
+    pub trimmable: u64,
+    /// Free pages at the ends of secondary arenas, which only a lower trim threshold returns.
+    pub tops: u64,
+    /// Free bytes on pages that live blocks use as well.
+    pub pinned: u64,
+    /// Freed bytes that threads' caches and fast bins hold.
+    pub cached: u64,
+    /// Whole free pages that an allocator other than glibc's keeps, to use or return later: jemalloc's dirty pages,
+    /// mimalloc's before their purge, tcmalloc's free spans.
+    #[serde(default)]
+    pub kept: u64,
+    /// Free pages that it gave back lazily (MADV_FREE): the kernel takes them when memory is short.
+    #[serde(default)]
+    pub lazy: u64,
+    /// Whole free pages that are locked in memory (mlock): the kernel refuses to take them back.
+    #[serde(default)]
+    pub locked: u64,
+    /// The allocator's own bookkeeping, where it is told apart.
+    pub metadata: u64,
+    /// Not read: torn while the program ran, or put there by others.
+    pub unread: u64,
+    /// Bytes that the allocator counts as its own and that were not found: as far as they are resident they lie in the process's
+    /// other anonymous memory. Not a part of `resident`.
+    #[serde(default)]
+    pub missing: u64,
+    /// Free bytes whose pages are not resident: nothing to gain there.
+    pub free_not_resident: u64,
+    /// Arenas, where it has such.
+    pub arenas: Option<u64>,
+    /// Free blocks that `malloc_trim` would look at, where it is one that returns them.
+    #[serde(default)]
+    pub free_blocks: Option<u64>,
+    /// After this time idle pages have gone back by themselves; absent where they stay.
+    #[serde(default)]
+    pub returns_within_ms: Option<u64>,
+    /// The most that these figures may be off, as a part of `resident`.
+    pub error: f64,
+    /// What else the reader found out, in words: thresholds, what is missing.
+    pub notes: Vec<String>,
+    /// The allocator's settings in force, under its own names for them; those that are known.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
+    /// The environment's variable from which it takes settings, where it takes them so.
+    #[serde(default)]
+    pub settings_variable: Option<String>,
+    /// Live blocks by the upper bound of their size class: count and bytes; empty where not read.
+    pub classes: BTreeMap<u64, Class>,
+    /// Large live blocks, addresses and bytes: for the readers of the same look, never written down.
+    #[serde(skip)]
+    pub large: Vec<(u64, u64)>,
+}
+
+/// The arenas in which CPython puts objects up to 512 bytes; resident bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Objects {
+    /// Who says so: `CPython 3.11`.
+    pub reader: String,
+    /// Resident bytes of the arenas.
+    pub resident: u64,
+    /// Of them in objects.
+    pub live: u64,
+    /// Arenas.
+    pub arenas: u64,
+}
+
+/// CPython's interpreters and what they have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Python {
+    /// Who says so: `CPython 3.14`.
+    pub reader: String,
+    /// The interpreters of the process, the newest first; the main one has the number 0.
+    pub interpreters: Vec<Interpreter>,
+    /// Objects that the collectors track, by type, the most bytes first; the first hundred types.
+    pub types: Vec<OfType>,
+    /// Live blocks of 1 MiB or more, by what they are to Python; absent where it is not known which there are.
+    pub buffers: Option<Vec<OfType>>,
+}
+
+/// One interpreter.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interpreter {
+    /// Its number.
+    pub id: i64,
+    /// Its collector; in 3.8 all interpreters share the main one's.
+    pub collector: Option<Collector>,
+}
+
+/// The state of a garbage collector.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Collector {
+    /// Whether it runs by itself (`gc.isenabled()`).
+    pub enabled: bool,
+    /// `gc.get_threshold()`; the first is 0 where it never runs.
+    pub thresholds: [i32; 3],
+    /// `gc.get_count()`.
+    pub counts: [i32; 3],
+    /// Objects in each generation, the youngest first.
+    pub tracked: [u64; 3],
+    /// Objects that `gc.freeze()` has set aside.
+    pub frozen: u64,
+    /// Whether every list was read to its end; if not, there are more than that.
+    pub complete: bool,
+    /// Whether one led into a page that is in swap, which is not read.
+    #[serde(default)]
+    pub swapped: bool,
+}
+
+/// Objects or blocks of one type.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfType {
+    /// The type's name; absent for blocks that no object was found to have.
+    pub name: Option<String>,
+    /// How many.
+    pub count: u64,
+    /// Their bytes: of objects without what they point to.
+    pub bytes: u64,
+}
+
+/// Blocks of one size class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Class {
+    /// How many.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Work done since the start; a growth is set against it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// CPU time in seconds, user and system.
+    pub cpu_s: f64,
+    /// Page faults that needed no disk.
+    pub minor_faults: u64,
+    /// Bytes read and written by system calls, where that may be read.
+    pub io_bytes: Option<u64>,
+}
+
+/// A cgroup with a memory controller.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cgroup {
+    /// 1 or 2.
+    pub version: u8,
+    /// Its path below the hierarchy's mount.
+    pub path: String,
+    /// All that is charged to it, descendants included.
+    pub usage: Option<u64>,
+    /// The lowest limit that holds here, its own or an ancestor's; absent where there is none.
+    pub limit: Option<u64>,
+    /// The path of the cgroup that the limit is of.
+    pub limit_of: Option<String>,
+    /// All that is charged to that cgroup: what the limit is compared with.
+    #[serde(default)]
+    pub limit_usage: Option<u64>,
+    /// Above this the kernel reclaims and slows down (v2's `memory.high`).
+    pub high: Option<u64>,
+    /// The most that was ever charged.
+    pub peak: Option<u64>,
+    /// In swap.
+    pub swap: Option<u64>,
+    /// What is charged, by kind.
+    pub parts: CgroupParts,
+    /// What is in the way: failures at the limit, kills, pressure, CPU throttling.
+    pub stress: Stress,
+    /// Processes in it and below.
+    pub pids: Vec<i32>,
+    /// Sum over those of them that are no part of the target: anonymous memory; absent where one of
+    /// them could not be read.
+    pub others_anon: Option<u64>,
+}
+
+/// What is charged to a cgroup, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CgroupParts {
+    /// Anonymous memory.
+    pub anon: Option<u64>,
+    /// Page cache, shared memory included.
+    pub file: Option<u64>,
+    /// Of `file`: mapped by some process.
+    pub mapped: Option<u64>,
+    /// Of `file`: tmpfs and shared memory, which reclaim cannot drop.
+    pub shared: Option<u64>,
+    /// Of `file`: not used lately; goes first, and an autoscaler subtracts it.
+    pub inactive_file: Option<u64>,
+    /// Of `file`: used lately.
+    pub active_file: Option<u64>,
+    /// Kernel memory of all kinds, where the kernel gives only the sum (v1).
+    pub kernel: Option<u64>,
+    /// Kernel objects.
+    pub slab: Option<u64>,
+    /// Of `slab`: goes under pressure.
+    pub slab_reclaimable: Option<u64>,
+    /// Page tables.
+    pub page_tables: Option<u64>,
+    /// Stacks of threads inside the kernel.
+    pub kernel_stack: Option<u64>,
+    /// Network buffers.
+    pub sockets: Option<u64>,
+}
+
+/// Signs of a lack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stress {
+    /// Times that a limit was hit.
+    pub limit_hits: Option<u64>,
+    /// Processes that the kernel killed for memory.
+    pub oom_kills: Option<u64>,
+    /// Periods in which the CPU quota was used up.
+    pub throttled_periods: Option<u64>,
+    /// Seconds in which it was waited for.
+    pub throttled_s: Option<f64>,
+    /// Part of the last minute in which some task waited for memory, in per cent.
+    pub memory_some_60: Option<f64>,
+    /// Part of the last minute in which all did.
+    pub memory_full_60: Option<f64>,
+}
+
+impl Snapshot {
+    /// The sum of a figure over the processes; absent where one of them lacks it.
+    pub fn total(&self, figure: impl Fn(&Process) -> Option<u64>) -> Option<u64> {
+        self.processes.iter().map(figure).sum()
+    }
+
+    /// The language runtime of the first process that has one.
+    pub fn runtime(&self) -> Option<Runtime> {
+        self.processes.iter().find_map(|process| process.runtime)
+    }
+
+    /// The pool of the first process that has one that was not read.
+    pub fn pool(&self) -> Option<Pool> {
+        let processes = self.processes.iter();
+        let mut unread = processes.filter(|process| !process.pool_is_read());
+        unread.find_map(|process| process.pool)
+    }
+}
+
+impl Process {
+    /// Whether the memory of the pool that it has is part of its heap.
+    pub fn pool_is_read(&self) -> bool {
+        let heap = self.heap.as_ref();
+        heap.is_some_and(|heap| heap.reader.contains(" in libarrow.so"))
+    }
+
+    /// What one kind of mapping uses, if the mappings were read.
+    pub fn usage(&self, kind: Kind) -> Option<Usage> {
+        let memory = self.memory.as_ref()?;
+        Some(memory.get(&kind).copied().unwrap_or_default())
+    }
+}
+
+impl Heap {
+    /// The heaps of two allocators in one process, as one.
+    pub fn with(mut self, other: Self) -> Self {
+        self.reader = format!("{} and {}", self.reader, other.reader);
+        self.resident += other.resident;
+        self.live += other.live;
+        self.trimmable += other.trimmable;
+        self.tops += other.tops;
+        self.pinned += other.pinned;
+        self.cached += other.cached;
+        self.kept += other.kept;
+        self.lazy += other.lazy;
+        self.locked += other.locked;
+        self.metadata += other.metadata;
+        self.unread += other.unread;
+        self.missing = self.missing.saturating_add(other.missing);
+        self.free_not_resident += other.free_not_resident;
+        self.arenas = Option::zip(self.arenas, other.arenas).map(|(one, two)| one + two);
+        self.free_blocks = self.free_blocks.or(other.free_blocks);
+        self.error = self.error.max(other.error);
+        self.notes.extend(other.notes);
+        self.settings.extend(other.settings);
+        self.settings_variable = self.settings_variable.or(other.settings_variable);
+        for (size, class) in other.classes {
+            let sum = self.classes.entry(size).or_default();
+            sum.count += class.count;
+            sum.bytes += class.bytes;
+        }
+        self.large.extend(other.large);
+        self
+    }
+}
+
+impl Usage {
+    /// Adds another's figures.
+    pub fn add(&mut self, other: Usage) {
+        self.mappings += other.mappings;
+        self.size += other.size;
+        self.rss += other.rss;
+        self.pss += other.pss;
+        self.anon += other.anon;
+        self.swap += other.swap;
+        self.huge += other.huge;
+    }
+}

@@ -1,0 +1,296 @@
+//! A diagnosis in a terminal: [`short`] by default; in full the verdict first, then the ledgers, the causes, and what to
+//! type next.
+
+use std::fmt::Write;
+
+use comfy_table::{CellAlignment, ContentArrangement, presets};
+
+use ebb_diagnosis::facts::diagnosis::{Bridge, Diagnosis, Finding, Ledger, Weight};
+use ebb_process::snapshot::{Cgroup, Missing, Snapshot};
+
+mod python;
+pub mod short;
+pub(crate) mod words;
+
+pub use words::label;
+use words::mb;
+
+/// Widths beyond this are harder to read, not easier.
+const MOST_COLUMNS: u16 = 100;
+
+/// How much to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// At most ten lines of so many columns each.
+    Short(usize),
+    /// Every figure.
+    Full,
+}
+
+/// All of them, one below the other.
+pub fn render(diagnoses: &[Diagnosis], form: Form) -> String {
+    let all: Vec<String> = diagnoses
+        .iter()
+        .map(|diagnosis| match form {
+            Form::Short(columns) => short::render(diagnosis, columns),
+            Form::Full => full(diagnosis),
+        })
+        .collect();
+    all.join("\n")
+}
+
+fn full(diagnosis: &Diagnosis) -> String {
+    let snapshot = &diagnosis.snapshot;
+    let mut out = String::new();
+    let _ = writeln!(out, "{}\n", diagnosis.verdict.sentence);
+    if !snapshot.processes.is_empty() {
+        let _ = writeln!(out, "{}\n", ledger(&diagnosis.ledger, snapshot));
+    }
+    if let Some(cgroup) = &snapshot.cgroup {
+        let _ = writeln!(out, "{}\n", cgroup_ledger(cgroup));
+        if let Some(line) = stress(cgroup) {
+            let _ = writeln!(out, "{line}");
+        }
+    }
+    if let Some(bridge) = &diagnosis.bridge {
+        let _ = writeln!(out, "{}\n", bridge_line(bridge));
+    }
+    findings(&mut out, &diagnosis.findings);
+    for missing in &snapshot.missing {
+        let _ = writeln!(out, "? {}", missing_line(missing));
+    }
+    notes(&mut out, snapshot);
+    if let Some(next) = &diagnosis.verdict.next {
+        let _ = writeln!(out, "\nNext: {next}");
+    }
+    out
+}
+
+/// What readers say of each process, once where workers say the same.
+fn notes(out: &mut String, snapshot: &Snapshot) {
+    let mut notes: Vec<(String, &str, Vec<String>)> = Vec::new();
+    for process in &snapshot.processes {
+        let heap = process.heap.iter().flat_map(|heap| heap.notes.clone());
+        for note in heap.chain(process.python.iter().flat_map(python::lines)) {
+            let known = notes
+                .iter_mut()
+                .find(|(text, name, _)| *text == note && *name == process.name);
+            let pid = process.pid.to_string();
+            match known {
+                Some((_, _, pids)) => pids.push(pid),
+                None => notes.push((note, &process.name, vec![pid])),
+            }
+        }
+    }
+    for (note, name, pids) in notes {
+        let _ = writeln!(out, "  {name} ({}): {note}", pids.join(", "));
+    }
+}
+
+fn ledger(ledger: &Ledger, snapshot: &Snapshot) -> String {
+    let measure = match ledger.proportional {
+        true => "PSS",
+        false => "RSS in part",
+    };
+    let mut rows: Vec<[String; 3]> = ledger
+        .lines
+        .iter()
+        .map(|line| {
+            [
+                label(line.cause).to_owned(),
+                mb(line.bytes as i64),
+                line.note.clone().unwrap_or_default(),
+            ]
+        })
+        .collect();
+    rows.push([
+        "remainder".into(),
+        signed(ledger.remainder),
+        "what changed between two readings".into(),
+    ]);
+    rows.push([
+        format!(
+            "{} ({measure})",
+            count(snapshot.processes.len() as u64, "process")
+        ),
+        mb(ledger.total as i64),
+        String::new(),
+    ]);
+    draw(["processes", "MB", ""], &rows)
+}
+
+fn cgroup_ledger(cgroup: &Cgroup) -> String {
+    let parts = &cgroup.parts;
+    let mut rows = Vec::new();
+    let mut row = |label: &str, bytes: Option<u64>, note: String| {
+        if let Some(bytes) = bytes {
+            rows.push([label.to_owned(), mb(bytes as i64), note]);
+        }
+    };
+    row("anonymous", parts.anon, String::new());
+    row("file", parts.file, String::new());
+    row("  mapped", parts.mapped, String::new());
+    row(
+        "  shared memory",
+        parts.shared,
+        "reclaim cannot drop it".into(),
+    );
+    row("  active", parts.active_file, String::new());
+    row("  inactive", parts.inactive_file, "goes first".into());
+    row("kernel", parts.kernel, String::new());
+    row("  slab", parts.slab, String::new());
+    row("  page tables", parts.page_tables, String::new());
+    row("  stacks of threads", parts.kernel_stack, String::new());
+    row("sockets", parts.sockets, String::new());
+    row("swap", cgroup.swap, String::new());
+    row(
+        "usage",
+        cgroup.usage,
+        count(cgroup.pids.len() as u64, "process"),
+    );
+    row(
+        "usage less inactive file",
+        Option::zip(cgroup.usage, parts.inactive_file)
+            .map(|(usage, inactive)| usage.saturating_sub(inactive)),
+        "what an autoscaler sees".into(),
+    );
+    let of = cgroup
+        .limit_of
+        .as_ref()
+        .filter(|path| **path != cgroup.path);
+    row(
+        "limit",
+        cgroup.limit,
+        of.map_or_else(String::new, |path| format!("of {path}")),
+    );
+    row("high", cgroup.high, "the kernel slows down above it".into());
+    row("peak", cgroup.peak, String::new());
+    let title = format!("cgroup v{} {}", cgroup.version, cgroup.path);
+    draw([&title, "MB", ""], &rows)
+}
+
+/// What was in the way, if anything was.
+fn stress(cgroup: &Cgroup) -> Option<String> {
+    let stress = &cgroup.stress;
+    let times = |value: Option<u64>, what: &str| {
+        let value = value.filter(|&value| value > 0)?;
+        Some(format!("{value} {what}"))
+    };
+    let percent = |value: Option<f64>, what: &str| {
+        let value = value.filter(|&value| value > 0.0)?;
+        Some(format!("{value:.1} % of the last minute {what}"))
+    };
+    let lines: Vec<String> = [
+        times(stress.oom_kills, "processes killed for memory"),
+        times(stress.limit_hits, "times at a limit"),
+        times(
+            stress.throttled_periods,
+            "periods throttled by the CPU quota",
+        )
+        .map(|text| match stress.throttled_s {
+            Some(seconds) => format!("{text} ({seconds:.1} s)"),
+            None => text,
+        }),
+        percent(stress.memory_some_60, "some task waited for memory"),
+        percent(stress.memory_full_60, "all tasks waited for memory"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    (!lines.is_empty()).then(|| format!("! {}", lines.join("; ")))
+}
+
+fn bridge_line(bridge: &Bridge) -> String {
+    let mut text = format!(
+        "Anonymous memory, MB: {} these processes, {} others in the cgroup, {} remainder, {} the cgroup's.",
+        mb(bridge.target_anon as i64),
+        mb(bridge.others_anon as i64),
+        signed(bridge.remainder),
+        mb(bridge.cgroup_anon as i64),
+    );
+    if let (Some(seen), Some(returnable)) = (bridge.working_set, bridge.returnable) {
+        let _ = write!(
+            text,
+            "\nOf the {} MB that an autoscaler sees, {} MB are free pages that an allocator can return.",
+            mb(seen as i64),
+            mb(returnable as i64)
+        );
+    }
+    text
+}
+
+fn findings(out: &mut String, findings: &[Finding]) {
+    for finding in findings {
+        let mark = match finding.weight {
+            Weight::Main => "* ",
+            Weight::Part => "+ ",
+            Weight::Unknown => "? ",
+            Weight::RuledOut => "- ",
+        };
+        let not = match finding.weight {
+            Weight::RuledOut => "not ",
+            _ => "",
+        };
+        let error = finding
+            .error
+            .as_ref()
+            .filter(|_| finding.weight != Weight::RuledOut);
+        let _ = writeln!(
+            out,
+            "{mark}{not}{}: {}{}",
+            label(finding.cause),
+            finding.evidence,
+            error.map_or_else(String::new, |error| format!(", {error}"))
+        );
+        if let Some(remedy) = &finding.remedy {
+            let _ = writeln!(out, "    {remedy}");
+        }
+    }
+}
+
+fn missing_line(missing: &Missing) -> String {
+    let of = missing
+        .pid
+        .map_or_else(String::new, |pid| format!(" of {pid}"));
+    let remedy = missing
+        .remedy
+        .as_ref()
+        .map_or_else(String::new, |remedy| format!(" {remedy}"));
+    format!("{}{of}: {}.{remedy}", missing.what, missing.why)
+}
+
+fn draw(header: [&str; 3], rows: &[[String; 3]]) -> String {
+    let mut table = comfy_table::Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(MOST_COLUMNS);
+    table.set_header(header);
+    for row in rows {
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut().skip(1).take(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.to_string()
+}
+
+/// A number and its noun.
+fn count(number: u64, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        _ if noun.ends_with('s') => format!("{number} {noun}es"),
+        _ => format!("{number} {noun}s"),
+    }
+}
+
+fn signed(bytes: i64) -> String {
+    match mb(bytes.abs()).as_str() {
+        "0.0" => "±0.0".to_owned(),
+        size if bytes < 0 => format!("\u{2212}{size}"),
+        size => format!("+{size}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,425 @@
+//! `report.html`: one page that needs nothing from the network.
+//!
+//! The template, its style and its script lie beside this file and are built in. The page works
+//! without the script; the script adds the values under the pointer.
+
+use super::chart::{self, TimeScale};
+use super::drawing::{NARROW, Stroke, WIDE, escape, strokes};
+use super::figures;
+use super::latency;
+use super::notes::{self, Note};
+use super::table::Table;
+use super::tables;
+use super::timeline::Timeline;
+use ebb_trial::results::{Column, Trial, Unit, Variant, Verdict, VerdictKind, Workload};
+use minijinja::Environment;
+use minijinja::value::{Serde, Value};
+use serde::Serialize;
+use std::path::Path;
+
+/// The whole page.
+pub fn render(trial: &Trial) -> Result<String, String> {
+    let timeline = Timeline::of(trial);
+    let distributions = latency::of(trial);
+    let mut environment = Environment::new();
+    environment.add_filter("breakable", |name: &str| breakable(name));
+    // The name's ending switches escaping of HTML on.
+    environment
+        .add_template("page.html", include_str!("page/page.html"))
+        .map_err(|error| error.to_string())?;
+    let page = environment
+        .get_template("page.html")
+        .map_err(|error| error.to_string())?;
+    let contents = Contents {
+        style: include_str!("page/page.css"),
+        script: include_str!("page/page.js"),
+        title: &trial.workload.name,
+        description: &trial.workload.description,
+        verdict: &trial.verdict,
+        more: notes::conclusions(trial)[1..].to_vec(),
+        bars: bars(trial),
+        wide: chart::draw(&timeline, WIDE),
+        narrow: chart::draw(&timeline, NARROW),
+        latency_wide: latency::draw(&distributions, WIDE),
+        latency_narrow: latency::draw(&distributions, NARROW),
+        legend: legend(&timeline),
+        lines: data(&timeline)?,
+        has_band: timeline.lines.iter().any(|line| !line.band.is_empty()),
+        has_live: timeline.lines.iter().any(|line| !line.live.is_empty()),
+        tables: tables::of(trial),
+        next: next(trial),
+        docs: DOCS,
+        notes: notes::of(trial),
+        method: notes::method(trial),
+        variants: trial
+            .variants
+            .iter()
+            .map(|variant| Ground::of(variant, &trial.workload))
+            .collect(),
+        metric: trial.metric.label(),
+        is_live: trial.canary.is_some(),
+    };
+    page.render(Serde(&contents))
+        .map_err(|error| error.to_string())
+}
+
+/// What the template shows.
+#[derive(Debug, Serialize)]
+struct Contents<'a> {
+    style: &'static str,
+    script: &'static str,
+    title: &'a str,
+    description: &'a str,
+    verdict: &'a Verdict,
+    more: Vec<&'a str>,
+    bars: Vec<Bar>,
+    wide: String,
+    narrow: String,
+    latency_wide: String,
+    latency_narrow: String,
+    legend: Vec<Entry>,
+    lines: String,
+    has_band: bool,
+    has_live: bool,
+    tables: Vec<Table>,
+    notes: Vec<Note>,
+    method: Vec<String>,
+    variants: Vec<Ground<'a>>,
+    metric: &'static str,
+    is_live: bool,
+    next: Vec<Step>,
+    docs: &'static str,
+}
+
+/// Where the manual is.
+const DOCS: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/HEAD/docs");
+
+/// Something to do next, and its command.
+#[derive(Debug, Serialize)]
+struct Step {
+    what: String,
+    command: String,
+}
+
+/// What follows from a trial: the commands are for the folder that has `results.json`.
+fn next(trial: &Trial) -> Vec<Step> {
+    let step = |what: &str, command: &str| Step {
+        what: what.to_owned(),
+        command: command.to_owned(),
+    };
+    let mut steps = Vec::new();
+    if trial.verdict.kind == VerdictKind::Recommend && trial.canary.is_none() {
+        steps.push(step(
+            "Put the recommended variant into the file that starts the service (a Dockerfile, compose file, manifest, \
+             unit, Procfile or Cargo.toml). The command shows the change and writes nothing.",
+            "ebb fix Dockerfile --from results.json",
+        ));
+        steps.push(step(
+            "Try it once without a change.",
+            "ebb run --from results.json -- COMMAND",
+        ));
+    }
+    if notes::is_disturbed(trial) {
+        steps.push(step(
+            "Repeat the trial on a quiet machine: its costs are not known.",
+            "ebb compare ... -n 5",
+        ));
+    }
+    steps
+}
+
+/// A name as HTML, which may be broken after the signs between its words, and nowhere else.
+fn breakable(name: &str) -> Value {
+    let mut out = String::with_capacity(name.len());
+    for letter in name.chars() {
+        out.push_str(&escape(letter.encode_utf8(&mut [0; 4])));
+        if matches!(letter, '+' | '=' | ',' | ':' | '/' | '_' | '-') {
+            out.push_str("<wbr>");
+        }
+    }
+    Value::from_safe_string(out)
+}
+
+/// What a variant ran on.
+#[derive(Debug, Serialize)]
+struct Ground<'a> {
+    name: &'a str,
+    preloaded: Vec<&'a Path>,
+    without_preload: String,
+    command: Option<String>,
+    env: Vec<String>,
+}
+
+impl<'a> Ground<'a> {
+    fn of(variant: &'a Variant, workload: &Workload) -> Ground<'a> {
+        Ground {
+            name: &variant.name,
+            preloaded: variant.preloaded(),
+            without_preload: variant.without_preload(),
+            command: variant.command_line(workload),
+            env: variant
+                .env
+                .iter()
+                .map(|(key, value)| format!("{key}={value}"))
+                .collect(),
+        }
+    }
+}
+
+/// A bar of the first picture: what a variant holds after the rest, beside its peak.
+#[derive(Debug, Serialize)]
+struct Bar {
+    name: String,
+    recommended: bool,
+    colour: usize,
+    after_rest: String,
+    after_rest_percent: f64,
+    peak: Option<String>,
+    peak_percent: Option<f64>,
+    live_percent: Option<f64>,
+    range_percent: Option<(f64, f64)>,
+    missing: Option<String>,
+}
+
+/// The figure that a variant is known by: after the rest, or the median of services that were watched.
+fn held(trial: &Trial) -> Column {
+    match trial.canary {
+        Some(_) => Column::Typical,
+        None => Column::AfterRest,
+    }
+}
+
+fn bars(trial: &Trial) -> Vec<Bar> {
+    let held = held(trial);
+    let highest = trial
+        .variants
+        .iter()
+        .filter_map(|variant| variant.summary.as_ref())
+        .flat_map(|summary| [Column::Peak, held].map(|column| summary.figures.get(&column)))
+        .flatten()
+        .map(|figure| figure.max)
+        .fold(1.0, f64::max);
+    let percent = |bytes: f64| (bytes / highest * 1000.0).round() / 10.0;
+    let strokes = strokes(&trial.variants);
+    let bar = |(index, variant): (usize, &Variant)| {
+        let figure = |column: Column| {
+            variant
+                .summary
+                .as_ref()
+                .and_then(|summary| summary.figures.get(&column))
+        };
+        let (after, peak) = (figure(held), figure(Column::Peak));
+        Bar {
+            name: variant.name.clone(),
+            recommended: trial.verdict.variant.as_deref() == Some(variant.name.as_str()),
+            colour: strokes[index].colour,
+            after_rest: after.map_or(String::new(), |figure| {
+                figures::plain(figure.median, Unit::Bytes)
+            }),
+            after_rest_percent: after.map_or(0.0, |figure| percent(figure.median)),
+            peak: peak.map(|figure| figures::plain(figure.median, Unit::Bytes)),
+            peak_percent: peak.map(|figure| percent(figure.median)),
+            live_percent: figure(Column::Live).map(|figure| percent(figure.median)),
+            range_percent: after
+                .filter(|figure| figure.n > 1)
+                .map(|figure| (percent(figure.min), percent(figure.max))),
+            missing: after.is_none().then(|| match &variant.unavailable {
+                Some(reason) => format!("not run: {reason}"),
+                None => notes::oom_fate(variant).map_or("no complete run".into(), |fate| {
+                    format!("OOM-killed {fate}")
+                }),
+            }),
+        }
+    };
+    trial.variants.iter().enumerate().map(bar).collect()
+}
+
+/// A line of the legend, with the pattern of its line.
+#[derive(Debug, Serialize)]
+struct Entry {
+    variant: usize,
+    name: String,
+    stroke: Stroke,
+}
+
+fn legend(timeline: &Timeline) -> Vec<Entry> {
+    timeline
+        .lines
+        .iter()
+        .map(|line| Entry {
+            variant: line.variant,
+            name: line.name.clone(),
+            stroke: line.stroke,
+        })
+        .collect()
+}
+
+/// The lines for the script: what stands under the pointer.
+fn data(timeline: &Timeline) -> Result<String, String> {
+    #[derive(Serialize)]
+    struct Data<'a> {
+        end_s: f64,
+        scale: TimeScale,
+        phases: Vec<DataPhase<'a>>,
+        lines: Vec<DataLine<'a>>,
+    }
+    #[derive(Serialize)]
+    struct DataPhase<'a> {
+        name: &'a str,
+        round: u32,
+        to_s: f64,
+    }
+    #[derive(Serialize)]
+    struct DataLine<'a> {
+        variant: usize,
+        name: &'a str,
+        /// Seconds and MB.
+        points: Vec<(f64, f64)>,
+    }
+    let round = |value: f64| (value * 10.0).round() / 10.0;
+    let lines = timeline.lines.iter().map(|line| DataLine {
+        variant: line.variant,
+        name: &line.name,
+        points: line
+            .median
+            .iter()
+            .map(|(at_s, mb)| (round(*at_s), round(*mb)))
+            .collect(),
+    });
+    let phases = timeline.shades.iter().map(|shade| DataPhase {
+        name: &shade.name,
+        round: shade.round,
+        to_s: shade.to_s,
+    });
+    let text = serde_json::to_string(&Data {
+        end_s: timeline.end_s,
+        scale: TimeScale::of(timeline.end_s),
+        phases: phases.collect(),
+        lines: lines.collect(),
+    })
+    .map_err(|error| error.to_string())?;
+    // Inside a script element only a closing tag could end it.
+    Ok(text.replace('<', "\\u003c"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drawing::COLOURS;
+    use ebb_trial::example;
+
+    #[test]
+    fn the_page_is_whole_and_needs_no_network() {
+        let page = render(&example::trial()).unwrap();
+        for expected in [
+            "<!doctype html>",
+            "ebbmalloc holds 61 MB",
+            "class=\"plot wide\"",
+            "class=\"plot narrow\"",
+            "tcmalloc",
+            "</html>",
+        ] {
+            assert!(page.contains(expected), "{expected}");
+        }
+        // A link is followed by a reader, not fetched by the page.
+        let links = page.matches("<a href=\"https://").count();
+        assert_eq!(links, page.matches("https://").count());
+        let page = page.replace("<a href=\"https://", "");
+        for network in ["http://", "https://", "src=", "@import", "url("] {
+            assert!(!page.contains(network), "{network} in the page");
+        }
+    }
+
+    #[test]
+    fn a_name_is_broken_between_its_words_and_the_next_step_is_named() {
+        let mut trial = example::trial();
+        trial.variants[1].name = "ebbmalloc+A=<b>".into();
+        trial.verdict.variant = Some("ebbmalloc+A=<b>".into());
+        let page = render(&trial).unwrap();
+        assert!(page.contains("ebbmalloc+<wbr>A=<wbr>&lt;b&gt;"), "{page}");
+        assert!(page.contains("ebb fix Dockerfile --from results.json"));
+        assert!(page.contains("/docs/compare.md"));
+        trial.verdict.kind = VerdictKind::NothingToGain;
+        assert!(!render(&trial).unwrap().contains("ebb fix"));
+    }
+
+    #[test]
+    fn what_a_program_printed_cannot_become_markup() {
+        let page = render(&example::trial()).unwrap();
+        assert!(page.contains("&lt;segfault&gt; &amp; nothing") && !page.contains("<segfault>"));
+        let mut trial = example::trial();
+        trial.variants[0].name = "</script><script>alert(1)".into();
+        assert!(!render(&trial).unwrap().contains("<script>alert(1)"));
+    }
+
+    #[test]
+    fn a_trial_without_a_complete_run_still_has_a_page() {
+        let mut trial = example::trial();
+        for variant in &mut trial.variants {
+            variant.summary = None;
+            variant.runs.clear();
+        }
+        let page = render(&trial).unwrap();
+        assert!(page.contains("no complete run") && !page.contains("NaN"));
+    }
+
+    /// The colours of one mode, by their names.
+    fn colours(css: &str) -> std::collections::BTreeMap<String, [f64; 3]> {
+        let declared = css
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("--")?.strip_suffix(';'));
+        declared
+            .filter_map(|line| {
+                let (name, value) = line.split_once(": #")?;
+                let channel = |at: usize| {
+                    u8::from_str_radix(value.get(at..at + 2)?, 16)
+                        .ok()
+                        .map(f64::from)
+                };
+                Some((name.to_owned(), [channel(0)?, channel(2)?, channel(4)?]))
+            })
+            .collect()
+    }
+
+    /// WCAG 2: relative luminance and contrast.
+    fn contrast(one: [f64; 3], other: [f64; 3]) -> f64 {
+        let linear = |value: f64| {
+            let share = value / 255.0;
+            if share <= 0.04045 {
+                share / 12.92
+            } else {
+                ((share + 0.055) / 1.055).powf(2.4)
+            }
+        };
+        let luminance = |[red, green, blue]: [f64; 3]| {
+            0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue)
+        };
+        let (one, other) = (luminance(one), luminance(other));
+        (one.max(other) + 0.05) / (one.min(other) + 0.05)
+    }
+
+    #[test]
+    fn text_and_lines_can_be_read_in_both_modes() {
+        let css = include_str!("page/page.css");
+        let (light, dark) = css
+            .split_once("@media screen and (prefers-color-scheme: dark)")
+            .unwrap();
+        for (mode, text) in [("light", light), ("dark", dark)] {
+            let colours = colours(text);
+            let lines: Vec<String> = (0..COLOURS).map(|line| format!("line-{line}")).collect();
+            for name in lines
+                .iter()
+                .map(String::as_str)
+                .chain(["ink", "soft", "accent"])
+            {
+                for ground in ["panel", "paper"] {
+                    let ratio = contrast(colours[name], colours[ground]);
+                    assert!(
+                        ratio >= 4.5,
+                        "{mode}: {name} on {ground} has a contrast of {ratio:.2}"
+                    );
+                }
+            }
+        }
+    }
+}

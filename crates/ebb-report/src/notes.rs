@@ -1,0 +1,357 @@
+//! What has to be said beside the tables: what did not run, what does not count, what broke.
+//!
+//! Used by all three renderings. Nothing that was asked for is ever missing without a note.
+
+use super::{faults, figures};
+use ebb_trial::results::sureness::{StopReason, Stopping, Trap};
+use ebb_trial::results::{Outcome, Run, Trial, Unit, Variant};
+use std::collections::BTreeSet;
+
+/// One thing to say.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Note {
+    /// The variant it is about; empty for the whole trial.
+    pub about: String,
+    /// What happened.
+    pub text: String,
+    /// The last lines of what failed.
+    pub lines: Vec<String>,
+}
+
+/// Whether no time of the trial is to be trusted.
+pub(super) fn is_disturbed(trial: &Trial) -> bool {
+    trial.variants.iter().any(Variant::has_disturbed_times)
+}
+
+/// Said beside times that other programs may have lengthened.
+pub(super) fn disturbed(trial: &Trial) -> &'static str {
+    match is_disturbed(trial) {
+        true => "; disturbed, see below",
+        false => "",
+    }
+}
+
+/// All notes of a trial, in the order of the variants.
+pub fn of(trial: &Trial) -> Vec<Note> {
+    let mut notes = Vec::new();
+    if trial.interrupted {
+        notes.push(Note {
+            about: String::new(),
+            text: "interrupted: what was measured until then is kept, runs that were not finished do not count".into(),
+            lines: Vec::new(),
+        });
+    }
+    let of_all = |text: String| Note {
+        about: String::new(),
+        text,
+        lines: Vec::new(),
+    };
+    notes.extend(trial.traps.iter().map(trap));
+    notes.extend(trial.stopping.as_ref().map(stopping).map(of_all));
+    notes.extend(disturbances(trial).into_iter().map(of_all));
+    for limit in trial.max_rest.iter().filter(|limit| !limit.kept) {
+        let max = figures::megabytes(limit.max_bytes as f64);
+        notes.push(Note {
+            about: limit.variant.clone(),
+            text: match limit.after_rest_bytes {
+                Some(bytes) if bytes <= limit.max_bytes => {
+                    format!("is within --max-rest of {max} after the rest, but not every run lived to it")
+                }
+                Some(bytes) => format!(
+                    "holds {} after the rest, above --max-rest of {max}",
+                    figures::megabytes(bytes as f64)
+                ),
+                None => format!("never came to its rest, so it is not within --max-rest of {max}"),
+            },
+            lines: Vec::new(),
+        });
+    }
+    if let Some(against) = &trial.against {
+        let machine = against.machine_differs.iter();
+        let lines = machine.map(|line| format!("another machine than then: {line}"));
+        notes.extend(lines.chain(against.notes.iter().cloned()).map(of_all));
+    }
+    for variant in &trial.variants {
+        notes.extend(about_variant(variant, trial.repetitions));
+    }
+    notes
+}
+
+fn trap(trap: &Trap) -> Note {
+    Note {
+        about: trap.variant.clone().unwrap_or_default(),
+        text: format!(
+            "trap, {}: {}. {}.",
+            trap.kind.label(),
+            trap.sentence,
+            trap.remedy
+        ),
+        lines: Vec::new(),
+    }
+}
+
+/// How a trial that went on until it was sure came to its end.
+fn stopping(stopping: &Stopping) -> String {
+    let mb = |bytes: Option<f64>| bytes.map(|bytes| figures::plain(bytes, Unit::Bytes));
+    let wanted = mb(stopping.wanted_bytes).map_or(String::new(), |wanted| {
+        format!(
+            "; asked for: {wanted} MB ({} % of what the first variant holds, and at least 3 MB)",
+            (stopping.wanted_share * 1000.0).round() / 10.0
+        )
+    });
+    let reached = match (mb(stopping.reached_bytes), &stopping.widest) {
+        (Some(width), Some(name)) => {
+            format!("the widest interval after the rest is {width} MB wide, that of {name}")
+        }
+        _ => "there is no interval yet".to_owned(),
+    };
+    let rounds = match stopping.repetitions {
+        1 => "1 repetition".to_owned(),
+        count => format!("{count} repetitions"),
+    };
+    let budget = figures::duration(stopping.budget_s);
+    let why = match stopping.end {
+        StopReason::Sure => format!("sure after {rounds}"),
+        StopReason::Budget => format!(
+            "not sure: the budget of {budget} does not hold another repetition after {rounds}"
+        ),
+        StopReason::MostRepetitions => {
+            format!("not sure: stopped after {rounds}, the most there are")
+        }
+        StopReason::NothingToCompare => {
+            format!("not sure: after {rounds} there are not two variants left to compare")
+        }
+        StopReason::Interrupted => format!("not sure: interrupted after {rounds}"),
+    };
+    format!("{why}: {reached}{wanted}")
+}
+
+/// What else the machine did, where it was enough to be felt.
+fn disturbances(trial: &Trial) -> Vec<String> {
+    let runs: Vec<&Run> = trial.variants.iter().flat_map(Variant::complete).collect();
+    let all = runs.len();
+    let highest = |share: fn(&Run) -> Option<f64>| {
+        let highest = runs.iter().filter_map(|run| share(run)).fold(0.0, f64::max);
+        format!("{:.0} %", highest * 100.0)
+    };
+    let mut notes = Vec::new();
+    let times = runs.iter().filter(|run| run.disturbance.of_times()).count();
+    if times > 0 {
+        notes.push(format!(
+            "disturbed: in {times} of {all} runs other programs took up to {} of the processors; do not trust \
+             CPU time, throughput and latencies, memory after the rest suffers least. Repeat it on a quiet machine",
+            highest(|run| run.disturbance.others_cpu_share)
+        ));
+    }
+    let memory = runs
+        .iter()
+        .filter(|run| run.disturbance.of_memory())
+        .count();
+    if memory > 0 {
+        notes.push(format!(
+            "disturbed: in {memory} of {all} runs programs of this machine waited for memory up to {} of the time, \
+             so the kernel took pages away that nobody gave back; do not trust the memory. Repeat it with more memory free",
+            highest(|run| run.disturbance.memory_pressure_share)
+        ));
+    }
+    notes
+}
+
+fn about_variant(variant: &Variant, repetitions: u32) -> Vec<Note> {
+    let note = |text: String, lines: &[String]| Note {
+        about: variant.name.clone(),
+        text,
+        lines: lines.to_vec(),
+    };
+    if let Some(reason) = &variant.unavailable {
+        return vec![note(format!("not run: {reason}"), &[])];
+    }
+    let mut notes: Vec<Note> = Vec::new();
+    for run in &variant.runs {
+        match &run.outcome {
+            Outcome::Complete => {
+                if let Some(oom) = run.oom {
+                    let when = oom.at_s.map_or(String::new(), |at_s| {
+                        format!(", the first {at_s:.0} s after readiness")
+                    });
+                    notes.push(note(
+                        format!(
+                            "run {}: processes of the service that were OOM-killed: {}{when}",
+                            run.repetition, oom.kills
+                        ),
+                        &[],
+                    ));
+                }
+            }
+            Outcome::Discarded { reason } => {
+                notes.push(note(
+                    format!("run {} discarded: {reason}", run.repetition),
+                    &[],
+                ));
+            }
+            Outcome::Failed { reason, last_lines } => {
+                notes.push(note(
+                    format!("run {} failed: {reason}", run.repetition),
+                    last_lines,
+                ));
+            }
+            Outcome::Interrupted => {
+                notes.push(note(format!("run {} was interrupted", run.repetition), &[]))
+            }
+        }
+        for restart in &run.restarts {
+            notes.push(note(
+                format!("{} at {}", restart.text, figures::duration(restart.at_s)),
+                &[],
+            ));
+        }
+        for text in &run.notes {
+            // The same remark in every repetition is one remark.
+            if !notes.iter().any(|note| note.text == *text) {
+                notes.push(note(text.clone(), &[]));
+            }
+        }
+    }
+    let errors = variant.summary.as_ref().map_or(0, |summary| summary.errors);
+    if errors > 0 {
+        notes.push(note(format!("{errors} requests failed under load"), &[]));
+    }
+    let asked = || variant.complete().flat_map(|run| &run.health);
+    let silent = asked().filter(|answer| answer.latency_ms.is_none()).count();
+    if silent > 0 {
+        let text = format!(
+            "the health address gave no good answer {silent} of {} times under load",
+            asked().count()
+        );
+        notes.push(note(text, &[]));
+    }
+    let complete = variant.complete().count() as u32;
+    if complete > 0 && complete < repetitions {
+        notes.push(note(format!("{complete} of {repetitions} runs count"), &[]));
+    }
+    notes
+}
+
+/// `after 12 s, 3 of 3 runs` of a variant whose service was killed for want of memory.
+pub fn oom_fate(variant: &Variant) -> Option<String> {
+    let killed: Vec<&Run> = variant
+        .runs
+        .iter()
+        .filter(|run| run.oom.is_some())
+        .collect();
+    let mut times: Vec<f64> = killed.iter().filter_map(|run| run.oom?.at_s).collect();
+    times.sort_by(f64::total_cmp);
+    let when = match times.get(times.len() / 2) {
+        Some(seconds) => format!("after {}", figures::duration(*seconds)),
+        None => "before it was ready".into(),
+    };
+    (!killed.is_empty()).then(|| format!("{when}, {} of {} runs", killed.len(), variant.runs.len()))
+}
+
+/// What it comes to: the verdict, then what a search over settings or an earlier trial adds.
+pub fn conclusions(trial: &Trial) -> Vec<&str> {
+    let tuned = trial.tuned.as_ref().map(|tuned| tuned.sentence.as_str());
+    let against = trial.against.as_ref();
+    [trial.verdict.sentence.as_str()]
+        .into_iter()
+        .chain(tuned)
+        .chain(against.map(|against| against.sentence.as_str()))
+        .collect()
+}
+
+/// How and where it was measured, in one line each.
+pub fn method(trial: &Trial) -> Vec<String> {
+    let machine = &trial.machine;
+    let mut place: Vec<String> = Vec::new();
+    place.extend(machine.cpu.clone());
+    place.extend(
+        machine
+            .processors
+            .map(|count| format!("{count} processors")),
+    );
+    place.extend(machine.memory_bytes.map(figures::gigabytes));
+    place.extend(machine.system.clone());
+    place.extend(
+        machine
+            .kernel
+            .as_ref()
+            .map(|kernel| format!("kernel {kernel}")),
+    );
+    place.extend(
+        machine
+            .thp
+            .as_ref()
+            .map(|thp| format!("transparent huge pages: {thp}")),
+    );
+    let what = match &trial.canary {
+        Some(canary) => vec![format!(
+            "{} for {}, a look every {} s, cut into {} windows of {}; nothing was started, stopped or asked.",
+            trial.workload.description,
+            figures::duration(trial.seconds),
+            canary.every_s,
+            canary.windows,
+            figures::duration(canary.window_s)
+        )],
+        None => conducted(trial),
+    };
+    let machine = format!("Machine: {}.", place.join(", "));
+    let began = format!("Started {} with ebb {}.", trial.started, trial.ebb_version);
+    let faults = faults::price(trial);
+    what.into_iter()
+        .chain(faults)
+        .chain([machine, began])
+        .collect()
+}
+
+/// How a trial went that started its services.
+fn conducted(trial: &Trial) -> Vec<String> {
+    let profile = trial
+        .workload
+        .profile
+        .as_ref()
+        .map_or(String::new(), |profile| format!(", profile {profile}"));
+    let runs: Vec<&Run> = trial
+        .variants
+        .iter()
+        .flat_map(|variant| &variant.runs)
+        .collect();
+    let mut lines = vec![
+        format!(
+            "Workload: {}{profile}. {}",
+            trial.workload.name, trial.workload.description
+        ),
+        format!(
+            "{} in {}, variants interleaved, {} asked for; the process tree was sampled every {} ms from readiness to the end.",
+            figures::counted(runs.len(), "run"),
+            figures::duration(trial.seconds),
+            figures::counted(trial.repetitions as usize, "repetition"),
+            trial.interval_ms
+        ),
+    ];
+    let loads = runs.iter().flat_map(|run| &run.phases);
+    let tools: BTreeSet<&str> = loads
+        .filter_map(|span| span.load.as_ref()?.tool.as_deref())
+        .collect();
+    if !tools.is_empty() {
+        let tools: Vec<&str> = tools.into_iter().collect();
+        lines.push(format!(
+            "Throughput and latency are what {} told.",
+            tools.join(" and ")
+        ));
+    }
+    let limits = [
+        trial
+            .limits
+            .memory_max_bytes
+            .map(|bytes| format!("{} of memory", figures::megabytes(bytes as f64))),
+        trial.limits.cpus.map(|cpus| format!("{cpus} processors")),
+    ];
+    let limits: Vec<String> = limits.into_iter().flatten().collect();
+    if !limits.is_empty() {
+        lines.push(format!(
+            "The service of each run had a cgroup with {}.",
+            limits.join(" and ")
+        ));
+    }
+    lines
+}

@@ -1,0 +1,339 @@
+//! What stands where: the three tables of a trial, independent of how they are drawn.
+//!
+//! Memory, cost, and the differences to the first variant. Used by all three renderings, so that the
+//! terminal, the Markdown and the page never say different things.
+
+use super::table::{Cell, Row, Table, no_figure};
+use super::{changes, figures, latency, notes};
+use ebb_trial::results::sureness::Reading;
+use ebb_trial::results::{Column, Difference, Figure, Trial, Unit, Variant};
+
+const MEMORY: [Column; 10] = [
+    Column::Baseline,
+    Column::Peak,
+    Column::AfterRest,
+    Column::Typical,
+    Column::Floor,
+    Column::Growth,
+    Column::Reclaimable,
+    Column::Live,
+    Column::Cgroup,
+    Column::Slope,
+];
+const COST: [Column; 9] = [
+    Column::Cpu,
+    Column::CpuSystem,
+    Column::PageFaults,
+    Column::Refaults,
+    Column::Throughput,
+    Column::P50,
+    Column::P99,
+    Column::HealthMax,
+    Column::Throttled,
+];
+const DIFFERENCE: [Column; 10] = [
+    Column::Peak,
+    Column::AfterRest,
+    Column::Typical,
+    Column::Floor,
+    Column::Cpu,
+    Column::CpuSystem,
+    Column::PageFaults,
+    Column::Refaults,
+    Column::Throughput,
+    Column::P99,
+];
+
+/// All tables of a trial.
+pub fn of(trial: &Trial) -> Vec<Table> {
+    let mut tables = vec![
+        table(
+            trial,
+            "Memory",
+            &format!(
+                "{} of the process tree in MB; {}",
+                trial.metric.label(),
+                spread(trial)
+            ),
+            &MEMORY,
+            absolute,
+        ),
+        table(
+            trial,
+            "Cost",
+            &format!(
+                "{}; {}{}",
+                cpu_caption(trial),
+                spread(trial),
+                notes::disturbed(trial)
+            ),
+            &COST,
+            absolute,
+        ),
+    ];
+    if let Some(first) = trial.variants.first().filter(|_| trial.variants.len() > 1) {
+        let title = format!("Difference to {}", first.name);
+        let mut difference = table(
+            trial,
+            &title,
+            &format!("{}{}", interval_caption(trial), notes::disturbed(trial)),
+            &DIFFERENCE,
+            self::difference(trial),
+        );
+        difference.rows.remove(0);
+        tables.push(difference);
+    }
+    if let Some(tuned) = &trial.tuned {
+        for table in &mut tables {
+            // Best first; what gave no figure keeps its place at the end.
+            let place = |row: &Row| tuned.order.iter().position(|name| *name == row.name);
+            table
+                .rows
+                .sort_by_key(|row| place(row).unwrap_or(usize::MAX));
+        }
+    }
+    tables.retain(Table::tells_something);
+    tables.extend(latencies(trial));
+    tables.extend(
+        trial
+            .against
+            .as_ref()
+            .map(|against| changes::table(trial, against, &DIFFERENCE)),
+    );
+    tables
+}
+
+/// The distribution of latencies, where loads tell it.
+fn latencies(trial: &Trial) -> Option<Table> {
+    let distributions = latency::of(trial);
+    let rows = distributions.iter().map(|distribution| Row {
+        name: distribution.name.clone(),
+        recommended: trial.verdict.variant.as_deref() == Some(distribution.name.as_str()),
+        cells: latency::QUANTILES
+            .iter()
+            .map(|(_, quantile)| match distribution.quantile(*quantile) {
+                Some(ms) => Cell {
+                    main: figures::plain(ms, Unit::Milliseconds),
+                    detail: None,
+                    is_figure: true,
+                },
+                None => no_figure("–"),
+            })
+            .collect(),
+    });
+    let rows: Vec<Row> = rows.collect();
+    (!rows.is_empty()).then(|| Table {
+        title: "Latency".to_owned(),
+        caption: format!(
+            "milliseconds, all requests of all complete runs together, from the loads' histograms{}",
+            notes::disturbed(trial)
+        ),
+        columns: latency::QUANTILES.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        rows,
+    })
+}
+
+fn most_runs(trial: &Trial) -> u32 {
+    trial
+        .variants
+        .iter()
+        .filter_map(|variant| variant.summary.as_ref())
+        .map(|summary| summary.runs)
+        .max()
+        .unwrap_or(0)
+}
+
+fn cpu_caption(trial: &Trial) -> String {
+    match &trial.canary {
+        None => "CPU time from readiness to the end of the last phase".to_owned(),
+        Some(canary) => format!(
+            "CPU time in a window of {}",
+            figures::duration(canary.window_s)
+        ),
+    }
+}
+
+fn spread(trial: &Trial) -> &'static str {
+    if trial.canary.is_some() {
+        "median, below it lowest and highest window"
+    } else if most_runs(trial) > 1 {
+        "median, below it lowest and highest run"
+    } else {
+        "one run, direction only"
+    }
+}
+
+fn interval_caption(trial: &Trial) -> String {
+    if trial.canary.is_some() {
+        return "median of the differences window by window, below it the 95 % bootstrap interval"
+            .into();
+    }
+    match most_runs(trial) {
+        0 | 1 => "one run, direction only".into(),
+        2..=4 => "difference of medians, below it the 95 % bootstrap interval, rough with fewer than five runs".into(),
+        _ => "difference of medians, below it the 95 % bootstrap interval".into(),
+    }
+}
+
+fn table(
+    trial: &Trial,
+    title: &str,
+    caption: &str,
+    columns: &[Column],
+    cell: fn(&Figure, Unit) -> Cell,
+) -> Table {
+    // A column that no variant has is left out, except where that is news: malloc_trim was not measured, a
+    // load's summary was not read, somebody did not live to the rest.
+    let unread = trial.variants.iter().any(Variant::has_unread_loads);
+    let oom = trial
+        .variants
+        .iter()
+        .any(|variant| notes::oom_fate(variant).is_some());
+    let has = |column: &&Column| {
+        (**column == Column::Reclaimable && trial.canary.is_none())
+            || (**column == Column::AfterRest && oom)
+            || (**column == Column::Throughput && unread)
+            || trial
+                .variants
+                .iter()
+                .any(|variant| figure(variant, **column).is_some())
+    };
+    let columns: Vec<Column> = columns.iter().filter(has).copied().collect();
+    let rows = trial.variants.iter().map(|variant| Row {
+        name: variant.name.clone(),
+        recommended: trial.verdict.variant.as_deref() == Some(variant.name.as_str()),
+        cells: columns
+            .iter()
+            .map(|column| match figure(variant, *column) {
+                Some(figure) => {
+                    let cell = cell(figure, column.unit());
+                    match column {
+                        Column::Slope => with_own_interval(cell, variant),
+                        _ => cell,
+                    }
+                }
+                None => missing(variant, *column),
+            })
+            .collect(),
+    });
+    Table {
+        title: title.to_owned(),
+        caption: caption.to_owned(),
+        rows: rows.collect(),
+        columns: columns
+            .iter()
+            .map(|column| column.label().to_owned())
+            .collect(),
+    }
+}
+
+fn figure(variant: &Variant, column: Column) -> Option<&Figure> {
+    variant.summary.as_ref()?.figures.get(&column)
+}
+
+/// How a cell of differences is made.
+pub(super) fn difference(trial: &Trial) -> fn(&Figure, Unit) -> Cell {
+    if notes::is_disturbed(trial) {
+        versus_disturbed
+    } else {
+        versus
+    }
+}
+
+/// A median with its spread.
+pub(super) fn absolute(figure: &Figure, unit: Unit) -> Cell {
+    let spread = || {
+        format!(
+            "{}–{}",
+            figures::plain(figure.min, unit),
+            figures::plain(figure.max, unit)
+        )
+    };
+    Cell {
+        main: figures::plain(figure.median, unit),
+        detail: (figure.n > 1).then(spread),
+        is_figure: true,
+    }
+}
+
+/// A slope has an interval of its own, which is told where one run is all there is.
+fn with_own_interval(cell: Cell, variant: &Variant) -> Cell {
+    let mut runs = variant.complete();
+    let (Some(run), None) = (runs.next(), runs.next()) else {
+        return cell;
+    };
+    let hourly = |bytes_per_s: f64| figures::signed(bytes_per_s * 3600.0, Unit::BytesPerHour);
+    let interval = run
+        .slope
+        .map(|slope| format!("{} … {}", hourly(slope.low), hourly(slope.high)));
+    Cell {
+        detail: interval,
+        ..cell
+    }
+}
+
+fn versus(figure: &Figure, unit: Unit) -> Cell {
+    let Some(difference) = figure.versus_first else {
+        return no_figure("–");
+    };
+    difference_cell(&difference, unit)
+}
+
+/// The same where times are not to be trusted: no reading of an interval is.
+fn versus_disturbed(figure: &Figure, unit: Unit) -> Cell {
+    let mut cell = versus(figure, unit);
+    let is_time = matches!(unit, Unit::Seconds | Unit::PerSecond | Unit::Milliseconds);
+    if is_time && cell.is_figure {
+        let interval = figure
+            .versus_first
+            .and_then(|difference| interval_in_words(&difference, unit));
+        cell.detail = Some(match interval {
+            Some(interval) => format!("{interval}, disturbed"),
+            None => "disturbed".to_owned(),
+        });
+    }
+    cell
+}
+
+fn interval_in_words(difference: &Difference, unit: Unit) -> Option<String> {
+    let (low, high) = difference.interval?;
+    Some(format!(
+        "{} … {}",
+        figures::signed(low, unit),
+        figures::signed(high, unit)
+    ))
+}
+
+/// A difference with its interval; what the interval does not show to be one is called so.
+fn difference_cell(difference: &Difference, unit: Unit) -> Cell {
+    let interval = interval_in_words(difference, unit).map(|interval| {
+        match difference.reading.and_then(Reading::label) {
+            Some(reading) => format!("{interval}, {reading}"),
+            None => interval,
+        }
+    });
+    Cell {
+        main: figures::signed(difference.value, unit),
+        detail: interval,
+        is_figure: true,
+    }
+}
+
+fn missing(variant: &Variant, column: Column) -> Cell {
+    if let (None, Column::AfterRest, Some(fate)) =
+        (&variant.summary, column, notes::oom_fate(variant))
+    {
+        return Cell {
+            detail: Some(fate),
+            ..no_figure("OOM-killed")
+        };
+    }
+    let text = match (&variant.summary, column) {
+        (None, _) => "–",
+        // malloc_trim belongs to glibc: the question does not arise for the others.
+        (Some(_), Column::Throughput) if variant.has_unread_loads() => "not read",
+        (Some(_), Column::Reclaimable) if variant.allocator != "glibc" => "n/a",
+        (Some(_), _) => "not measured",
+    };
+    no_figure(text)
+}

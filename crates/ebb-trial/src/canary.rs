@@ -1,0 +1,281 @@
+//! Two or more running services beside each other: from their samples to figures and a sentence.
+//!
+//! Used by `commands/compare` for `--live`. Pure. The time is cut into windows. In each the sides stood under
+//! the same hour's traffic, so differences are taken window by window, in pairs, and their median is
+//! resampled. Windows that one side was not there in are left out.
+
+use super::cost::Share;
+use super::summary;
+use crate::results::sureness::Reading;
+use crate::results::{
+    Canary, Column, Difference, Figure, Measures, Metric, Run, Sample, Summary, Variant, Verdict,
+    VerdictKind,
+};
+use ebb_statistics::slope;
+use std::collections::BTreeMap;
+
+/// Windows of a whole watch: a day has one an hour.
+const WINDOWS: usize = 24;
+/// Fewer samples in a window say too little of its middle.
+const LEAST_SAMPLES: usize = 3;
+/// Columns that a window gives.
+const COLUMNS: [Column; 6] = [
+    Column::Peak,
+    Column::Typical,
+    Column::Floor,
+    Column::Live,
+    Column::Cgroup,
+    Column::Cpu,
+];
+
+/// How a time is cut in which there were so many looks; fewer than `every_s` promises on a busy machine.
+pub fn cut(seconds: f64, every_s: f64, looks: usize) -> Canary {
+    let windows = (looks / LEAST_SAMPLES).clamp(1, WINDOWS);
+    Canary {
+        every_s,
+        windows: windows as u32,
+        window_s: seconds / windows as f64,
+    }
+}
+
+/// Fills in summaries, slopes and measures of variants with one run each.
+pub fn summarise(variants: &mut [Variant], canary: &Canary, metric: Metric) {
+    let windows: Vec<Vec<Measures>> = variants
+        .iter()
+        .map(|variant| match variant.runs.first() {
+            Some(run) => windows(run, canary, metric),
+            None => Vec::new(),
+        })
+        .collect();
+    let first = windows.first().cloned().unwrap_or_default();
+    for (index, (variant, windows)) in variants.iter_mut().zip(&windows).enumerate() {
+        let Some(run) = variant.runs.first_mut() else {
+            continue;
+        };
+        run.slope = floors_slope(run, windows, canary);
+        let peak = windows.iter().filter_map(|window| window.peak_bytes);
+        run.measures = Measures {
+            peak_bytes: peak.reduce(f64::max),
+            slope_bytes_per_h: run.slope.map(|slope| slope.bytes_per_s * 3600.0),
+            ..Measures::default()
+        };
+        let against = (index > 0).then_some(first.as_slice());
+        variant.summary = summary_of(windows, run.measures.slope_bytes_per_h, against);
+    }
+}
+
+/// What each window gives; nothing of one without enough samples.
+fn windows(run: &Run, canary: &Canary, metric: Metric) -> Vec<Measures> {
+    (0..canary.windows)
+        .map(|window| {
+            let from = f64::from(window) * canary.window_s;
+            let inside =
+                |sample: &&Sample| sample.at_s >= from && sample.at_s < from + canary.window_s;
+            let samples: Vec<&Sample> = run.samples.iter().filter(inside).collect();
+            measure(&samples, metric)
+        })
+        .collect()
+}
+
+fn measure(samples: &[&Sample], metric: Metric) -> Measures {
+    let values = |pick: &dyn Fn(&Sample) -> Option<u64>| -> Vec<f64> {
+        samples
+            .iter()
+            .filter_map(|sample| pick(sample))
+            .map(|bytes| bytes as f64)
+            .collect()
+    };
+    let memory = values(&|sample| metric.of(sample));
+    if memory.len() < LEAST_SAMPLES.min(2) {
+        return Measures::default();
+    }
+    let cpu: Vec<f64> = samples.iter().filter_map(|sample| sample.cpu_s).collect();
+    Measures {
+        peak_bytes: memory.iter().copied().reduce(f64::max),
+        typical_bytes: ebb_statistics::median(&memory),
+        floor_bytes: memory.iter().copied().reduce(f64::min),
+        live_bytes: ebb_statistics::median(&values(&|sample| sample.live_bytes)),
+        cgroup_bytes: ebb_statistics::median(&values(&|sample| sample.cgroup_bytes)),
+        cpu_s: Option::zip(cpu.first(), cpu.last()).map(|(first, last)| last - first),
+        ..Measures::default()
+    }
+}
+
+/// Of a service that was not restarted: after a restart memory begins anew.
+fn floors_slope(
+    run: &Run,
+    windows: &[Measures],
+    canary: &Canary,
+) -> Option<ebb_statistics::slope::Slope> {
+    if !run.restarts.is_empty() {
+        return None;
+    }
+    let floors: Vec<(f64, f64)> = windows
+        .iter()
+        .enumerate()
+        .filter_map(|(at, window)| Some((at as f64 * canary.window_s, window.floor_bytes?)))
+        .collect();
+    slope::slope(&floors)
+}
+
+fn summary_of(
+    windows: &[Measures],
+    slope: Option<f64>,
+    against: Option<&[Measures]>,
+) -> Option<Summary> {
+    let mut figures = BTreeMap::new();
+    for column in COLUMNS {
+        let values: Vec<f64> = windows
+            .iter()
+            .filter_map(|window| column.of(window))
+            .collect();
+        let versus_first = against.and_then(|against| paired(column, windows, against));
+        figures.extend(figure(&values, versus_first).map(|figure| (column, figure)));
+    }
+    let slope: Vec<f64> = slope.into_iter().collect();
+    figures.extend(figure(&slope, None).map(|figure| (Column::Slope, figure)));
+    let runs = figures.get(&Column::Typical)?.n;
+    Some(Summary {
+        runs,
+        errors: 0,
+        figures,
+    })
+}
+
+fn figure(values: &[f64], versus_first: Option<Difference>) -> Option<Figure> {
+    Some(Figure {
+        n: values.len() as u32,
+        median: ebb_statistics::median(values)?,
+        min: values.iter().copied().reduce(f64::min)?,
+        max: values.iter().copied().reduce(f64::max)?,
+        versus_first,
+    })
+}
+
+/// The median of the differences of the windows that both have.
+fn paired(column: Column, windows: &[Measures], against: &[Measures]) -> Option<Difference> {
+    let pairs: Vec<(f64, f64)> = windows
+        .iter()
+        .zip(against)
+        .filter_map(|(of, against)| Some((column.of(of)?, column.of(against)?)))
+        .collect();
+    let differences: Vec<f64> = pairs.iter().map(|(of, against)| of - against).collect();
+    let before: Vec<f64> = pairs.iter().map(|(_, against)| *against).collect();
+    let before = ebb_statistics::median(&before)?;
+    let interval = ebb_statistics::paired_interval(&differences);
+    Some(Difference {
+        value: ebb_statistics::median(&differences)?,
+        interval,
+        reading: interval.map(|interval| summary::reading(column, before, interval)),
+    })
+}
+
+/// What the watch comes to: the second side against the first, the lowest where there are more.
+pub fn judge(variants: &[Variant], canary: &Canary, metric: Metric) -> Verdict {
+    let typical = |variant: &Variant| variant.summary.as_ref()?.median(Column::Typical);
+    let not_enough = |reason: String| Verdict {
+        kind: VerdictKind::NotEnough,
+        variant: None,
+        sentence: format!("Not enough evidence: {reason}."),
+    };
+    let Some((first, others)) = variants.split_first() else {
+        return not_enough("nothing was watched".into());
+    };
+    let Some(held) = typical(first) else {
+        return not_enough(format!(
+            "the {} of {} could not be read",
+            metric.label(),
+            first.name
+        ));
+    };
+    let lowest = others
+        .iter()
+        .filter_map(|variant| Some((variant, typical(variant)?)))
+        .min_by(|left, right| left.1.total_cmp(&right.1));
+    let Some((other, other_held)) = lowest else {
+        return not_enough(format!("beside {} nothing could be read", first.name));
+    };
+    let figure = other
+        .summary
+        .as_ref()
+        .and_then(|summary| summary.figures.get(&Column::Typical));
+    let Some(difference) = figure.and_then(|figure| figure.versus_first) else {
+        return not_enough(format!(
+            "{} and {} were never there at once",
+            first.name, other.name
+        ));
+    };
+    let (Some((low, high)), Some(reading)) = (difference.interval, difference.reading) else {
+        return not_enough("fewer than two windows have both sides".into());
+    };
+    let mb = |bytes: f64| format!("{:.0} MB", bytes / 1e6);
+    let windows = figure.map_or(0, |figure| figure.n);
+    let over = format!("over {windows} windows of {}", words(canary.window_s));
+    let (name, first_name) = (&other.name, &first.name);
+    let interval = format!("{:+.0} … {:+.0} MB", low / 1e6, high / 1e6);
+    match reading {
+        Reading::NoRealDifference => Verdict {
+            kind: VerdictKind::NoRealDifference,
+            variant: None,
+            sentence: format!(
+                "No real difference between {first_name} ({}) and {name} ({}): {interval} {over}.",
+                mb(held),
+                mb(other_held)
+            ),
+        },
+        Reading::Unclear => not_enough(format!(
+            "{first_name} and {name} cannot be told apart yet, {interval} {over}; watch longer"
+        )),
+        Reading::Real => {
+            let lower = difference.value < 0.0;
+            let (best, less, worst, more) = match lower {
+                true => (name, other_held, first_name, held),
+                false => (first_name, held, name, other_held),
+            };
+            Verdict {
+                kind: VerdictKind::Recommend,
+                variant: Some(best.clone()),
+                sentence: format!(
+                    "{best} holds {} where {worst} holds {}: {name} against {first_name} {interval} {over}.{}",
+                    mb(less),
+                    mb(more),
+                    cpu(other)
+                ),
+            }
+        }
+    }
+}
+
+fn cpu(variant: &Variant) -> String {
+    let figure = variant
+        .summary
+        .as_ref()
+        .and_then(|summary| summary.figures.get(&Column::Cpu));
+    let Some((figure, difference)) = figure.and_then(|figure| Some((figure, figure.versus_first?)))
+    else {
+        return String::new();
+    };
+    let before = figure.median - difference.value;
+    let Some(share) = Share::from(Column::Cpu, &difference, before) else {
+        return String::new();
+    };
+    let interval = share.interval_in_words();
+    match share.reading {
+        Some(Reading::NoRealDifference) => format!(" No real difference in CPU time{interval}."),
+        Some(Reading::Real) => format!(
+            " CPU time of {}: {:+.0} %{interval}.",
+            variant.name,
+            share.value * 100.0
+        ),
+        _ => format!(" The difference in CPU time is unclear{interval}."),
+    }
+}
+
+/// "1 h", "30 min", "12 s".
+fn words(seconds: f64) -> String {
+    let whole = std::time::Duration::from_secs_f64(seconds.round().max(1.0));
+    humantime::format_duration(whole).to_string()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,234 @@
+//! All runs of a trial, interleaved: A B C, A B C.
+//!
+//! Called by `commands/compare`. A variant whose run fails ends there, the others go on; an interrupt
+//! ends the trial and keeps what was measured.
+
+use super::rounds::{Progress, Rounds};
+use super::run::{self, Stage, StepEvent};
+use super::schedule::Durations;
+use super::summary;
+use super::variant::Prepared;
+use crate::results::sureness::{StopReason, Stopping};
+use crate::results::{Outcome, Run, Variant};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Said of the run during which the disk of the logs became full.
+const FULL: &str = "the disk of the logs was full: logs are incomplete";
+
+/// What the engine tells while it runs.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A run begins.
+    RunBegins {
+        /// The variant.
+        variant: &'a str,
+        /// From 1.
+        repetition: u32,
+        /// Which run of the trial, from 1.
+        number: usize,
+        /// Runs of the trial, those of variants that ended early not counted; not known of a trial that
+        /// goes on until it is sure.
+        total: Option<usize>,
+    },
+    /// A phase begins.
+    PhaseBegins {
+        /// Its name.
+        phase: &'a str,
+        /// Which time round, from 1.
+        round: u32,
+        /// Time left in the trial.
+        left_s: f64,
+        /// Whether that is the whole time, else it is a lower bound.
+        left_is_whole: bool,
+    },
+    /// The disk of the logs is full: those of further runs go elsewhere, and this run is done again if it failed.
+    LogsMoved {
+        /// The folder that is left.
+        from: &'a Path,
+        /// The folder for the rest of the trial.
+        to: &'a Path,
+        /// The variant whose run is done again.
+        again: Option<&'a str>,
+    },
+    /// A run ended.
+    RunEnds {
+        /// The variant.
+        variant: &'a str,
+        /// The run.
+        run: &'a Run,
+    },
+}
+
+/// What came of a trial.
+#[derive(Debug)]
+pub struct Conducted {
+    /// The variants with their runs and summaries.
+    pub variants: Vec<Variant>,
+    /// How it stopped, where that was not known before.
+    pub stopping: Option<Stopping>,
+    /// Rounds that were begun.
+    pub repetitions: u32,
+}
+
+/// Does all runs and fills in the summaries.
+pub fn conduct(
+    stage: &Stage,
+    variants: Vec<Prepared>,
+    rounds: Rounds,
+    tell: &mut dyn FnMut(Event),
+) -> Conducted {
+    let mut results: Vec<Variant> = variants.iter().map(empty).collect();
+    let mut running: Vec<bool> = variants
+        .iter()
+        .map(|variant| variant.unavailable.is_none())
+        .collect();
+    let mut clock = Clock::of(stage);
+    let (started, mut longest) = (Instant::now(), Duration::ZERO);
+    let (mut done, mut number) = (0, 0);
+    let end = loop {
+        summary::summarise(&mut results);
+        let progress = Progress {
+            variants: &results,
+            running: &running,
+            done,
+            elapsed: started.elapsed(),
+            longest,
+        };
+        let next = match stage.interrupt.is_set() {
+            true => Err(Some(StopReason::Interrupted)),
+            false => rounds.next(&progress),
+        };
+        if let Err(end) = next {
+            let Rounds::UntilSure(sure) = rounds else {
+                break None;
+            };
+            break end.map(|end| sure.stopping(&progress, end));
+        }
+        let round = Instant::now();
+        done += 1;
+        for (index, variant) in variants.iter().enumerate() {
+            if !running[index] || stage.interrupt.is_set() {
+                continue;
+            }
+            number += 1;
+            let alive = |from: usize| running[from..].iter().filter(|runs| **runs).count();
+            let rounds_left = rounds.known().map(|known| (known - done) as usize);
+            let left = alive(index) - 1 + rounds_left.unwrap_or(0) * alive(0);
+            let name = variant.spec.name.as_str();
+            tell(Event::RunBegins {
+                variant: name,
+                repetition: done,
+                number,
+                total: rounds_left.map(|_| number + left),
+            });
+            clock.is_whole = rounds_left.is_some();
+            let mut run = clock.run(stage, variant, done, left, tell);
+            let logs = stage.logs.folder();
+            if stage.logs.leave_full_disk() {
+                let again = has_failed(&run) && !stage.interrupt.is_set();
+                tell(Event::LogsMoved {
+                    from: logs,
+                    to: stage.logs.folder(),
+                    again: again.then_some(name),
+                });
+                if again {
+                    run = clock.run(stage, variant, done, left, tell);
+                }
+                run::note(&mut run, FULL.to_owned());
+            }
+            tell(Event::RunEnds {
+                variant: name,
+                run: &run,
+            });
+            // A variant whose run fails ends here. A limit that was met is a result, and how soon it is met the
+            // next time is one as well; only rounds without a number would wait for it for ever.
+            let met_limit = run.oom.is_some() && rounds.known().is_some();
+            running[index] = met_limit || !has_failed(&run);
+            results[index].runs.push(run);
+        }
+        longest = longest.max(round.elapsed());
+    };
+    Conducted {
+        variants: results,
+        stopping: end,
+        repetitions: rounds.known().unwrap_or(done),
+    }
+}
+
+/// Knows how long things take, from what it has seen.
+struct Clock {
+    durations: Durations,
+    /// Lengths of the idle phases.
+    known: Vec<Option<f64>>,
+    /// Whether the number of runs that are left is known.
+    is_whole: bool,
+}
+
+impl Clock {
+    fn of(stage: &Stage) -> Clock {
+        let values = stage.workload.vars();
+        let phases = stage.workload.phases.iter();
+        Clock {
+            durations: Durations::default(),
+            known: phases
+                .map(|phase| phase.idle_seconds(&values).ok().flatten())
+                .collect(),
+            is_whole: true,
+        }
+    }
+
+    /// One run, with the time that is left told at each phase.
+    fn run(
+        &mut self,
+        stage: &Stage,
+        variant: &Prepared,
+        repetition: u32,
+        runs_left: usize,
+        tell: &mut dyn FnMut(Event),
+    ) -> Run {
+        let (started, mut in_phases) = (Instant::now(), 0.0);
+        let mut on_step = |event: StepEvent| match event {
+            StepEvent::Begins(at) => {
+                let step = stage.steps[at];
+                let (left_s, seen_all) =
+                    self.durations
+                        .left(&stage.steps[at..], stage.steps, runs_left, &self.known);
+                tell(Event::PhaseBegins {
+                    phase: &stage.workload.phases[step.phase].name,
+                    round: step.round,
+                    left_s,
+                    left_is_whole: seen_all && self.is_whole,
+                });
+            }
+            StepEvent::Took(at, seconds) => {
+                in_phases += seconds;
+                self.durations.saw_phase(stage.steps[at].phase, seconds);
+            }
+        };
+        let run = run::run(stage, variant, repetition, &mut on_step);
+        if run.outcome == Outcome::Complete {
+            self.durations
+                .saw_run(started.elapsed().as_secs_f64() - in_phases);
+        }
+        run
+    }
+}
+
+fn has_failed(run: &Run) -> bool {
+    matches!(run.outcome, Outcome::Failed { .. })
+}
+
+fn empty(variant: &Prepared) -> Variant {
+    let spec = &variant.spec;
+    Variant {
+        linked: spec.linked,
+        command: spec.command.clone(),
+        library: variant.library.clone(),
+        beside: variant.beside.clone(),
+        env: spec.env.clone(),
+        decay: variant.decay,
+        unavailable: variant.unavailable.clone(),
+        ..Variant::new(&spec.name, &spec.allocator)
+    }
+}

@@ -1,0 +1,334 @@
+//! The facts of one trial: what was run, what was measured, what it comes to.
+//!
+//! This is also the layout of `results.json` (`docs/json.md` documents every field). A value that
+//! was not measured is `None` (`null`), never 0. Bytes are bytes, `_s` are seconds, `_ms` milliseconds.
+
+use ebb_allocators::Decay;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+pub mod against;
+mod measures;
+mod run;
+pub mod sureness;
+
+use against::Against;
+use sureness::{Stopping, Trap, Tuned};
+
+pub use measures::{Column, Difference, Figure, Measures, Summary, Unit};
+pub use run::{
+    HealthAnswer, Live, LoadResult, Mark, Oom, PhaseKind, PhaseSpan, Quantiles, Restart, Run,
+    Sample, Trim,
+};
+
+/// The version of the layout; raised when a field changes its meaning or goes.
+pub const FORMAT: u32 = 1;
+
+/// A whole trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Version of this layout, [`FORMAT`].
+    pub format: u32,
+    /// Version of the tool.
+    pub ebb_version: String,
+    /// When the trial began, UTC, RFC 3339.
+    pub started: String,
+    /// How long it took.
+    pub seconds: f64,
+    /// What was driven.
+    pub workload: Workload,
+    /// Where.
+    pub machine: Machine,
+    /// Runs a variant that were asked for.
+    pub repetitions: u32,
+    /// Time between two samples.
+    pub interval_ms: u64,
+    /// Which memory the table's figures are.
+    pub metric: Metric,
+    /// What the service of each run was held to.
+    #[serde(default)]
+    pub limits: Limits,
+    /// What came of `--max-rest`.
+    #[serde(default)]
+    pub max_rest: Vec<MaxRest>,
+    /// Ctrl-C came before the end.
+    pub interrupted: bool,
+    /// In the order in which they were asked for; the first is what the others are compared to.
+    pub variants: Vec<Variant>,
+    /// What it comes to.
+    pub verdict: Verdict,
+    /// How it stopped, where it repeated until it was sure.
+    #[serde(default)]
+    pub stopping: Option<Stopping>,
+    /// What may mislead in it.
+    #[serde(default)]
+    pub traps: Vec<Trap>,
+    /// What it says against an earlier trial.
+    #[serde(default)]
+    pub against: Option<Against>,
+    /// What it says of the settings of one allocator.
+    #[serde(default)]
+    pub tuned: Option<Tuned>,
+    /// Services were watched that ran already, not started for the trial.
+    #[serde(default)]
+    pub canary: Option<Canary>,
+}
+
+/// How services that ran already were watched.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Canary {
+    /// Time between two looks.
+    pub every_s: f64,
+    /// Windows that the time is cut into; the figures are of windows, as those of a trial are of runs.
+    pub windows: u32,
+    /// Length of a window.
+    pub window_s: f64,
+}
+
+/// The workload as it was run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Workload {
+    /// Its name.
+    pub name: String,
+    /// One line about it.
+    pub description: String,
+    /// The profile that was chosen.
+    pub profile: Option<String>,
+    /// The variables after the profile.
+    pub vars: BTreeMap<String, String>,
+    /// The number of rounds of each cycle after the profile.
+    pub cycles: BTreeMap<String, u32>,
+    /// Of everything that drives the service.
+    #[serde(default)]
+    pub digest: Option<String>,
+}
+
+/// The machine that the trial ran on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Model name of the processor.
+    pub cpu: Option<String>,
+    /// Processors that this process may use.
+    pub processors: Option<usize>,
+    /// Memory of the machine.
+    pub memory_bytes: Option<u64>,
+    /// Kernel release.
+    pub kernel: Option<String>,
+    /// Setting of transparent huge pages.
+    pub thp: Option<String>,
+    /// Name of the system.
+    pub system: Option<String>,
+    /// What a page costs that is touched for the first time, as it was measured when the trial was over.
+    #[serde(default)]
+    pub page_fault_s: Option<f64>,
+    /// What it costs to return a page to the kernel, measured with it, while another thread of the program runs.
+    #[serde(default)]
+    pub page_return_s: Option<f64>,
+}
+
+/// What the service of each run was held to by a cgroup of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Memory, swap included.
+    pub memory_max_bytes: Option<u64>,
+    /// Processors.
+    pub cpus: Option<f64>,
+}
+
+/// A variant against what it may hold after the rest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MaxRest {
+    /// The variant.
+    pub variant: String,
+    /// What it may hold.
+    pub max_bytes: u64,
+    /// What it holds; `None` where it never came to its rest.
+    pub after_rest_bytes: Option<u64>,
+    /// Whether that is no more, and no run was killed on its way there.
+    pub kept: bool,
+}
+
+/// A kind of memory figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Metric {
+    /// Resident pages, summed over the processes: shared pages count in each.
+    Rss,
+    /// Resident pages, shared ones divided by the number of their users.
+    Pss,
+    /// Anonymous resident pages: heap, stacks, arenas.
+    Anon,
+}
+
+impl Metric {
+    /// Its name in reports.
+    pub fn label(self) -> &'static str {
+        match self {
+            Metric::Rss => "RSS",
+            Metric::Pss => "PSS",
+            Metric::Anon => "anonymous memory",
+        }
+    }
+
+    /// The figure of this kind in a sample.
+    pub fn of(self, sample: &Sample) -> Option<u64> {
+        match self {
+            Metric::Rss => sample.rss_bytes,
+            Metric::Pss => sample.pss_bytes,
+            Metric::Anon => sample.anon_bytes,
+        }
+    }
+}
+
+/// One variant: an allocator with its settings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Variant {
+    /// Its name in the table.
+    pub name: String,
+    /// The allocator: `glibc` where nothing is preloaded.
+    pub allocator: String,
+    /// What was preloaded.
+    pub library: Option<PathBuf>,
+    /// What was preloaded beside the allocator; such a variant is a reference, never recommended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<PathBuf>,
+    /// The program brings the allocator itself.
+    #[serde(default)]
+    pub linked: bool,
+    /// Started instead of the workload's service; as in the workload's file, a template.
+    #[serde(default)]
+    pub command: Option<Vec<String>>,
+    /// The environment that makes it this variant, without the preload.
+    pub env: BTreeMap<String, String>,
+    /// When it means to give idle memory back, where its settings tell.
+    #[serde(default)]
+    pub decay: Option<Decay>,
+    /// Why it could not be run at all (not installed, with the package that has it).
+    pub unavailable: Option<String>,
+    /// Its runs, in order.
+    pub runs: Vec<Run>,
+    /// What the complete runs come to; `None` where there is none.
+    pub summary: Option<Summary>,
+}
+
+impl Variant {
+    /// A variant without settings, before anything was found for it or run.
+    pub fn new(name: &str, allocator: &str) -> Variant {
+        Variant {
+            name: name.to_owned(),
+            allocator: allocator.to_owned(),
+            library: None,
+            beside: None,
+            linked: false,
+            command: None,
+            env: BTreeMap::new(),
+            decay: None,
+            unavailable: None,
+            runs: Vec::new(),
+            summary: None,
+        }
+    }
+
+    /// What was preloaded, in the loader's order.
+    pub fn preloaded(&self) -> Vec<&Path> {
+        self.library
+            .iter()
+            .chain(&self.beside)
+            .map(PathBuf::as_path)
+            .collect()
+    }
+
+    /// What is said where nothing was.
+    pub fn without_preload(&self) -> String {
+        match self.linked {
+            true => format!("nothing: {} is in the program", self.allocator),
+            false => "nothing".to_owned(),
+        }
+    }
+
+    /// What was started instead of the workload's service, with the workload's values; what each run gives anew, such
+    /// as `{port}`, stays a name.
+    pub fn command_line(&self, workload: &Workload) -> Option<String> {
+        let line = self.command.as_ref()?.join(" ");
+        let vars = workload.vars.iter();
+        Some(vars.fold(line, |line, (name, value)| {
+            line.replace(&format!("{{{name}}}"), value)
+        }))
+    }
+
+    /// The runs that count.
+    pub fn complete(&self) -> impl Iterator<Item = &Run> {
+        self.runs
+            .iter()
+            .filter(|run| run.outcome == Outcome::Complete)
+    }
+
+    /// Whether other programs took processors from a complete run.
+    pub fn has_disturbed_times(&self) -> bool {
+        self.complete().any(|run| run.disturbance.of_times())
+    }
+
+    /// Whether the machine was short of memory during a complete run.
+    pub fn has_disturbed_memory(&self) -> bool {
+        self.complete().any(|run| run.disturbance.of_memory())
+    }
+
+    /// Whether a load of a complete run said nothing that could be read.
+    pub fn has_unread_loads(&self) -> bool {
+        self.complete()
+            .flat_map(|run| &run.phases)
+            .any(|span| span.kind.counts() && span.load.is_none())
+    }
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Outcome {
+    /// All phases ran: it counts.
+    Complete,
+    /// It ran but must not count, because the allocator was not in charge.
+    Discarded {
+        /// What was seen.
+        reason: String,
+    },
+    /// The service or a load failed: the variant ends here.
+    Failed {
+        /// What failed.
+        reason: String,
+        /// The last lines of what failed.
+        last_lines: Vec<String>,
+    },
+    /// Ctrl-C came.
+    Interrupted,
+}
+
+/// What a trial comes to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Which of the possible answers.
+    pub kind: VerdictKind,
+    /// The variant that it recommends.
+    pub variant: Option<String>,
+    /// The answer in one sentence.
+    pub sentence: String,
+}
+
+/// The possible answers of a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VerdictKind {
+    /// One variant gives memory back that the first keeps.
+    Recommend,
+    /// The first variant keeps little above its baseline.
+    NothingToGain,
+    /// No variant is lower than the first.
+    NoneHelps,
+    /// What stays is in use by the program.
+    LiveHeapGrows,
+    /// Services that were watched hold the same.
+    NoRealDifference,
+    /// Too little was measured.
+    NotEnough,
+}

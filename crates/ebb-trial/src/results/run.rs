@@ -1,0 +1,254 @@
+//! One run of a variant as it was measured: its phases, its samples, what was seen beside them.
+
+use super::{Measures, Outcome};
+use crate::results::sureness::Disturbance;
+use ebb_process::instruments::Instrument;
+use ebb_statistics::slope::Slope;
+use serde::{Deserialize, Serialize};
+
+/// One run: the service from ready to end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Which repetition, from 1.
+    pub repetition: u32,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// From start to readiness.
+    pub ready_after_s: Option<f64>,
+    /// The phases that ran, in order.
+    pub phases: Vec<PhaseSpan>,
+    /// The samples, in order.
+    pub samples: Vec<Sample>,
+    /// The named marks, in order.
+    pub marks: Vec<Mark>,
+    /// Live heap as the workload's `[live]` told it.
+    pub live: Vec<Live>,
+    /// Around the malloc_trim at the end.
+    pub trim: Option<Trim>,
+    /// Processes of it that were killed for want of memory.
+    #[serde(default)]
+    pub oom: Option<Oom>,
+    /// The health address under load.
+    #[serde(default)]
+    pub health: Vec<HealthAnswer>,
+    /// Time for which a CPU quota held it back; `None` where there is no quota.
+    #[serde(default)]
+    pub throttled_s: Option<f64>,
+    /// The figures of this run.
+    pub measures: Measures,
+    /// What a reader should know about this run.
+    pub notes: Vec<String>,
+    /// What the machine did beside it.
+    #[serde(default)]
+    pub disturbance: Disturbance,
+    /// What was seen switched on in the service.
+    #[serde(default)]
+    pub instruments: Vec<Instrument>,
+    /// How the floors of its rests move from round to round, or from window to window.
+    #[serde(default)]
+    pub slope: Option<Slope>,
+    /// Restarts of a service that was watched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restarts: Vec<Restart>,
+}
+
+impl Run {
+    /// A run in which nothing was seen yet.
+    pub fn new(repetition: u32) -> Run {
+        Run {
+            repetition,
+            outcome: Outcome::Complete,
+            ready_after_s: None,
+            phases: Vec::new(),
+            samples: Vec::new(),
+            marks: Vec::new(),
+            live: Vec::new(),
+            trim: None,
+            oom: None,
+            health: Vec::new(),
+            throttled_s: None,
+            measures: Measures::default(),
+            notes: Vec::new(),
+            disturbance: Disturbance::default(),
+            instruments: Vec::new(),
+            slope: None,
+            restarts: Vec::new(),
+        }
+    }
+}
+
+/// A restart of a service that was watched.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Restart {
+    /// When it was there again.
+    pub at_s: f64,
+    /// What was seen.
+    pub text: String,
+}
+
+/// A phase as it ran.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PhaseSpan {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: PhaseKind,
+    /// Which time round, from 1.
+    pub round: u32,
+    /// Seconds after readiness.
+    pub from_s: f64,
+    /// Seconds after readiness.
+    pub to_s: f64,
+    /// What its load told.
+    pub load: Option<LoadResult>,
+}
+
+/// What a phase is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PhaseKind {
+    /// Brings caches and lazy imports in; does not count for throughput.
+    Warmup,
+    /// Steady load.
+    Load,
+    /// A burst.
+    Burst,
+    /// Nothing is sent.
+    Idle,
+    /// The load once more after the rest.
+    Reload,
+}
+
+impl PhaseKind {
+    /// Whether its requests count for throughput and latency.
+    pub fn counts(self) -> bool {
+        matches!(self, PhaseKind::Load | PhaseKind::Burst | PhaseKind::Reload)
+    }
+
+    /// Its name in reports.
+    pub fn label(self) -> &'static str {
+        match self {
+            PhaseKind::Warmup => "warm-up",
+            PhaseKind::Load => "load",
+            PhaseKind::Burst => "burst",
+            PhaseKind::Idle => "idle",
+            PhaseKind::Reload => "reload",
+        }
+    }
+}
+
+/// What a load command told on its last line.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadResult {
+    /// Requests that were answered.
+    pub requests: u64,
+    /// Requests that failed.
+    #[serde(default)]
+    pub errors: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// Requests that were under way at once, where the load knows it.
+    #[serde(default)]
+    pub concurrency: Option<f64>,
+    /// Quantiles of the latency.
+    #[serde(default)]
+    pub latency_ms: Option<Quantiles>,
+    /// Upper bound and number of requests up to it.
+    #[serde(default)]
+    pub histogram_ms: Option<Vec<(f64, u64)>>,
+    /// Whose summary it is: a load tool's name, or the generator with its loop. `None`: the load's own.
+    #[serde(default)]
+    pub tool: Option<String>,
+}
+
+/// Two quantiles of a latency.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Quantiles {
+    /// The median.
+    pub p50: f64,
+    /// The 99th percentile; not every tool tells it.
+    #[serde(default)]
+    pub p99: Option<f64>,
+}
+
+/// The process tree at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Seconds after readiness.
+    pub at_s: f64,
+    /// Resident pages.
+    pub rss_bytes: Option<u64>,
+    /// Proportional share.
+    pub pss_bytes: Option<u64>,
+    /// Anonymous resident pages.
+    pub anon_bytes: Option<u64>,
+    /// Live heap, where a reader of the allocator can tell it.
+    pub live_bytes: Option<u64>,
+    /// CPU time so far, user and system, ended children that were waited for included.
+    pub cpu_s: Option<f64>,
+    /// Of it the kernel's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_system_s: Option<f64>,
+    /// Page faults so far that needed no disk, those of ended children that were waited for included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub faults: Option<u64>,
+    /// Pages so far that a process of the tree had given back and touched again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refaults: Option<u64>,
+    /// Processes in the tree.
+    pub processes: u32,
+    /// What an autoscaler sees of its cgroup (usage minus inactive file), of a cgroup that is watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup_bytes: Option<u64>,
+}
+
+/// A named state at the end of a phase.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Mark {
+    /// Its name.
+    pub name: String,
+    /// Which time round, from 1.
+    pub round: u32,
+    /// Seconds after readiness.
+    pub at_s: f64,
+    /// Memory there (the trial's metric): the median of the last second.
+    pub bytes: Option<u64>,
+}
+
+/// An answer of the workload's `[live]`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Live {
+    /// Seconds after readiness.
+    pub at_s: f64,
+    /// Bytes in use by the program.
+    pub bytes: u64,
+}
+
+/// Processes of a run that the kernel killed for want of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Oom {
+    /// When the first was seen, in seconds after readiness; `None`: before.
+    pub at_s: Option<f64>,
+    /// How many.
+    pub kills: u64,
+    /// The limit that they ran into, where it can be read.
+    pub limit_bytes: Option<u64>,
+}
+
+/// An answer of the health address.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct HealthAnswer {
+    /// When it was asked, in seconds after readiness.
+    pub at_s: f64,
+    /// How long the answer took; `None` where there was no good one.
+    pub latency_ms: Option<f64>,
+}
+
+/// Memory around a malloc_trim, measured from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Trim {
+    /// Just before.
+    pub before_bytes: u64,
+    /// Just after.
+    pub after_bytes: u64,
+}

@@ -1,0 +1,202 @@
+//! The phases of a run: loads, rests, and what is written down at their ends.
+
+use super::scene::{Scene, file_name};
+use super::stage::{End, Stage, failed, note};
+use crate::disturbance::Loaded;
+use crate::health::Health;
+use crate::launch::{self, Process};
+use crate::results::{Live, LoadResult, Mark, PhaseKind, PhaseSpan, Run};
+use crate::sampler::Sampler;
+use crate::workload::{Job, Phase};
+use crate::{ask, load, summary};
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+const LOAD_LIMIT_S: f64 = 600.0;
+const PREPARE_LIMIT_S: f64 = 300.0;
+
+/// The clock of a run and its sampler.
+pub(super) struct Watch<'a> {
+    /// The moment that times count from.
+    pub zero: Instant,
+    /// At work since then.
+    pub sampler: &'a Sampler,
+    /// Asks the service's health under load.
+    pub health: Option<&'a Health>,
+    /// What the machine does while a load counts.
+    pub loaded: &'a mut Loaded,
+}
+
+impl Scene<'_> {
+    pub(super) fn prepare(&self, job: &Job, service: &mut Process) -> Result<(), End> {
+        let mut process = self.launch("prepare", &job.command, "prepare")?;
+        let limit = Duration::from_secs_f64(job.timeout_s.unwrap_or(PREPARE_LIMIT_S));
+        let status = self.finish_beside(&mut process, service, limit)?;
+        succeeded(&process, status)
+    }
+
+    /// Waits for a command's end; the service's is noticed at once and is what failed then.
+    fn finish_beside(
+        &self,
+        process: &mut Process,
+        service: &mut Process,
+        limit: Duration,
+    ) -> Result<ExitStatus, End> {
+        let ended = self.interrupt.wait_for(limit, || match service.ended() {
+            Some(status) => Some(Err(format!(
+                "{} {} during {}",
+                service.name,
+                launch::describe(status),
+                process.name
+            ))),
+            None => process.ended().map(Ok),
+        });
+        match ended {
+            Some(Err(reason)) => Err(failed(reason, service)),
+            Some(Ok(status)) => Ok(status),
+            None if self.interrupt.is_set() => Err(End::Interrupted),
+            None => Err(failed(
+                format!(
+                    "{} was not done after {} s",
+                    process.name,
+                    limit.as_secs_f64()
+                ),
+                process,
+            )),
+        }
+    }
+
+    /// Runs one phase to its end and gives its length.
+    pub(super) fn step(
+        &mut self,
+        stage: &Stage,
+        phase: &Phase,
+        round: u32,
+        service: &mut Process,
+        watch: &mut Watch,
+        record: &mut Run,
+    ) -> Result<f64, End> {
+        self.define("cycle", round.to_string());
+        let from_s = watch.zero.elapsed().as_secs_f64();
+        if let Some(health) = watch.health {
+            health.under_load(phase.kind.counts());
+        }
+        let machine = || {
+            let counts = phase.kind.counts();
+            counts.then(|| stage.observer.machine()).flatten()
+        };
+        let before = machine();
+        let ended = match phase.kind {
+            PhaseKind::Idle => self.idle(phase, service).map(|()| None),
+            _ => self.load(phase, round, service, record),
+        };
+        let to_s = watch.zero.elapsed().as_secs_f64();
+        watch.loaded.add(before, machine());
+        if let Some(health) = watch.health {
+            health.under_load(false);
+        }
+        // A phase that was broken off is kept too, without the load's figures.
+        record.phases.push(PhaseSpan {
+            name: phase.name.clone(),
+            kind: phase.kind,
+            round,
+            from_s,
+            to_s,
+            load: ended.as_ref().ok().cloned().flatten(),
+        });
+        ended?;
+        if let Some(name) = &phase.mark {
+            let bytes = summary::memory_at_end(&watch.sampler.so_far(), stage.metric, from_s, to_s);
+            record.marks.push(Mark {
+                name: name.clone(),
+                round,
+                at_s: to_s,
+                bytes: bytes.map(|bytes| bytes as u64),
+            });
+        }
+        if let (PhaseKind::Idle, Some(live)) = (phase.kind, &self.workload.live) {
+            let answer = ask::ask(self, live, "GET").and_then(|answer| ask::live_bytes(&answer));
+            match answer {
+                Ok(bytes) => record.live.push(Live {
+                    at_s: watch.zero.elapsed().as_secs_f64(),
+                    bytes,
+                }),
+                Err(reason) => note(record, format!("live heap not told: {reason}")),
+            }
+        }
+        Ok(to_s - from_s)
+    }
+
+    fn idle(&self, phase: &Phase, service: &mut Process) -> Result<(), End> {
+        if let Some(question) = &phase.ask {
+            ask::ask(self, question, "POST").map_err(|reason| {
+                failed(
+                    format!("the `ask` of phase \"{}\": {reason}", phase.name),
+                    service,
+                )
+            })?;
+        }
+        let seconds = phase.idle_seconds(&self.values)?.unwrap_or(0.0);
+        let died = self
+            .interrupt
+            .wait_for(Duration::from_secs_f64(seconds), || service.ended());
+        match died {
+            Some(status) => {
+                let reason = format!(
+                    "{} {} during {}",
+                    service.name,
+                    launch::describe(status),
+                    phase.name
+                );
+                Err(failed(reason, service))
+            }
+            None if self.interrupt.is_set() => Err(End::Interrupted),
+            None => Ok(()),
+        }
+    }
+
+    fn load(
+        &self,
+        phase: &Phase,
+        round: u32,
+        service: &mut Process,
+        record: &mut Run,
+    ) -> Result<Option<LoadResult>, End> {
+        let command = phase.command.as_deref().unwrap_or_default();
+        let file = format!("{}-{round}", file_name(&phase.name));
+        let name = format!("the load of phase \"{}\"", phase.name);
+        let mut process = self.launch(&name, command, &file)?;
+        let limit = Duration::from_secs_f64(phase.timeout_s.unwrap_or(LOAD_LIMIT_S));
+        let status = self.finish_beside(&mut process, service, limit)?;
+        let told = load::read(&process.output(), &process.errors());
+        match (&told, succeeded(&process, status)) {
+            (_, Ok(())) => {}
+            // A tool says with its status that some requests failed; its summary has the number.
+            (Ok(load), Err(_)) if load.tool.is_some() && load.requests > 0 => note(
+                record,
+                format!("{name} {}; its summary counts", launch::describe(status)),
+            ),
+            (_, Err(end)) => return Err(end),
+        }
+        match told {
+            Ok(load) if load.requests == 0 && load.errors > 0 => {
+                let reason = format!("{name}: none of its {} requests was answered", load.errors);
+                Err(failed(reason, &process))
+            }
+            Ok(load) => Ok(Some(load)),
+            Err(_) if phase.kind == PhaseKind::Warmup => Ok(None),
+            Err(reason) => {
+                note(record, format!("throughput not read: {name}: {reason}"));
+                Ok(None)
+            }
+        }
+    }
+}
+
+fn succeeded(process: &Process, status: ExitStatus) -> Result<(), End> {
+    if status.success() {
+        return Ok(());
+    }
+    let reason = format!("{} {}", process.name, launch::describe(status));
+    Err(failed(reason, process))
+}

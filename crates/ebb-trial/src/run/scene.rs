@@ -1,0 +1,214 @@
+//! What one run stands on: its folder, ports, names and environment, and the processes it starts.
+
+use super::stage::{End, Stage};
+use crate::interrupt::{Groups, Interrupt};
+use crate::launch::{Launch, Process};
+use crate::template::{self, Values};
+use crate::variant::Prepared;
+use crate::workload::Workload;
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The first port that is tried for a service: lower ones are often somebody's by custom.
+const FIRST_PORT: u16 = 10_240;
+
+/// The places, ports and names of one run.
+pub struct Scene<'a> {
+    pub(super) workload: &'a Workload,
+    pub(super) values: Values,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) run_mark: String,
+    pub(super) groups: Groups,
+    /// Whether to stop.
+    pub interrupt: Interrupt,
+    pub(super) logs: PathBuf,
+}
+
+impl<'a> Scene<'a> {
+    pub(super) fn set(
+        stage: &Stage<'a>,
+        variant: &Prepared,
+        repetition: u32,
+        run_mark: String,
+    ) -> Result<(Scene<'a>, tempfile::TempDir), End> {
+        let workload = stage.workload;
+        let system = |error: std::io::Error| End::from(format!("the folder of the run: {error}"));
+        let dir = tempfile::Builder::new()
+            .prefix("ebb-")
+            .tempdir()
+            .map_err(system)?;
+        let logs = stage
+            .logs
+            .folder()
+            .join(format!("{}-{repetition}", file_name(&variant.spec.name)));
+        std::fs::create_dir_all(&logs).map_err(system)?;
+        let mut values = workload.vars();
+        values.insert("dir".into(), dir.path().display().to_string());
+        values.insert("workload".into(), workload.dir.display().to_string());
+        values.insert("variant".into(), variant.spec.name.clone());
+        let names = workload
+            .companions
+            .iter()
+            .map(|companion| format!("port.{}", companion.name));
+        let names: Vec<String> = std::iter::once("port".to_owned()).chain(names).collect();
+        for (name, port) in names.iter().zip(free_ports(names.len()).map_err(system)?) {
+            values.insert(name.clone(), port.to_string());
+        }
+        if let Ok(program) = std::env::current_exe() {
+            values.insert("ebb".into(), program.display().to_string());
+        }
+        let mut scene = Scene {
+            workload,
+            env: BTreeMap::new(),
+            values,
+            run_mark,
+            groups: stage.groups.clone(),
+            interrupt: stage.interrupt.clone(),
+            logs,
+        };
+        for name in names
+            .iter()
+            .map(String::as_str)
+            .chain(["dir", "workload", "variant"])
+        {
+            scene.export(name);
+        }
+        Ok((scene, dir))
+    }
+
+    /// Gives a value to the commands as EBB_NAME.
+    fn export(&mut self, name: &str) {
+        let key = format!("EBB_{}", name.to_uppercase().replace(['.', '-'], "_"));
+        self.env.insert(key, self.values[name].clone());
+    }
+
+    pub(super) fn define(&mut self, name: &str, value: String) {
+        self.values.insert(name.to_owned(), value);
+        self.export(name);
+    }
+
+    /// Puts this run's values in.
+    pub fn fill(&self, text: &str) -> Result<String, String> {
+        Ok(template::fill(text, &self.values)?)
+    }
+
+    pub(super) fn fill_map(
+        &self,
+        map: &BTreeMap<String, String>,
+    ) -> Result<BTreeMap<String, String>, String> {
+        map.iter()
+            .map(|(key, value)| Ok((key.clone(), self.fill(value)?)))
+            .collect()
+    }
+
+    pub(super) fn launch(
+        &self,
+        name: &str,
+        command: &[String],
+        file: &str,
+    ) -> Result<Process, String> {
+        Launch {
+            name: name.to_owned(),
+            command: template::fill_all(command, &self.values)?,
+            cwd: &self.workload.dir,
+            env: &self.env,
+            run_mark: &self.run_mark,
+            doors: &[],
+            stdout: self.logs.join(format!("{file}.out")),
+            stderr: self.logs.join(format!("{file}.err")),
+        }
+        .start(&self.groups)
+    }
+
+    /// Runs a command of the workload to its end and gives what it wrote.
+    pub fn run_to_end(
+        &self,
+        name: &str,
+        command: &[String],
+        limit: Duration,
+    ) -> Result<String, String> {
+        let mut process = self.launch(name, command, "command")?;
+        process.finish(limit, &self.interrupt)?;
+        Ok(process.output())
+    }
+
+    pub(super) fn start_service(
+        &self,
+        variant: &Prepared,
+        doors: &[PathBuf],
+    ) -> Result<Process, End> {
+        let service = &self.workload.service;
+        let command = variant.spec.command.as_ref().unwrap_or(&service.command);
+        let mut env = self.env.clone();
+        env.extend(self.fill_map(&service.env)?);
+        env.extend(variant.spec.env.clone());
+        let preloads: Vec<String> = variant
+            .library
+            .iter()
+            .chain(&variant.beside)
+            .map(|path| path.display().to_string())
+            .chain(env.get("LD_PRELOAD").cloned())
+            .collect();
+        if !preloads.is_empty() {
+            env.insert("LD_PRELOAD".into(), preloads.join(":"));
+        }
+        let cwd = match &service.cwd {
+            Some(cwd) => self.workload.dir.join(cwd),
+            None => self.workload.dir.clone(),
+        };
+        let log = self.logs.join("service.log");
+        let process = Launch {
+            name: "the service".into(),
+            command: template::fill_all(command, &self.values).map_err(String::from)?,
+            cwd: &cwd,
+            env: &env,
+            run_mark: &self.run_mark,
+            doors,
+            stdout: log.clone(),
+            stderr: log,
+        }
+        .start(&self.groups)?;
+        Ok(process)
+    }
+}
+
+/// Ports that were free a moment ago, all different: the listeners are held until all are known. Below
+/// those that the kernel gives to connections, so that none of these takes one before the service does.
+fn free_ports(count: usize) -> std::io::Result<Vec<u16>> {
+    let given = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")?;
+    let first_given = given.split_whitespace().next().map(str::parse);
+    let mut below: Vec<u16> = match first_given {
+        Some(Ok(first)) => (FIRST_PORT..first).collect(),
+        _ => Vec::new(),
+    };
+    fastrand::shuffle(&mut below);
+    // Port 0 is any that is free: where the kernel gives out all of them.
+    let listeners: Vec<TcpListener> = below
+        .into_iter()
+        .chain(std::iter::repeat_n(0, count))
+        .filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok())
+        .take(count)
+        .collect();
+    if listeners.len() < count {
+        return Err(std::io::ErrorKind::AddrInUse.into());
+    }
+    listeners
+        .iter()
+        .map(|listener| Ok(listener.local_addr()?.port()))
+        .collect()
+}
+
+/// A name that is safe as a file's.
+pub(super) fn file_name(name: &str) -> String {
+    name.chars()
+        .map(|letter| {
+            if letter.is_ascii_alphanumeric() || "-_.".contains(letter) {
+                letter
+            } else {
+                '_'
+            }
+        })
+        .collect()
+}

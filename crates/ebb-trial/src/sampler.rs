@@ -1,0 +1,196 @@
+//! Samples the service's process tree from readiness to the end, on a thread of its own.
+//!
+//! Used by `run`. What a sample holds is read by an [`Observer`], which `commands/compare` supplies.
+
+use super::disturbance::Machine;
+use super::enclosure::Surroundings;
+use super::refaults::{Held, Refaults};
+use super::variant::Prepared;
+use crate::results::Sample;
+use ebb_process::instruments::Instrument;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What an observer sees of a process tree at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    /// Of the whole tree. Its time and its refaults are filled in by the sampler.
+    pub sample: Sample,
+    /// Anonymous memory of each process; `None` where one of them does not show it.
+    pub held: Option<Vec<Held>>,
+}
+
+/// Looks at a process tree from outside.
+pub trait Observer: Send + Sync {
+    /// Memory and CPU time of the tree; `None` when it is gone.
+    fn sample(&self, pid: u32) -> Option<Seen>;
+
+    /// Whether the variant's allocator is in charge in every process of the tree, and what is
+    /// preloaded beside it is there; the message names the process where that is not so.
+    fn in_charge(&self, pid: u32, variant: &Prepared) -> Result<(), String>;
+
+    /// The place that the process is in, to be asked also when the process is gone.
+    fn surroundings(&self, pid: u32) -> Option<Arc<dyn Surroundings>>;
+
+    /// Instruments that are switched on in processes of the tree.
+    fn instruments(&self, _pid: u32) -> Vec<Instrument> {
+        Vec::new()
+    }
+
+    /// What the whole machine does, and we of it; `None` where it cannot be read.
+    fn machine(&self) -> Option<Machine> {
+        None
+    }
+}
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub struct Record {
+    /// The samples, in order.
+    pub samples: Vec<Sample>,
+    /// When a process was first seen to have been killed for want of memory.
+    pub oom_at_s: Option<f64>,
+}
+
+/// A sampler at work.
+pub struct Sampler {
+    record: Arc<Mutex<Record>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sampler {
+    /// Begins; `zero` is the moment that times count from.
+    pub fn start(
+        observer: Arc<dyn Observer>,
+        pid: u32,
+        zero: Instant,
+        interval: Duration,
+        surroundings: Option<Arc<dyn Surroundings>>,
+    ) -> Sampler {
+        let record = Arc::new(Mutex::new(Record::default()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (taken, ends) = (record.clone(), stop.clone());
+        let thread = std::thread::spawn(move || {
+            let (mut next, mut refaults) = (zero, Refaults::default());
+            let oom_kills = || surroundings.as_ref().and_then(|place| place.oom_kills());
+            let kills_before = oom_kills();
+            while !ends.load(Ordering::Relaxed) {
+                let at_s = zero.elapsed().as_secs_f64();
+                if let Some(seen) = observer.sample(pid) {
+                    let refaults = seen.held.map(|held| refaults.count(&held));
+                    lock(&taken).samples.push(Sample {
+                        at_s,
+                        refaults,
+                        ..seen.sample
+                    });
+                }
+                if Option::zip(kills_before, oom_kills()).is_some_and(|(before, now)| now > before)
+                {
+                    lock(&taken).oom_at_s.get_or_insert(at_s);
+                }
+                // On a grid, so that a slow sample does not shift the later ones; a missed point of the
+                // grid is left out, not made up for.
+                while next <= Instant::now() {
+                    next += interval;
+                }
+                std::thread::sleep(next.saturating_duration_since(Instant::now()));
+            }
+        });
+        Sampler {
+            record,
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    /// The samples so far.
+    pub fn so_far(&self) -> Vec<Sample> {
+        lock(&self.record).samples.clone()
+    }
+
+    /// Ends, and gives all that was seen.
+    pub fn finish(mut self) -> Record {
+        self.end();
+        std::mem::take(&mut *lock(&self.record))
+    }
+
+    fn end(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A sampler that panicked leaves the samples that it took.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn lock(record: &Mutex<Record>) -> std::sync::MutexGuard<'_, Record> {
+    record.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::refaults::AddressSpace;
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    /// Of one process, which has 10 pages at one look and 2 at the next.
+    #[derive(Default)]
+    struct Slow(AtomicU64);
+    impl Observer for Slow {
+        fn sample(&self, _pid: u32) -> Option<Seen> {
+            std::thread::sleep(Duration::from_millis(15));
+            let looks = self.0.fetch_add(1, Ordering::Relaxed);
+            let held = Held {
+                space: AddressSpace {
+                    pid: 1,
+                    started_ticks: 0,
+                    stack: 0,
+                },
+                anon_pages: [10, 2][(looks % 2) as usize],
+            };
+            Some(Seen {
+                // The third look does not get at the memory of a process.
+                held: (looks != 2).then(|| vec![held]),
+                ..Seen::default()
+            })
+        }
+        fn surroundings(&self, _pid: u32) -> Option<Arc<dyn Surroundings>> {
+            None
+        }
+        fn in_charge(&self, _pid: u32, _variant: &Prepared) -> Result<(), String> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn samples_lie_on_a_grid_and_stop_at_the_end() {
+        let (now, interval) = (Instant::now(), Duration::from_millis(10));
+        let sampler = Sampler::start(Arc::new(Slow::default()), 1, now, interval, None);
+        std::thread::sleep(Duration::from_millis(200));
+        let samples = sampler.finish().samples;
+        // Each sample takes more than one interval: every second point of the grid is met, at most.
+        assert!((4..=11).contains(&samples.len()), "{}", samples.len());
+        assert!(samples.is_sorted_by(|left, right| left.at_s < right.at_s));
+    }
+
+    #[test]
+    fn refaults_are_counted_on_from_sample_to_sample() {
+        let (now, interval) = (Instant::now(), Duration::from_millis(1));
+        let sampler = Sampler::start(Arc::new(Slow::default()), 1, now, interval, None);
+        while sampler.so_far().len() < 5 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let samples = sampler.finish().samples;
+        let refaults: Vec<_> = samples[..5].iter().map(|sample| sample.refaults).collect();
+        assert_eq!(refaults, [Some(0), Some(0), None, Some(0), Some(8)]);
+    }
+}

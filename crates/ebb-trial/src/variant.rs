@@ -1,0 +1,312 @@
+//! The variants: those that the tool knows, and the words of `--variants`.
+//!
+//! `NAME`, `NAME+KEY=VALUE...` or `NEW=NAME+KEY=VALUE...`, a comma between two, double quotes hold
+//! commas and plus signs. Pure: whether the allocator is installed is found out by `commands/compare`.
+
+use super::workload::VariantTable;
+use ebb_allocators::Decay;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// A variant as it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VariantSpec {
+    /// Its name in the table.
+    pub name: String,
+    /// A known allocator, or the path of a shared object.
+    pub allocator: String,
+    /// A shared object that is preloaded beside it, a template.
+    pub beside: Option<String>,
+    /// The program brings the allocator itself: nothing is preloaded.
+    pub linked: bool,
+    /// Started instead of the service's command.
+    pub command: Option<Vec<String>>,
+    /// The environment that makes it this variant.
+    pub env: BTreeMap<String, String>,
+}
+
+impl VariantSpec {
+    /// Whether it runs on the C library's own allocator, where a malloc_trim at the end tells something.
+    pub fn is_libc(&self) -> bool {
+        self.allocator == LIBC
+    }
+}
+
+/// The allocator that needs no preload.
+pub const LIBC: &str = "glibc";
+
+/// A known variant: its name, its allocator, and the setting that makes it this variant.
+type Known = (
+    &'static str,
+    &'static str,
+    Option<(&'static str, &'static str)>,
+);
+
+/// Name, allocator, environment of each variant that needs no definition; the first are the default
+/// of a trial, all of them.
+const KNOWN: [Known; 9] = [
+    ("glibc", LIBC, None),
+    ("glibc-arena2", LIBC, Some(("MALLOC_ARENA_MAX", "2"))),
+    (
+        "glibc-trim64k",
+        LIBC,
+        Some(("MALLOC_TRIM_THRESHOLD_", "65536")),
+    ),
+    ("jemalloc", "jemalloc", None),
+    (
+        "jemalloc-1000",
+        "jemalloc",
+        Some((
+            "MALLOC_CONF",
+            "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000",
+        )),
+    ),
+    (
+        "jemalloc-5000",
+        "jemalloc",
+        Some((
+            "MALLOC_CONF",
+            "background_thread:true,dirty_decay_ms:5000,muzzy_decay_ms:5000",
+        )),
+    ),
+    ("mimalloc", "mimalloc", None),
+    ("tcmalloc", "tcmalloc", None),
+    ("ebbmalloc", "ebbmalloc", None),
+];
+
+/// The names of the variants that need no definition, in the order of a trial that chooses none.
+pub fn known_names() -> impl Iterator<Item = &'static str> {
+    KNOWN.iter().map(|(name, _, _)| *name)
+}
+
+/// Why the words of `--variants` make no sense.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum VariantError {
+    /// Nobody knows it.
+    #[error("variant \"{name}\" is not known; known are {known}, or the path of a shared object")]
+    Unknown {
+        /// What was written.
+        name: String,
+        /// What would have been understood.
+        known: String,
+    },
+    /// A setting without a value.
+    #[error("variant \"{item}\": \"{setting}\" is not KEY=VALUE")]
+    Setting {
+        /// The whole item.
+        item: String,
+        /// The part.
+        setting: String,
+    },
+    /// Two with one name.
+    #[error("variant \"{0}\" is there twice; give one of them a name: NEW={0}")]
+    Twice(String),
+    /// A quote that never ends.
+    #[error("a double quote is not closed in \"{0}\"")]
+    Quote(String),
+    /// Nothing was chosen.
+    #[error("no variant is chosen")]
+    None,
+}
+
+/// Reads the items of a trial, in order; `own` are the definitions of the workload.
+pub fn parse(
+    items: &[String],
+    own: &BTreeMap<String, VariantTable>,
+) -> Result<Vec<VariantSpec>, VariantError> {
+    let mut specs: Vec<VariantSpec> = Vec::new();
+    for text in items {
+        for item in split(text, ',')? {
+            let spec = parse_item(item.trim(), own)?;
+            if specs.iter().any(|other| other.name == spec.name) {
+                return Err(VariantError::Twice(spec.name));
+            }
+            specs.push(spec);
+        }
+    }
+    if specs.is_empty() {
+        Err(VariantError::None)
+    } else {
+        Ok(specs)
+    }
+}
+
+fn parse_item(
+    item: &str,
+    own: &BTreeMap<String, VariantTable>,
+) -> Result<VariantSpec, VariantError> {
+    let mut parts = split(item, '+')?.into_iter();
+    let head = unquote(&parts.next().unwrap_or_default());
+    let (new_name, base) = match head.split_once('=') {
+        Some((name, base)) => (Some(name.to_owned()), base.to_owned()),
+        None => (None, head),
+    };
+    let mut spec = lookup(&base, own)?;
+    let mut plain_name = spec.name.clone();
+    for setting in parts {
+        let (key, value) = setting
+            .split_once('=')
+            .filter(|(key, _)| !key.is_empty())
+            .ok_or_else(|| VariantError::Setting {
+                item: item.to_owned(),
+                setting: setting.clone(),
+            })?;
+        let value = unquote(value);
+        plain_name.push_str(&format!("+{key}={value}"));
+        spec.env.insert(key.to_owned(), value);
+    }
+    spec.name = new_name.unwrap_or(plain_name);
+    Ok(spec)
+}
+
+fn lookup(base: &str, own: &BTreeMap<String, VariantTable>) -> Result<VariantSpec, VariantError> {
+    if let Some(table) = own.get(base) {
+        return Ok(VariantSpec {
+            name: base.to_owned(),
+            allocator: table.allocator.clone(),
+            beside: table.beside.clone(),
+            linked: table.linked,
+            command: table.command.clone(),
+            env: table.env.clone(),
+        });
+    }
+    if let Some((name, allocator, setting)) = KNOWN.iter().find(|(name, _, _)| *name == base) {
+        let env = setting
+            .iter()
+            .map(|(key, value)| ((*key).into(), (*value).into()))
+            .collect();
+        return Ok(VariantSpec {
+            name: (*name).into(),
+            allocator: (*allocator).into(),
+            beside: None,
+            linked: false,
+            command: None,
+            env,
+        });
+    }
+    if base.contains('/') {
+        let name = base.rsplit('/').next().unwrap_or(base).to_owned();
+        return Ok(VariantSpec {
+            name,
+            allocator: base.to_owned(),
+            beside: None,
+            linked: false,
+            command: None,
+            env: BTreeMap::new(),
+        });
+    }
+    let known: Vec<String> = own
+        .keys()
+        .cloned()
+        .chain(known_names().map(str::to_owned))
+        .collect();
+    Err(VariantError::Unknown {
+        name: base.to_owned(),
+        known: known.join(", "),
+    })
+}
+
+/// Cuts at a separator outside of double quotes; the quotes stay.
+fn split(text: &str, separator: char) -> Result<Vec<String>, VariantError> {
+    let mut parts = vec![String::new()];
+    let mut quoted = false;
+    for letter in text.chars() {
+        quoted ^= letter == '"';
+        if letter == separator && !quoted {
+            parts.push(String::new());
+        } else if let Some(part) = parts.last_mut() {
+            part.push(letter);
+        }
+    }
+    if quoted {
+        return Err(VariantError::Quote(text.to_owned()));
+    }
+    parts.retain(|part| !part.trim().is_empty());
+    Ok(parts)
+}
+
+fn unquote(text: &str) -> String {
+    text.replace('"', "")
+}
+
+/// A variant with the library that was found for it.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    /// What was asked for.
+    pub spec: VariantSpec,
+    /// What is preloaded.
+    pub library: Option<PathBuf>,
+    /// When it means to give idle memory back.
+    pub decay: Option<Decay>,
+    /// What is preloaded beside it.
+    pub beside: Option<PathBuf>,
+    /// Why it cannot be run.
+    pub unavailable: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_one(text: &str) -> Result<Vec<VariantSpec>, VariantError> {
+        let own = BTreeMap::from([(
+            "mine".to_owned(),
+            VariantTable {
+                allocator: "jemalloc".into(),
+                beside: None,
+                linked: false,
+                command: None,
+                env: BTreeMap::from([("MALLOC_CONF".into(), "narenas:1".into())]),
+            },
+        )]);
+        parse(&[text.to_owned()], &own)
+    }
+
+    #[test]
+    fn the_nine_known_variants_parse_by_their_names() {
+        let items: Vec<String> = known_names().map(str::to_owned).collect();
+        let specs = parse(&items, &BTreeMap::new()).unwrap();
+        assert_eq!(specs.len(), 9);
+        assert_eq!(specs[1].env["MALLOC_ARENA_MAX"], "2");
+        assert_eq!(specs.iter().filter(|spec| spec.is_libc()).count(), 3);
+    }
+
+    #[test]
+    fn settings_are_added_and_make_the_name() {
+        let specs = parse_one("glibc,jemalloc-1000+PYTHONMALLOC=malloc").unwrap();
+        assert_eq!(specs[1].name, "jemalloc-1000+PYTHONMALLOC=malloc");
+        assert_eq!(specs[1].env["PYTHONMALLOC"], "malloc");
+        assert!(specs[1].env["MALLOC_CONF"].contains("dirty_decay_ms:1000"));
+    }
+
+    #[test]
+    fn quotes_hold_commas_and_a_name_can_be_given() {
+        let specs =
+            parse_one(r#"x=jemalloc+MALLOC_CONF="a:1,b:2"+PYTHONMALLOC=malloc,mine"#).unwrap();
+        assert_eq!(specs[0].name, "x");
+        assert_eq!(specs[0].env["MALLOC_CONF"], "a:1,b:2");
+        assert_eq!(specs[0].env["PYTHONMALLOC"], "malloc");
+        assert_eq!(specs[1].env["MALLOC_CONF"], "narenas:1");
+    }
+
+    #[test]
+    fn a_path_is_a_variant_with_its_file_name() {
+        let specs = parse_one("./target/release/libebbmalloc.so").unwrap();
+        assert_eq!(specs[0].name, "libebbmalloc.so");
+        assert_eq!(specs[0].allocator, "./target/release/libebbmalloc.so");
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_a_reason() {
+        for (text, expected) in [
+            ("glibk", "\"glibk\" is not known"),
+            ("glibc+FOO", "\"FOO\" is not KEY=VALUE"),
+            ("glibc,glibc", "there twice"),
+            ("x=jemalloc+A=\"b", "not closed"),
+            ("", "no variant"),
+        ] {
+            let message = parse_one(text).unwrap_err().to_string();
+            assert!(message.contains(expected), "{text}: {message}");
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! `workload.toml`: what is set up, started, driven and stopped (`docs/workload.md` is its manual).
+//!
+//! Read once by `commands/compare`. A [`Workload`] that was loaded is checked: every template can be
+//! filled in, every reference leads somewhere, there is a rest after a load. Nothing is started here.
+
+use super::template::{self, Values};
+use crate::results::PhaseKind;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The version of the format that this build reads.
+pub const FORMAT: u32 = 1;
+
+/// A whole file, as written.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    format: u32,
+    /// Name and description.
+    pub workload: About,
+    /// Names of the workload's own.
+    #[serde(default)]
+    vars: BTreeMap<String, Scalar>,
+    /// How often the phases of a cycle are repeated.
+    #[serde(default)]
+    pub cycles: BTreeMap<String, u32>,
+    /// Once, before the first run.
+    pub setup: Option<Job>,
+    /// Started afresh for every run, not measured.
+    #[serde(default, rename = "companion")]
+    pub companions: Vec<Companion>,
+    /// What is measured.
+    pub service: Service,
+    /// Once a run, after readiness.
+    pub prepare: Option<Job>,
+    /// In order.
+    #[serde(default, rename = "phase")]
+    pub phases: Vec<Phase>,
+    /// Makes the service call malloc_trim(0).
+    pub trim: Option<Ask>,
+    /// Tells the live heap.
+    pub live: Option<Ask>,
+    /// Variants next to the ones that the tool knows.
+    #[serde(default)]
+    pub variants: BTreeMap<String, VariantTable>,
+    #[serde(default, rename = "profile")]
+    profiles: BTreeMap<String, Profile>,
+    /// Its folder, absolute.
+    #[serde(skip)]
+    pub dir: PathBuf,
+    /// The profile that was applied.
+    #[serde(skip)]
+    pub profile: Option<String>,
+    /// Repetitions that the profile asks for.
+    #[serde(skip)]
+    pub repetitions: Option<u32>,
+    /// Variants that the profile asks for.
+    #[serde(skip)]
+    pub chosen_variants: Option<Vec<String>>,
+}
+
+/// Name and description.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct About {
+    /// Its name.
+    pub name: String,
+    /// One line.
+    #[serde(default)]
+    pub description: String,
+}
+
+/// A command that runs to its end.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// Argument list.
+    pub command: Vec<String>,
+    /// Limit; the default depends on what it is for.
+    pub timeout_s: Option<f64>,
+}
+
+/// A process that the service needs.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Companion {
+    /// Its name, also of its port.
+    pub name: String,
+    /// Argument list.
+    pub command: Vec<String>,
+    /// More environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// How to know that it is there.
+    pub ready: Option<Ready>,
+    /// Limit for that.
+    #[serde(default = "companion_ready_s")]
+    pub ready_timeout_s: f64,
+    /// From SIGTERM to SIGKILL.
+    #[serde(default = "stop_s")]
+    pub stop_timeout_s: f64,
+}
+
+/// The process that is measured.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Service {
+    /// Argument list.
+    pub command: Vec<String>,
+    /// Relative to the workload's folder.
+    #[serde(default)]
+    pub cwd: Option<PathBuf>,
+    /// More environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// How to know that it is there.
+    pub ready: Ready,
+    /// Limit for that.
+    #[serde(default = "service_ready_s")]
+    pub ready_timeout_s: f64,
+    /// From SIGTERM to SIGKILL.
+    #[serde(default = "stop_s")]
+    pub stop_timeout_s: f64,
+    /// Asked once a second under load; without it an `http` of `ready` is.
+    pub health: Option<String>,
+}
+
+impl Service {
+    /// The address that tells whether it is well, where there is one.
+    pub fn health(&self) -> Option<&str> {
+        match (&self.health, &self.ready) {
+            (Some(url), _) | (None, Ready::Http(url)) => Some(url),
+            _ => None,
+        }
+    }
+}
+
+fn companion_ready_s() -> f64 {
+    30.0
+}
+fn service_ready_s() -> f64 {
+    60.0
+}
+fn stop_s() -> f64 {
+    10.0
+}
+
+/// How to know that a process is ready.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Ready {
+    /// Any 2xx answer.
+    Http(String),
+    /// A connection is accepted.
+    Tcp(String),
+    /// Exit status 0.
+    Command(Vec<String>),
+    /// A line of its output matches.
+    Line(String),
+}
+
+/// A question to the running service.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ask {
+    /// An address ...
+    pub http: Option<String>,
+    /// ... with its method (default: POST, for live GET),
+    pub method: Option<String>,
+    /// or a command.
+    pub command: Option<Vec<String>>,
+}
+
+/// A phase.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Phase {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub kind: PhaseKind,
+    /// The load, for all kinds but idle.
+    pub command: Option<Vec<String>>,
+    /// The length, for idle.
+    pub seconds: Option<Scalar>,
+    /// Limit of the load.
+    pub timeout_s: Option<f64>,
+    /// Repeated together with its neighbours of the same cycle.
+    pub cycle: Option<String>,
+    /// Asked of the service when an idle phase begins.
+    pub ask: Option<Ask>,
+    /// Times in a row.
+    pub repeat: Option<u32>,
+    /// Names the state at its end.
+    pub mark: Option<String>,
+}
+
+/// A variant of the workload's own.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VariantTable {
+    /// An allocator, or the path of a shared object.
+    pub allocator: String,
+    /// A shared object that is preloaded beside the allocator, a template.
+    pub beside: Option<String>,
+    /// The program brings that allocator itself: nothing is preloaded.
+    #[serde(default)]
+    pub linked: bool,
+    /// Started instead of the service's command.
+    pub command: Option<Vec<String>>,
+    /// Its environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Profile {
+    repetitions: Option<u32>,
+    variants: Option<Vec<String>>,
+    #[serde(default)]
+    vars: BTreeMap<String, Scalar>,
+    #[serde(default)]
+    cycles: BTreeMap<String, u32>,
+}
+
+/// A number, a text or a truth value: what a variable or `seconds` may be.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub enum Scalar {
+    /// A whole number.
+    Integer(i64),
+    /// A number.
+    Float(f64),
+    /// A truth value.
+    Boolean(bool),
+    /// A text, which may be a template.
+    Text(String),
+}
+
+impl std::fmt::Display for Scalar {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Scalar::Integer(value) => value.fmt(out),
+            Scalar::Float(value) => value.fmt(out),
+            Scalar::Boolean(value) => value.fmt(out),
+            Scalar::Text(value) => value.fmt(out),
+        }
+    }
+}
+
+/// Why a workload cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkloadError {
+    /// No such file.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Not in the format.
+    #[error("{}{}: {message}", path.display(), line.map_or(String::new(), |line| format!(":{line}")))]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// Where, counted from one.
+        line: Option<usize>,
+        /// Why.
+        message: String,
+    },
+    /// In the format, but it cannot be run.
+    #[error("{}: {message}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        message: String,
+    },
+}
+
+impl Workload {
+    /// Reads, applies a profile, checks. `at` is the folder or the file itself.
+    pub fn load(at: &Path, profile: Option<&str>) -> Result<Workload, WorkloadError> {
+        let path = if at.is_dir() {
+            at.join("workload.toml")
+        } else {
+            at.to_owned()
+        };
+        let read = |source| WorkloadError::Read {
+            path: path.clone(),
+            source,
+        };
+        let text = std::fs::read_to_string(&path).map_err(read)?;
+        // The parent of a bare file name is empty, which is no path.
+        let parent = path.parent().filter(|parent| *parent != Path::new(""));
+        let dir = std::fs::canonicalize(parent.unwrap_or(Path::new("."))).map_err(read)?;
+        Workload::parse(&text, &path, dir, profile)
+    }
+
+    /// Checks a text that is in no file; its commands run in `dir`.
+    pub fn from_text(text: &str, dir: PathBuf) -> Result<Workload, WorkloadError> {
+        Workload::parse(
+            text,
+            Path::new("the workload of the command line"),
+            dir,
+            None,
+        )
+    }
+
+    fn parse(
+        text: &str,
+        path: &Path,
+        dir: PathBuf,
+        profile: Option<&str>,
+    ) -> Result<Workload, WorkloadError> {
+        let mut workload: Workload =
+            toml::from_str(text).map_err(|error| WorkloadError::Parse {
+                path: path.to_owned(),
+                line: error
+                    .span()
+                    .map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1),
+                message: error.message().to_owned(),
+            })?;
+        workload.dir = dir;
+        workload
+            .apply(profile)
+            .and_then(|()| workload.check())
+            .map_err(|message| WorkloadError::Invalid {
+                path: path.to_owned(),
+                message,
+            })?;
+        Ok(workload)
+    }
+
+    fn apply(&mut self, profile: Option<&str>) -> Result<(), String> {
+        let Some(name) = profile else { return Ok(()) };
+        let Some(chosen) = self.profiles.get(name).cloned() else {
+            let known: Vec<_> = self.profiles.keys().map(String::as_str).collect();
+            let known = if known.is_empty() {
+                "none".into()
+            } else {
+                known.join(", ")
+            };
+            return Err(format!("there is no profile \"{name}\"; it has: {known}"));
+        };
+        self.vars.extend(chosen.vars);
+        self.cycles.extend(chosen.cycles);
+        self.repetitions = chosen.repetitions;
+        self.chosen_variants = chosen.variants;
+        self.profile = Some(name.to_owned());
+        Ok(())
+    }
+
+    /// The variables as text.
+    pub fn vars(&self) -> Values {
+        self.vars
+            .iter()
+            .map(|(name, value)| (name.clone(), value.to_string()))
+            .collect()
+    }
+}
+
+impl Phase {
+    /// The length of an idle phase; `None` for the others.
+    pub fn idle_seconds(&self, values: &Values) -> Result<Option<f64>, String> {
+        let Some(seconds) = &self.seconds else {
+            return Ok(None);
+        };
+        let text =
+            template::fill(&seconds.to_string(), values).map_err(|error| error.to_string())?;
+        match text.parse::<f64>() {
+            Ok(seconds) if seconds.is_finite() && seconds > 0.0 => Ok(Some(seconds)),
+            _ => Err(format!("seconds = \"{text}\" is not a length of time")),
+        }
+    }
+}
+
+mod check;
+mod digest;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! Whether a workload that was read can be run, found out before anything is started.
+
+use super::{Ask, FORMAT, Phase, Ready, Workload};
+use crate::results::PhaseKind;
+use crate::template::{self, Values};
+use std::collections::BTreeMap;
+
+/// Allocators of which it can be told that a program has them inside; what cannot be told is no variant.
+const LINKED: [&str; 3] = ["ebbmalloc", "jemalloc", "mimalloc"];
+
+impl Workload {
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.format != FORMAT {
+            return Err(format!(
+                "format = {} is not known to this ebb; it reads {FORMAT}",
+                self.format
+            ));
+        }
+        for phase in &self.phases {
+            phase
+                .check(&self.cycles)
+                .map_err(|message| format!("phase \"{}\": {message}", phase.name))?;
+        }
+        let loaded = self
+            .phases
+            .iter()
+            .position(|phase| phase.kind != PhaseKind::Idle);
+        let rest = self
+            .phases
+            .iter()
+            .rposition(|phase| phase.kind == PhaseKind::Idle);
+        if !matches!((loaded, rest), (Some(load), Some(rest)) if load < rest) {
+            return Err(
+                "there is no idle phase after a load: without a rest a trial says nothing \
+                        about memory that is kept"
+                    .into(),
+            );
+        }
+        for (name, variant) in &self.variants {
+            if variant.linked && !LINKED.contains(&variant.allocator.as_str()) {
+                return Err(format!(
+                    "[variants.{name}] is linked, but allocator = \"{}\" is not one that is \
+                     recognised inside a program: {}",
+                    variant.allocator,
+                    LINKED.join(", ")
+                ));
+            }
+        }
+        for ask in [("[trim]", &self.trim), ("[live]", &self.live)] {
+            if let (name, Some(ask)) = ask {
+                ask.check(name)?;
+            }
+        }
+        self.check_templates()
+    }
+
+    fn check_templates(&self) -> Result<(), String> {
+        let values = self.example_values();
+        let mut texts: Vec<&String> = Vec::new();
+        texts.extend(
+            self.setup
+                .iter()
+                .chain(&self.prepare)
+                .flat_map(|job| &job.command),
+        );
+        for companion in &self.companions {
+            texts.extend(companion.command.iter().chain(companion.env.values()));
+            texts.extend(companion.ready.iter().flat_map(Ready::texts));
+        }
+        texts.extend(self.service.command.iter().chain(self.service.env.values()));
+        texts.extend(self.service.ready.texts());
+        texts.extend(&self.service.health);
+        for phase in &self.phases {
+            texts.extend(phase.command.iter().flatten());
+            texts.extend(phase.ask.iter().flat_map(Ask::texts));
+        }
+        texts.extend(
+            self.variants
+                .values()
+                .filter_map(|variant| variant.beside.as_ref()),
+        );
+        for variant in self.variants.values() {
+            texts.extend(variant.command.iter().flatten());
+        }
+        for ask in self.trim.iter().chain(&self.live) {
+            texts.extend(ask.texts());
+        }
+        for text in texts {
+            template::fill(text, &values).map_err(|error| error.to_string())?;
+        }
+        for phase in &self.phases {
+            phase
+                .idle_seconds(&values)
+                .map_err(|message| format!("phase \"{}\": {message}", phase.name))?;
+        }
+        let commands = [&self.service.command]
+            .into_iter()
+            .chain(self.companions.iter().map(|companion| &companion.command))
+            .chain(
+                self.phases
+                    .iter()
+                    .filter_map(|phase| phase.command.as_ref()),
+            )
+            .chain(
+                self.variants
+                    .values()
+                    .filter_map(|variant| variant.command.as_ref()),
+            );
+        for command in commands {
+            if command.is_empty() {
+                return Err("a command is empty".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Every name that a run defines, with values that are good enough for a check.
+    fn example_values(&self) -> Values {
+        let mut values = self.vars();
+        for name in template::NAMES {
+            values.insert(name.into(), "1".into());
+        }
+        for companion in &self.companions {
+            values.insert(format!("port.{}", companion.name), "1".into());
+        }
+        values
+    }
+}
+
+impl Ready {
+    fn texts(&self) -> Vec<&String> {
+        match self {
+            Ready::Http(text) | Ready::Tcp(text) => vec![text],
+            Ready::Command(parts) => parts.iter().collect(),
+            // A regular expression has braces of its own.
+            Ready::Line(_) => Vec::new(),
+        }
+    }
+}
+
+impl Ask {
+    fn check(&self, name: &str) -> Result<(), String> {
+        if self.http.is_some() == self.command.is_some() {
+            return Err(format!("{name} needs one of http and command"));
+        }
+        Ok(())
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &String> {
+        self.http.iter().chain(self.command.iter().flatten())
+    }
+}
+
+impl Phase {
+    fn check(&self, cycles: &BTreeMap<String, u32>) -> Result<(), String> {
+        match (self.kind, &self.command, &self.seconds) {
+            (PhaseKind::Idle, None, Some(_)) => {}
+            (PhaseKind::Idle, _, _) => {
+                return Err("an idle phase has `seconds` and no `command`".into());
+            }
+            (_, Some(_), None) => {}
+            _ => return Err("a loaded phase has a `command` and no `seconds`".into()),
+        }
+        if let Some(ask) = &self.ask {
+            if self.kind != PhaseKind::Idle {
+                return Err("only an idle phase has `ask`".into());
+            }
+            ask.check("`ask`")?;
+        }
+        match (&self.cycle, self.repeat) {
+            (Some(_), Some(_)) => Err("`cycle` and `repeat` exclude each other".into()),
+            (Some(name), None) if !cycles.contains_key(name) => Err(format!(
+                "[cycles] does not say how often \"{name}\" goes round"
+            )),
+            _ => Ok(()),
+        }
+    }
+}

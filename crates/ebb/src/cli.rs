@@ -1,0 +1,139 @@
+//! The command line: parses it, runs the command, prints a failure as one line.
+//!
+//! Data goes to stdout, everything else to stderr, both through [`crate::terminal`].
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::commands;
+use crate::exit::Exit;
+use crate::terminal::warn;
+
+/// Does a Linux service keep memory it no longer needs? Try another allocator, prove what it gains.
+#[derive(Debug, Parser)]
+#[command(name = "ebb", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a program on an allocator.
+    Run(commands::run::Args),
+    /// Compare allocators under a service's own load.
+    Compare(Box<commands::compare::Args>),
+    /// Send a burst of HTTP requests to a service.
+    Burst(commands::burst::Args),
+    /// Say where a running process's memory is, and whether it is held or in use.
+    #[command(alias = "diagnose")]
+    Why(commands::why::Args),
+    /// Write one look at a process to a file: counts, no contents.
+    Snap(commands::snap::Args),
+    /// Say what grew between two such files.
+    Diff(commands::diff::Args),
+    /// Export the figures of a process for Prometheus.
+    Watch(commands::watch::Args),
+    /// Make a running process give freed memory back: says what it would return, and does it if it may.
+    Trim(commands::trim::Args),
+    /// Say whether the allocator that should be in charge really is: of processes, an image, a Dockerfile.
+    Check(commands::check::Args),
+    /// Write the change that puts an allocator in charge: Dockerfile, compose, Kubernetes, systemd, Procfile, Cargo.toml.
+    Fix(commands::fix::Args),
+}
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(report_usage(&error)),
+    };
+    let result = match cli.command {
+        Command::Run(args) => commands::run::execute(args),
+        Command::Compare(args) => commands::compare::execute(&args).map(ExitCode::from),
+        Command::Burst(args) => commands::burst::execute(&args).map(ExitCode::from),
+        Command::Why(args) => commands::why::execute(&args),
+        Command::Snap(args) => commands::snap::execute(&args),
+        Command::Diff(args) => commands::diff::execute(&args),
+        Command::Watch(args) => commands::watch::execute(&args),
+        Command::Trim(args) => commands::trim::execute(&args),
+        Command::Check(args) => commands::check::execute(&args).map(ExitCode::from),
+        Command::Fix(args) => commands::fix::execute(&args).map(ExitCode::from),
+    };
+    match result {
+        Ok(code) => code,
+        Err(failure) => {
+            if failure.exit() != Exit::BrokenPipe {
+                warn(&failure.to_string());
+            }
+            failure.exit().into()
+        }
+    }
+}
+
+/// Help and version go to stdout and are no error; a wrong command line is shown by clap, whose own
+/// code 2 would be taken for the service's. Where an argument is missing, an example follows.
+fn report_usage(error: &clap::Error) -> Exit {
+    let printed = error.print();
+    if error.kind() == ErrorKind::MissingRequiredArgument
+        && let Some(example) = std::env::args().nth(1).and_then(|verb| example(&verb))
+    {
+        let _ = writeln!(io::stderr().lock(), "\nexample: {example}");
+    }
+    match (error.use_stderr(), printed) {
+        (false, Ok(())) => Exit::Ok,
+        (false, Err(_)) => Exit::BrokenPipe,
+        (true, _) => Exit::Usage,
+    }
+}
+
+/// The first example of a verb's help.
+fn example(verb: &str) -> Option<String> {
+    let command = Cli::command();
+    let help = command.find_subcommand(verb)?.get_after_help()?.to_string();
+    commands_in(&help)
+        .first()
+        .map(|&command| command.to_owned())
+}
+
+/// The commands of a help's examples, without what each is for, which follows after two spaces.
+fn commands_in(help: &str) -> Vec<&str> {
+    let lines = help.lines().map(str::trim);
+    lines
+        .filter(|line| line.starts_with("ebb "))
+        .filter_map(|line| line.split("  ").next())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+
+    use clap::{CommandFactory, Parser};
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_has_examples_that_its_parser_takes() {
+        for verb in super::Cli::command().get_subcommands() {
+            let name = verb.get_name();
+            let help = verb.get_after_help().map(ToString::to_string);
+            let help = help.unwrap_or_default();
+            assert!(help.starts_with("Example"), "{name} has no example");
+            let commands = super::commands_in(&help);
+            assert!(!commands.is_empty(), "{name}: {help}");
+            for command in commands {
+                assert!(command.starts_with(&format!("ebb {name} ")), "{command}");
+                let words = shlex::split(command).unwrap();
+                let parsed = super::Cli::try_parse_from(words);
+                assert!(parsed.is_ok(), "{command}: {:?}", parsed.err());
+            }
+            assert!(super::example(name).is_some(), "{name}");
+        }
+    }
+}
