@@ -72,6 +72,9 @@ pub fn read_mapped(pid: i32, allocator: &str, name: &Path) -> Option<Result<Opti
 }
 
 fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
+    if let Some(other) = counters.other_version(pid) {
+        return Err(NotRead::because(other));
+    }
     let seen = counters.read(pid, Duration::MAX);
     let walked = counters.layout(pid).map(|place| {
         look::open(pid)
@@ -80,13 +83,7 @@ fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
     });
     let kept_by_lock = |heap| if is_locked(pid) { locked(heap) } else { heap };
     match (walked, seen) {
-        (Some(Ok(holdings)), seen) => {
-            let unread = || match counters.other_version(pid) {
-                Some(other) => other.to_string(),
-                None => "it has not published its counters yet".to_owned(),
-            };
-            Ok(kept_by_lock(of_walk(holdings, seen.ok_or_else(unread))))
-        }
+        (Some(Ok(holdings)), seen) => Ok(kept_by_lock(of_walk(holdings, seen.as_ref()))),
         (walked, Some(seen)) => {
             let mut heap = of_counters(&seen);
             if let Some(anon) = anonymous_bytes(pid) {
@@ -98,10 +95,9 @@ fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
             Ok(heap)
         }
         (_, None) if counters::are_closed(pid) => Err(NotRead::refused(pid, Unreadable::Refused)),
-        (_, None) => Err(match counters.other_version(pid) {
-            Some(other) => NotRead::because(other),
-            None => NotRead::because("ebbmalloc has not published its counters yet"),
-        }),
+        (_, None) => Err(NotRead::because(
+            "ebbmalloc has not published its counters yet",
+        )),
     }
 }
 
@@ -144,19 +140,20 @@ fn locked(mut heap: Heap) -> Heap {
 }
 
 /// What the heap is at this moment, slot by slot; of the counters, what it does not tell.
-fn of_walk(holdings: Holdings, seen: Result<Snapshot, String>) -> Heap {
+fn of_walk(holdings: Holdings, seen: Option<&Snapshot>) -> Heap {
     let mut heap = regions::of_holdings(holdings);
     // Other allocators keep such pages when malloc_trim is called.
     heap.trimmable = std::mem::take(&mut heap.kept);
     match seen {
-        Ok(seen) => {
+        Some(seen) => {
             heap.metadata += seen.metadata_bytes;
             heap.resident += seen.metadata_bytes;
-            add_rhythm(&mut heap, &seen);
+            add_rhythm(&mut heap, seen);
         }
-        Err(why) => heap.notes.push(format!(
-            "{why}: its own bookkeeping is not in these figures"
-        )),
+        None => heap.notes.push(
+            "it has not published its counters yet: its own bookkeeping is not in these figures"
+                .to_owned(),
+        ),
     }
     heap
 }
