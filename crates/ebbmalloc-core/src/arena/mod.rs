@@ -21,8 +21,7 @@ pub mod tree;
 pub mod walk;
 pub mod watch;
 
-use crate::base::lock::Wait;
-use crate::base::lock::{Guard, Lock, Rank};
+use crate::base::lock::{Guard, Lock, Rank, Wait};
 use crate::base::sync::AtomicUsize as LoomUsize;
 use crate::os::Os;
 use crate::size::GRANULE;
@@ -40,6 +39,9 @@ struct View {
     map: AtomicUsize,
     descriptors: AtomicUsize,
 }
+
+/// Growth after which the first look at limits is due, and the most between two looks.
+pub const GROWTH_STEP: usize = 4 << 20;
 
 /// See the module.
 pub struct Arena {
@@ -72,7 +74,7 @@ impl Arena {
             views: Self::VIEWS,
             freed_bytes: LoomUsize::new(0),
             fresh_bytes: AtomicUsize::new(0),
-            growth_mark: AtomicUsize::new(watch::GROWTH_STEP),
+            growth_mark: AtomicUsize::new(GROWTH_STEP),
             huge_pages: AtomicBool::new(false),
         }
     }
@@ -85,7 +87,7 @@ impl Arena {
             views: Self::VIEWS,
             freed_bytes: LoomUsize::new(0),
             fresh_bytes: AtomicUsize::new(0),
-            growth_mark: AtomicUsize::new(watch::GROWTH_STEP),
+            growth_mark: AtomicUsize::new(GROWTH_STEP),
             huge_pages: AtomicBool::new(false),
         }
     }

@@ -4,28 +4,10 @@
 //! value can be reached only through a [`Guard`]. Locks are taken in the order of [`Rank`].
 
 use super::holds::Held;
+pub use super::rank::Rank;
 use super::sync::{AtomicU32, Ordering, UnsafeCell, spin_hint};
 use crate::os::Os;
 use core::ops::{Deref, DerefMut};
-
-/// The order in which locks may be taken: a thread that holds one takes only greater ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rank {
-    /// The figures as they were taken last.
-    Figures,
-    /// The list of thread caches.
-    Caches,
-    /// The table of explicit arenas.
-    Arenas,
-    /// A bin: the slabs of one class and shard.
-    Bin,
-    /// The extents of pages.
-    Arena,
-    /// The heap profile.
-    Profile,
-    /// Metadata memory.
-    Metadata,
-}
 
 /// Whether a call may wait for a lock. A signal handler that interrupted a request may not: its own thread may hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

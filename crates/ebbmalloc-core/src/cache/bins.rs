@@ -4,29 +4,19 @@
 use super::cache::Cache;
 use super::explicit::{EXPLICIT, ExplicitArena};
 use super::explicit_table::ExplicitArenas;
+pub use super::shard::{PaddedBin, SHARDS, Shard};
 use super::stack::Entry;
 use crate::arena::granule::Granule;
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::lock::Wait;
 use crate::os::Os;
 use crate::size::{CLASS, CLASSES, GRANULE};
-use crate::slab::bin::Age;
-use crate::slab::bin::{Bin, Returned, Supply};
-use crate::slab::lend::Run;
+use crate::slab::bin::{Age, Bin, Returned, Supply};
+use crate::slab::run::Run;
 use core::mem::MaybeUninit;
 
-/// Shards at most: copies of every bin, so that threads on different processors do not meet.
-pub const SHARDS: usize = if cfg!(loom) { 1 } else { 8 };
 /// Slots that are put back with one look-up of their slabs.
 const BATCH: usize = 64;
-
-/// A bin with cache lines of its own, so that neighbours do not slow each other down.
-#[repr(align(64))]
-#[derive(Default)]
-pub struct PaddedBin(pub Bin);
-
-/// The bins of one shard by class. Entry 0 is not used.
-pub type Shard = [PaddedBin; CLASSES + 1];
 
 /// All bins of a heap.
 pub struct Bins {

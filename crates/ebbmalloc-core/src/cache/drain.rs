@@ -6,8 +6,7 @@ use super::cache::Cache;
 use crate::base::lock::Wait;
 use crate::os::Os;
 use crate::size::{CLASS, CLASSES};
-use crate::slab::bin::Age;
-use crate::slab::bin::Supply;
+use crate::slab::bin::{Age, Supply};
 
 /// Times as many cold slots as used ones show that a stack is what a burst has left.
 const OVER: usize = 4;

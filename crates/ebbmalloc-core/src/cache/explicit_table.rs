@@ -2,12 +2,12 @@
 //! their end. Look-ups take no lock.
 
 use super::explicit::{ENDING, ExplicitArena, LIVE, UNLIMITED, UNUSED};
+use super::shard::SHARDS;
 use crate::arena::hooks::ExtentHooks;
 use crate::arena::own_space::OwnSpace;
 use crate::arena::owner_map::OwnerMap;
 use crate::base::exact::u16_of;
-use crate::base::lock::Wait;
-use crate::base::lock::{Lock, Rank};
+use crate::base::lock::{Lock, Rank, Wait};
 use crate::base::metadata::Metadata;
 use crate::os::Os;
 use crate::slab::bin::Supply;
@@ -15,7 +15,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// Explicit arenas at most: with the shards, what an index of 12 bits can name.
-pub const MOST: usize = 4094 - super::bins::SHARDS;
+pub const MOST: usize = 4094 - SHARDS;
 
 /// The explicit arenas of a heap.
 pub struct ExplicitArenas {
@@ -276,7 +276,7 @@ impl ExplicitArenas {
         !self.ends.is_held() && !self.all().any(is_held)
     }
 
-    /// See [`Slabs::abandon`](crate::slab::bin::Slabs::abandon) and [`Extents::abandon`](crate::arena::extents::Extents::abandon).
+    /// See [`Slabs::abandon`](crate::slab::slabs::Slabs::abandon) and [`Extents::abandon`](crate::arena::extents::Extents::abandon).
     pub fn abandon<O: Os>(&self, os: &O) {
         for arena in self.all() {
             for (_, bin) in arena.bins() {

@@ -5,13 +5,15 @@
 //! Where a mass is freed at once the stack becomes small as well: what it would keep lies on the pages that the mass
 //! leaves, and the next blocks, which may stay, would pin those.
 
-use super::ration::RATIONED;
 use crate::base::exact::u16_of;
 use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
-use crate::size::{CLASS, CLASSES};
+use crate::size::{CLASS, CLASSES, QUICK_MAX, class_of};
 use core::ptr::{NonNull, null_mut};
+
+/// The classes that have rations are those up to this one: all of the quick table.
+pub const RATIONED: usize = class_of(QUICK_MAX);
 
 /// A slot in a stack: the address of a free slot of the heap.
 pub type Entry = *mut u8;

@@ -8,8 +8,7 @@ use crate::base::corrupt::{Corruption, corruption};
 use crate::base::lock::Wait;
 use crate::os::Os;
 use crate::size::{CLASS, CLASSES};
-use crate::slab::bin::Age;
-use crate::slab::bin::Supply;
+use crate::slab::bin::{Age, Supply};
 use core::ptr::null_mut;
 
 impl Cache {

@@ -13,8 +13,7 @@ use crate::cache::cache::Cache;
 use crate::cache::explicit::{EXPLICIT, ExplicitArena};
 use crate::os::Os;
 use crate::size::{CLASS, GRANULE, SMALL_MAX, class_aligned, class_of, is_possible};
-use crate::slab::bin::Age;
-use crate::slab::bin::Supply;
+use crate::slab::bin::{Age, Supply};
 use core::ptr::null_mut;
 
 /// Where in an explicit arena a block lives.

@@ -4,6 +4,7 @@
 
 pub mod contents;
 pub mod explicit;
+mod explicit_cache_table;
 pub mod explicit_caches;
 pub mod explicit_life;
 pub mod figures;
@@ -12,6 +13,7 @@ pub mod gate;
 pub mod in_place;
 #[cfg(not(loom))]
 mod layout;
+pub mod limit;
 pub mod outside;
 pub mod pressure;
 pub mod request;
@@ -34,7 +36,7 @@ use crate::size::{CLASSES, SMALL_MAX, class_of};
 use crate::slab::bin::Supply;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use explicit_caches::ExplicitCaches;
+use explicit_cache_table::ExplicitCaches;
 use gate::Gate;
 use outside::Outside;
 use pressure::Pressure;

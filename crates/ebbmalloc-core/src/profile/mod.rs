@@ -14,8 +14,7 @@ mod tests;
 pub use records::{Sample, Thread};
 pub use table::DEPTH;
 
-use crate::base::lock::Wait;
-use crate::base::lock::{Lock, Rank};
+use crate::base::lock::{Lock, Rank, Wait};
 use crate::base::metadata::Metadata;
 use crate::os::Os;
 use core::ptr::NonNull;

@@ -8,9 +8,10 @@
 //! back. A refill in between cannot find those slots, and a slab of which pages are leaving is not released, whole
 //! or not (loom: `refill_against_return`, `remote_free_against_release`; `a_slab_that_is_whole_while_its_waste_leaves_stays`).
 
-use super::bin::{Bin, Slabs, Supply};
+use super::bin::{Bin, Supply};
 use super::shape::{Shape, mask};
 use super::slab::Slab;
+use super::slabs::Slabs;
 use crate::base::lock::assert_none_held;
 use crate::base::purged::Purged;
 use crate::os::{Discarded, Os, PageRun};

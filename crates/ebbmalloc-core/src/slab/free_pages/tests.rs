@@ -1,7 +1,6 @@
 //! The count against a look at every slab there is, in any state of the lists.
 
 use crate::base::lock::Wait;
-use crate::slab::bin::Age;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
@@ -10,7 +9,7 @@ use crate::arena::granule::Granule;
 use crate::base::metadata::Metadata;
 use crate::os::fake::Fake;
 use crate::size::{CLASS, class_of};
-use crate::slab::bin::{Returned, Supply};
+use crate::slab::bin::{Age, Returned, Supply};
 use crate::slab::sweep::Sweep;
 
 struct Ground {
