@@ -204,7 +204,7 @@ pub fn count_new(observer: &Observer, bytes: usize) {
 }
 
 /// Counts and samples a block that was allocated otherwise. A slot is counted alone: see
-/// [`take_sampled`].
+/// [`take_sampled_in`].
 ///
 /// # Safety
 /// `block` is a live block of this heap.
