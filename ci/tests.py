@@ -51,8 +51,8 @@ class Run:
         """As cargo runs it, with a time after each test: an option of the harness that only this variable opens."""
         environment = os.environ | {"CARGO": CARGO, "CARGO_MANIFEST_DIR": str(folder), "RUSTC_BOOTSTRAP": "1"}
         # A make or cargo that a test starts takes no part in this make's -j.
-        for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):
-            environment.pop(name, None)
+        for of_make in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):
+            environment.pop(of_make, None)
         command = [executable, "-Zunstable-options", "--report-time"]
         start = time.monotonic()
         child = subprocess.Popen(command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

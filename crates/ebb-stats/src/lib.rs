@@ -9,6 +9,22 @@
 //! [`PAGE_ALIGN`]; counters are 64-bit words in native byte order in the order of [`Snapshot`]'s
 //! fields; new counters go at the end and leave [`VERSION`] alone, a change of meaning raises it.
 //! Each counter is written by itself: a reader sees each whole, but not all at one instant.
+//!
+//! ```
+//! use ebb_stats::{Page, Snapshot, find};
+//!
+//! static COUNTERS: Page = Page::new();
+//! COUNTERS.publish(&Snapshot { live_bytes: 4096, ..Snapshot::default() });
+//! assert_eq!(COUNTERS.snapshot().live_bytes, 4096);
+//!
+//! // A reader looks for the page in a copy of the process's memory.
+//! let mut memory = vec![0; 4096];
+//! memory[64..72].copy_from_slice(&ebb_stats::MAGIC);
+//! memory[72..76].copy_from_slice(&ebb_stats::VERSION.to_ne_bytes());
+//! memory[76..80].copy_from_slice(&(ebb_stats::NAMES.len() as u32).to_ne_bytes());
+//! let at = find(&memory).unwrap();
+//! assert_eq!(Snapshot::from_bytes(&memory[at..]), Ok(Snapshot::default()));
+//! ```
 #![no_std]
 // What can lose bits is checked, or argued.
 #![cfg_attr(
