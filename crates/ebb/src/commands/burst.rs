@@ -27,12 +27,12 @@ const EXAMPLES: &str = "Examples:
 /// Send a burst of HTTP requests to a service and print throughput and latency.
 ///
 /// The last line on stdout is the summary that ebb compare reads. Without --rate the loop is closed: each
-/// connection sends when its last request was answered. With --rate requests are due at fixed times, and a
-/// latency counts from then, so that a service that falls behind cannot hide it.
+/// connection sends its next request when the last one was answered. With --rate requests are due at fixed times,
+/// and latency counts from the due time, so that a service that falls behind cannot hide it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Addresses, asked in turn: http://HOST[:PORT]/PATH
+    /// Addresses, requested in turn: http://HOST[:PORT]/PATH
     #[arg(required = true, value_name = "URL")]
     urls: Vec<String>,
 
@@ -48,23 +48,23 @@ pub struct Args {
     #[arg(short = 'z', long, value_name = "TIME", value_parser = arguments::time)]
     duration: Option<Duration>,
 
-    /// Requests a second, whatever the service does.
+    /// Requests per second, independent of the service's speed.
     #[arg(long, value_name = "N", value_parser = rate)]
     rate: Option<f64>,
 
-    /// Method. Default: GET, with a body POST.
+    /// Method. Default: GET, or POST if there is a body.
     #[arg(short = 'X', long, value_name = "NAME")]
     method: Option<String>,
 
-    /// File that is sent as the body of every request.
+    /// File to send as the body of each request.
     #[arg(long, value_name = "FILE")]
     body: Option<PathBuf>,
 
-    /// Header of every request; may be given more than once.
+    /// Header of each request; may be repeated.
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     headers: Vec<String>,
 
-    /// What one request may take.
+    /// Time limit of one request.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = arguments::time)]
     timeout: Duration,
 

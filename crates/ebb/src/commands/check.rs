@@ -34,8 +34,8 @@ pub struct Args {
     #[arg(value_name = "TARGET|FILE|ROOT")]
     target: String,
 
-    /// The allocator that should be in charge: ebbmalloc, jemalloc, mimalloc, tcmalloc, glibc, or the path of
-    /// a library [default: the one that the environment asks for]
+    /// The expected allocator: ebbmalloc, jemalloc, mimalloc, tcmalloc, glibc, or the path of a library [default:
+    /// the one named by the environment]
     #[arg(long, short, value_name = "NAME|PATH")]
     allocator: Option<String>,
 
@@ -43,8 +43,8 @@ pub struct Args {
     #[arg(long)]
     no_children: bool,
 
-    /// In a root file system: the program that has to run on the allocator, as it is called inside; may be
-    /// given more than once [default: every program, and what cannot is a note]
+    /// In a root file system: the path inside it of a program that must run on the allocator; may be repeated
+    /// [default: all programs; one that cannot is a note]
     #[arg(long, value_name = "PATH")]
     program: Vec<PathBuf>,
 
@@ -52,17 +52,17 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     stage: Option<String>,
 
-    /// In a file with several services: the one to judge; may be given more than once [default: those that
-    /// ask for an allocator]
+    /// In a file with several services: the service to check; may be repeated [default: services that set an
+    /// allocator]
     #[arg(long, value_name = "NAME")]
     service: Vec<String>,
 
-    /// In a root file system: the page size of the kernel it will run on [default: this machine's, for
-    /// programs of this machine's architecture]
+    /// In a root file system: the page size of the target kernel [default: this machine's, for programs of its
+    /// architecture]
     #[arg(long, value_name = "BYTES")]
     page_size: Option<u64>,
 
-    /// One line of JSON
+    /// Print one line of JSON
     #[arg(long)]
     json: bool,
 }

@@ -27,7 +27,7 @@ use start::{Start, not_started};
 const EXAMPLES: &str = "Examples:
   ebb run -- ./service --port 80                 on ebbmalloc
   ebb run -a jemalloc --conf background_thread:true,dirty_decay_ms:1000 -- ./service
-  ebb run --verify -- gunicorn app:app           and say whether it is in charge
+  ebb run --verify -- gunicorn app:app           and report whether it is in charge
   ebb run --from results/results.json -- ./service";
 
 /// The arguments of `ebb run`.
@@ -38,27 +38,27 @@ pub struct Args {
     #[arg(long, short, value_name = "NAME|PATH", default_value = "ebbmalloc")]
     allocator: String,
 
-    /// Take allocator and settings from the results.json of a trial (ebb compare -o)
+    /// Use the allocator and settings that a trial recommends (results.json of `ebb compare -o`)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["allocator", "conf"])]
     from: Option<PathBuf>,
 
-    /// Settings of the allocator, in its own words
+    /// Settings of the allocator, in the allocator's own syntax
     #[arg(long, value_name = "KEY:VALUE,...")]
     conf: Vec<String>,
 
-    /// A variable for the program
+    /// An environment variable for the program
     #[arg(long, value_name = "KEY=VALUE", value_parser = arguments::variable)]
     env: Vec<(String, String)>,
 
-    /// Stay, look at every process of the program, and say on stderr whether the allocator is in charge
+    /// Stay as the parent and report on stderr whether the allocator is in charge of every process
     #[arg(long)]
     verify: bool,
 
-    /// How long to look
+    /// How long to look for processes
     #[arg(long, value_name = "TIME", default_value = "2s", requires = "verify", value_parser = arguments::time)]
     verify_for: Duration,
 
-    /// Say it as one line of JSON
+    /// Report as one line of JSON
     #[arg(long, requires = "verify")]
     json: bool,
 

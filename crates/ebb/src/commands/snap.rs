@@ -28,7 +28,7 @@ pub struct Args {
     )]
     target: Option<String>,
 
-    /// The same as a pid in TARGET
+    /// The target's pid
     #[arg(short, long, value_name = "PID")]
     pid: Option<u32>,
 
@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long)]
     no_children: bool,
 
-    /// Where to write it; stdout without this
+    /// Output file [default: stdout]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }

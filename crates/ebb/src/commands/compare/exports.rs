@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct Args {
-    /// Write the figures as CSV into this file, a row per variant.
+    /// Write the figures as CSV to this file, one row per variant.
     #[arg(long, value_name = "FILE")]
     export_csv: Option<PathBuf>,
 
-    /// Write the main figures as a Markdown table into this file, a row per variant.
+    /// Write the main figures as a Markdown table to this file, one row per variant.
     #[arg(long, value_name = "FILE")]
     export_markdown: Option<PathBuf>,
 }

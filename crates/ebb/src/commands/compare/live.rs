@@ -24,16 +24,16 @@ use std::time::{Duration, Instant, SystemTime};
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct Args {
-    /// Compare services that run already, each NAME=TARGET with a pid, process name, unit, container or
-    /// cgroup; the first is what the others are compared to. Restarts are followed.
+    /// Compare running services, each NAME=TARGET with a pid, process name, unit, container or cgroup; the others
+    /// are compared with the first. Restarts are followed.
     #[arg(long, value_name = "NAME=TARGET", num_args = 2.., value_parser = parse_side, conflicts_with = "workload")]
     live: Vec<(String, String)>,
 
-    /// How long to watch them.
+    /// How long to watch.
     #[arg(long = "for", value_name = "TIME", default_value = "1h", requires = "live", value_parser = arguments::time)]
     time: Duration,
 
-    /// How often to look.
+    /// Time between two looks.
     #[arg(long, value_name = "TIME", default_value = "10s", requires = "live", value_parser = arguments::time)]
     every: Duration,
 }
