@@ -106,7 +106,7 @@ impl Report {
                     .collect::<Vec<_>>()
                     .join(" / ");
                 let shown = if shown.is_empty() {
-                    "(taken out)"
+                    "(removed)"
                 } else {
                     &shown
                 };

@@ -142,7 +142,7 @@ fn of_processes(args: &Args, wanted: Option<Wanted>) -> Result<Report, Failure> 
 fn of_file(args: &Args, path: &Path, wanted: Option<&Wanted>) -> Result<Report, Failure> {
     let unusable = |why: &dyn std::fmt::Display| {
         Failure::new(Exit::Usage, format!("{}: {why}", path.display()))
-            .remedy("a running program is checked by its process, or by `ebb run --verify`")
+            .remedy("to check a running program, name its process or use `ebb run --verify`")
     };
     let text = text_of(path)?;
     if let Some(kind) = declared::kind(path, &text) {
@@ -201,13 +201,13 @@ fn text_of(path: &Path) -> Result<String, Failure> {
     if bytes.starts_with(b"\x7fELF") {
         return wrong(
             "is a program or library, not a file that starts a service",
-            "check its process (`ebb check PID`), or start it by `ebb run --verify`",
+            "check its process (`ebb check PID`), or start it with `ebb run --verify`",
         );
     }
     match String::from_utf8(bytes) {
         Ok(text) if text.trim().is_empty() => wrong("is empty", FILES),
         Ok(text) => Ok(text),
-        Err(_) => wrong("is not a text", FILES),
+        Err(_) => wrong("is not text", FILES),
     }
 }
 

@@ -120,7 +120,7 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
         environment.get(OsStr::new(name)).cloned()
     })?;
     for other in &change.replaced {
-        terminal::warn(&format!("note: {other} is taken out of LD_PRELOAD"));
+        terminal::warn(&format!("note: {other} is removed from LD_PRELOAD"));
     }
     for (name, value) in change.changes {
         match value {
@@ -151,7 +151,7 @@ fn from_trial(file: &Path) -> Result<Choice, Failure> {
     let chosen = choice::of(&trial).ok_or_else(|| {
         Failure::new(
             Exit::Usage,
-            format!("{}: a trial without variants", file.display()),
+            format!("{}: the trial has no variants", file.display()),
         )
     })?;
     terminal::warn(&format!("note: {}: {}", chosen.variant, chosen.reason));
@@ -171,9 +171,9 @@ fn refuse(program: &Program) -> Result<(), Failure> {
     if let Some(privilege) = privilege_gained(&program.image) {
         return Err(Failure::new(
             Exit::Unsupported,
-            format!("{image} is {privilege}: the loader ignores LD_PRELOAD for it"),
+            format!("{image} is {privilege}, so the loader ignores LD_PRELOAD"),
         )
-        .remedy("run it as the user it becomes, or with the rights given by the service manager"));
+        .remedy("run it as the user that it switches to, with its rights granted by the service manager"));
     }
     Ok(())
 }
@@ -182,7 +182,7 @@ fn refuse(program: &Program) -> Result<(), Failure> {
 fn become_program(start: &Start) -> Failure {
     let text = |text: &OsStr| {
         CString::new(text.as_bytes())
-            .map_err(|_| Failure::new(Exit::Usage, "an argument has a zero byte inside"))
+            .map_err(|_| Failure::new(Exit::Usage, "an argument contains a zero byte"))
     };
     let strings = || -> Result<_, Failure> {
         let file = text(start.file.as_os_str())?;

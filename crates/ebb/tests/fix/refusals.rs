@@ -20,9 +20,9 @@ const REFUSALS: &[Refusal] = &[
         "HELLO world\n",
         &[],
         64,
-        &["Dockerfile", "no Dockerfile", "left alone"],
+        &["Dockerfile", "no Dockerfile", "nothing was changed"],
     ),
-    ("Dockerfile", "", &[], 64, &["left alone"]),
+    ("Dockerfile", "", &[], 64, &["nothing was changed"]),
     (
         "Dockerfile",
         "FROM debian\n",
@@ -35,7 +35,7 @@ const REFUSALS: &[Refusal] = &[
         "hello\n",
         &[],
         64,
-        &["not a file that ebb understands", "left alone"],
+        &["not a file that ebb understands", "nothing was changed"],
     ),
     (
         "values.yaml",
@@ -49,7 +49,7 @@ const REFUSALS: &[Refusal] = &[
         "services: [\n",
         &[],
         64,
-        &["no YAML", "left alone"],
+        &["no YAML", "nothing was changed"],
     ),
     (
         "compose.yaml",
@@ -106,7 +106,7 @@ const REFUSALS: &[Refusal] = &[
         "[Unit]\nDescription=x\n",
         &[],
         64,
-        &["ExecStart", "left alone"],
+        &["ExecStart", "nothing was changed"],
     ),
     ("a.service", "[Service]\nnonsense\n", &[], 64, &["line 2"]),
     (
@@ -176,7 +176,7 @@ const REFUSALS: &[Refusal] = &[
         64,
         &[
             "entrypoint.py: it is a script for python3, not for a shell",
-            "left alone",
+            "nothing was changed",
         ],
     ),
     (
@@ -219,7 +219,7 @@ const REFUSALS: &[Refusal] = &[
         "[package\n",
         &[],
         64,
-        &["Cargo.toml", "left alone"],
+        &["Cargo.toml", "nothing was changed"],
     ),
     (
         "Cargo.toml",
@@ -309,7 +309,7 @@ fn what_is_not_understood_is_left_alone_with_one_line() {
     assert_refused(
         &place.fix(&["Dockerfile"]),
         64,
-        &["is not a text", "left alone"],
+        &["is not text", "nothing was changed"],
     );
     assert_refused(&place.fix(&["nobody"]), 64, &["nobody"]);
     assert_refused(&place.fix(&["."]), 64, &["no file"]);

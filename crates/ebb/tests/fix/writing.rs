@@ -91,7 +91,7 @@ fn the_library_is_placed_in_the_build_context_and_taken_away_again() {
     assert!(!copy.exists());
     assert_code(&place.fix(&["Dockerfile", "--undo"]), 0);
     assert_eq!(place.read("Dockerfile"), TEXT);
-    // A library that is there already is somebody's.
+    // A library that already exists is somebody's.
     place.write("libebbmalloc.so", "theirs");
     assert_code(&place.fix(&["Dockerfile", "--write"]), 0);
     assert_code(&place.fix(&["Dockerfile", "--undo"]), 0);

@@ -17,7 +17,7 @@ pub struct Container<'a> {
 
 /// The containers, in order; those that only prepare the pod are left out.
 pub fn services(text: &str) -> Result<Vec<Service>, String> {
-    let documents = yaml::parse(text).map_err(|error| format!("it is no YAML: {error}"))?;
+    let documents = yaml::parse(text).map_err(|error| format!("it is not YAML: {error}"))?;
     Ok(containers(&documents)
         .iter()
         .map(Container::service)
