@@ -100,7 +100,7 @@ fn round(args: &Args, observer: &Observer) -> Result<Exit, Failure> {
         .ok_or_else(|| Failure::new(Exit::Usage, "no target"))?;
     if args.page_cache && resolved.cgroup.is_none() {
         return Err(
-            Failure::new(Exit::Usage, format!("{} is no cgroup", args.target))
+            Failure::new(Exit::Usage, format!("{} is not a cgroup", args.target))
                 .remedy("--page-cache takes the path of a cgroup, a unit or a container's id"),
         );
     }
@@ -175,7 +175,7 @@ fn relieve(args: &Args, process: &Process) -> Result<Call, Left> {
         remedy: Some(remedy.to_owned()),
     };
     if args.dry_run {
-        let remedy = "without --dry-run it is tried";
+        let remedy = "run it without --dry-run to trim";
         return Err(not_asked("nothing was changed".to_owned(), remedy));
     }
     let asked = match process.runtime {

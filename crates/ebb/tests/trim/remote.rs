@@ -167,7 +167,7 @@ fn the_text_names_the_way() {
         "Python's thread",
         "took a script after",
         "no thread was stopped",
-        "MB went back",
+        "MB were returned",
     ] {
         assert!(
             stdout(&result).contains(words),
