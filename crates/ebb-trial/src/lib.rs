@@ -8,11 +8,10 @@
 //! - [`load`], [`tools`]: the load and what its tool reports.
 //! - [`summary`], [`cost`], [`canary`], [`traps`], [`disturbance`], [`refaults`]: figures, and what speaks against them.
 //! - [`verdict`], [`choice`], [`tuning`], [`against`]: a sentence; what to run; the settings; an earlier trial.
-//! - [`launch`], [`ask`], [`sampler`], [`health`], [`enclosure`], [`logs`], [`interrupt`], [`setup`], [`run`]: one run.
+//! - [`launch`], [`sampler`], [`enclosure`], [`logs`], [`interrupt`], [`setup`], [`run`]: one run.
 //! - [`schedule`], [`rounds`], [`engine`]: in which order, how often; all runs.
 
 pub mod against;
-pub mod ask;
 pub mod canary;
 pub mod choice;
 pub mod cost;
@@ -20,7 +19,6 @@ pub mod disturbance;
 pub mod enclosure;
 pub mod engine;
 pub mod example;
-pub mod health;
 pub mod interrupt;
 pub mod launch;
 pub mod load;

@@ -18,8 +18,8 @@ use sureness::{Stopping, Trap, Tuned};
 
 pub use measures::{Column, Difference, Figure, Measures, Summary, Unit};
 pub use run::{
-    HealthAnswer, Live, LoadResult, Mark, Oom, PhaseKind, PhaseSpan, Quantiles, Restart, Run,
-    Sample, Trim,
+    HealthAnswer, Live, LoadResult, Mark, Oom, Outcome, PhaseKind, PhaseSpan, Quantiles, Restart,
+    Run, Sample, Trim,
 };
 
 /// The version of the layout; raised when a field changes its meaning or goes.
@@ -280,28 +280,6 @@ impl Variant {
             .flat_map(|run| &run.phases)
             .any(|span| span.kind.counts() && span.load.is_none())
     }
-}
-
-/// How a run ended.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Outcome {
-    /// All phases ran: it counts.
-    Complete,
-    /// It ran but must not count, because the allocator was not in charge.
-    Discarded {
-        /// What was seen.
-        reason: String,
-    },
-    /// The service or a load failed: the variant ends here.
-    Failed {
-        /// What failed.
-        reason: String,
-        /// The last lines of what failed.
-        last_lines: Vec<String>,
-    },
-    /// Ctrl-C came.
-    Interrupted,
 }
 
 /// What a trial comes to.

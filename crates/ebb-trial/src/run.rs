@@ -3,10 +3,8 @@
 //! Called by the engine for each variant and repetition. Whatever happens, what was measured is kept
 //! in the [`Run`], and everything that was started is gone when it returns.
 
-use super::ask::{self, until_ready};
 use super::disturbance::{self, Loaded};
 use super::enclosure::Surroundings;
-use super::health::Health;
 use super::launch::{self, Process};
 use super::sampler::Sampler;
 use super::summary;
@@ -16,14 +14,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+mod ask;
 mod companions;
+mod health;
 mod phases;
-pub(crate) mod scene;
+mod scene;
 mod stage;
 
 pub use stage::Stage;
 
+use ask::until_ready;
 use companions::Companions;
+use health::Health;
 use phases::Watch;
 use scene::Scene;
 pub(crate) use stage::note;

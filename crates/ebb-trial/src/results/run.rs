@@ -1,6 +1,6 @@
 //! One run of a variant as it was measured: its phases, its samples, what was seen beside them.
 
-use super::{Measures, Outcome};
+use super::measures::Measures;
 use crate::results::sureness::Disturbance;
 use ebb_process::instruments::Instrument;
 use ebb_statistics::slope::Slope;
@@ -251,4 +251,26 @@ pub struct Trim {
     pub before_bytes: u64,
     /// Just after.
     pub after_bytes: u64,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Outcome {
+    /// All phases ran: it counts.
+    Complete,
+    /// It ran but must not count, because the allocator was not in charge.
+    Discarded {
+        /// What was seen.
+        reason: String,
+    },
+    /// The service or a load failed: the variant ends here.
+    Failed {
+        /// What failed.
+        reason: String,
+        /// The last lines of what failed.
+        last_lines: Vec<String>,
+    },
+    /// Ctrl-C came.
+    Interrupted,
 }

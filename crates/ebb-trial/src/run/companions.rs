@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::ask::until_ready;
 use super::scene::{Scene, file_name};
 use super::stage::{End, failed};
-use crate::ask::until_ready;
 use crate::launch::{Launch, Process};
 use crate::template;
 use crate::workload::Companion;

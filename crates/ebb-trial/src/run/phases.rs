@@ -1,14 +1,15 @@
 //! The phases of a run: loads, rests, and what is written down at their ends.
 
+use super::ask;
+use super::health::Health;
 use super::scene::{Scene, file_name};
 use super::stage::{End, Stage, failed, note};
 use crate::disturbance::Loaded;
-use crate::health::Health;
 use crate::launch::{self, Process};
 use crate::results::{Live, LoadResult, Mark, PhaseKind, PhaseSpan, Run};
 use crate::sampler::Sampler;
 use crate::workload::{Job, Phase};
-use crate::{ask, load, summary};
+use crate::{load, summary};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 

@@ -2,10 +2,10 @@
 //!
 //! Used by `run`. HTTP goes to this machine, without TLS and without a proxy.
 
-use super::launch::{self, Process};
-use super::run::scene::Scene;
-use super::template;
-use super::workload::{Ask, Ready};
+use super::scene::Scene;
+use crate::launch::{self, Process};
+use crate::template;
+use crate::workload::{Ask, Ready};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
