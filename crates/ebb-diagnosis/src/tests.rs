@@ -342,7 +342,7 @@ fn what_was_not_read_is_never_told_as_known() {
         hidden: vec![Hidden {
             name: name.map(str::to_owned),
             file: "/usr/lib/engine.so".into(),
-            why: "no reader knows it".into(),
+            why: "ebb has no reader for it".into(),
         }],
         ..base()
     };
@@ -517,7 +517,7 @@ fn a_librarys_pool_that_is_not_read_is_not_told_apart() {
         hidden: vec![Hidden {
             name: Some(Pool::Arrow.to_string()),
             file: "/usr/lib/libarrow.so.2600".into(),
-            why: "no reader knows it".into(),
+            why: "ebb has no reader for it".into(),
         }],
         ..process(
             &[(Kind::Brk, 10), (Kind::Anonymous, 300)],
@@ -528,7 +528,7 @@ fn a_librarys_pool_that_is_not_read_is_not_told_apart() {
     look.missing.push(Missing {
         pid: Some(1),
         what: "an allocator".into(),
-        why: "no reader knows it".into(),
+        why: "ebb has no reader for it".into(),
         remedy: Some(Pool::Arrow.remedy().into()),
     });
     let verdict = of(look).verdict;

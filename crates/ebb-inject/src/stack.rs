@@ -28,7 +28,7 @@ pub enum Unfit {
     #[error("its stack is very deep")]
     Deep,
     /// A handler of a signal has not returned.
-    #[error("it is in a signal's handler")]
+    #[error("it runs a signal handler")]
     InHandler,
 }
 

@@ -81,7 +81,7 @@ fn of_data<M: Memory>(
         Some(version) => format!("jemalloc {}", short(version)),
         None => {
             let (major, minor, patch) = layout.version;
-            format!("jemalloc, laid out as {major}.{minor}.{patch}")
+            format!("jemalloc, layout of {major}.{minor}.{patch}")
         }
     };
     consistent(|| once(space, layout, &found, &name))

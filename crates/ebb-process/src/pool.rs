@@ -65,7 +65,7 @@ fn of_arrow_in(pid: i32, file: &Path) -> Found {
         }
     }
     if !is_known && reasons.is_empty() {
-        reasons.push("no reader knows it".to_owned());
+        reasons.push("ebb has no reader for it".to_owned());
     }
     // A process has one of them as its pool, and the other one stays unused.
     if found.heaps.is_empty() && !reasons.is_empty() {

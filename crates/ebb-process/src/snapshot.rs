@@ -208,8 +208,8 @@ impl Pool {
     pub fn remedy(self) -> &'static str {
         match self {
             Pool::Arrow => {
-                "pyarrow.default_memory_pool().release_unused(): gives Arrow's free pages back, once; with \
-                 ARROW_DEFAULT_MEMORY_POOL=system and a restart its buffers are malloc's"
+                "pyarrow.default_memory_pool().release_unused(): returns Arrow's free pages once; with \
+                 ARROW_DEFAULT_MEMORY_POOL=system and a restart its buffers come from malloc"
             }
         }
     }

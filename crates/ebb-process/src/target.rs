@@ -26,11 +26,11 @@ pub struct Resolved {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotFound {
     /// No process has this number.
-    #[error("no process has the number {0}")]
+    #[error("no process has the pid {0}")]
     Pid(i32),
     /// It has ended, and its parent has not collected it.
     #[error(
-        "process {pid} ({name}) is a zombie: it has ended and has no memory; its parent {parent} has not collected it yet"
+        "process {pid} ({name}) is a zombie: it has ended and has no memory; its parent {parent} has not reaped it"
     )]
     Zombie {
         /// Its number.
@@ -47,7 +47,7 @@ pub enum NotFound {
     #[error("no process, unit, container or cgroup is called {0}{like}", like = like(.1))]
     Name(String, Vec<String>),
     /// Several cgroups answer to it.
-    #[error("{0} stands for several cgroups: {1}")]
+    #[error("{0} matches several cgroups: {1}")]
     Several(String, String),
     /// Its processes are in several cgroups, where one is wanted.
     #[error(

@@ -184,7 +184,7 @@ impl fmt::Display for Unreadable {
             Self::NoMagic => f.write_str("these bytes are not ebbmalloc's counters"),
             Self::OtherVersion(version) => write!(
                 f,
-                "ebbmalloc's counters are of version {version}, this reader knows {VERSION}"
+                "ebbmalloc's counters have version {version}; this reader knows {VERSION}"
             ),
             Self::TooShort(counters) => write!(
                 f,

@@ -111,7 +111,7 @@ impl Layout {
             || version & RELEASE_LEVEL != RELEASE_LEVEL
         {
             return Err(Unsupported::Layout(format!(
-                "its table of offsets is of version {version:#x}, no release of the file's name"
+                "its table of offsets has version {version:#x}, which does not match the file's name"
             )));
         }
         if field(FREE_THREADED)? != 0 {

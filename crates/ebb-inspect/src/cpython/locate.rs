@@ -9,7 +9,7 @@ use crate::memory::Unreadable;
 use crate::target::{Backing, Mapping, Target};
 
 /// What is said of a build whose objects are laid out otherwise, and lie in mimalloc's pages.
-pub(super) const FREE_THREADED_BUILD: &str = "a free-threaded build of CPython: its collector is not read, and its objects are in its own mimalloc";
+pub(super) const FREE_THREADED_BUILD: &str = "a free-threaded build of CPython: ebb does not read its collector, and its objects are in its own mimalloc";
 
 /// CPython in a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ fn version(path: &Path) -> Result<(u8, u8), &'static str> {
     };
     match numbers().ok_or("no version in the name")? {
         (_, _, build) if build.starts_with('t') => Err(FREE_THREADED_BUILD),
-        (_, _, build) if build.starts_with('d') => Err("a debugging build of CPython is not read"),
+        (_, _, build) if build.starts_with('d') => Err("ebb does not read a debug build of CPython"),
         (major, minor, _) => Ok((major, minor)),
     }
 }

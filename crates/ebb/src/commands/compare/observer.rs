@@ -169,7 +169,7 @@ fn takes_malloc_from(pid: i32, variant: &Prepared) -> Result<(), String> {
         Err(Unreadable::Gone) => return Ok(()),
         Err(error) => {
             return Err(format!(
-                "it cannot be told which allocator {} uses: {error}",
+                "it is not known which allocator {} uses: {error}",
                 name(pid)
             ));
         }
@@ -202,7 +202,7 @@ fn is_mapped(pid: i32, beside: &Path) -> Result<(), String> {
         Ok(true) | Err(Unreadable::Gone) => Ok(()),
         Ok(false) => Err(format!("{} runs without {}", name(pid), beside.display())),
         Err(error) => Err(format!(
-            "it cannot be told whether {} runs with {}: {error}",
+            "it is not known whether {} runs with {}: {error}",
             name(pid),
             beside.display()
         )),
