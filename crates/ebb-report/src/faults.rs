@@ -16,7 +16,7 @@ pub fn price(trial: &Trial) -> Option<String> {
         return None;
     }
     let mut text = format!(
-        "A page fault took {} when the trial was over; page faults come to: {}.",
+        "A page fault took {} (measured after the trial). Page faults cost: {}.",
         micros(cost_s),
         priced(&faults, cost_s)
     );
@@ -25,7 +25,7 @@ pub fn price(trial: &Trial) -> Option<String> {
     if let (false, Some(return_s)) = (refaults.is_empty(), trial.machine.page_return_s) {
         let both_s = cost_s + return_s;
         text += &format!(
-            " Returning a page took {}, so one that is returned and touched again {}; refaults come to, at least: {}.",
+            " Returning a page took {}; returning and touching it again {}. Refaults cost at least: {}.",
             micros(return_s),
             micros(both_s),
             priced(&refaults, both_s)

@@ -117,7 +117,7 @@ impl Sketch {
                 text(&template::keep_known(&address))
             )),
             None => Err(
-                "it cannot be told when the service is ready: there is no address in the load; \
+                "the load has no address, so ebb cannot detect when the service is ready; \
                          give --ready URL, --ready HOST:PORT or --ready line:REGEX"
                     .into(),
             ),
@@ -134,7 +134,7 @@ fn ready(words: &str) -> Result<String, String> {
     }
     if words.starts_with("https://") {
         return Err(format!(
-            "--ready {words}: readiness is asked without TLS; give --ready HOST:PORT or --ready line:REGEX"
+            "--ready {words}: the readiness check does not support TLS; give --ready HOST:PORT or --ready line:REGEX"
         ));
     }
     if let Some(pattern) = words.strip_prefix("line:") {
@@ -148,7 +148,7 @@ fn ready(words: &str) -> Result<String, String> {
         ));
     }
     Err(format!(
-        "--ready {words}: that is neither http://..., nor HOST:PORT, nor line:REGEX"
+        "--ready {words}: write http://..., HOST:PORT or line:REGEX"
     ))
 }
 

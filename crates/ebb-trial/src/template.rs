@@ -22,7 +22,7 @@ pub enum TemplateError {
         known: String,
     },
     /// A brace without its partner.
-    #[error("\"{text}\": a brace without its partner (write {{{{ or }}}} for a literal brace)")]
+    #[error("\"{text}\": an unmatched brace (write {{{{ or }}}} for a literal brace)")]
     Brace {
         /// The whole template.
         text: String,

@@ -99,7 +99,7 @@ pub enum VariantError {
         setting: String,
     },
     /// Two with one name.
-    #[error("variant \"{0}\" is there twice; give one of them a name: NEW={0}")]
+    #[error("variant \"{0}\" is given twice; give one of them a name: NEW={0}")]
     Twice(String),
     /// A quote that never ends.
     #[error("a double quote is not closed in \"{0}\"")]

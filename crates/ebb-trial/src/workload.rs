@@ -373,7 +373,7 @@ impl Phase {
             template::fill(&seconds.to_string(), values).map_err(|error| error.to_string())?;
         match text.parse::<f64>() {
             Ok(seconds) if seconds.is_finite() && seconds > 0.0 => Ok(Some(seconds)),
-            _ => Err(format!("seconds = \"{text}\" is not a length of time")),
+            _ => Err(format!("seconds = \"{text}\" is not a time")),
         }
     }
 }

@@ -442,7 +442,7 @@ fn ctrl_c_stops_the_services_and_keeps_what_was_measured() {
     finished.expect(
         130,
         &[
-            "! interrupted: what was measured until then is kept",
+            "! interrupted: finished runs are kept",
             "! glibc: run 1 was interrupted",
         ],
         &["interrupted: stopping what was started"],

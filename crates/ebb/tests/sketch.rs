@@ -224,7 +224,7 @@ fn flags_that_make_no_sense_are_refused_before_anything_starts() {
     for (arguments, expected) in [
         (
             vec!["--ready", "127.0.0.1:1"],
-            "it is not said what drives the service",
+            "no load is given",
         ),
         (
             vec!["--load", "./drive.sh"],

@@ -334,7 +334,7 @@ fn prepare(
         for line in last_lines {
             terminal::warn(&format!("| {line}"));
         }
-        Failure::new(Exit::Missing, reason).remedy("the lines above are its last ones")
+        Failure::new(Exit::Missing, reason).remedy("the lines above are the end of its output")
     })
 }
 
@@ -397,7 +397,7 @@ fn tell(trial: &Trial, args: &Args, output: Option<&outputs::Folder>) -> Result<
 
 /// Files that were not written while stdout was.
 fn kept(written: Result<(), Failure>) -> Result<(), Failure> {
-    const KEPT: &str = "what was measured is on stdout; make room there before the next trial";
+    const KEPT: &str = "the results are on stdout; free some space there before the next trial";
     written.map_err(|failure| failure.remedy(KEPT))
 }
 

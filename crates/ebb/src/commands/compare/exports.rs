@@ -36,8 +36,8 @@ impl Args {
     pub fn check(&self) -> Result<(), Failure> {
         for (option, file) in self.given() {
             if file == Path::new("-") {
-                let what = format!("{option} -: stdout has the tables");
-                return Err(Failure::new(Exit::Usage, what).remedy("give the name of a file"));
+                let what = format!("{option} -: stdout is used for the tables");
+                return Err(Failure::new(Exit::Usage, what).remedy("name a file"));
             }
             try_out(file).map_err(|error| outputs::unusable(option, file, &error))?;
         }

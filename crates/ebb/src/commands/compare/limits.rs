@@ -68,9 +68,9 @@ impl Args {
             cpus: self.cpus,
         };
         let ground = Ground::find(limits).map_err(|error| {
-            let what = format!("--memory-max and --cpus need a cgroup of their own, and none can be made: {error}");
+            let what = format!("--memory-max and --cpus need a cgroup, which cannot be created: {error}");
             Failure::new(Exit::Permission, what).remedy(
-                "run ebb as root, or under cgroup v2 in a scope that is yours: systemd-run --user --scope \
+                "run ebb as root, or under cgroup v2 in a delegated scope: systemd-run --user --scope \
                  -p Delegate=yes ebb compare ...",
             )
         })?;
@@ -85,7 +85,7 @@ impl Args {
             .filter_map(|(name, _)| name.as_deref())
             .find(|name| !names.contains(name));
         unknown.map_or(Ok(()), |name| {
-            let what = format!("--max-rest {name}: there is no such variant in this trial");
+            let what = format!("--max-rest {name}: this trial has no such variant");
             Err(Failure::new(Exit::Usage, what).remedy(format!("it has: {}", names.join(", "))))
         })
     }

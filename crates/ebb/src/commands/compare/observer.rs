@@ -189,7 +189,7 @@ fn takes_malloc_from(pid: i32, variant: &Prepared) -> Result<(), String> {
         library.display().to_string()
     });
     let found = match source {
-        MallocSource::File(path) => format!("takes malloc from {}", path.display()),
+        MallocSource::File(path) => format!("uses malloc from {}", path.display()),
         MallocSource::Static => "is statically linked, so nothing can be preloaded".into(),
         MallocSource::Nobody => "has no malloc".into(),
     };
@@ -323,7 +323,7 @@ fn beside(spec: &VariantSpec, values: &Values) -> Result<Option<PathBuf>, String
     let path = template::fill(text, values).map_err(|error| error.to_string())?;
     std::fs::canonicalize(&path).map(Some).map_err(|error| {
         format!(
-            "{path}, which goes beside the allocator: {error}; the workload's setup should make it"
+            "{path}, which is preloaded with the allocator: {error}; the workload's setup should create it"
         )
     })
 }

@@ -110,7 +110,7 @@ impl Args {
                 )
             }
             (None, None) => {
-                return Err(usage("it is not said what drives the service".into()).remedy(
+                return Err(usage("no load is given".into()).remedy(
                     "give --load 'COMMAND', or --burst 'http://localhost:PORT/PATH' for the generator of ebb",
                 ));
             }
@@ -138,7 +138,7 @@ fn words(flag: &str, text: &str) -> Result<Vec<String>, Failure> {
     words.ok_or_else(|| {
         Failure::new(
             Exit::Usage,
-            format!("{flag} {text}: that is no command (a quote may be open)"),
+            format!("{flag} {text}: not a command (a quote may be open)"),
         )
     })
 }
