@@ -7,14 +7,14 @@ use super::{ledger, settings};
 use crate::facts::diagnosis::{Cause, Finding, Ledger, Weight};
 use ebb_process::snapshot::{Pool, Runtime, Snapshot};
 
-/// Below this nothing is worth a service's trouble.
+/// Smaller amounts are not worth a change.
 pub const LEAST_BYTES: u64 = 16_000_000;
-/// A cause with this part of the whole is worth naming.
+/// At this share of the whole a cause is named.
 const PART: f64 = 0.2;
-/// With this part it is the explanation.
+/// At this share of the whole a cause is the main one.
 const MAIN: f64 = 0.5;
 
-/// All of them, those that apply in front, the largest first.
+/// All causes of a snapshot: first those that apply, the largest first.
 pub fn of(snapshot: &Snapshot, ledger: &Ledger) -> Vec<Finding> {
     let whole = whole(snapshot, ledger);
     let mut findings: Vec<Finding> = causes(snapshot, ledger)

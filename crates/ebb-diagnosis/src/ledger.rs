@@ -43,7 +43,7 @@ const HELD: [Cause; 8] = [
     Cause::FreeObjects,
 ];
 
-/// Sums up.
+/// Builds the ledger of a snapshot.
 pub fn of(snapshot: &Snapshot) -> Ledger {
     let mut sums: BTreeMap<Cause, u64> = BTreeMap::new();
     let mut total = 0;

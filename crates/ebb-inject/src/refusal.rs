@@ -14,13 +14,13 @@ pub enum NotCalled {
     /// The kernel refuses us.
     #[error("{0}")]
     Refused(Gate),
-    /// It is not fit for it.
+    /// The process does not allow the call.
     #[error(transparent)]
     Unfit(#[from] Unfit),
-    /// No thread came to a good place in time.
+    /// No thread reached a safe place in time.
     #[error("none of its threads reached a safe place in time: {0}")]
     NoThread(String),
-    /// Something else.
+    /// Any other error.
     #[error("{0}")]
     Other(String),
 }
@@ -34,16 +34,16 @@ impl From<Unreadable> for NotCalled {
     }
 }
 
-/// Why a process is not fit.
+/// Why a process does not allow a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// A debugger has it.
+    /// A debugger traces it.
     #[error("process {0} traces it (a debugger, strace); end that process first")]
     Traced(i32),
     /// It is stopped by a signal.
     #[error("it is stopped by a signal; SIGCONT continues it")]
     Stopped,
-    /// It may read and write only.
+    /// It is in seccomp's strict mode.
     #[error("it is in seccomp's strict mode, in which malloc_trim's system calls would kill it")]
     Strict,
     /// Its filter of system calls does not let malloc_trim work.
@@ -57,12 +57,12 @@ pub enum Unfit {
     /// It shares its address space with another process.
     #[error("it shares its memory with process {0} (vfork), whose threads ebb cannot check")]
     Shared(i32),
-    /// Return addresses are kept twice.
+    /// It has a shadow stack.
     #[error("it has a shadow stack, which rejects a call from outside")]
     ShadowStack,
 }
 
-/// Why a thread was left alone.
+/// Why a thread was skipped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Left {
     /// It ended.
@@ -77,13 +77,13 @@ pub enum Left {
     /// It does not stop.
     #[error("it does not stop: it waits uninterruptibly")]
     Uninterruptible,
-    /// It came to no good place.
+    /// It did not reach a safe place.
     #[error("it did not leave malloc in time")]
     NoPlace,
-    /// It waits, and what is left of its time could not be told.
+    /// It waits with a time limit, and the remaining time is not known.
     #[error("it waits with a time limit that did not end in time")]
     TimeLimit,
-    /// It waits in a call that a signal has stopped before, and whose time is not known.
+    /// It waits in a call that a signal has interrupted, and the remaining time is not known.
     #[error(
         "its wait was interrupted by a signal, and its remaining time is not known"
     )]

@@ -56,7 +56,7 @@ pub enum NotRun {
         .after.as_secs_f64()
     )]
     NoThread {
-        /// That thread.
+        /// The main thread.
         thread: i32,
         /// How long it was waited for.
         after: Duration,

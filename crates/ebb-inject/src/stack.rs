@@ -32,7 +32,7 @@ pub enum Unfit {
     InHandler,
 }
 
-/// What is known of a thread that stands still.
+/// Facts about a stopped thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Thread {
     /// Whether it is the first of its process.

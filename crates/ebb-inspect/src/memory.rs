@@ -48,7 +48,7 @@ pub enum Unreadable {
     /// The page at this address is in swap, and was not brought in.
     #[error("the page at {0:#x} is in swap")]
     Swapped(u64),
-    /// Something else.
+    /// Any other error.
     #[error("{0}")]
     Other(String),
 }

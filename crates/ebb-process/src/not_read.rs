@@ -9,7 +9,7 @@ use ebb_inspect::permission::{self, Gate};
 /// Why a heap, or a part of one, was not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotRead {
-    /// In words.
+    /// The reason, in words.
     pub why: String,
     /// What opens it, where something does.
     pub remedy: Option<String>,

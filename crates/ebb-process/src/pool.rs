@@ -14,7 +14,7 @@ use super::hidden::{self, Found};
 use super::{environ, heap};
 use crate::snapshot::{Hidden, Pool};
 
-/// How Arrow is told to take malloc's memory.
+/// Setting that makes Arrow use malloc's memory.
 const ARROW: (&str, &str) = ("ARROW_DEFAULT_MEMORY_POOL", "system");
 
 /// The pool that these mappings of `pid` show.

@@ -13,7 +13,7 @@ use super::look;
 use super::not_read::NotRead;
 use crate::snapshot::{Collector, Heap, Interpreter, Objects, OfType, Python};
 
-/// Types beyond these are told by nobody.
+/// Number of types that are reported.
 const MOST_TYPES: usize = 100;
 
 /// What was read: the object arenas apart, which may be missing or torn.

@@ -11,14 +11,14 @@ use super::cgroup::Place;
 use super::tree::{Tree, shown_by};
 use crate::snapshot::{Target, TargetKind};
 
-/// Processes that were asked for.
+/// The processes of a requested target.
 #[derive(Clone, Debug)]
 pub struct Resolved {
-    /// As it was asked.
+    /// The requested target.
     pub target: Target,
     /// The processes that stand for it, without their descendants; or all of a cgroup.
     pub roots: Vec<i32>,
-    /// The cgroup that was asked for.
+    /// The requested cgroup.
     pub cgroup: Option<Place>,
 }
 
@@ -54,7 +54,7 @@ pub enum NotFound {
         "the processes called {asked} are in several cgroups: {groups}; name one pid or one of these paths"
     )]
     Spread {
-        /// As it was asked.
+        /// The requested name.
         asked: String,
         /// Each cgroup with its processes.
         groups: String,

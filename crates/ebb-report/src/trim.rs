@@ -6,7 +6,7 @@ use ebb_diagnosis::facts::trim::{
     Call, Left, Measured, Outcome, PageCache, Prediction, ProcessTrim, Trim,
 };
 
-/// All of it.
+/// Renders all of a trim.
 pub fn render(trim: &Trim) -> String {
     let mut out = String::new();
     for process in &trim.processes {

@@ -120,9 +120,9 @@ counters! {
     mapped_bytes,
     /// Bytes of the allocator's own bookkeeping that may be resident.
     metadata_bytes,
-    /// Bytes given back to the kernel since the start.
+    /// Bytes returned to the kernel since the start.
     returned_bytes,
-    /// Bytes of pages taken into use again after they had been given back.
+    /// Bytes of pages used again after they had been returned.
     refaulted_bytes,
     /// Purges done since the start.
     purges,
@@ -142,7 +142,7 @@ counters! {
     slab_live_bytes,
     /// The kernel's and libc's mechanisms in force: bits of [`mechanism`].
     mechanisms,
-    /// How long pages stay idle before they go back, in milliseconds; `u64::MAX` for ever.
+    /// Idle time in milliseconds after which pages are returned; `u64::MAX` for never.
     idle_time_ms,
     /// Kernel's id of the process that publishes.
     process_id,

@@ -15,12 +15,12 @@ const WARM_UP_REQUESTS: &str = "20";
 /// A service and its load, as a user types them.
 #[derive(Debug, Clone)]
 pub struct Sketch {
-    /// What is measured.
+    /// The service under test.
     pub service: Vec<String>,
     /// How to know that it is there: `http://...`, `HOST:PORT` or `line:REGEX`. Without it the address
     /// of the load is asked for a connection.
     pub ready: Option<String>,
-    /// What drives it.
+    /// Command that drives the service.
     pub load: Vec<String>,
     /// What it is called in the report.
     pub load_name: &'static str,

@@ -11,7 +11,7 @@ pub type Values = BTreeMap<String, String>;
 /// A template that cannot be filled in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// A name that nobody defines.
+    /// An undefined name.
     #[error("\"{text}\": {{{name}}} is not known here; known are {known}")]
     Unknown {
         /// The whole template.

@@ -162,7 +162,7 @@ impl Serialize for Id {
 /// One result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Which one.
+    /// Id of the result.
     pub id: Id,
     /// How much it weighs.
     pub severity: Severity,

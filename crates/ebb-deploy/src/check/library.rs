@@ -37,7 +37,7 @@ impl Target {
 /// One name that the loader is asked to preload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// As it is written.
+    /// The entry as written.
     pub text: String,
     /// What it leads to.
     pub file: EntryFile,

@@ -15,7 +15,7 @@ use super::settings::InForce;
 /// The allocator that should be in charge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// As it was named.
+    /// The name as the user gave it.
     pub name: String,
     /// The known allocator that it is.
     pub allocator: Option<&'static str>,
@@ -43,7 +43,7 @@ pub enum Malloc {
 pub struct Process {
     /// Its number.
     pub pid: i32,
-    /// Its parent's.
+    /// Pid of its parent.
     pub parent: i32,
     /// The program that runs in it, as it is named inside its own root.
     pub program: String,

@@ -48,7 +48,7 @@ pub enum Answer {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     format: u32,
-    /// As the user named it.
+    /// The target as the user named it.
     target: String,
     subject: Subject,
     /// The allocator that should be in charge; `null` where nothing names one.

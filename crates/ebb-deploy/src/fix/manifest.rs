@@ -18,7 +18,7 @@ pub struct Crate {
     pub allocator: Option<&'static str>,
     /// The type, which is its own value.
     pub type_name: &'static str,
-    /// The version that is asked for; ebbmalloc is not published yet and has none.
+    /// Required version; ebbmalloc is not published and has none.
     version: Option<&'static str>,
 }
 
@@ -103,12 +103,12 @@ pub struct Manifest<'a> {
     document: Document<&'a str>,
 }
 
-/// A dependency as it stands in the text.
+/// A dependency in the text.
 #[derive(Clone, Debug)]
 pub struct Dependency {
     /// The table that has it.
     table: String,
-    /// Which crate.
+    /// The crate.
     pub of: Crate,
     /// The whole entry; none where it is spread over a table of its own.
     at: Option<Range<usize>>,

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Refused {
     /// The kind of obstacle.
     pub kind: RefusedKind,
-    /// What stands in the way, and where.
+    /// The obstacle and its place.
     pub what: String,
     /// What to do.
     pub remedy: String,

@@ -30,7 +30,7 @@ pub struct Setting {
     pub name: String,
     /// Its new value.
     pub value: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 

@@ -43,7 +43,7 @@ pub struct Remote {
     pub pending: u64,
     /// The script's path, with a zero at its end.
     pub path: u64,
-    /// Its room.
+    /// Size of the path's buffer.
     pub path_bytes: usize,
     /// The byte of `eval_breaker` in which the bit lies that makes the thread look.
     pub eval_breaker: u64,

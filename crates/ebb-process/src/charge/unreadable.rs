@@ -25,7 +25,7 @@ pub enum Unreadable {
     /// Several mapped files define `malloc`, and their order cannot be read.
     #[error("several mapped files define malloc, and their order cannot be read")]
     Order,
-    /// Something else.
+    /// Any other error.
     #[error("{0}")]
     Other(String),
 }

@@ -92,7 +92,7 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Looks, judges, does, measures, tells.
+/// One round: looks, judges, trims, measures and prints.
 fn round(args: &Args, observer: &Observer) -> Result<Exit, Failure> {
     let found = find(std::slice::from_ref(&args.target))?;
     let resolved = found

@@ -77,7 +77,7 @@ fn pod(object: &Node) -> Option<&Node> {
 }
 
 impl Container<'_> {
-    /// As every service is seen.
+    /// The common view of a service.
     pub fn service(&self) -> Service {
         let text = |key: &str| self.node.get(key).and_then(Node::text);
         let list = |key: &str| self.node.get(key).map(Node::items).unwrap_or_default();

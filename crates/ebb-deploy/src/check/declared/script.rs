@@ -23,7 +23,7 @@ use value::unquoted;
 /// A script.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// As every service is seen.
+    /// The common view of the service.
     pub service: Service,
     /// Every assignment that is a command of its own, in order.
     pub sets: Vec<Set>,

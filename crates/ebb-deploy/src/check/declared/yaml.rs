@@ -23,7 +23,7 @@ pub struct Documents {
 /// A node.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What it is.
+    /// Kind of node.
     pub kind: Kind,
     /// Its bytes; of a collection in block style only the start counts.
     pub at: Range<usize>,
@@ -51,7 +51,7 @@ pub enum Kind {
 /// How a scalar is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quote {
-    /// As it is.
+    /// A plain scalar.
     Plain,
     /// `'...'`
     Single,

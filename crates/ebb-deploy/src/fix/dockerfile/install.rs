@@ -16,7 +16,7 @@ use crate::fix::wish::Wish;
 /// Where the library comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// From beside the Dockerfile.
+    /// From the build context.
     Context,
     /// A package of Debian or Ubuntu.
     Apt(&'static str),
@@ -29,7 +29,7 @@ pub(super) enum Source {
         package: &'static str,
         release: &'static str,
     },
-    /// Nobody knows; it may be in the base image.
+    /// Not known; it may be in the base image.
     Unknown,
 }
 
@@ -101,7 +101,7 @@ impl Source {
         Ok(Source::Unknown)
     }
 
-    /// How the loader is told.
+    /// The library's name in LD_PRELOAD.
     pub(super) fn library(&self, wish: &Wish) -> String {
         match self {
             Source::Context => LIBRARY.to_owned(),
@@ -113,7 +113,7 @@ impl Source {
         }
     }
 
-    /// What brings it; `spelling` is what the loader is told.
+    /// The edits that install the library; `spelling` is its name in LD_PRELOAD.
     pub(super) fn edits(
         &self,
         wish: &Wish,

@@ -13,15 +13,15 @@ use ebb_deploy::fix::edit::apply;
 pub(super) struct Change {
     /// Its path.
     pub(super) path: PathBuf,
-    /// As it is shown.
+    /// Name shown to the user.
     pub(super) name: String,
-    /// Its text; none where it is made.
+    /// Its text, or `None` for a new file.
     pub(super) before: Option<String>,
     /// What changes in it.
     pub(super) edits: Vec<Edit>,
 }
 
-/// What is proposed.
+/// The proposed changes.
 #[derive(Debug)]
 pub(super) struct Proposal {
     /// What kind of file was named.

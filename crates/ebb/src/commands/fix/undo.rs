@@ -38,7 +38,7 @@ struct Written {
     library: Option<(PathBuf, u64, u64)>,
 }
 
-/// One text.
+/// One changed text file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Text {
     path: PathBuf,

@@ -20,7 +20,7 @@ const FORMAT: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Report {
     format: u32,
-    /// As the user named it.
+    /// The allocator as the user named it.
     allocator: String,
     /// The preloaded file; none for the system's own allocator.
     library: Option<String>,
@@ -81,7 +81,7 @@ impl ProcessReport {
 }
 
 impl Report {
-    /// Sums up.
+    /// Builds the report from its processes.
     pub(super) fn new(
         allocator: &str,
         library: Option<String>,

@@ -8,7 +8,7 @@ use std::ops::Range;
 pub struct Environment {
     /// Right behind the `=` of the option.
     pub start: usize,
-    /// In order.
+    /// The pairs, in order.
     pub pairs: Vec<Pair>,
     /// The end of a separator behind the last pair.
     pub separator: Option<usize>,
@@ -25,7 +25,7 @@ pub struct Pair {
     pub line: usize,
     /// Where the name begins.
     pub from: usize,
-    /// Where the value stands, quotes included.
+    /// Place of the value, quotes included.
     pub at: Range<usize>,
 }
 
