@@ -300,7 +300,7 @@ mod tests {
         let trimmed = of(50, 56, [231, 49]);
         assert_eq!(
             trimmed,
-            "7 shrank from 281 to 105 MB, most of it in free pages that malloc_trim would return (\u{2212}182 MB)."
+            "7 shrank from 281 to 105 MB, mostly in free pages that malloc_trim would return (\u{2212}182 MB)."
         );
         assert_eq!(of(50, 50, [55, 55]), "7 is unchanged at 105 MB.");
         assert_eq!(

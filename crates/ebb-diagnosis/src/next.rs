@@ -205,7 +205,7 @@ mod tests {
             (
                 Cause::FreeObjects,
                 "ebbmalloc",
-                "take python:off out of EBB_CONF",
+                "without python:off in EBB_CONF",
             ),
             (
                 Cause::Kept,

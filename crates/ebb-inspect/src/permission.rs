@@ -55,12 +55,12 @@ impl fmt::Display for Gate {
             Self::NonDumpable => out.write_str(
                 "it is not dumpable: it changed its user or group without exec, or set this itself",
             ),
-            Self::Capabilities => out.write_str("it has capabilities that this process does not have"),
+            Self::Capabilities => out.write_str("it has capabilities that this process has not"),
             Self::YamaDescendants => {
-                out.write_str("Yama allows a process to read its descendants only (ptrace_scope 1)")
+                out.write_str("Yama lets a process read its descendants only (ptrace_scope 1)")
             }
-            Self::YamaCapability => out.write_str("Yama requires CAP_SYS_PTRACE (ptrace_scope 2)"),
-            Self::YamaNobody => out.write_str("Yama forbids it to all processes (ptrace_scope 3)"),
+            Self::YamaCapability => out.write_str("Yama asks for CAP_SYS_PTRACE (ptrace_scope 2)"),
+            Self::YamaNobody => out.write_str("Yama allows it to nobody (ptrace_scope 3)"),
             Self::Files { uid } => write!(
                 out,
                 "its memory is a file of uid {uid}, and this process has no CAP_DAC_READ_SEARCH"
@@ -87,7 +87,7 @@ impl Gate {
                 "Run ebb as root (CAP_SYS_PTRACE), or set kernel.yama.ptrace_scope=0.".to_owned()
             }
             Self::YamaNobody => {
-                "Reboot with another kernel.yama.ptrace_scope.".to_owned()
+                "Only a boot with another kernel.yama.ptrace_scope opens it.".to_owned()
             }
             Self::Files { .. } => {
                 "Run ebb as that user, or with CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE."

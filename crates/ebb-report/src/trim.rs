@@ -193,10 +193,10 @@ mod tests {
         assert_eq!(
             text,
             "service (7), glibc\n  \
-             foreseen  malloc_trim returns 701.2 MB in about 0.12 s; it leaves 1.0 MB free at the ends of secondary arenas \
+             expected  malloc_trim returns 701.2 MB in about 0.12 s; it leaves 1.0 MB free at the ends of secondary arenas \
              and 2.5 MB pinned\n  \
-             done      thread 9 stood still for 1.2 ms and was in malloc_trim for 0.20 s; no other thread was stopped\n  \
-             measured  700.0 MB went back: 900.0 MB resident before, 200.0 MB after; the heap 850.0 and 150.0 MB, of which \
+             done      thread 9 was stopped for 1.2 ms and ran malloc_trim for 0.20 s; no other thread was stopped\n  \
+             measured  700.0 MB were returned: 900.0 MB resident before, 200.0 MB after; heap 850.0 and 150.0 MB; \
              malloc_trim would now return 0.0 MB\n"
         );
     }
@@ -213,7 +213,7 @@ mod tests {
         };
         assert_eq!(
             done(&call),
-            "Python's thread 7 took a script after 3.1 ms, whose own thread was in malloc_trim for 11.4 ms; \
+            "Python's thread 7 ran the script after 3.1 ms; the script's thread ran malloc_trim for 11.4 ms; \
              no thread was stopped"
         );
     }

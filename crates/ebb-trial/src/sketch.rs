@@ -253,8 +253,8 @@ mod tests {
     #[test]
     fn what_is_no_readiness_is_told() {
         for (words, expected) in [
-            ("https://x/", "without TLS"),
-            ("soon", "neither http://"),
+            ("https://x/", "does not support TLS"),
+            ("soon", "write http://"),
             ("line:[", "regex"),
         ] {
             let mut sketch = sketch();

@@ -301,7 +301,7 @@ mod tests {
         for (text, expected) in [
             ("glibk", "\"glibk\" is not known"),
             ("glibc+FOO", "\"FOO\" is not KEY=VALUE"),
-            ("glibc,glibc", "there twice"),
+            ("glibc,glibc", "given twice"),
             ("x=jemalloc+A=\"b", "not closed"),
             ("", "no variant"),
         ] {

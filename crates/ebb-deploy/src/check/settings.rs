@@ -329,7 +329,7 @@ mod tests {
             ..given
         };
         let findings = judge(&deaf);
-        let text = "_RJEM_MALLOC_CONF asks for tcache:false, and jemalloc has tcache:true";
+        let text = "_RJEM_MALLOC_CONF sets tcache:false, but jemalloc has tcache:true";
         assert!(findings.iter().any(|it| it.what == text), "{findings:?}");
     }
 }

@@ -51,7 +51,7 @@ fn a_steady_native_growth_is_a_growing_live_heap() {
     assert_eq!(growth.verdict.kind, VerdictKind::LiveHeapGrows);
     assert_eq!(growth.company, Some(Company::AlwaysLoad));
     assert!(
-        growth.verdict.sentence.contains("180.0 MB an hour"),
+        growth.verdict.sentence.contains("180.0 MB per hour"),
         "{}",
         growth.verdict.sentence
     );
@@ -205,7 +205,7 @@ fn a_slow_leak_is_too_short_to_tell_and_the_time_that_is_enough_tells_it() {
     assert_eq!(growth.verdict.kind, VerdictKind::NotEnoughEvidence);
     assert!(sentence.starts_with("Too short: "), "{sentence}");
     assert!(!sentence.contains("No growth"), "{sentence}");
-    assert!(sentence.contains("60.0 MB an hour (95 %: "), "{sentence}");
+    assert!(sentence.contains("60.0 MB per hour (95 %: "), "{sentence}");
     assert!(sentence.contains("6 min would be enough"), "{sentence}");
     assert_eq!(growth.verdict.next.as_deref(), Some("ebb why --watch 6m 7"));
     let longer: Vec<Point> = (0..120)

@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(of("/lib/libpython3.8.so.1.0"), Ok((3, 8)));
         assert_eq!(of("/lib/libpython3.13t.so.1.0"), Err(FREE_THREADED_BUILD));
         assert_eq!(of("/usr/bin/python3.14td"), Err(FREE_THREADED_BUILD));
-        assert!(of("/usr/bin/python3.11d").is_err_and(|why| why.contains("debugging")));
+        assert!(of("/usr/bin/python3.11d").is_err_and(|why| why.contains("debug build")));
         assert!(of("/usr/bin/python").is_err_and(|why| why.contains("no version")));
     }
 }

@@ -136,7 +136,7 @@ mod tests {
                  old objects are tracked, and more: its lists continue on pages in swap, which are not read",
                 "most bytes in tracked objects: dict 10 of 3.0 MB, cell 40 of 2.0 MB",
                 "most tracked objects: cell 40 of 2.0 MB, dict 10 of 3.0 MB",
-                "live blocks of 1 MiB and more: bytes 2 of 7.5 MB, no object's that was read 1 of 2.0 MB",
+                "live blocks of 1 MiB and more: bytes 2 of 7.5 MB, owner not read 1 of 2.0 MB",
             ]
         );
         let whole = Python {
@@ -146,7 +146,7 @@ mod tests {
         };
         assert_eq!(
             lines(&whole)[1],
-            "live blocks of 1 MiB and more: bytes 2 of 7.5 MB, no Python object's 1 of 2.0 MB"
+            "live blocks of 1 MiB and more: bytes 2 of 7.5 MB, not owned by a Python object 1 of 2.0 MB"
         );
     }
 }

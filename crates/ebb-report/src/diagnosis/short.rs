@@ -318,14 +318,14 @@ mod tests {
     fn of_a_verdict_the_first_clause_is_the_headline_and_doubts_stay() {
         for (sentence, headline, rest) in [
             (
-                "Retention: of 9 MB, a (7) has freed 8 MB, the most of it 8 MB free pages. 1.5 MB more could not be told apart.",
-                "Retention: of 9 MB, a (7) has freed 8 MB.",
-                Some("1.5 MB more could not be told apart."),
+                "Retention: of 9 MB of a (7), 8 MB are freed, mostly 8 MB free pages. 1.5 MB more could not be identified.",
+                "Retention: of 9 MB of a (7), 8 MB are freed.",
+                Some("1.5 MB more could not be identified."),
             ),
             (
-                "Not malloc's heap: 9 MB are not, the most of it 8 MB stacks; another allocator changes none of that.",
+                "Not malloc's heap: 9 MB are not, mostly 8 MB stacks. Another allocator does not change that.",
                 "Not malloc's heap: 9 MB are not.",
-                Some("Another allocator changes none of that."),
+                Some("Another allocator does not change that."),
             ),
             (
                 "In use: 9 MB are live blocks, which no allocator lowers. To see whether they grow, look again later.",
@@ -347,15 +347,15 @@ mod tests {
     fn a_headline_fits_a_line_of_eighty_columns() {
         let who = "gunicorn (12345 and 4 more)";
         for long in [
-            format!("Retention: of 1234 MB, {who} has freed 1000 MB that its allocator holds."),
-            "Not enough evidence: of 1234 MB of python3 (12345), 1000 MB could not be told into live and free."
+            format!("Retention: of 1234 MB of {who}, 1000 MB are freed and held by the allocator."),
+            "Not enough evidence: of 1234 MB of python3 (12345), 1000 MB could not be identified as live or free."
                 .to_owned(),
-            format!("Nothing to gain: {who} uses 12.5 MB, and nothing of note is held or free."),
+            format!("Nothing to gain: {who} uses 12.5 MB, and holds little freed memory."),
         ] {
             let short = shortened(long, 80);
             assert!(short.chars().count() <= 80, "{short}");
         }
-        let fits = "Retention: of 9 MB, a (7) has freed 8 MB that its allocator holds.";
+        let fits = "Retention: of 9 MB of a (7), 8 MB are freed and held by the allocator.";
         assert_eq!(shortened(fits.to_owned(), 80), fits);
     }
 }
