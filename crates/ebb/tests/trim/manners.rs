@@ -189,7 +189,7 @@ fn a_wrong_command_line_is_a_usage_error() {
             );
         }
     };
-    refused(&["--page-cache"], &["no cgroup"]);
+    refused(&["--page-cache"], &["is not a cgroup"]);
     refused(&["--min", "many"], &["16MB"]);
     harness::assert_refused(
         &output(harness::ebb().args(["trim", "4194999"])),

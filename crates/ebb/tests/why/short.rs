@@ -216,7 +216,7 @@ fn a_zombie_is_named_as_what_it_is() {
     }
     let why = output(&mut why(&child.id().to_string()));
     child.wait().expect("collected");
-    harness::assert_refused(&why, 64, &["is a zombie", "has not collected it"]);
+    harness::assert_refused(&why, 64, &["is a zombie", "has not reaped it"]);
 }
 
 #[test]
