@@ -124,7 +124,7 @@ impl Environment {
         };
         match settings {
             Some(Settings::Variable(variable)) => {
-                // What is there already stays, and ours comes after it: the last of two wins.
+                // What already exists stays, and ours comes after it: the last of two wins.
                 let mut value = inherited(variable).unwrap_or_default().into_vec();
                 for (key, setting) in pairs {
                     if !value.is_empty() {
@@ -144,7 +144,7 @@ impl Environment {
             Some(Settings::None(instead)) => return Err(unsupported(instead)),
             None => {
                 return Err(unsupported(
-                    "it is not an allocator whose settings are known: use --env",
+                    "ebb does not know its settings: use --env",
                 ));
             }
         }

@@ -56,7 +56,7 @@ pub enum Unresolved {
         install: String,
     },
     /// Libraries were found, none of which the program's loader takes.
-    #[error("{path} is made for {library}, the program for {program}", path = path.display())]
+    #[error("{path} is built for {library}, the program for {program}", path = path.display())]
     DoesNotFit {
         /// The library.
         path: PathBuf,
@@ -160,7 +160,7 @@ fn check(path: &Path, target: &Elf) -> Result<Library, Unresolved> {
         return Err(unusable("is a program, not a shared object"));
     }
     if !elf.defines.malloc {
-        return Err(unusable("does not define malloc, so it is no allocator"));
+        return Err(unusable("does not define malloc, so it is not an allocator"));
     }
     let (library, program) = (libc_of(&elf), libc_of(target));
     if library != Libc::Any && library != program {
@@ -173,7 +173,7 @@ fn check(path: &Path, target: &Elf) -> Result<Library, Unresolved> {
     let text = path.to_string_lossy();
     if text.contains([' ', ':', '\t', '\n']) {
         return Err(unusable(
-            "has a space or a colon in its path, which separate paths in LD_PRELOAD: link it elsewhere",
+            "its path contains a space or a colon, which separate paths in LD_PRELOAD: link it elsewhere",
         ));
     }
     Ok(Library {

@@ -53,8 +53,8 @@ struct Elsewhere {
 impl Elsewhere {
     /// Of files that take variables from other files or from where they are read.
     const FILE: Elsewhere = Elsewhere {
-        why: "comes from outside of this file",
-        remedy: "write its value here, or change it where it comes from",
+        why: "is set outside this file",
+        remedy: "write its value here, or change it where it is set",
     };
 }
 

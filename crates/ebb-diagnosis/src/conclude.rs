@@ -160,7 +160,7 @@ fn sentence(
     let who = who(snapshot);
     let doubt = match groups.unknown as f64 >= NOTED * whole as f64 && groups.unknown > 0 {
         true => format!(
-            " {} MB more could not be told apart.",
+            " {} MB more could not be identified.",
             megabytes(groups.unknown)
         ),
         false => String::new(),
@@ -180,27 +180,27 @@ fn sentence(
         ),
         VerdictKind::InUse if groups.live < LEAST_BYTES => {
             format!(
-                "Nothing to gain: {who} uses {whole} MB, and nothing of note is held or free.{doubt}"
+                "Nothing to gain: {who} uses {whole} MB, and holds little freed memory.{doubt}"
             )
         }
         VerdictKind::InUse | VerdictKind::LiveHeapGrows => format!(
-            "In use: {} of {whole} MB of {who} are live blocks, which no allocator lowers; whether they grow takes a second look.{doubt}",
+            "In use: {} of {whole} MB of {who} are live blocks, which no allocator lowers. To see whether they grow, look again later.{doubt}",
             megabytes(groups.live)
         ),
         VerdictKind::Retention => format!(
-            "Retention: of {whole} MB, {who} has freed {} MB that its allocator holds, the most of it {main_text}.{doubt}",
+            "Retention: of {whole} MB of {who}, {} MB are freed and held by the allocator, mostly {main_text}.{doubt}",
             megabytes(groups.held)
         ),
         VerdictKind::NotHeap => format!(
-            "Not malloc's heap: of {whole} MB of {who}, {} MB are not, the most of it {main_text}{}.{doubt}",
+            "Not malloc's heap: of {whole} MB of {who}, {} MB are not malloc's, mostly {main_text}{}.{doubt}",
             megabytes(groups.not_heap),
             match involves_allocator(snapshot, findings) {
                 true => "",
-                false => "; another allocator changes none of that",
+                false => ". Another allocator does not change that",
             }
         ),
         VerdictKind::Mixed => format!(
-            "Mixed: of {whole} MB of {who}, {} MB are freed and held by the allocator, and {} MB are not malloc's heap; the most is {main_text}.{doubt}",
+            "Mixed: of {whole} MB of {who}, {} MB are freed and held by the allocator, and {} MB are not malloc's heap; the largest part is {main_text}.{doubt}",
             megabytes(groups.held),
             megabytes(groups.not_heap)
         ),
@@ -211,7 +211,7 @@ fn sentence(
             format!("Not enough evidence: no process of {who} could be read.")
         }
         VerdictKind::NotEnoughEvidence => format!(
-            "Not enough evidence: of {whole} MB of {who}, {} MB could not be told into live and free, the most of it {main_text}.",
+            "Not enough evidence: of {whole} MB of {who}, {} MB could not be identified as live or free, mostly {main_text}.",
             megabytes(groups.unknown)
         ),
     }

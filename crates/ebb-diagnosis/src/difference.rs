@@ -45,7 +45,7 @@ fn sentence(asked: &str, from: u64, to: u64, changes: &[Change]) -> String {
             megabytes(change.growth().unsigned_abs())
         )
     };
-    let most = |change: &Change| format!(", most of it in {}", part(change));
+    let most = |change: &Change| format!(", mostly in {}", part(change));
     if from.abs_diff(to) < LEAST_CHANGE {
         // Lines of the ledger stand in front of size classes, and the last of equal ones would be taken.
         let largest = bytes()
@@ -188,18 +188,18 @@ fn cautions(before: &Snapshot, after: &Snapshot) -> Vec<String> {
     };
     let mut cautions = Vec::new();
     if identity(before) != identity(after) {
-        cautions.push("the first process is another one: it was restarted between both".to_owned());
+        cautions.push("the two files are of different processes: it was restarted in between".to_owned());
     }
     if before.format != FORMAT || after.format != FORMAT {
         cautions.push(format!(
-            "a file has another format than {FORMAT}; its figures may mean something else"
+            "a file has another format than {FORMAT}; its figures may differ in meaning"
         ));
     }
     if (read(before) == 0) != (read(after) == 0) {
-        cautions.push("the heaps were read in one of both only".to_owned());
+        cautions.push("only one of the two files has the heaps".to_owned());
     }
     if after.at_s <= before.at_s {
-        cautions.push("the second was not taken after the first, or after another boot".to_owned());
+        cautions.push("the second file is older than the first, or was written after a reboot".to_owned());
     }
     cautions
 }
@@ -300,7 +300,7 @@ mod tests {
         let trimmed = of(50, 56, [231, 49]);
         assert_eq!(
             trimmed,
-            "7 shrank from 281 to 105 MB, most of it in free pages that malloc_trim would return (\u{2212}182 MB)."
+            "7 shrank from 281 to 105 MB, mostly in free pages that malloc_trim would return (\u{2212}182 MB)."
         );
         assert_eq!(of(50, 50, [55, 55]), "7 is unchanged at 105 MB.");
         assert_eq!(

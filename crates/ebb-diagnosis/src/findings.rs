@@ -7,14 +7,14 @@ use super::{ledger, settings};
 use crate::facts::diagnosis::{Cause, Finding, Ledger, Weight};
 use ebb_process::snapshot::{Pool, Runtime, Snapshot};
 
-/// Below this nothing is worth a service's trouble.
+/// Smaller amounts are not worth a change.
 pub const LEAST_BYTES: u64 = 16_000_000;
-/// A cause with this part of the whole is worth naming.
+/// At this share of the whole a cause is named.
 const PART: f64 = 0.2;
-/// With this part it is the explanation.
+/// At this share of the whole a cause is the main one.
 const MAIN: f64 = 0.5;
 
-/// All of them, those that apply in front, the largest first.
+/// All causes of a snapshot: first those that apply, the largest first.
 pub fn of(snapshot: &Snapshot, ledger: &Ledger) -> Vec<Finding> {
     let whole = whole(snapshot, ledger);
     let mut findings: Vec<Finding> = causes(snapshot, ledger)
@@ -180,79 +180,80 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
     }
     let text = match cause {
         Cause::Live => {
-            "no allocator lowers this; whether it grows is seen by a second look (ebb why --watch, ebb diff)"
+            "no allocator lowers this; ebb why --watch or ebb diff shows whether it grows"
         }
         Cause::Trimmable => {
-            "ebb trim --inject, or malloc_trim(0) in the program, gives it back once; an allocator that returns idle pages \
-             by itself, always"
+            "ebb trim --inject or malloc_trim(0) returns it once; an allocator that returns idle pages does so \
+             always"
         }
         Cause::Tops => {
-            "malloc_trim does not reach it; MALLOC_TRIM_THRESHOLD_=131072 keeps it from happening, or an allocator that \
-             returns idle pages"
+            "malloc_trim does not return it; MALLOC_TRIM_THRESHOLD_=131072 or an allocator that returns idle pages \
+             prevents it"
         }
         Cause::Pinned => {
-            "live blocks lie on these pages: malloc_trim does not help; another allocator may pack them closer, as far as sizes \
-             allow, and ebb compare shows how far"
+            "these pages contain live blocks, so malloc_trim does not help; another allocator may pack them closer, \
+             and ebb compare shows how far"
         }
         Cause::Cached => {
-            "caches of threads: fewer threads, or an allocator that empties idle caches"
+            "threads' caches: use fewer threads, or an allocator that empties idle caches"
         }
         Cause::Kept => {
-            "the allocator keeps whole free pages to use them again: its settings say for how long"
+            "the allocator keeps whole free pages for reuse; its settings define for how long"
         }
         Cause::Lazy => {
-            "nothing: the kernel takes these pages when memory gets short, and only then does RSS fall"
+            "nothing to do: the kernel takes these pages when memory is short, and RSS falls then"
         }
         Cause::Locked => {
-            "the program locks its memory (mlock, mlockall): no trim and no allocator returns such pages before it unlocks them"
+            "the program locks its memory (mlock, mlockall): malloc_trim and allocators cannot return such pages until it unlocks them"
         }
         Cause::Objects => {
-            "tracemalloc or memray show who holds them; whether they grow is seen by a second look"
+            "tracemalloc or memray show what holds them; ebb why --watch shows whether they grow"
         }
         Cause::FreeObjects => {
-            "CPython gives back whole arenas only. On ebbmalloc its objects are malloc's blocks, and pages without a live one go \
-             back; on other allocators that return idle pages PYTHONMALLOC=malloc does the same"
+            "CPython returns whole arenas only. ebbmalloc returns the pages of its free objects; so does another \
+             allocator that returns idle pages, with PYTHONMALLOC=malloc"
         }
         Cause::UnreadHeap => {
-            "the allocator's own statistics tell live from free; a trial tells without them"
+            "the allocator's own statistics show what is live and what is free; a trial works without them"
         }
         Cause::Anonymous if snapshot.pool() == Some(Pool::Arrow) => {
-            "Arrow has a pool of its own, which no other malloc replaces: with ARROW_DEFAULT_MEMORY_POOL=system its buffers are \
-             malloc's, and an allocator that returns idle pages gives them back"
+            "Arrow has a pool of its own, which another malloc does not replace: with \
+             ARROW_DEFAULT_MEMORY_POOL=system its buffers come from malloc, and an allocator that returns idle pages \
+             returns them"
         }
         Cause::Anonymous => match snapshot.runtime() {
             Some(Runtime::V8) => {
-                "node --max-old-space-size bounds it; a heap snapshot (node --inspect) shows what is live"
+                "node --max-old-space-size limits it; a heap snapshot (node --inspect) shows what is live"
             }
-            Some(Runtime::Jvm) => "-Xmx bounds it; jcmd PID GC.heap_info shows what is live",
+            Some(Runtime::Jvm) => "-Xmx limits it; jcmd PID GC.heap_info shows what is live",
             Some(Runtime::Go) => {
-                "GOMEMLIMIT bounds it; net/http/pprof's heap profile shows what is live"
+                "GOMEMLIMIT limits it; net/http/pprof's heap profile shows what is live"
             }
             Some(Runtime::Cpython) => {
-                "object arenas: on ebbmalloc CPython's objects are malloc's blocks, which are seen and returned; tracemalloc or \
-                 memray show what is live"
+                "object arenas: ebbmalloc allocates CPython's objects itself, so ebb can read them and their pages \
+                 are returned; tracemalloc or memray show what is live"
             }
             Some(Runtime::Ruby) => "GC.stat and ObjectSpace show what is live",
             None => "the program maps this memory itself, without malloc: no allocator changes it",
         },
-        Cause::Stacks => "fewer threads: a stack keeps each page that was once touched",
+        Cause::Stacks => "use fewer threads: a stack keeps each page that was touched once",
         Cause::MappedFiles => {
-            "pages of files: the kernel drops those that are not locked when memory gets short"
+            "file pages: the kernel drops those that are not locked when memory is short"
         }
         Cause::SharedMemory | Cause::Tmpfs => {
             "it stays until its file or segment is removed: df /dev/shm, ipcs -m"
         }
         Cause::PageCache => {
-            "the kernel drops it when memory gets short; it is no reason for a larger limit"
+            "the kernel drops it when memory is short; it needs no larger limit"
         }
         Cause::Kernel => {
-            "slabtop shows which objects; many connections or small files are the usual reason"
+            "slabtop shows the objects; the usual reason is many connections or small files"
         }
         Cause::Swap => {
-            "it comes back when it is touched; a limit that is too low is the usual reason"
+            "it is read back when it is touched; the usual reason is a limit that is too low"
         }
         Cause::Data => {
-            "copies of a file's pages that the program wrote to, and its variables: no allocator changes it"
+            "file pages that the program has written to, and its variables: no allocator changes it"
         }
         Cause::Metadata | Cause::Special => return None,
     };
@@ -282,7 +283,7 @@ fn unread_noun(snapshot: &Snapshot) -> String {
             let mut narrow = narrow.filter_map(|why| why.strip_suffix(": not read"));
             match narrow.find(|why| why.ends_with("-bit program")) {
                 Some(program) => format!("memory of {program}, which is not read"),
-                None => "an allocator's memory that cannot be told apart".to_owned(),
+                None => "an allocator's memory that cannot be identified".to_owned(),
             }
         }
         names => format!(
@@ -298,24 +299,24 @@ pub fn noun(cause: Cause, snapshot: &Snapshot) -> String {
         Cause::Live => "live blocks",
         Cause::Trimmable => "free pages that malloc_trim would return",
         Cause::Tops => {
-            "free pages at the ends of secondary arenas, which malloc_trim does not reach"
+            "free pages at the ends of secondary arenas, which malloc_trim does not return"
         }
         Cause::Pinned => "free memory on pages with live blocks (fragmentation)",
-        Cause::Cached => "freed blocks in the caches of threads",
+        Cause::Cached => "freed blocks in threads' caches",
         Cause::Kept => "free pages that the allocator keeps",
-        Cause::Lazy => "free pages that are given back, and not yet taken by the kernel",
+        Cause::Lazy => "free pages that the kernel may take (MADV_FREE) and has not taken yet",
         Cause::Locked => "free pages that are locked in memory (mlock)",
         Cause::Metadata => "the allocator's bookkeeping",
         Cause::Objects => "objects in CPython's arenas",
         Cause::FreeObjects => {
-            "free memory in CPython's arenas, held by objects that live beside it"
+            "free memory in CPython's arenas that contain live objects"
         }
         Cause::UnreadHeap => return unread_noun(snapshot),
         Cause::Anonymous => match ledger::owners(snapshot).as_slice() {
             [] => "mapped by the program itself, not by malloc",
             owners => return format!("{}, or mapped by the program itself", owners.join(", ")),
         },
-        Cause::Stacks => "stacks of threads",
+        Cause::Stacks => "threads' stacks",
         Cause::Data => "data of programs and libraries",
         Cause::MappedFiles => "mapped files",
         Cause::SharedMemory => "shared memory (tmpfs, memfd, System V)",

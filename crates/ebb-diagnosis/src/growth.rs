@@ -202,7 +202,7 @@ fn verdict(
         let each = seconds / (points.len().max(2) - 1) as f64;
         let enough = each * slope::WINDOWS as f64;
         return too_short(
-            format!("{looks} at {who} in {} give no slope", time(seconds)),
+            format!("{looks} at {who} in {} are too few for a slope", time(seconds)),
             enough.max(2.0 * seconds),
             &last.snapshot,
         );
@@ -216,7 +216,7 @@ fn verdict(
         (Series::Live, _) => (VerdictKind::LiveHeapGrows, "The live heap".to_owned()),
         (Series::Held, _) => (
             VerdictKind::Retention,
-            "What the allocator holds of freed memory".to_owned(),
+            "The freed memory that the allocator holds".to_owned(),
         ),
         (Series::Shared, _) => (VerdictKind::NotHeap, "Shared memory".to_owned()),
         // A new arena is mapped only when the objects alive need more than there are.
@@ -227,7 +227,7 @@ fn verdict(
         _ if !owners.is_empty() => (
             VerdictKind::NotEnoughEvidence,
             format!(
-                "{}, whose live part is not known from here,",
+                "{}, whose live part is not known,",
                 capital(&owners.join(" or "))
             ),
         ),
@@ -277,7 +277,7 @@ fn too_short(why: String, enough: f64, snapshot: &Snapshot) -> Verdict {
         kind: VerdictKind::NotEnoughEvidence,
         main: None,
         sentence: format!(
-            "Too short to tell: {why}; watch it for longer: {} would be enough.",
+            "Too short: {why}. Watch it for longer; {} would be enough.",
             time(enough)
         ),
         next: Some(next::watch(snapshot, &argument(enough))),
@@ -298,7 +298,7 @@ fn not_growing(
     if total.grows {
         return too_short(
             format!(
-                "{who} grows by {} in {}, and no part of it enough by itself",
+                "{who} grows by {} in {}, but no single part grows enough",
                 rate(slope),
                 time(seconds)
             ),
@@ -356,7 +356,7 @@ fn not_growing(
     if !excludes(slope) && !coarse.is_some_and(excludes) {
         return too_short(
             format!(
-                "{who} goes up and down too much for a slope after {} ({})",
+                "{who} varies too much for a slope after {} ({})",
                 time(seconds),
                 rate(slope)
             ),
@@ -390,7 +390,7 @@ fn flat(how: String, last: &Diagnosis) -> Verdict {
             "{how}. {}",
             last.verdict
                 .sentence
-                .replace("; whether they grow takes a second look", "")
+                .replace(". To see whether they grow, look again later", "")
         ),
         next: match last.verdict.kind {
             VerdictKind::InUse | VerdictKind::NotEnoughEvidence => None,
@@ -404,7 +404,7 @@ fn flat(how: String, last: &Diagnosis) -> Verdict {
 fn noun(series: Series) -> &'static str {
     match series {
         Series::Live => "the live heap",
-        Series::Held => "what the allocator holds of freed memory",
+        Series::Held => "the freed memory that the allocator holds",
         Series::Other => "other anonymous memory",
         Series::Shared => "the shared memory",
         Series::Total => "the memory",
@@ -439,7 +439,7 @@ fn rate(slope: Slope) -> String {
     let hourly =
         |bytes_per_s: f64| format!("{:.1}", bytes_per_s * 3600.0 / 1e6).replace('-', "\u{2212}");
     format!(
-        "{} MB an hour (95 %: {} to {})",
+        "{} MB per hour (95 %: {} to {})",
         hourly(slope.bytes_per_s),
         hourly(slope.low),
         hourly(slope.high)

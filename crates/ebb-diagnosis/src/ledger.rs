@@ -43,7 +43,7 @@ const HELD: [Cause; 8] = [
     Cause::FreeObjects,
 ];
 
-/// Sums up.
+/// Builds the ledger of a snapshot.
 pub fn of(snapshot: &Snapshot) -> Ledger {
     let mut sums: BTreeMap<Cause, u64> = BTreeMap::new();
     let mut total = 0;
@@ -243,12 +243,12 @@ fn note(cause: Cause, snapshot: &Snapshot) -> Option<String> {
             let is_missing =
                 |process: &Process| process.heap.as_ref().is_some_and(|heap| heap.missing > 0);
             match (unread.is_empty(), hidden.is_empty()) {
-                (false, _) => Some(format!("{unread}: live and free not told apart")),
+                (false, _) => Some(format!("{unread}: not known whether live or free")),
                 (true, false) => Some(format!("{hidden}, or what the program maps itself")),
                 (true, true) => processes
                     .iter()
                     .any(is_missing)
-                    .then(|| "counted by malloc, not found".to_owned()),
+                    .then(|| "counted by malloc, but not found".to_owned()),
             }
         }
         Cause::Live => {

@@ -19,7 +19,7 @@ pub(super) fn next(kind: VerdictKind, main: Option<Cause>, snapshot: &Snapshot) 
         VerdictKind::NotEnoughEvidence => Some(gates(snapshot).unwrap_or_else(|| {
             match snapshot.runtime() {
                 Some(Runtime::Cpython) if main == Some(Cause::Anonymous) => {
-                    "ebb run, and a restart: on ebbmalloc CPython's objects are malloc's blocks, and read".to_owned()
+                    "ebb run, and a restart: ebb can read CPython's objects on ebbmalloc".to_owned()
                 }
                 _ => format!("{}: whether it grows", watch(snapshot, "10m")),
             }
@@ -53,8 +53,8 @@ pub(super) fn give_back(main: Option<Cause>, snapshot: &Snapshot) -> String {
         // malloc_trim returns memory without a restart; a trial shows which allocator does not need it.
         Some(Cause::Trimmable) if is_glibc(snapshot) && is_running => {
             return format!(
-                "ebb trim {} --inject: malloc_trim in the running process, once; ebb compare WORKLOAD then shows which \
-                 allocator returns it by itself",
+                "ebb trim {} --inject: calls malloc_trim once; ebb compare WORKLOAD then shows which allocator \
+                 returns it by itself",
                 quoted(snapshot)
             );
         }
@@ -71,12 +71,12 @@ pub(super) fn give_back(main: Option<Cause>, snapshot: &Snapshot) -> String {
     };
     let why = match main {
         Some(Cause::FreeObjects) => {
-            "whether CPython's objects give memory back as ebbmalloc's blocks, and what that costs"
+            "whether ebbmalloc returns the memory of CPython's objects, and at what cost"
                 .to_owned()
         }
         Some(cause) => settings::remedy(cause, snapshot)
-            .unwrap_or_else(|| "which allocator gives it back under your own load".to_owned()),
-        None => "which allocator gives it back under your own load".to_owned(),
+            .unwrap_or_else(|| "which allocator returns it under your load".to_owned()),
+        None => "which allocator returns it under your load".to_owned(),
     };
     format!("ebb compare WORKLOAD {variants}: {why} (docs/workload.md)")
 }
@@ -85,8 +85,8 @@ pub(super) fn give_back(main: Option<Cause>, snapshot: &Snapshot) -> String {
 fn locked(snapshot: &Snapshot) -> String {
     let pid = snapshot.processes.first().map_or(0, |first| first.pid);
     format!(
-        "grep VmLck /proc/{pid}/status: how much is locked; munlock or munlockall in the program, or no mlockall(MCL_FUTURE), \
-         lets free pages go"
+        "grep VmLck /proc/{pid}/status: how much is locked; free pages can be returned after munlock or munlockall, \
+         or without mlockall(MCL_FUTURE)"
     )
 }
 
@@ -205,7 +205,7 @@ mod tests {
             (
                 Cause::FreeObjects,
                 "ebbmalloc",
-                "take python:off out of EBB_CONF",
+                "without python:off in EBB_CONF",
             ),
             (
                 Cause::Kept,

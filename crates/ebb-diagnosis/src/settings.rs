@@ -78,8 +78,8 @@ fn cpython_on_ebbmalloc(snapshot: &Snapshot) -> Option<String> {
     let worst = snapshot.processes.iter().max_by_key(|it| free(it))?;
     let heap = worst.heap.as_ref()?;
     heap.reader.starts_with("ebbmalloc").then(|| {
-        "take python:off out of EBB_CONF, or PYTHONMALLOC and -X dev out of the start: on ebbmalloc CPython's objects are malloc's \
-         blocks unless one of them says otherwise"
+        "start the program without python:off in EBB_CONF, PYTHONMALLOC and -X dev: ebbmalloc then allocates \
+         CPython's objects itself"
             .to_owned()
     })
 }
@@ -91,39 +91,39 @@ fn jemalloc(cause: Cause, heap: &Heap) -> Option<String> {
     let thread = setting("background_thread");
     match cause {
         Cause::Kept if decay == Some("-1") => Some(format!(
-            "dirty_decay_ms is -1, so free pages stay for ever: {variable}=background_thread:true,dirty_decay_ms:1000"
+            "dirty_decay_ms is -1, so free pages are never returned: {variable}=background_thread:true,dirty_decay_ms:1000"
         )),
         Cause::Kept if thread == Some("false") && setting("background_thread_asked") == Some("true") => Some(
-            "background_thread was asked for and no such thread runs, as after a fork: the child turns it on again \
+            "background_thread is set but no such thread runs, as after a fork: the child has to turn it on again \
              (mallctl \"background_thread\"), or nothing purges while it is idle"
                 .to_owned(),
         ),
         Cause::Kept if thread == Some("false") => {
             // A library without symbols does not say what was asked for.
             let forked = match setting("background_thread_asked") {
-                None => "; a forked process lost that thread and turns it on again (mallctl \"background_thread\")",
+                None => "; a forked process loses that thread and has to turn it on again (mallctl \"background_thread\")",
                 Some(_) => "",
             };
             Some(format!(
-                "dirty pages: nothing purges them while the program makes no requests: \
+                "dirty pages are not purged while the program makes no requests: \
                  {variable}=background_thread:true,dirty_decay_ms:1000{forked}"
             ))
         }
         Cause::Kept => decay.map(|decay| {
             format!(
-                "dirty pages go back within about {decay} ms of the last use: {variable}=dirty_decay_ms:1000 shortens that"
+                "dirty pages are returned within about {decay} ms after their last use: {variable}=dirty_decay_ms:1000 shortens that"
             )
         }),
         Cause::Lazy => Some(format!(
-            "muzzy pages: resident until the kernel is short of memory: {variable}=muzzy_decay_ms:0 gives them back at once"
+            "muzzy pages stay resident until the kernel is short of memory: {variable}=muzzy_decay_ms:0 returns them at once"
         )),
         Cause::Cached => Some(format!(
             "nothing empties the cache of an idle thread: {variable}=tcache_max:4096,background_thread:true,dirty_decay_ms:1000 \
              keeps large blocks out of it and returns their pages; fewer threads help"
         )),
         Cause::Pinned => Some(
-            "a slab stays while one of its regions lives, and no setting of jemalloc changes that much: ebb compare shows \
-             whether another allocator packs closer"
+            "a slab stays while one of its regions is live, and no setting of jemalloc changes that much: ebb \
+             compare shows whether another allocator packs closer"
                 .to_owned(),
         ),
         _ => None,
@@ -135,14 +135,14 @@ fn mimalloc(cause: Cause, heap: &Heap) -> Option<String> {
     match cause {
         // 2.0 has no purge_delay, and its mi_collect(true) returns next to nothing of what threads hold.
         Cause::Kept => Some(match (setting("purge_delay"), setting("decommit_delay")) {
-            (Some("-1"), _) => "purge_delay is -1, so free pages stay for ever: MIMALLOC_PURGE_DELAY=0",
+            (Some("-1"), _) => "purge_delay is -1, so free pages are never returned: MIMALLOC_PURGE_DELAY=0",
             (None, Some(_)) => {
                 "mimalloc 2.0 returns pages only while their thread allocates or frees: MIMALLOC_DECOMMIT_DELAY=0 returns \
                  them with the free; mi_collect(true) does not help"
             }
             _ => {
-                "mimalloc purges in threads that allocate or free, so idle ones keep their pages: mi_collect(true) in each \
-                 thread gives them back, MIMALLOC_PURGE_DELAY=0 returns them with the free"
+                "mimalloc purges in threads that allocate or free, so idle threads keep their pages: \
+                 mi_collect(true) in each thread returns them, MIMALLOC_PURGE_DELAY=0 returns them with the free"
             }
         }
         .to_owned()),
@@ -155,17 +155,17 @@ fn tcmalloc(cause: Cause, heap: &Heap) -> Option<String> {
     match cause {
         Cause::Kept => Some(match rate.map(String::as_str) {
             Some("0") => {
-                "tcmalloc_release_rate is 0, so free spans stay for ever: TCMALLOC_AGGRESSIVE_DECOMMIT=t, or \
+                "tcmalloc_release_rate is 0, so free spans are never returned: TCMALLOC_AGGRESSIVE_DECOMMIT=t, or \
                  MallocExtension::ReleaseFreeMemory() in the program"
                     .to_owned()
             }
-            _ => "few free spans go back, and only while the program frees: TCMALLOC_AGGRESSIVE_DECOMMIT=t returns each, \
+            _ => "few free spans are returned, and only while the program frees: TCMALLOC_AGGRESSIVE_DECOMMIT=t returns each, \
                   MallocExtension::ReleaseFreeMemory() in the program returns all"
                 .to_owned(),
         }),
         Cause::Cached => Some(
-            "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES=1048576 bounds the caches of all threads together, but for 512 KiB each; \
-             with TCMALLOC_AGGRESSIVE_DECOMMIT=t what leaves them goes back"
+            "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES=1048576 limits the caches of all threads together, except 512 KiB \
+             each; with TCMALLOC_AGGRESSIVE_DECOMMIT=t the spans that leave them are returned"
                 .to_owned(),
         ),
         _ => None,
@@ -223,7 +223,7 @@ mod tests {
         ]);
         assert!(forked.contains("fork"), "{forked}");
         let never = kept(&[("background_thread", "true"), ("dirty_decay_ms", "-1")]);
-        assert!(never.contains("for ever"), "{never}");
+        assert!(never.contains("never returned"), "{never}");
         let soon = kept(&[("background_thread", "true"), ("dirty_decay_ms", "10000")]);
         assert!(soon.contains("10000 ms"), "{soon}");
     }
@@ -255,6 +255,6 @@ mod tests {
             &[("tcmalloc_release_rate", "0")],
             Cause::Kept,
         );
-        assert!(spans.unwrap().contains("for ever"));
+        assert!(spans.unwrap().contains("never returned"));
     }
 }

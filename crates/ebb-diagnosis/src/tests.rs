@@ -322,7 +322,7 @@ fn is_sure_of_no_allocator(diagnosis: &Diagnosis) -> bool {
     diagnosis
         .verdict
         .sentence
-        .contains("another allocator changes none of that")
+        .contains("Another allocator does not change that")
 }
 
 /// Every way in which a look may end early: the report names the memory in doubt, and no verdict rests on it.
@@ -342,7 +342,7 @@ fn what_was_not_read_is_never_told_as_known() {
         hidden: vec![Hidden {
             name: name.map(str::to_owned),
             file: "/usr/lib/engine.so".into(),
-            why: "no reader knows it".into(),
+            why: "ebb has no reader for it".into(),
         }],
         ..base()
     };
@@ -435,17 +435,17 @@ fn doubt_that_could_not_change_the_verdict_is_a_sentence_beside_it() {
     assert_eq!(held.kind, VerdictKind::Retention);
     assert!(
         held.sentence
-            .ends_with("20.0 MB more could not be told apart."),
+            .ends_with("20.0 MB more could not be identified."),
         "{held:?}"
     );
     let live = unread(200, 0, 10);
     assert_eq!(live.kind, VerdictKind::InUse);
     assert!(
         live.sentence
-            .ends_with("10.0 MB more could not be told apart."),
+            .ends_with("10.0 MB more could not be identified."),
         "{live:?}"
     );
-    assert!(!unread(200, 0, 1).sentence.contains("told apart"));
+    assert!(!unread(200, 0, 1).sentence.contains("identified"));
 }
 
 #[test]
@@ -464,7 +464,7 @@ fn a_part_that_is_missing_is_moved_and_no_more() {
         diagnosis
             .verdict
             .sentence
-            .contains("30.0 MB more could not be told apart")
+            .contains("30.0 MB more could not be identified")
     );
 }
 
@@ -517,7 +517,7 @@ fn a_librarys_pool_that_is_not_read_is_not_told_apart() {
         hidden: vec![Hidden {
             name: Some(Pool::Arrow.to_string()),
             file: "/usr/lib/libarrow.so.2600".into(),
-            why: "no reader knows it".into(),
+            why: "ebb has no reader for it".into(),
         }],
         ..process(
             &[(Kind::Brk, 10), (Kind::Anonymous, 300)],
@@ -528,7 +528,7 @@ fn a_librarys_pool_that_is_not_read_is_not_told_apart() {
     look.missing.push(Missing {
         pid: Some(1),
         what: "an allocator".into(),
-        why: "no reader knows it".into(),
+        why: "ebb has no reader for it".into(),
         remedy: Some(Pool::Arrow.remedy().into()),
     });
     let verdict = of(look).verdict;

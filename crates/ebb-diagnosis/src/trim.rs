@@ -55,8 +55,7 @@ fn too_little(prediction: &Prediction, locked: u64, limits: &Limits) -> Option<L
     let of_locked = || {
         (locked >= limits.least_bytes).then(|| {
             format!(
-                "{} MB are free and locked in memory (mlock), and the kernel takes no such pages: the program has to unlock \
-                 them first",
+                "{} MB are free but locked in memory (mlock): the program has to unlock them first",
                 megabytes(locked)
             )
         })
@@ -71,8 +70,8 @@ fn too_little(prediction: &Prediction, locked: u64, limits: &Limits) -> Option<L
         ),
         remedy: (prediction.tops >= limits.least_bytes).then(|| {
             format!(
-                "{} MB are free at the ends of secondary arenas, where malloc_trim does not go: \
-                 MALLOC_TRIM_THRESHOLD_=131072 or another allocator, and a restart",
+                "malloc_trim does not return {} MB at the ends of secondary arenas: use \
+                 MALLOC_TRIM_THRESHOLD_=131072 or another allocator, and restart",
                 megabytes(prediction.tops)
             )
         })
@@ -88,11 +87,11 @@ fn too_long(prediction: &Prediction, limits: &Limits) -> Option<Left> {
     Some(Left {
         reason: Reason::TooLong,
         why: format!(
-            "it would keep a thread from its work for about {:.0} ms, more than the {:.0} ms of --max-pause",
+            "a thread would be busy for about {:.0} ms, longer than --max-pause ({:.0} ms)",
             pause_s * 1e3,
             limits.most_pause_s * 1e3
         ),
-        remedy: Some("allow more with --max-pause, or wait for a quiet hour".to_owned()),
+        remedy: Some("raise --max-pause, or try when the service is quiet".to_owned()),
     })
 }
 
@@ -108,9 +107,9 @@ fn of_ebbmalloc(heap: &Heap) -> Left {
         },
         None => Left {
             reason: Reason::CannotTrim,
-            why: format!("its ebbmalloc was told to keep idle pages, {waiting} MB of them"),
+            why: format!("its ebbmalloc is configured to keep idle pages ({waiting} MB)"),
             remedy: Some(
-                "malloc_trim(0) in the program, or a start without purge:off and dirty_decay_ms:-1"
+                "call malloc_trim(0) in the program, or start it without purge:off and dirty_decay_ms:-1"
                     .to_owned(),
             ),
         },
@@ -137,7 +136,7 @@ fn unread(process: &Process, missing: &[Missing]) -> Left {
         },
         None => Left {
             reason: Reason::CannotTrim,
-            why: "no malloc is in use in it".to_owned(),
+            why: "it does not use malloc".to_owned(),
             remedy: of_runtime(process.runtime).map(str::to_owned),
         },
     }
@@ -146,23 +145,23 @@ fn unread(process: &Process, missing: &[Missing]) -> Left {
 fn cannot(allocator: &str) -> Left {
     let remedy = match allocator {
         "jemalloc" => {
-            "mallctl(\"arena.4096.purge\") in the program, or a start with \
+            "call mallctl(\"arena.4096.purge\") in the program, or start it with \
              MALLOC_CONF=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000"
         }
         "mimalloc" => {
-            "mi_collect(true) in each thread, or a start with MIMALLOC_PURGE_DELAY=0; before 2.1 only a start with \
-             MIMALLOC_DECOMMIT_DELAY=0"
+            "call mi_collect(true) in each thread, or start it with MIMALLOC_PURGE_DELAY=0; before 2.1 only a start \
+             with MIMALLOC_DECOMMIT_DELAY=0 helps"
         }
         "tcmalloc" => {
-            "MallocExtension::ReleaseFreeMemory in the program, or a start with TCMALLOC_AGGRESSIVE_DECOMMIT=t"
+            "call MallocExtension::ReleaseFreeMemory in the program, or start it with TCMALLOC_AGGRESSIVE_DECOMMIT=t"
         }
-        "musl" => "musl returns what it can by itself; another allocator, and a restart",
-        _ => "its own control, if it has one; or another allocator, and a restart",
+        "musl" => "musl already returns what it can; restart with another allocator",
+        _ => "use its own control, if it has one, or restart with another allocator",
     };
     Left {
         reason: Reason::CannotTrim,
         why: format!(
-            "its malloc is that of {allocator}, which has no malloc_trim that ebb may call"
+            "it uses {allocator}, which has no malloc_trim"
         ),
         remedy: Some(remedy.to_owned()),
     }
@@ -170,9 +169,9 @@ fn cannot(allocator: &str) -> Left {
 
 fn of_runtime(runtime: Option<Runtime>) -> Option<&'static str> {
     Some(match runtime? {
-        Runtime::Go => "debug.FreeOSMemory() in the program, or GOMEMLIMIT",
-        Runtime::Jvm => "jcmd PID GC.run, where the collector is G1",
-        Runtime::V8 => "node --max-old-space-size bounds it",
+        Runtime::Go => "call debug.FreeOSMemory() in the program, or set GOMEMLIMIT",
+        Runtime::Jvm => "run jcmd PID GC.run, if the collector is G1",
+        Runtime::V8 => "node --max-old-space-size limits it",
         Runtime::Cpython | Runtime::Ruby => return None,
     })
 }

@@ -14,11 +14,11 @@ const DIFFERS: f64 = 0.25;
 pub struct Group {
     /// The kernel's name of them.
     pub name: String,
-    /// Their numbers.
+    /// Pids of the processes.
     pub pids: Vec<i32>,
     /// Proportional memory of the smallest.
     pub least: u64,
-    /// Of the largest.
+    /// Proportional memory of the largest.
     pub most: u64,
     /// Bytes that they have freed and hold, together.
     pub held: u64,
@@ -26,7 +26,7 @@ pub struct Group {
     pub differs: bool,
 }
 
-/// All of them: first those that differ, then the largest groups.
+/// All groups: first the processes that differ, then the largest groups.
 pub fn groups(snapshot: &Snapshot) -> Vec<Group> {
     let mut names: BTreeMap<&str, Vec<Group>> = BTreeMap::new();
     for process in &snapshot.processes {

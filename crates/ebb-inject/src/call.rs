@@ -32,9 +32,9 @@ pub struct Called {
     pub ran: Option<Duration>,
     /// Attempts, this one included.
     pub attempts: u32,
-    /// The system call at which it was met, and whether it was called again afterwards.
+    /// System call at which the thread was stopped.
     pub system_call: i64,
-    /// See there.
+    /// Whether that system call was called again.
     pub is_called_again: bool,
 }
 

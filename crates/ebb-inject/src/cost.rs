@@ -20,9 +20,9 @@ const ROUNDS: usize = 3;
 /// The cost of returning memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// Of a system call, without its pages.
+    /// Cost of a system call, without its pages.
     pub call: Duration,
-    /// Of a page.
+    /// Cost of a page.
     pub page: Duration,
 }
 
@@ -42,7 +42,7 @@ impl Cost {
         })
     }
 
-    /// Of returning `pages` in `calls`.
+    /// Cost of returning `pages` in `calls`.
     pub fn of(&self, calls: u64, pages: u64) -> Duration {
         let seconds =
             self.call.as_secs_f64() * calls as f64 + self.page.as_secs_f64() * pages as f64;
@@ -53,9 +53,9 @@ impl Cost {
 /// What a page costs that an allocator returns and its program wants again, in CPU time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Refault {
-    /// Of touching it again, as of touching it for the first time: the fault, and a page of zeros.
+    /// Cost of touching it again: the fault and a page of zeros, as for a first touch.
     pub touched: Duration,
-    /// Of returning it before.
+    /// Cost of returning it before.
     pub returned: Duration,
 }
 

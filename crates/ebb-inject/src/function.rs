@@ -38,10 +38,10 @@ pub enum NotFound {
     #[error(transparent)]
     Heap(#[from] Unsupported),
     /// A static program without it, or one that was stripped.
-    #[error("it has no malloc_trim that could be found")]
+    #[error("malloc_trim was not found in it")]
     Absent,
     /// What is mapped is no longer the file of that name.
-    #[error("its libc was replaced on disk since it started, and is not to be had any more")]
+    #[error("its libc was replaced on disk since it started, so malloc_trim cannot be located")]
     Replaced,
 }
 

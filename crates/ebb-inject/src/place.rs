@@ -61,7 +61,7 @@ impl Place {
     }
 }
 
-/// Where a thread stands that was asked to stop.
+/// Where a thread was stopped.
 pub fn find(registers: user_regs_struct, begun: Option<Instant>, pid: i32) -> Found {
     if registers.orig_rax.cast_signed() < 0 {
         return Found::AtTheNext;

@@ -14,13 +14,13 @@ pub enum NotCalled {
     /// The kernel refuses us.
     #[error("{0}")]
     Refused(Gate),
-    /// It is not fit for it.
+    /// The process does not allow the call.
     #[error(transparent)]
     Unfit(#[from] Unfit),
-    /// No thread came to a good place in time.
-    #[error("no thread of it could be stopped at a safe place in time: {0}")]
+    /// No thread reached a safe place in time.
+    #[error("none of its threads reached a safe place in time: {0}")]
     NoThread(String),
-    /// Something else.
+    /// Any other error.
     #[error("{0}")]
     Other(String),
 }
@@ -34,35 +34,35 @@ impl From<Unreadable> for NotCalled {
     }
 }
 
-/// Why a process is not fit.
+/// Why a process does not allow a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// A debugger has it.
-    #[error("process {0} traces it (a debugger, strace); end that first")]
+    /// A debugger traces it.
+    #[error("process {0} traces it (a debugger, strace); end that process first")]
     Traced(i32),
     /// It is stopped by a signal.
-    #[error("it is stopped by a signal; SIGCONT lets it go on")]
+    #[error("it is stopped by a signal; SIGCONT continues it")]
     Stopped,
-    /// It may read and write only.
+    /// It is in seccomp's strict mode.
     #[error("it is in seccomp's strict mode, in which malloc_trim's system calls would kill it")]
     Strict,
     /// Its filter of system calls does not let malloc_trim work.
-    #[error("its seccomp filter refuses {0}, which malloc_trim or the way back from it needs")]
+    #[error("its seccomp filter refuses {0}, which the call needs")]
     Filter(&'static str),
     /// Its filter could not be read.
     #[error(
-        "it has a seccomp filter that cannot be read ({0}), and that may kill it for what malloc_trim does"
+        "its seccomp filter cannot be read ({0}), and may kill the process for the system calls of malloc_trim"
     )]
     FilterUnread(String),
     /// It shares its address space with another process.
-    #[error("it shares its memory with process {0} (vfork), whose threads would not be seen")]
+    #[error("it shares its memory with process {0} (vfork), whose threads ebb cannot check")]
     Shared(i32),
-    /// Return addresses are kept twice.
-    #[error("it has a shadow stack, which no frame from outside agrees with")]
+    /// It has a shadow stack.
+    #[error("it has a shadow stack, which rejects a call from outside")]
     ShadowStack,
 }
 
-/// Why a thread was left alone.
+/// Why a thread was skipped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Left {
     /// It ended.
@@ -77,22 +77,22 @@ pub enum Left {
     /// It does not stop.
     #[error("it does not stop: it waits uninterruptibly")]
     Uninterruptible,
-    /// It came to no good place.
-    #[error("it came to no place outside of malloc in time")]
+    /// It did not reach a safe place.
+    #[error("it did not leave malloc in time")]
     NoPlace,
-    /// It waits, and what is left of its time could not be told.
-    #[error("it waits with a time limit, which did not end in time")]
+    /// It waits with a time limit, and the remaining time is not known.
+    #[error("it waits with a time limit that did not end in time")]
     TimeLimit,
-    /// It waits in a call that a signal has stopped before, and whose time is not known.
+    /// It waits in a call that a signal has interrupted, and the remaining time is not known.
     #[error(
-        "a signal has stopped its wait before, and the kernel alone knows how long that goes on"
+        "its wait was interrupted by a signal, and its remaining time is not known"
     )]
     Resumed,
     /// Not 64-bit code, or not entered by `syscall`.
     #[error("it does not run ordinary 64-bit code")]
     OtherCode,
     /// A signal is about to be delivered.
-    #[error("a signal is on its way to it")]
+    #[error("a signal is pending for it")]
     SignalPending,
     /// libc holds off all signals.
     #[error("it blocks signals that only libc blocks")]
@@ -104,7 +104,7 @@ pub enum Left {
     #[error("its seccomp filter cannot be read ({0})")]
     FilterUnread(String),
     /// An arena stayed locked.
-    #[error("a lock of malloc stayed taken")]
+    #[error("a lock of malloc stayed locked")]
     Locked,
     /// Its stack.
     #[error(transparent)]

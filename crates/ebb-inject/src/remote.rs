@@ -56,7 +56,7 @@ pub enum NotRun {
         .after.as_secs_f64()
     )]
     NoThread {
-        /// That thread.
+        /// The main thread.
         thread: i32,
         /// How long it was waited for.
         after: Duration,
@@ -89,7 +89,7 @@ pub fn malloc_trim(target: &Target, patience: Duration) -> Result<Ran, NotRun> {
     }
     if remote.is_pending {
         return Err(NotRun::Unoffered(
-            "another tool's script waits to be run in it".to_owned(),
+            "another tool's script is waiting to run in it".to_owned(),
         ));
     }
     let script = Script::write(target, remote.path_bytes).map_err(NotRun::Unoffered)?;
@@ -109,7 +109,7 @@ pub fn malloc_trim(target: &Target, patience: Duration) -> Result<Ran, NotRun> {
         alive(target, script.said().is_some())
     })? {
         return Err(NotRun::Failed(
-            "it took the script and did not run it: an audit hook, or what it wrote to its stderr"
+            "it accepted the script but did not run it: look for an audit hook or a message on its stderr"
                 .to_owned(),
         ));
     }

@@ -28,11 +28,11 @@ pub enum Unfit {
     #[error("its stack is very deep")]
     Deep,
     /// A handler of a signal has not returned.
-    #[error("it is in a signal's handler")]
+    #[error("it runs a signal handler")]
     InHandler,
 }
 
-/// What is known of a thread that stands still.
+/// Facts about a stopped thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Thread {
     /// Whether it is the first of its process.

@@ -30,7 +30,7 @@ const AT_SYSTEM_CALL: i32 = 0x80;
 const SPIN: Duration = Duration::from_micros(500);
 const STEP: Duration = Duration::from_micros(50);
 
-/// Why a thread stands still.
+/// Why a thread is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// Because we asked.

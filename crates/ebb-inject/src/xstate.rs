@@ -30,7 +30,7 @@ impl Vectors {
         (area.len() >= LEGACY_BYTES + HEADER_BYTES).then_some(Self { area })
     }
 
-    /// As a frame holds it.
+    /// The state in a signal frame's format.
     pub fn in_frame(&self) -> Vec<u8> {
         let enabled = self.word(SOFTWARE_BYTES);
         let in_use = self.word(LEGACY_BYTES);

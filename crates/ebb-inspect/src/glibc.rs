@@ -48,13 +48,13 @@ use walk::{Chunk, Stop, Visitor};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsupported {
     /// The process has no glibc that could be recognised.
-    #[error("no glibc in it")]
+    #[error("it has no glibc")]
     NoGlibc,
     /// Its memory is closed or gone.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
     /// A glibc whose malloc is not laid out as any version that is known.
-    #[error("glibc {0}: its malloc is not laid out as in any version that is known")]
+    #[error("glibc {0}: the layout of its malloc is not known")]
     Layout(Version),
 }
 

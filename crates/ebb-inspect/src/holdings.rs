@@ -16,10 +16,10 @@ use crate::memory::Unreadable;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsupported {
     /// It is not in the process, or has not been used yet.
-    #[error("no {0} that has served a request was found in it")]
+    #[error("no {0} that has served a request was found")]
     NotThere(&'static str),
     /// It is there, and its structures are not where any known version has them.
-    #[error("{0}: its structures are not laid out as in any version that is known")]
+    #[error("{0}: the layout of its structures is not known")]
     Layout(String),
     /// They were read, and contradict each other: a process that changes too fast, or a build of its own.
     #[error("{0}")]

@@ -34,7 +34,7 @@ pub use settings::{Settings, of_process as settings};
 
 /// Extents in use may differ from jemalloc's count by this part: the process runs meanwhile.
 const MAX_DIFFERENCE: f64 = 0.05;
-/// Or by so many bytes.
+/// Differences below this many bytes are accepted too.
 const LEAST_DIFFERENCE: u64 = 8 << 20;
 /// Blocks of an arena's own memory; a longer list is torn.
 const MAX_BASE_BLOCKS: usize = 1 << 16;
@@ -81,7 +81,7 @@ fn of_data<M: Memory>(
         Some(version) => format!("jemalloc {}", short(version)),
         None => {
             let (major, minor, patch) = layout.version;
-            format!("jemalloc, laid out as {major}.{minor}.{patch}")
+            format!("jemalloc, layout of {major}.{minor}.{patch}")
         }
     };
     consistent(|| once(space, layout, &found, &name))

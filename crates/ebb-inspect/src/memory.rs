@@ -34,7 +34,7 @@ pub enum Unreadable {
     #[error("the process ended while it was read")]
     Gone,
     /// The time that the look may take is over.
-    #[error("there is more in it than a look of {} s has time for", crate::LOOK_WITHIN.as_secs())]
+    #[error("it has more memory than a look can read in {} s", crate::LOOK_WITHIN.as_secs())]
     Late,
     /// The kernel refuses us; [`crate::permission`] says which gate it was.
     #[error("no right to read its memory")]
@@ -48,7 +48,7 @@ pub enum Unreadable {
     /// The page at this address is in swap, and was not brought in.
     #[error("the page at {0:#x} is in swap")]
     Swapped(u64),
-    /// Something else.
+    /// Any other error.
     #[error("{0}")]
     Other(String),
 }

@@ -102,7 +102,7 @@ fn once<M: Memory>(
     }
     if difference as f64 > (counted as f64 * MAX_DIFFERENCE).max(LEAST_DIFFERENCE as f64) {
         return Ok(Err(format!(
-            "{name}: of {counted} slots that it counts its records do not show {difference}"
+            "{name}: it counts {counted} slots, but {difference} of them are not in its records"
         )));
     }
     let mut sum = Sum::default();

@@ -53,7 +53,7 @@ impl fmt::Display for Gate {
             Self::User { uid } => write!(out, "it runs as another user (uid {uid})"),
             Self::Namespace => out.write_str("it is in another user namespace"),
             Self::NonDumpable => out.write_str(
-                "it is not dumpable: it changed its user or group without exec, or asked for it",
+                "it is not dumpable: it changed its user or group without exec, or set this itself",
             ),
             Self::Capabilities => out.write_str("it has capabilities that this process has not"),
             Self::YamaDescendants => {
@@ -78,7 +78,7 @@ impl Gate {
                 "Run ebb as that user, or as root (in a container with CAP_SYS_PTRACE).".to_owned()
             }
             Self::Namespace => {
-                "Run ebb as root outside of the container, or inside of it as its user.".to_owned()
+                "Run ebb as root outside the container, or as the process's user inside it.".to_owned()
             }
             Self::NonDumpable | Self::Capabilities => {
                 "Run ebb as root (CAP_SYS_PTRACE).".to_owned()
@@ -90,7 +90,7 @@ impl Gate {
                 "Only a boot with another kernel.yama.ptrace_scope opens it.".to_owned()
             }
             Self::Files { .. } => {
-                "Run ebb as that user, or with CAP_DAC_READ_SEARCH besides CAP_SYS_PTRACE."
+                "Run ebb as that user, or with CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE."
                     .to_owned()
             }
             Self::Policy => {

@@ -37,7 +37,7 @@ pub enum Backing {
 pub struct Mapping {
     /// Its first address.
     pub start: u64,
-    /// The first address behind it.
+    /// The first address after it.
     pub end: u64,
     /// Whether it may be read.
     pub readable: bool,
@@ -51,7 +51,7 @@ pub struct Mapping {
     pub locked: bool,
     /// Offset in the file.
     pub offset: u64,
-    /// What it shows.
+    /// What backs the mapping.
     pub backing: Backing,
 }
 

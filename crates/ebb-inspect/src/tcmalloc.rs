@@ -103,7 +103,7 @@ fn once<M: Memory>(
     let bound = (ledger.live.bytes as f64 * MAX_DIFFERENCE).max(LEAST_DIFFERENCE as f64);
     if missing as f64 > bound {
         return Ok(Err(format!(
-            "{name}: its caches hold {:.1} MB more than its spans have given out",
+            "{name}: its caches hold {:.1} MB more than its spans have allocated",
             missing as f64 / 1e6
         )));
     }

@@ -31,7 +31,7 @@ pub enum MallocSource {
     File(PathBuf),
     /// The program is statically linked: what it has, it has inside.
     Static,
-    /// No object defines it, so nobody calls it.
+    /// No object defines it, so it is not called.
     Nobody,
 }
 

@@ -16,7 +16,7 @@ const PERIOD_US: u64 = 100_000;
 /// Processes that were killed leave their cgroup a moment later.
 const LEAVING_LIMIT: Duration = Duration::from_secs(2);
 
-/// What is asked for.
+/// The requested limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// Memory, swap included.

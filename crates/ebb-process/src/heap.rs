@@ -42,7 +42,7 @@ pub fn read(
             let file = file.unwrap_or_default();
             regions::read(pid, other, Path::new(file)).unwrap_or_else(|| {
                 Err(NotRead::because(format!(
-                    "the heap of {other} is recognised, but not read"
+                    "ebb recognises the heap of {other} but cannot read it"
                 )))
             })
         }
@@ -53,7 +53,7 @@ pub fn read(
             let musl = || regions::read(pid, "musl", &program).filter(Result::is_ok);
             found.or_else(musl).unwrap_or_else(|| {
                 Err(NotRead::because(
-                    "it is not known what is in charge of malloc",
+                    "it is not known which allocator is in charge",
                 ))
             })
         }),
@@ -119,7 +119,7 @@ fn within(heap: Heap, anonymous_bytes: u64) -> Heap {
         resident: anonymous_bytes,
         unread: anonymous_bytes,
         error: 1.0,
-        notes: vec!["it has large blocks that were not written to: its counters do not tell what is resident".to_owned()],
+        notes: vec!["it has large blocks that were not written to, so its counters do not show what is resident".to_owned()],
         ..Heap::default()
     }
 }
@@ -151,7 +151,7 @@ fn of_walk(holdings: Holdings, seen: Option<&Snapshot>) -> Heap {
             add_rhythm(&mut heap, seen);
         }
         None => heap.notes.push(
-            "it has not published its counters yet: its own bookkeeping is not in these figures"
+            "it has not published its counters yet, so these figures lack its bookkeeping"
                 .to_owned(),
         ),
     }
@@ -166,7 +166,7 @@ fn add_rhythm(heap: &mut Heap, seen: &Snapshot) {
     heap.notes.push(match seen.idle_time_ms {
         u64::MAX => "idle pages are kept (decay -1)".to_owned(),
         ms => format!(
-            "idle pages go back by themselves after {ms} to {} ms",
+            "idle pages are returned automatically after {ms} to {} ms",
             2 * ms
         ),
     });
@@ -205,8 +205,8 @@ fn of_counters(seen: &Snapshot) -> Heap {
     add_rhythm(&mut heap, seen);
     if idle > 0 && seen.returnable_bytes == ebb_stats::UNKNOWN {
         heap.notes.push(
-            "this version of ebbmalloc does not tell free pages from what is free beside live blocks: \
-             malloc_trim returns that at most"
+            "this version of ebbmalloc does not separate free pages from free memory on pages with live blocks: \
+             malloc_trim returns at most this"
                 .to_owned(),
         );
     }
@@ -240,7 +240,7 @@ fn from_glibc(heap: &ebb_inspect::Heap) -> Heap {
     let mut notes = Vec::new();
     if let Some(thresholds) = heap.thresholds {
         notes.push(format!(
-            "returns an arena's end above {:.1} MB, maps requests from {:.1} MB on by themselves{}",
+            "returns an arena's end above {:.1} MB, maps each request of {:.1} MB or more separately{}",
             thresholds.trim_threshold as f64 / 1e6,
             thresholds.mmap_threshold as f64 / 1e6,
             match thresholds.dynamic {
@@ -251,13 +251,13 @@ fn from_glibc(heap: &ebb_inspect::Heap) -> Heap {
     }
     if ledger.missing > 0 {
         notes.push(format!(
-            "malloc counts {:.1} MB more as its own than was found",
+            "malloc counts {:.1} MB more than were found",
             ledger.missing as f64 / 1e6
         ));
     }
     if !heap.quality.counted {
         notes.push(format!(
-            "not all of its blocks were counted, there are too many: {:.1} MB of it are not told apart",
+            "it has too many blocks to count all: {:.1} MB were not identified as live or free",
             ledger.unread.resident as f64 / 1e6
         ));
     }
@@ -278,7 +278,7 @@ fn from_glibc(heap: &ebb_inspect::Heap) -> Heap {
                 .filter(|size| size.up_to <= MOST_FAST_BYTES);
             let unsure = small.map(|size| size.bytes).sum::<u64>().min(live);
             notes.push(format!(
-                "not all lists of small free blocks were read to their end: {:.1} MB of small blocks may be free",
+                "some lists of small free blocks were not read to their end: {:.1} MB of small blocks may be free",
                 unsure as f64 / 1e6
             ));
             unsure
@@ -287,13 +287,13 @@ fn from_glibc(heap: &ebb_inspect::Heap) -> Heap {
     let unread = ledger.unread.resident + unsure;
     if heap.quality.breaks > 0 {
         notes.push(format!(
-            "the heap changed while it was read: {} places were not",
+            "the heap changed while it was read: {} places were skipped",
             heap.quality.breaks
         ));
     }
     if heap.quality.swapped_bytes > 0 {
         notes.push(format!(
-            "{:.1} MB of it are in swap, and were not read",
+            "{:.1} MB are in swap and were not read",
             heap.quality.swapped_bytes as f64 / 1e6
         ));
     }

@@ -56,7 +56,7 @@ impl Searched {
             let inside = match &file {
                 Some(file) => self.inside(file, &mut budget),
                 None => Err(
-                    "it was deleted or replaced since it was mapped, and opening what is mapped takes root",
+                    "it was deleted or replaced since it was mapped, and only root can open the mapped file",
                 ),
             };
             found.add(pid, name, inside);
@@ -90,7 +90,7 @@ impl Found {
                 let why = match read(pid, inside, name) {
                     Some(Ok(heap)) => return self.heaps.extend(heap),
                     Some(Err(why)) => why,
-                    None => "no reader knows it".to_owned(),
+                    None => "ebb has no reader for it".to_owned(),
                 };
                 (Some(inside.to_string()), why)
             }

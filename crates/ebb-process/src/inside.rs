@@ -66,7 +66,7 @@ impl Inside {
 impl fmt::Display for Inside {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            Inside::Go => "Go's runtime, which has a heap of its own",
+            Inside::Go => "Go's runtime, which has its own heap",
             Inside::PrefixedJemalloc => "a jemalloc of its own under prefixed names",
             Inside::Jemalloc => "a jemalloc of its own",
             Inside::Mimalloc => "a mimalloc of its own",
@@ -126,7 +126,7 @@ pub fn in_library(path: &Path, budget: &mut u64) -> Result<Option<Inside>, &'sta
     for section in constants {
         *budget = budget
             .checked_sub(section.size())
-            .ok_or("the libraries of the process are too large to search all of them")?;
+            .ok_or("the process's libraries are too large to search all of them")?;
         let Ok(bytes) = section.data() else {
             return Err(unreadable);
         };

@@ -18,7 +18,7 @@ const REFERENCE_TOTALS: [&str; 2] = ["_Py_RefTotal", "_Py_INCREF_IncRefTotal"];
 /// A thing that was seen in a process of the service and changes its memory or its speed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instrument {
-    /// Which.
+    /// Kind of instrument.
     pub kind: InstrumentKind,
     /// Where it was seen: the process, and by what.
     pub seen: String,

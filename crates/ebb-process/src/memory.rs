@@ -19,7 +19,7 @@ pub(super) struct Memory(ProcessMemory);
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotHere {
     /// They lie on a page that is in swap.
-    #[error("it is in swap, which is not read")]
+    #[error("it is in swap, which ebb does not read")]
     Swapped,
     /// They cannot be read.
     #[error(transparent)]

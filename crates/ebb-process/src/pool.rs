@@ -14,7 +14,7 @@ use super::hidden::{self, Found};
 use super::{environ, heap};
 use crate::snapshot::{Hidden, Pool};
 
-/// How Arrow is told to take malloc's memory.
+/// Setting that makes Arrow use malloc's memory.
 const ARROW: (&str, &str) = ("ARROW_DEFAULT_MEMORY_POOL", "system");
 
 /// The pool that these mappings of `pid` show.
@@ -65,7 +65,7 @@ fn of_arrow_in(pid: i32, file: &Path) -> Found {
         }
     }
     if !is_known && reasons.is_empty() {
-        reasons.push("no reader knows it".to_owned());
+        reasons.push("ebb has no reader for it".to_owned());
     }
     // A process has one of them as its pool, and the other one stays unused.
     if found.heaps.is_empty() && !reasons.is_empty() {

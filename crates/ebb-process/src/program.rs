@@ -22,7 +22,7 @@ const MAX_INTERPRETERS: usize = 5;
 /// What the kernel reads of a script's first line.
 const FIRST_LINE_BYTES: u64 = 256;
 
-/// A command, and what it comes to.
+/// The program file that a command starts.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The file to execute.

@@ -13,7 +13,7 @@ use super::look;
 use super::not_read::NotRead;
 use crate::snapshot::{Collector, Heap, Interpreter, Objects, OfType, Python};
 
-/// Types beyond these are told by nobody.
+/// Number of types that are reported.
 const MOST_TYPES: usize = 100;
 
 /// What was read: the object arenas apart, which may be missing or torn.
@@ -63,7 +63,7 @@ pub fn mimalloc(pid: i32, counters: &Counters) -> Option<Result<Heap, NotRead>> 
     let read = heap::read(pid, Some("mimalloc"), file.to_str(), counters);
     Some(read.map(|mut heap| {
         heap.notes.push(
-            "CPython's objects and buffers lie in a mimalloc of its own, which no other allocator replaces"
+            "CPython's objects and buffers are in its own mimalloc, which another allocator does not replace"
                 .to_owned(),
         );
         heap
@@ -84,7 +84,7 @@ fn objects(target: &Target, reader: &str, arenas: Option<Arenas>) -> Result<Obje
         let status = target.process().status().ok();
         NotRead::because(match status.and_then(|status| status.vmswap) {
             Some(1..) => {
-                "pymalloc is not used, or was not found; parts of the process are in swap, which is not read"
+                "pymalloc is not used, or was not found; parts of the process are in swap, which ebb does not read"
             }
             _ => "pymalloc is not used, or was not found",
         })
@@ -97,7 +97,7 @@ fn objects(target: &Target, reader: &str, arenas: Option<Arenas>) -> Result<Obje
     }
     if arenas.unread > 0 {
         return Err(NotRead::because(format!(
-            "{} arenas, or interpreters with arenas of their own, changed while they were read",
+            "{} arenas or interpreters changed while they were read",
             arenas.unread
         )));
     }

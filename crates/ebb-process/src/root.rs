@@ -11,10 +11,10 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-/// As many links as the kernel follows in one path.
+/// Number of links that the kernel follows in one path.
 const MAX_LINKS: usize = 40;
 
-/// A folder that stands for `/`.
+/// A folder that is used as `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     folder: PathBuf,

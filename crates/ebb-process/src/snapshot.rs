@@ -27,18 +27,18 @@ pub struct Snapshot {
     pub target: Target,
     /// The processes that could be read, each root in front of its descendants.
     pub processes: Vec<Process>,
-    /// The cgroup of the first process, or the one that was asked for.
+    /// The requested cgroup, else that of the first process.
     pub cgroup: Option<Cgroup>,
     /// What could not be read, and why.
     pub missing: Vec<Missing>,
 }
 
-/// What a user asked for and what it came to.
+/// A requested target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// As it was typed.
+    /// The target as typed.
     pub asked: String,
-    /// What that is.
+    /// Kind of target.
     pub kind: TargetKind,
 }
 
@@ -66,7 +66,7 @@ pub struct Missing {
     pub pid: Option<i32>,
     /// What is missing, as a noun.
     pub what: String,
-    /// Why.
+    /// The reason.
     pub why: String,
     /// What would help, where something would.
     pub remedy: Option<String>,
@@ -77,7 +77,7 @@ pub struct Missing {
 pub struct Process {
     /// Its number.
     pub pid: i32,
-    /// Its parent's.
+    /// Pid of its parent.
     pub parent: i32,
     /// The kernel's name of it.
     pub name: String,
@@ -93,12 +93,12 @@ pub struct Process {
     pub memory: Option<BTreeMap<Kind, Usage>>,
     /// What is in charge of its `malloc`.
     pub allocator: Allocator,
-    /// The language runtime that has a heap of its own beside `malloc`.
+    /// The language runtime, if it has a heap of its own besides `malloc`.
     pub runtime: Option<Runtime>,
     /// A library that has a pool of its own beside `malloc`, unless it was told not to or is known not to use it.
     #[serde(default)]
     pub pool: Option<Pool>,
-    /// Allocators beside the one in charge of `malloc` whose memory was not read.
+    /// Other allocators in the process whose memory was not read.
     #[serde(default)]
     pub hidden: Vec<Hidden>,
     /// What the allocator holds.
@@ -117,11 +117,11 @@ pub struct Process {
 pub struct Status {
     /// Resident memory.
     pub rss: Option<u64>,
-    /// Of it anonymous: heap, stacks, private data.
+    /// Anonymous part of `rss`: heap, stacks, private data.
     pub anon: Option<u64>,
-    /// Of it pages of files.
+    /// Pages of files in `rss`.
     pub file: Option<u64>,
-    /// Of it shared memory.
+    /// Shared memory in `rss`.
     pub shared: Option<u64>,
     /// Anonymous memory that is in swap.
     pub swap: Option<u64>,
@@ -208,8 +208,8 @@ impl Pool {
     pub fn remedy(self) -> &'static str {
         match self {
             Pool::Arrow => {
-                "pyarrow.default_memory_pool().release_unused(): gives Arrow's free pages back, once; with \
-                 ARROW_DEFAULT_MEMORY_POOL=system and a restart its buffers are malloc's"
+                "pyarrow.default_memory_pool().release_unused(): returns Arrow's free pages once; with \
+                 ARROW_DEFAULT_MEMORY_POOL=system and a restart its buffers come from malloc"
             }
         }
     }
@@ -266,7 +266,7 @@ pub struct Heap {
     /// Whole free pages that are locked in memory (mlock): the kernel refuses to take them back.
     #[serde(default)]
     pub locked: u64,
-    /// The allocator's own bookkeeping, where it is told apart.
+    /// The allocator's own bookkeeping, if it is known separately.
     pub metadata: u64,
     /// Not read: torn while the program ran, or put there by others.
     pub unread: u64,
@@ -308,7 +308,7 @@ pub struct Objects {
     pub reader: String,
     /// Resident bytes of the arenas.
     pub resident: u64,
-    /// Of them in objects.
+    /// Resident bytes in live objects.
     pub live: u64,
     /// Arenas.
     pub arenas: u64,
@@ -361,7 +361,7 @@ pub struct Collector {
 pub struct OfType {
     /// The type's name; absent for blocks that no object was found to have.
     pub name: Option<String>,
-    /// How many.
+    /// Number of objects or blocks.
     pub count: u64,
     /// Their bytes: of objects without what they point to.
     pub bytes: u64,
@@ -370,9 +370,9 @@ pub struct OfType {
 /// Blocks of one size class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Class {
-    /// How many.
+    /// Number of objects or blocks.
     pub count: u64,
-    /// Their bytes.
+    /// Sum of their sizes in bytes.
     pub bytes: u64,
 }
 
@@ -390,7 +390,7 @@ pub struct Work {
 /// A cgroup with a memory controller.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cgroup {
-    /// 1 or 2.
+    /// Version of the cgroup hierarchy: 1 or 2.
     pub version: u8,
     /// Its path below the hierarchy's mount.
     pub path: String,

@@ -11,14 +11,14 @@ use super::cgroup::Place;
 use super::tree::{Tree, shown_by};
 use crate::snapshot::{Target, TargetKind};
 
-/// Processes that were asked for.
+/// The processes of a requested target.
 #[derive(Clone, Debug)]
 pub struct Resolved {
-    /// As it was asked.
+    /// The requested target.
     pub target: Target,
     /// The processes that stand for it, without their descendants; or all of a cgroup.
     pub roots: Vec<i32>,
-    /// The cgroup that was asked for.
+    /// The requested cgroup.
     pub cgroup: Option<Place>,
 }
 
@@ -26,11 +26,11 @@ pub struct Resolved {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotFound {
     /// No process has this number.
-    #[error("no process has the number {0}")]
+    #[error("no process has the pid {0}")]
     Pid(i32),
     /// It has ended, and its parent has not collected it.
     #[error(
-        "process {pid} ({name}) is a zombie: it has ended and has no memory; its parent {parent} has not collected it yet"
+        "process {pid} ({name}) is a zombie: it has ended and has no memory; its parent {parent} has not reaped it"
     )]
     Zombie {
         /// Its number.
@@ -47,14 +47,14 @@ pub enum NotFound {
     #[error("no process, unit, container or cgroup is called {0}{like}", like = like(.1))]
     Name(String, Vec<String>),
     /// Several cgroups answer to it.
-    #[error("{0} stands for several cgroups: {1}")]
+    #[error("{0} matches several cgroups: {1}")]
     Several(String, String),
     /// Its processes are in several cgroups, where one is wanted.
     #[error(
         "the processes called {asked} are in several cgroups: {groups}; name one pid or one of these paths"
     )]
     Spread {
-        /// As it was asked.
+        /// The requested name.
         asked: String,
         /// Each cgroup with its processes.
         groups: String,

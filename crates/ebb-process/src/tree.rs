@@ -78,7 +78,7 @@ impl Tree {
         if !fs::exists(format!("/proc/{pid}"))? {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
-                format!("process {pid} is gone"),
+                format!("process {pid} has ended"),
             ));
         }
         let mut children = listed_by_parent()?;

@@ -30,7 +30,7 @@ pub fn table(trial: &Trial, against: &Against, columns: &[Column]) -> Table {
     Table {
         title: format!("Against {}", against.started),
         caption: format!(
-            "then → now, below it the 95 % interval of the difference; better or worse from {} % on{}",
+            "then → now, with the 95 % interval of the difference below; better or worse from {} %{}",
             (against.threshold_share * 1000.0).round() / 10.0,
             notes::disturbed(trial)
         ),

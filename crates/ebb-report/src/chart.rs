@@ -67,7 +67,7 @@ pub fn draw(timeline: &Timeline, size: Size) -> String {
     };
     let mut svg = format!(
         "<svg class=\"plot {}\" viewBox=\"0 0 {} {}\" role=\"img\" aria-labelledby=\"plot-title-{0}\" data-left=\"{}\" data-right=\"{}\">\
-         <title id=\"plot-title-{0}\">Memory over time, one line a variant; the tables below have the figures</title>",
+         <title id=\"plot-title-{0}\">Memory over time, one line per variant; the tables below have the figures</title>",
         size.class, size.width, size.height, size.left, size.right
     );
     draw_grid(&mut svg, &axes, step);

@@ -133,14 +133,14 @@ fn cgroup_ledger(cgroup: &Cgroup) -> String {
     row(
         "  shared memory",
         parts.shared,
-        "reclaim cannot drop it".into(),
+        "cannot be dropped".into(),
     );
     row("  active", parts.active_file, String::new());
-    row("  inactive", parts.inactive_file, "goes first".into());
+    row("  inactive", parts.inactive_file, "dropped first".into());
     row("kernel", parts.kernel, String::new());
     row("  slab", parts.slab, String::new());
     row("  page tables", parts.page_tables, String::new());
-    row("  stacks of threads", parts.kernel_stack, String::new());
+    row("  threads' stacks", parts.kernel_stack, String::new());
     row("sockets", parts.sockets, String::new());
     row("swap", cgroup.swap, String::new());
     row(
@@ -181,7 +181,7 @@ fn stress(cgroup: &Cgroup) -> Option<String> {
         Some(format!("{value:.1} % of the last minute {what}"))
     };
     let lines: Vec<String> = [
-        times(stress.oom_kills, "processes killed for memory"),
+        times(stress.oom_kills, "processes OOM-killed"),
         times(stress.limit_hits, "times at a limit"),
         times(
             stress.throttled_periods,
@@ -202,7 +202,7 @@ fn stress(cgroup: &Cgroup) -> Option<String> {
 
 fn bridge_line(bridge: &Bridge) -> String {
     let mut text = format!(
-        "Anonymous memory, MB: {} these processes, {} others in the cgroup, {} remainder, {} the cgroup's.",
+        "Anonymous memory, MB: {} these processes, {} others in the cgroup, {} remainder, {} the cgroup.",
         mb(bridge.target_anon as i64),
         mb(bridge.others_anon as i64),
         signed(bridge.remainder),

@@ -16,7 +16,7 @@ pub fn price(trial: &Trial) -> Option<String> {
         return None;
     }
     let mut text = format!(
-        "A page fault took {} when the trial was over; page faults come to: {}.",
+        "A page fault took {} (measured after the trial). Page faults cost: {}.",
         micros(cost_s),
         priced(&faults, cost_s)
     );
@@ -25,7 +25,7 @@ pub fn price(trial: &Trial) -> Option<String> {
     if let (false, Some(return_s)) = (refaults.is_empty(), trial.machine.page_return_s) {
         let both_s = cost_s + return_s;
         text += &format!(
-            " Returning a page took {}, so one that is returned and touched again {}; refaults come to, at least: {}.",
+            " Returning a page took {}; returning and touching it again {}. Refaults cost at least: {}.",
             micros(return_s),
             micros(both_s),
             priced(&refaults, both_s)
@@ -91,9 +91,9 @@ mod tests {
         let counts = [(1_200_000.0, Some(50_000.0)), (200_000.0, Some(150_000.0))];
         assert_eq!(
             price(&trial(&counts)).unwrap(),
-            "A page fault took 1.50 µs when the trial was over; page faults come to: glibc 1.80 s, ebbmalloc 0.30 s. \
-             Returning a page took 0.50 µs, so one that is returned and touched again 2.00 µs; refaults come to, at \
-             least: glibc 0.10 s, ebbmalloc 0.30 s."
+            "A page fault took 1.50 µs (measured after the trial). Page faults cost: glibc 1.80 s, ebbmalloc 0.30 s. \
+             Returning a page took 0.50 µs; returning and touching it again 2.00 µs. Refaults cost at least: \
+             glibc 0.10 s, ebbmalloc 0.30 s."
         );
     }
 

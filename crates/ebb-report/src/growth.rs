@@ -59,7 +59,7 @@ fn line(trend: &Trend) -> String {
     let hourly = |bytes_per_s: f64| format!("{:+.1}", bytes_per_s * 3600.0 / 1e6);
     let slope = trend.slope.map_or("no slope".to_owned(), |slope| {
         format!(
-            "{} MB an hour ({} to {})",
+            "{} MB per hour ({} to {})",
             hourly(slope.bytes_per_s),
             hourly(slope.low),
             hourly(slope.high)

@@ -98,7 +98,7 @@ pub fn draw(distributions: &[Distribution], size: Size) -> String {
     let y = |share: f64| size.top + (1.0 - share) * (size.bottom_edge() - size.top);
     let mut svg = format!(
         "<svg class=\"latency {0}\" viewBox=\"0 0 {1} {2}\" role=\"img\" aria-labelledby=\"latency-title-{0}\">\
-         <title id=\"latency-title-{0}\">Share of requests by latency, one line a variant; the table of latencies has the figures</title>",
+         <title id=\"latency-title-{0}\">Share of requests by latency, one line per variant; the table of latencies has the figures</title>",
         size.class, size.width, size.height
     );
     for share in [0.0, 0.25, 0.5, 0.75, 0.9, 0.99] {

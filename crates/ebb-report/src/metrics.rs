@@ -61,7 +61,7 @@ pub fn render(diagnosis: &Diagnosis, heaps_read_s: f64) -> Result<String, std::f
     age.set(heaps_read_s);
     registry.register_with_unit(
         "heaps_age",
-        "Time since the heaps were read; the kernel's figures are of now",
+        "Time since the heaps were read; the kernel's figures are current",
         Unit::Seconds,
         age,
     );

@@ -37,7 +37,7 @@ pub fn of(trial: &Trial) -> Vec<Note> {
     if trial.interrupted {
         notes.push(Note {
             about: String::new(),
-            text: "interrupted: what was measured until then is kept, runs that were not finished do not count".into(),
+            text: "interrupted: finished runs are kept, unfinished runs do not count".into(),
             lines: Vec::new(),
         });
     }
@@ -55,20 +55,20 @@ pub fn of(trial: &Trial) -> Vec<Note> {
             about: limit.variant.clone(),
             text: match limit.after_rest_bytes {
                 Some(bytes) if bytes <= limit.max_bytes => {
-                    format!("is within --max-rest of {max} after the rest, but not every run lived to it")
+                    format!("is within --max-rest of {max} after the rest, but not every run reached it")
                 }
                 Some(bytes) => format!(
                     "holds {} after the rest, above --max-rest of {max}",
                     figures::megabytes(bytes as f64)
                 ),
-                None => format!("never came to its rest, so it is not within --max-rest of {max}"),
+                None => format!("did not reach its rest, so it is not within --max-rest of {max}"),
             },
             lines: Vec::new(),
         });
     }
     if let Some(against) = &trial.against {
         let machine = against.machine_differs.iter();
-        let lines = machine.map(|line| format!("another machine than then: {line}"));
+        let lines = machine.map(|line| format!("the machine differs: {line}"));
         notes.extend(lines.chain(against.notes.iter().cloned()).map(of_all));
     }
     for variant in &trial.variants {
@@ -95,13 +95,13 @@ fn stopping(stopping: &Stopping) -> String {
     let mb = |bytes: Option<f64>| bytes.map(|bytes| figures::plain(bytes, Unit::Bytes));
     let wanted = mb(stopping.wanted_bytes).map_or(String::new(), |wanted| {
         format!(
-            "; asked for: {wanted} MB ({} % of what the first variant holds, and at least 3 MB)",
+            "; wanted: {wanted} MB ({} % of the first variant's figure, at least 3 MB)",
             (stopping.wanted_share * 1000.0).round() / 10.0
         )
     });
     let reached = match (mb(stopping.reached_bytes), &stopping.widest) {
         (Some(width), Some(name)) => {
-            format!("the widest interval after the rest is {width} MB wide, that of {name}")
+            format!("the widest interval after the rest is {width} MB ({name})")
         }
         _ => "there is no interval yet".to_owned(),
     };
@@ -113,13 +113,13 @@ fn stopping(stopping: &Stopping) -> String {
     let why = match stopping.end {
         StopReason::Sure => format!("sure after {rounds}"),
         StopReason::Budget => format!(
-            "not sure: the budget of {budget} does not hold another repetition after {rounds}"
+            "not sure: the budget of {budget} has no room for another repetition after {rounds}"
         ),
         StopReason::MostRepetitions => {
-            format!("not sure: stopped after {rounds}, the most there are")
+            format!("not sure: stopped after {rounds}, the maximum")
         }
         StopReason::NothingToCompare => {
-            format!("not sure: after {rounds} there are not two variants left to compare")
+            format!("not sure: after {rounds} fewer than two variants are left to compare")
         }
         StopReason::Interrupted => format!("not sure: interrupted after {rounds}"),
     };
@@ -138,8 +138,8 @@ fn disturbances(trial: &Trial) -> Vec<String> {
     let times = runs.iter().filter(|run| run.disturbance.of_times()).count();
     if times > 0 {
         notes.push(format!(
-            "disturbed: in {times} of {all} runs other programs took up to {} of the processors; do not trust \
-             CPU time, throughput and latencies, memory after the rest suffers least. Repeat it on a quiet machine",
+            "disturbed: in {times} of {all} runs other programs took up to {} of the processors; do not trust CPU \
+             time, throughput or latencies; memory after the rest is affected least. Repeat it on a quiet machine",
             highest(|run| run.disturbance.others_cpu_share)
         ));
     }
@@ -149,8 +149,8 @@ fn disturbances(trial: &Trial) -> Vec<String> {
         .count();
     if memory > 0 {
         notes.push(format!(
-            "disturbed: in {memory} of {all} runs programs of this machine waited for memory up to {} of the time, \
-             so the kernel took pages away that nobody gave back; do not trust the memory. Repeat it with more memory free",
+            "disturbed: in {memory} of {all} runs programs on this machine waited for memory up to {} of the time, \
+             so the kernel reclaimed pages; do not trust the memory figures. Repeat it with more memory free",
             highest(|run| run.disturbance.memory_pressure_share)
         ));
     }
@@ -176,7 +176,7 @@ fn about_variant(variant: &Variant, repetitions: u32) -> Vec<Note> {
                     });
                     notes.push(note(
                         format!(
-                            "run {}: processes of the service that were OOM-killed: {}{when}",
+                            "run {}: OOM kills in the service: {}{when}",
                             run.repetition, oom.kills
                         ),
                         &[],
@@ -220,7 +220,7 @@ fn about_variant(variant: &Variant, repetitions: u32) -> Vec<Note> {
     let silent = asked().filter(|answer| answer.latency_ms.is_none()).count();
     if silent > 0 {
         let text = format!(
-            "the health address gave no good answer {silent} of {} times under load",
+            "the health address failed {silent} of {} times under load",
             asked().count()
         );
         notes.push(note(text, &[]));
@@ -285,7 +285,7 @@ pub fn method(trial: &Trial) -> Vec<String> {
     );
     let what = match &trial.canary {
         Some(canary) => vec![format!(
-            "{} for {}, a look every {} s, cut into {} windows of {}; nothing was started, stopped or asked.",
+            "{} for {}, a look every {} s, in {} windows of {}; ebb started and stopped nothing and sent no requests.",
             trial.workload.description,
             figures::duration(trial.seconds),
             canary.every_s,
@@ -321,7 +321,7 @@ fn conducted(trial: &Trial) -> Vec<String> {
             trial.workload.name, trial.workload.description
         ),
         format!(
-            "{} in {}, variants interleaved, {} asked for; the process tree was sampled every {} ms from readiness to the end.",
+            "{} in {}, variants interleaved, {} requested; the process tree was sampled every {} ms from readiness to the end.",
             figures::counted(runs.len(), "run"),
             figures::duration(trial.seconds),
             figures::counted(trial.repetitions as usize, "repetition"),
@@ -335,7 +335,7 @@ fn conducted(trial: &Trial) -> Vec<String> {
     if !tools.is_empty() {
         let tools: Vec<&str> = tools.into_iter().collect();
         lines.push(format!(
-            "Throughput and latency are what {} told.",
+            "Throughput and latency are as reported by {}.",
             tools.join(" and ")
         ));
     }

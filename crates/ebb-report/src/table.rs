@@ -36,7 +36,7 @@ pub struct Row {
     pub name: String,
     /// Recommended by the verdict.
     pub recommended: bool,
-    /// One a column.
+    /// One cell per column.
     pub cells: Vec<Cell>,
 }
 

@@ -125,7 +125,7 @@ fn latencies(trial: &Trial) -> Option<Table> {
     (!rows.is_empty()).then(|| Table {
         title: "Latency".to_owned(),
         caption: format!(
-            "milliseconds, all requests of all complete runs together, from the loads' histograms{}",
+            "milliseconds, over all requests of all complete runs, from the loads' histograms{}",
             notes::disturbed(trial)
         ),
         columns: latency::QUANTILES.iter().map(|(name, _)| (*name).to_owned()).collect(),
@@ -155,9 +155,9 @@ fn cpu_caption(trial: &Trial) -> String {
 
 fn spread(trial: &Trial) -> &'static str {
     if trial.canary.is_some() {
-        "median, below it lowest and highest window"
+        "median, with the lowest and highest window below"
     } else if most_runs(trial) > 1 {
-        "median, below it lowest and highest run"
+        "median, with the lowest and highest run below"
     } else {
         "one run, direction only"
     }
@@ -165,13 +165,13 @@ fn spread(trial: &Trial) -> &'static str {
 
 fn interval_caption(trial: &Trial) -> String {
     if trial.canary.is_some() {
-        return "median of the differences window by window, below it the 95 % bootstrap interval"
+        return "median of the differences per window, with the 95 % bootstrap interval below"
             .into();
     }
     match most_runs(trial) {
         0 | 1 => "one run, direction only".into(),
-        2..=4 => "difference of medians, below it the 95 % bootstrap interval, rough with fewer than five runs".into(),
-        _ => "difference of medians, below it the 95 % bootstrap interval".into(),
+        2..=4 => "difference of medians, with the 95 % bootstrap interval below, which is rough with fewer than five runs".into(),
+        _ => "difference of medians, with the 95 % bootstrap interval below".into(),
     }
 }
 

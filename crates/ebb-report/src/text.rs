@@ -113,7 +113,7 @@ mod tests {
             "! tcmalloc: not run: not installed (Debian package libtcmalloc-minimal4)",
             "! jemalloc: run 1 failed: the service was ended by SIGSEGV during burst",
             "    | <segfault> & nothing",
-            "! mimalloc: run 1 discarded: python3 (7) takes malloc from libc",
+            "! mimalloc: run 1 discarded: python3 (7) uses malloc from libc",
         ] {
             assert!(text.contains(expected), "{expected} is not in\n{text}");
         }
@@ -188,7 +188,7 @@ mod tests {
         let mut trial = example::trial();
         trial.interrupted = true;
         assert!(
-            render(&trial, 100).contains("! interrupted: what was measured until then is kept")
+            render(&trial, 100).contains("! interrupted: finished runs are kept")
         );
     }
 }

@@ -17,7 +17,7 @@ pub struct Shade {
     pub name: String,
     /// Its kind.
     pub kind: PhaseKind,
-    /// Which time round.
+    /// Round of the cycle, counted from one.
     pub round: u32,
     /// Seconds.
     pub from_s: f64,

@@ -6,7 +6,7 @@ use ebb_diagnosis::facts::trim::{
     Call, Left, Measured, Outcome, PageCache, Prediction, ProcessTrim, Trim,
 };
 
-/// All of it.
+/// Renders all of a trim.
 pub fn render(trim: &Trim) -> String {
     let mut out = String::new();
     for process in &trim.processes {
@@ -22,7 +22,7 @@ fn one(out: &mut String, process: &ProcessTrim) {
     let allocator = process.allocator.as_deref().unwrap_or("unknown allocator");
     let _ = writeln!(out, "{} ({}), {allocator}", process.name, process.pid);
     if let Some(predicted) = &process.predicted {
-        let _ = writeln!(out, "  foreseen  {}", foreseen(predicted));
+        let _ = writeln!(out, "  expected  {}", foreseen(predicted));
     }
     match &process.outcome {
         Outcome::Trimmed(call) => {
@@ -54,17 +54,17 @@ fn foreseen(predicted: &Prediction) -> String {
 
 fn done(call: &Call) -> String {
     let ran = match call.ran_s {
-        Some(ran_s) => format!("was in malloc_trim for {}", time(ran_s)),
-        None => "had not come back from malloc_trim when ebb stopped looking".to_owned(),
+        Some(ran_s) => format!("ran malloc_trim for {}", time(ran_s)),
+        None => "was still in malloc_trim when ebb stopped looking".to_owned(),
     };
     match (call.stopped_s, call.waited_s) {
         (Some(stopped_s), _) => format!(
-            "thread {} stood still for {} and {ran}; no other thread was stopped",
+            "thread {} was stopped for {} and {ran}; no other thread was stopped",
             call.thread,
             time(stopped_s)
         ),
         (None, Some(waited_s)) => format!(
-            "Python's thread {} took a script after {}, whose own thread {ran}; no thread was stopped",
+            "Python's thread {} ran the script after {}; the script's thread {ran}; no thread was stopped",
             call.thread,
             time(waited_s)
         ),
@@ -81,7 +81,7 @@ fn not_done(left: &Left) -> String {
 
 fn found(measured: &Measured) -> String {
     let mut text = format!(
-        "{} MB went back: {} MB resident before, {} MB after",
+        "{} MB were returned: {} MB resident before, {} MB after",
         signed_mb(measured.returned()),
         mb(measured.rss_before),
         mb(measured.rss_after)
@@ -90,7 +90,7 @@ fn found(measured: &Measured) -> String {
         (Some(after), Some(left)) => {
             let _ = write!(
                 text,
-                "; the heap {} and {} MB, of which malloc_trim would now return {} MB",
+                "; heap {} and {} MB; malloc_trim would now return {} MB",
                 mb(measured.heap_before),
                 mb(after),
                 mb(left)
@@ -106,7 +106,7 @@ fn page_cache(out: &mut String, cache: &PageCache) {
     let _ = writeln!(out, "page cache of {}", cache.cgroup);
     let _ = writeln!(
         out,
-        "  foreseen  {} MB of files could go",
+        "  expected  {} MB of files could be dropped",
         known(cache.before)
     );
     match &cache.refused {
@@ -193,10 +193,10 @@ mod tests {
         assert_eq!(
             text,
             "service (7), glibc\n  \
-             foreseen  malloc_trim returns 701.2 MB in about 0.12 s; it leaves 1.0 MB free at the ends of secondary arenas \
+             expected  malloc_trim returns 701.2 MB in about 0.12 s; it leaves 1.0 MB free at the ends of secondary arenas \
              and 2.5 MB pinned\n  \
-             done      thread 9 stood still for 1.2 ms and was in malloc_trim for 0.20 s; no other thread was stopped\n  \
-             measured  700.0 MB went back: 900.0 MB resident before, 200.0 MB after; the heap 850.0 and 150.0 MB, of which \
+             done      thread 9 was stopped for 1.2 ms and ran malloc_trim for 0.20 s; no other thread was stopped\n  \
+             measured  700.0 MB were returned: 900.0 MB resident before, 200.0 MB after; heap 850.0 and 150.0 MB; \
              malloc_trim would now return 0.0 MB\n"
         );
     }
@@ -213,7 +213,7 @@ mod tests {
         };
         assert_eq!(
             done(&call),
-            "Python's thread 7 took a script after 3.1 ms, whose own thread was in malloc_trim for 11.4 ms; \
+            "Python's thread 7 ran the script after 3.1 ms; the script's thread ran malloc_trim for 11.4 ms; \
              no thread was stopped"
         );
     }
@@ -239,6 +239,6 @@ mod tests {
             rss_after: 5_000_100,
             ..Measured::default()
         };
-        assert!(found(&measured).starts_with("-5.0 MB went back"));
+        assert!(found(&measured).starts_with("-5.0 MB were returned"));
     }
 }

@@ -120,7 +120,7 @@ offsets! {
     bits,
 }
 
-/// See the module.
+/// The structures' offsets and addresses that a reader needs.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Layout {
@@ -165,7 +165,7 @@ pub struct Place {
     pub heap: u64,
     /// Address of the table of size classes.
     pub classes: u64,
-    /// See there.
+    /// Offsets of the structures' fields.
     pub offsets: Offsets,
 }
 

@@ -136,9 +136,9 @@ counters! {
     mapped_bytes,
     /// Bytes of the allocator's own bookkeeping that may be resident.
     metadata_bytes,
-    /// Bytes given back to the kernel since the start.
+    /// Bytes returned to the kernel since the start.
     returned_bytes,
-    /// Bytes of pages taken into use again after they had been given back.
+    /// Bytes of pages used again after they had been returned.
     refaulted_bytes,
     /// CPU time that purges took, in nanoseconds.
     purge_cpu_ns,
@@ -146,7 +146,7 @@ counters! {
     threads,
     /// The kernel's and libc's mechanisms in force: bits of [`mechanism`].
     mechanisms,
-    /// How long pages stay idle before they go back, in milliseconds; `u64::MAX` for ever.
+    /// Idle time in milliseconds after which pages are returned; `u64::MAX` for never.
     idle_time_ms,
     /// Kernel's id of the process that publishes.
     process_id,
@@ -185,7 +185,7 @@ impl fmt::Display for Unreadable {
             Self::NoMagic => f.write_str("these bytes are not ebbmalloc's counters"),
             Self::OtherVersion(version) => write!(
                 f,
-                "ebbmalloc's counters are of version {version}, this reader knows {VERSION}"
+                "ebbmalloc's counters have version {version}; this reader knows {VERSION}"
             ),
             Self::TooShort(counters) => write!(
                 f,

@@ -24,7 +24,7 @@ const COLUMNS: [(Column, bool); 5] = [
 pub fn refusal(before: &Trial, workload: &WorkloadFacts, metric: Metric) -> Option<String> {
     let then = &before.workload;
     let differs = |what: &str, then: &str, now: &str| {
-        Some(format!("its {what} is {then}, that of this trial is {now}"))
+        Some(format!("its {what} is {then}, but {now} in this trial"))
     };
     let profile = |workload: &WorkloadFacts| workload.profile.clone().unwrap_or("none".into());
     if then.name != workload.name {
@@ -203,7 +203,7 @@ fn sentence(against: &Against) -> String {
     let machine = if against.machine_differs.is_empty() {
         ""
     } else {
-        " The machine is not the same."
+        " The machine differs."
     };
     let since = &against.started;
     if against
@@ -223,7 +223,7 @@ fn sentence(against: &Against) -> String {
     };
     let unclear = match count(Judgement::Unclear) {
         0 => String::new(),
-        unclear => format!(", {unclear} cannot be told"),
+        unclear => format!(", {unclear} are unclear"),
     };
     format!("Nothing is worse than {since}{better}{unclear}.{machine}")
 }

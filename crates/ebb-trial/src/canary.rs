@@ -193,7 +193,7 @@ pub fn judge(variants: &[Variant], canary: &Canary, metric: Metric) -> Verdict {
         .filter_map(|variant| Some((variant, typical(variant)?)))
         .min_by(|left, right| left.1.total_cmp(&right.1));
     let Some((other, other_held)) = lowest else {
-        return not_enough(format!("beside {} nothing could be read", first.name));
+        return not_enough(format!("no service except {} could be read", first.name));
     };
     let figure = other
         .summary
@@ -201,12 +201,12 @@ pub fn judge(variants: &[Variant], canary: &Canary, metric: Metric) -> Verdict {
         .and_then(|summary| summary.figures.get(&Column::Typical));
     let Some(difference) = figure.and_then(|figure| figure.versus_first) else {
         return not_enough(format!(
-            "{} and {} were never there at once",
+            "{} and {} never ran at the same time",
             first.name, other.name
         ));
     };
     let (Some((low, high)), Some(reading)) = (difference.interval, difference.reading) else {
-        return not_enough("fewer than two windows have both sides".into());
+        return not_enough("fewer than two windows have figures of both services".into());
     };
     let mb = |bytes: f64| format!("{:.0} MB", bytes / 1e6);
     let windows = figure.map_or(0, |figure| figure.n);
@@ -224,7 +224,7 @@ pub fn judge(variants: &[Variant], canary: &Canary, metric: Metric) -> Verdict {
             ),
         },
         Reading::Unclear => not_enough(format!(
-            "{first_name} and {name} cannot be told apart yet, {interval} {over}; watch longer"
+            "the difference between {first_name} and {name} is not clear yet: {interval} {over}; watch longer"
         )),
         Reading::Real => {
             let lower = difference.value < 0.0;

@@ -86,7 +86,7 @@ pub fn environment(trial: &Trial, variant: &Variant) -> (BTreeMap<String, String
 fn allows(trial: &Trial, variant: &Variant) -> (bool, String) {
     let left_out = |why: &str| (false, format!("PYTHONMALLOC is left out: {why}"));
     if cost::is_disturbed(&trial.variants) {
-        return left_out("what it costs is unknown, the trial was disturbed");
+        return left_out("its cost is unknown, because the trial was disturbed");
     }
     let mut without = variant.env.clone();
     without.remove(PYTHONMALLOC);
@@ -95,7 +95,7 @@ fn allows(trial: &Trial, variant: &Variant) -> (bool, String) {
         .iter()
         .find(|other| other.allocator == variant.allocator && other.env == without);
     let Some(share) = sibling.and_then(|other| dearer_by(variant, other)) else {
-        return left_out("the trial has no CPU time without it to compare with");
+        return left_out("the trial has no CPU time without it");
     };
     let words = format!(
         "{:+.0} % CPU time{}",
@@ -196,8 +196,8 @@ mod tests {
         assert!(choice.env.is_empty());
         assert_eq!(
             choice.reason,
-            "the trial recommends it for its memory; cost unknown: disturbed; PYTHONMALLOC is left out: what it \
-             costs is unknown, the trial was disturbed"
+            "the trial recommends it for its memory; cost unknown: disturbed; PYTHONMALLOC is left out: its cost is \
+             unknown, because the trial was disturbed"
         );
     }
 

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Said of the run during which the disk of the logs became full.
-const FULL: &str = "the disk of the logs was full: logs are incomplete";
+const FULL: &str = "the disk was full: logs are incomplete";
 
 /// What the engine tells while it runs.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ pub fn trial() -> Trial {
     let mut discarded = Variant::new("mimalloc", "mimalloc");
     discarded.runs = vec![run(1, 2.0, 50.0)];
     discarded.runs[0].outcome = Outcome::Discarded {
-        reason: "python3 (7) takes malloc from libc".into(),
+        reason: "python3 (7) uses malloc from libc".into(),
     };
     Trial {
         format: FORMAT,

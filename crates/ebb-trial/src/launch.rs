@@ -189,7 +189,7 @@ impl Process {
             Some(status) => Err(format!("{} {}", self.name, describe(status))),
             None if interrupt.is_set() => Err(format!("{} was interrupted", self.name)),
             None => Err(format!(
-                "{} was not done after {} s",
+                "{} was not finished after {} s",
                 self.name,
                 limit.as_secs_f64()
             )),

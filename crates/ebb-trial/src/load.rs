@@ -11,7 +11,7 @@ use crate::results::{LoadResult, Quantiles};
 pub fn read(output: &str, errors: &str) -> Result<LoadResult, String> {
     last_line(output).or_else(|reason| {
         tools::read(&format!("{output}\n{errors}"))
-            .ok_or_else(|| format!("{reason}; nor is it a summary of {}", tools::names()))
+            .ok_or_else(|| format!("{reason}; it is not a summary of {} either", tools::names()))
     })
 }
 

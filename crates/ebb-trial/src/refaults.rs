@@ -21,7 +21,7 @@ pub struct AddressSpace {
 /// The anonymous memory of one process at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
-    /// Of which process.
+    /// The process.
     pub space: AddressSpace,
     /// Resident pages.
     pub anon_pages: u64,

@@ -36,11 +36,11 @@ pub struct Trial {
     pub started: String,
     /// How long it took.
     pub seconds: f64,
-    /// What was driven.
+    /// The workload.
     pub workload: Workload,
     /// Where.
     pub machine: Machine,
-    /// Runs a variant that were asked for.
+    /// Requested runs per variant.
     pub repetitions: u32,
     /// Time between two samples.
     pub interval_ms: u64,
@@ -56,7 +56,7 @@ pub struct Trial {
     pub interrupted: bool,
     /// In the order in which they were asked for; the first is what the others are compared to.
     pub variants: Vec<Variant>,
-    /// What it comes to.
+    /// The verdict.
     pub verdict: Verdict,
     /// How it stopped, where it repeated until it was sure.
     #[serde(default)]
@@ -99,7 +99,7 @@ pub struct Workload {
     pub vars: BTreeMap<String, String>,
     /// The number of rounds of each cycle after the profile.
     pub cycles: BTreeMap<String, u32>,
-    /// Of everything that drives the service.
+    /// Digest of everything that drives the service.
     #[serde(default)]
     pub digest: Option<String>,
 }
@@ -190,7 +190,7 @@ pub struct Variant {
     pub allocator: String,
     /// What was preloaded.
     pub library: Option<PathBuf>,
-    /// What was preloaded beside the allocator; such a variant is a reference, never recommended.
+    /// A library preloaded together with the allocator; such a variant is a reference, never recommended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<PathBuf>,
     /// The program brings the allocator itself.
@@ -208,7 +208,7 @@ pub struct Variant {
     pub unavailable: Option<String>,
     /// Its runs, in order.
     pub runs: Vec<Run>,
-    /// What the complete runs come to; `None` where there is none.
+    /// Summary of the complete runs; `None` if there is none.
     pub summary: Option<Summary>,
 }
 
@@ -282,7 +282,7 @@ impl Variant {
     }
 }
 
-/// What a trial comes to.
+/// Verdict of a trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Which of the possible answers.

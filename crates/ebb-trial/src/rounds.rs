@@ -16,10 +16,10 @@ pub const LEAST: u32 = 5;
 /// More rounds than anybody waits for.
 const MOST: u32 = 100;
 
-/// How often.
+/// Number of repetitions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Rounds {
-    /// As often as this.
+    /// This number of times.
     Fixed(u32),
     /// Until the intervals are narrow or the time is spent.
     UntilSure(Sure),
@@ -123,7 +123,7 @@ impl Sure {
         Some((held * self.share).max(summary::SMALL_BYTES))
     }
 
-    /// What is told of the end.
+    /// How the repetitions ended, for the report.
     pub fn stopping(&self, progress: &Progress, end: StopReason) -> Stopping {
         let widest = compared(progress)
             .into_iter()

@@ -15,12 +15,12 @@ const WARM_UP_REQUESTS: &str = "20";
 /// A service and its load, as a user types them.
 #[derive(Debug, Clone)]
 pub struct Sketch {
-    /// What is measured.
+    /// The service under test.
     pub service: Vec<String>,
     /// How to know that it is there: `http://...`, `HOST:PORT` or `line:REGEX`. Without it the address
     /// of the load is asked for a connection.
     pub ready: Option<String>,
-    /// What drives it.
+    /// Command that drives the service.
     pub load: Vec<String>,
     /// What it is called in the report.
     pub load_name: &'static str,
@@ -117,7 +117,7 @@ impl Sketch {
                 text(&template::keep_known(&address))
             )),
             None => Err(
-                "it cannot be told when the service is ready: there is no address in the load; \
+                "the load has no address, so ebb cannot detect when the service is ready; \
                          give --ready URL, --ready HOST:PORT or --ready line:REGEX"
                     .into(),
             ),
@@ -134,7 +134,7 @@ fn ready(words: &str) -> Result<String, String> {
     }
     if words.starts_with("https://") {
         return Err(format!(
-            "--ready {words}: readiness is asked without TLS; give --ready HOST:PORT or --ready line:REGEX"
+            "--ready {words}: the readiness check does not support TLS; give --ready HOST:PORT or --ready line:REGEX"
         ));
     }
     if let Some(pattern) = words.strip_prefix("line:") {
@@ -148,7 +148,7 @@ fn ready(words: &str) -> Result<String, String> {
         ));
     }
     Err(format!(
-        "--ready {words}: that is neither http://..., nor HOST:PORT, nor line:REGEX"
+        "--ready {words}: write http://..., HOST:PORT or line:REGEX"
     ))
 }
 
@@ -253,8 +253,8 @@ mod tests {
     #[test]
     fn what_is_no_readiness_is_told() {
         for (words, expected) in [
-            ("https://x/", "without TLS"),
-            ("soon", "neither http://"),
+            ("https://x/", "does not support TLS"),
+            ("soon", "write http://"),
             ("line:[", "regex"),
         ] {
             let mut sketch = sketch();

@@ -11,7 +11,7 @@ pub type Values = BTreeMap<String, String>;
 /// A template that cannot be filled in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// A name that nobody defines.
+    /// An undefined name.
     #[error("\"{text}\": {{{name}}} is not known here; known are {known}")]
     Unknown {
         /// The whole template.
@@ -22,7 +22,7 @@ pub enum TemplateError {
         known: String,
     },
     /// A brace without its partner.
-    #[error("\"{text}\": a brace without its partner (write {{{{ or }}}} for a literal brace)")]
+    #[error("\"{text}\": an unmatched brace (write {{{{ or }}}} for a literal brace)")]
     Brace {
         /// The whole template.
         text: String,

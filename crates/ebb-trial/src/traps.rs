@@ -42,22 +42,22 @@ fn instruments(variants: &[Variant]) -> Vec<Trap> {
         let (kind, what, remedy) = match seen.kind {
             InstrumentKind::Tracemalloc => (
                 TrapKind::Instrumented,
-                "tracemalloc is on, which keeps a record of every block beside it: memory and CPU time are its own as much as the service's",
-                "Take PYTHONTRACEMALLOC and -X tracemalloc out of the service's start",
+                "tracemalloc is on and keeps a record of every block: memory and CPU time include its own",
+                "Start the service without PYTHONTRACEMALLOC and -X tracemalloc",
             ),
             InstrumentKind::Memray => (
                 TrapKind::Instrumented,
-                "memray is loaded, which stands in front of every malloc: CPU time is not the allocator's",
+                "memray is loaded and intercepts every malloc: CPU time includes its own",
                 "Start the service without memray",
             ),
             InstrumentKind::DebugAllocator => (
                 TrapKind::Instrumented,
-                "CPython's debug allocator puts checks around every block: memory and CPU time are higher than in production",
-                "Take PYTHONMALLOC=...debug, PYTHONDEVMODE and -X dev out of the service's start",
+                "CPython's debug allocator adds checks around every block: memory and CPU time are higher than in production",
+                "Start the service without PYTHONMALLOC=...debug, PYTHONDEVMODE and -X dev",
             ),
             InstrumentKind::DebugBuild => (
                 TrapKind::DebugBuild,
-                "the interpreter is a debug build, whose objects are larger and whose calls are slower",
+                "the interpreter is a debug build, with larger objects and slower calls",
                 "Use the build that runs in production",
             ),
         };
@@ -84,10 +84,10 @@ fn one_stream(variants: &[Variant]) -> Option<Trap> {
         kind: TrapKind::OneStream,
         variant: None,
         sentence: format!(
-            "never more than {most:.1} requests were under way at once (requests a second times latency), so threads, \
+            "at most {most:.1} requests were in progress at once (requests per second times latency), so threads, \
              arenas and caches are not used as under real traffic"
         ),
-        remedy: "Let the load keep several requests under way".to_owned(),
+        remedy: "Let the load keep several requests in progress".to_owned(),
     })
 }
 
@@ -122,7 +122,7 @@ fn no_idle_phase(variants: &[Variant]) -> Option<Trap> {
     (!rests).then(|| Trap {
         kind: TrapKind::NoIdlePhase,
         variant: None,
-        sentence: "no phase without load follows one with load, so nothing shows what is kept"
+        sentence: "no idle phase follows a phase with load, so the trial cannot show what is kept"
             .to_owned(),
         remedy: "Add a phase of kind \"idle\" after the load".to_owned(),
     })
@@ -152,8 +152,8 @@ fn returns_too_late(variant: &Variant) -> Option<Trap> {
     match variant.decay? {
         Decay::Never => trap(
             TrapKind::NeverReturns,
-            "its settings keep all freed memory, so its rest shows its peak".to_owned(),
-            "Take the decay of -1, or purge:off, out of its settings unless that is what you want to see",
+            "its settings keep all freed memory, so memory after the rest is its peak".to_owned(),
+            "Remove the decay of -1 or purge:off, unless you want to measure it",
         ),
         Decay::Within {
             seconds,
@@ -161,7 +161,7 @@ fn returns_too_late(variant: &Variant) -> Option<Trap> {
         } if rest < seconds => trap(
             TrapKind::RestTooShort,
             format!(
-                "its settings give memory back within {seconds} s{}, the rest lasts {rest:.1} s",
+                "its settings return memory within {seconds} s{}, but the rest lasts {rest:.1} s",
                 match only_when_active {
                     true => " of activity",
                     false => "",
@@ -182,8 +182,8 @@ fn did_not_load(variant: &Variant) -> Option<Trap> {
     (discarded > 0).then(|| Trap {
         kind: TrapKind::DidNotLoad,
         variant: Some(variant.name.clone()),
-        sentence: format!("in {discarded} of {all} runs its allocator was not in charge of every process"),
-        remedy: "Look for what drops LD_PRELOAD on the way (env -i, sudo, a static program, an entrypoint of its own): \
+        sentence: format!("in {discarded} of {all} runs its allocator was not in charge of all processes"),
+        remedy: "Find out what drops LD_PRELOAD (env -i, sudo, a static program, its own entrypoint): \
                  `ebb run --verify` shows each process"
             .to_owned(),
     })

@@ -28,7 +28,7 @@ pub fn of(allocator: &str, variants: &[Variant]) -> Option<Tuned> {
     };
     let sentence = if order.len() < 2 {
         format!(
-            "No setting of {allocator} gave a complete run beside {}.",
+            "No setting of {allocator} has a complete run, except {}.",
             first.name
         )
     } else if matters {
@@ -43,7 +43,7 @@ pub fn of(allocator: &str, variants: &[Variant]) -> Option<Tuned> {
         )
     } else {
         format!(
-            "Settings of {allocator} do not matter here: none changes the {} after the rest beyond doubt.",
+            "Settings of {allocator} do not matter here: none certainly changes the {} after the rest.",
             mb(held)
         )
     };
@@ -66,7 +66,7 @@ fn cost_in_words(best: &Variant, disturbed: bool) -> String {
         return String::new();
     };
     if disturbed {
-        return " What the lowest costs in CPU time is unknown: disturbed.".to_owned();
+        return " The CPU time of the lowest is unknown: disturbed.".to_owned();
     }
     let before = figure.median - difference.value;
     let Some(share) = Share::from(Column::Cpu, &difference, before) else {
@@ -78,7 +78,7 @@ fn cost_in_words(best: &Variant, disturbed: bool) -> String {
             format!(" The lowest costs no more CPU time{interval}.")
         }
         Some(Reading::Unclear) => {
-            format!(" What the lowest costs in CPU time is unclear{interval}.")
+            format!(" The CPU time of the lowest is unclear{interval}.")
         }
         _ => format!(
             " The lowest takes {:+.0} % CPU time{interval}.",

@@ -8,14 +8,14 @@ use ebb_allocators::Decay;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// A variant as it was asked for.
+/// A requested variant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VariantSpec {
     /// Its name in the table.
     pub name: String,
     /// A known allocator, or the path of a shared object.
     pub allocator: String,
-    /// A shared object that is preloaded beside it, a template.
+    /// A shared object preloaded together with the allocator; a template.
     pub beside: Option<String>,
     /// The program brings the allocator itself: nothing is preloaded.
     pub linked: bool,
@@ -82,7 +82,7 @@ pub fn known_names() -> impl Iterator<Item = &'static str> {
 /// Why the words of `--variants` make no sense.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VariantError {
-    /// Nobody knows it.
+    /// The name is unknown.
     #[error("variant \"{name}\" is not known; known are {known}, or the path of a shared object")]
     Unknown {
         /// What was written.
@@ -99,7 +99,7 @@ pub enum VariantError {
         setting: String,
     },
     /// Two with one name.
-    #[error("variant \"{0}\" is there twice; give one of them a name: NEW={0}")]
+    #[error("variant \"{0}\" is given twice; give one of them a name: NEW={0}")]
     Twice(String),
     /// A quote that never ends.
     #[error("a double quote is not closed in \"{0}\"")]
@@ -232,13 +232,13 @@ fn unquote(text: &str) -> String {
 /// A variant with the library that was found for it.
 #[derive(Debug, Clone)]
 pub struct Prepared {
-    /// What was asked for.
+    /// The requested variant.
     pub spec: VariantSpec,
     /// What is preloaded.
     pub library: Option<PathBuf>,
     /// When it means to give idle memory back.
     pub decay: Option<Decay>,
-    /// What is preloaded beside it.
+    /// A second preloaded library.
     pub beside: Option<PathBuf>,
     /// Why it cannot be run.
     pub unavailable: Option<String>,
@@ -301,7 +301,7 @@ mod tests {
         for (text, expected) in [
             ("glibk", "\"glibk\" is not known"),
             ("glibc+FOO", "\"FOO\" is not KEY=VALUE"),
-            ("glibc,glibc", "there twice"),
+            ("glibc,glibc", "given twice"),
             ("x=jemalloc+A=\"b", "not closed"),
             ("", "no variant"),
         ] {

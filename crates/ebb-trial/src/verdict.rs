@@ -30,7 +30,7 @@ pub fn judge(variants: &[Variant], metric: Metric) -> Verdict {
     };
     let Some(before) = first.summary.as_ref() else {
         return not_enough(format!(
-            "{} gave no complete run, so there is nothing to compare with",
+            "{} has no complete run, so there is nothing to compare with",
             first.name
         ));
     };
@@ -48,9 +48,9 @@ pub fn judge(variants: &[Variant], metric: Metric) -> Verdict {
     if others.is_empty() {
         let was_tried = variants[1..].iter().any(|other| other.beside.is_none());
         let missing = if was_tried {
-            "but no other variant gave a complete run"
+            "but no other variant has a complete run"
         } else {
-            "and no variant was tried that could take its place"
+            "and no variant that could replace it was tried"
         };
         return not_enough(format!(
             "{} holds {} after the rest, {missing}",
@@ -191,7 +191,7 @@ fn nobody_is_lower(first: &Variant, before: &Summary, held: f64, growth: Option<
         .filter(|live| *live >= held * LIVE_SHARE)
     {
         let sentence = format!(
-            "No allocator helps, the live heap grows: of the {} that {} holds after the rest the program uses {}.",
+            "No allocator helps, because the live heap grows: {2} of the {0} that {1} holds after the rest are live.",
             mb(held),
             first.name,
             mb(live)
@@ -205,13 +205,13 @@ fn nobody_is_lower(first: &Variant, before: &Summary, held: f64, growth: Option<
     let trim = before.median(Column::Reclaimable);
     let reason = match trim {
         Some(trim) if trim >= small => {
-            format!("though malloc_trim gives {} back there", mb(trim))
+            format!("although malloc_trim returns {} there", mb(trim))
         }
         Some(trim) => format!(
-            "and malloc_trim gives back only {}, so most of it is in use or pinned by what is",
+            "and malloc_trim returns only {}, so most of it is in use or on pages with live blocks",
             mb(trim.max(0.0))
         ),
-        None => "so it is in use or pinned by what is".to_owned(),
+        None => "so it is in use or on pages with live blocks".to_owned(),
     };
     let sentence = format!(
         "No allocator helps: after the rest every variant holds about what {} holds, {}, {reason}.",

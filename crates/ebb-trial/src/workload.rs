@@ -30,11 +30,11 @@ pub struct Workload {
     /// Started afresh for every run, not measured.
     #[serde(default, rename = "companion")]
     pub companions: Vec<Companion>,
-    /// What is measured.
+    /// The service under test.
     pub service: Service,
     /// Once a run, after readiness.
     pub prepare: Option<Job>,
-    /// In order.
+    /// The phases, in order.
     #[serde(default, rename = "phase")]
     pub phases: Vec<Phase>,
     /// Makes the service call malloc_trim(0).
@@ -89,12 +89,12 @@ pub struct Companion {
     pub name: String,
     /// Argument list.
     pub command: Vec<String>,
-    /// More environment.
+    /// Additional environment variables.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// How to know that it is there.
+    /// How to detect that it is ready.
     pub ready: Option<Ready>,
-    /// Limit for that.
+    /// Time limit of the readiness check.
     #[serde(default = "companion_ready_s")]
     pub ready_timeout_s: f64,
     /// From SIGTERM to SIGKILL.
@@ -111,12 +111,12 @@ pub struct Service {
     /// Relative to the workload's folder.
     #[serde(default)]
     pub cwd: Option<PathBuf>,
-    /// More environment.
+    /// Additional environment variables.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// How to know that it is there.
+    /// How to detect that it is ready.
     pub ready: Ready,
-    /// Limit for that.
+    /// Time limit of the readiness check.
     #[serde(default = "service_ready_s")]
     pub ready_timeout_s: f64,
     /// From SIGTERM to SIGKILL.
@@ -202,7 +202,7 @@ pub struct Phase {
 pub struct VariantTable {
     /// An allocator, or the path of a shared object.
     pub allocator: String,
-    /// A shared object that is preloaded beside the allocator, a template.
+    /// A shared object preloaded together with the allocator; a template.
     pub beside: Option<String>,
     /// The program brings that allocator itself: nothing is preloaded.
     #[serde(default)]
@@ -268,7 +268,7 @@ pub enum WorkloadError {
         path: PathBuf,
         /// Where, counted from one.
         line: Option<usize>,
-        /// Why.
+        /// What is wrong with it.
         message: String,
     },
     /// In the format, but it cannot be run.
@@ -373,7 +373,7 @@ impl Phase {
             template::fill(&seconds.to_string(), values).map_err(|error| error.to_string())?;
         match text.parse::<f64>() {
             Ok(seconds) if seconds.is_finite() && seconds > 0.0 => Ok(Some(seconds)),
-            _ => Err(format!("seconds = \"{text}\" is not a length of time")),
+            _ => Err(format!("seconds = \"{text}\" is not a time")),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::commands;
 use crate::exit::Exit;
 use crate::terminal::warn;
 
-/// Does a Linux service keep memory it no longer needs? Try another allocator, prove what it gains.
+/// Find out whether a Linux service keeps memory that it has freed, and measure what another allocator gains.
 #[derive(Debug, Parser)]
 #[command(name = "ebb", version, arg_required_else_help = true)]
 struct Cli {
@@ -28,20 +28,20 @@ enum Command {
     Compare(Box<commands::compare::Args>),
     /// Send a burst of HTTP requests to a service.
     Burst(commands::burst::Args),
-    /// Say where a running process's memory is, and whether it is held or in use.
+    /// Show where a process's memory is: in use, freed but held, or not malloc's.
     #[command(alias = "diagnose")]
     Why(commands::why::Args),
-    /// Write one look at a process to a file: counts, no contents.
+    /// Write the figures of a process to a file: counts and sizes, no contents.
     Snap(commands::snap::Args),
-    /// Say what grew between two such files.
+    /// Show what changed between two files of `ebb snap`.
     Diff(commands::diff::Args),
-    /// Export the figures of a process for Prometheus.
+    /// Export a process's figures for Prometheus.
     Watch(commands::watch::Args),
-    /// Make a running process give freed memory back: says what it would return, and does it if it may.
+    /// Return a running process's freed memory, or show how much it would return.
     Trim(commands::trim::Args),
-    /// Say whether the allocator that should be in charge really is: of processes, an image, a Dockerfile.
+    /// Check whether the allocator is in charge of processes, an image or a Dockerfile.
     Check(commands::check::Args),
-    /// Write the change that puts an allocator in charge: Dockerfile, compose, Kubernetes, systemd, Procfile, Cargo.toml.
+    /// Put an allocator into a Dockerfile, compose file, manifest, unit, Procfile, script or Cargo.toml.
     Fix(commands::fix::Args),
 }
 

@@ -224,7 +224,7 @@ mod tests {
             painted("No growth in 10 s. Nothing to gain: a."),
             format!("{GREEN}No growth{RESET} in 10 s. {GREEN}Nothing to gain:{RESET} a.\n")
         );
-        let short = "Too short to tell: a.";
+        let short = "Too short: a.";
         assert_eq!(painted(short), format!("{short}\n"));
     }
 

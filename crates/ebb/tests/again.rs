@@ -87,7 +87,7 @@ fn a_trial_says_what_changed_since_an_earlier_one() {
     let one_run = run(workload.path(), &["--against", earlier, "-n", "1"]);
     one_run.expect(
         20,
-        &["unclear", "another machine than then: processors"],
+        &["unclear", "the machine differs: processors"],
         &[],
     );
 }
@@ -115,7 +115,7 @@ fn another_workload_or_another_layout_is_refused() {
     run(workload.path(), &["--against", earlier]).expect(
         64,
         &[],
-        &["it has format 99, this ebb reads 1"],
+        &["it has format 99; this ebb reads 1"],
     );
     std::fs::write(folder.path().join("results.json"), "{}").unwrap();
     run(workload.path(), &["--against", earlier]).expect(64, &[], &["no results of a trial"]);
@@ -186,7 +186,7 @@ fn an_allocator_without_settings_to_try_is_refused() {
     run(small().path(), &["--tune", "hoard"]).expect(
         64,
         &[],
-        &["--tune hoard: there are no settings to try for it; known are ebbmalloc"],
+        &["--tune hoard: ebb knows no settings to try; known are ebbmalloc"],
     );
     run(small().path(), &["--tune", "glibc", "--variants", "glibc"]).expect(
         64,

@@ -127,11 +127,11 @@ fn a_trial_shows_what_glibc_keeps_and_recommends_what_does_not() {
     let markdown = std::fs::read_to_string(output.path().join("report.md")).unwrap();
     assert!(markdown.contains("**jemalloc-now holds"), "{markdown}");
     assert!(
-        markdown.contains("page faults come to: glibc "),
+        markdown.contains("Page faults cost: glibc "),
         "{markdown}"
     );
     assert!(
-        markdown.contains("refaults come to, at least: ") && markdown.contains("| refaults |"),
+        markdown.contains("Refaults cost at least: ") && markdown.contains("| refaults |"),
         "{markdown}"
     );
     assert!(output.path().join("logs/glibc-2/service.log").exists());
@@ -281,7 +281,7 @@ fn a_service_that_dies_ends_its_variant_with_its_last_lines_and_the_others_go_on
             "    | dying as asked",
             "Verdict: Not enough evidence",
         ],
-        &["run 2/3: jemalloc-now", "the variant ends here"],
+        &["run 2/3: jemalloc-now", "no more runs of this variant"],
     );
     let trial = results(output.path());
     for variant in trial["variants"].as_array().unwrap() {
@@ -334,7 +334,7 @@ fn a_load_without_a_summary_counts_with_its_throughput_not_read() {
             "requests/s",
             "not read",
             "! glibc: throughput not read: the load of phase \"burst\": its last line is not the JSON object",
-            "well done; nor is it a summary of oha, wrk,",
+            "well done; it is not a summary of oha, wrk,",
         ],
         &[],
     );
@@ -354,7 +354,7 @@ fn a_run_whose_preload_did_not_happen_is_discarded() {
         20,
         &[
             "! jemalloc-now: run 1 discarded: process",
-            "takes malloc from",
+            "uses malloc from",
             "Verdict: Not enough evidence",
         ],
         &["run discarded"],
@@ -375,7 +375,7 @@ fn a_child_without_the_preload_discards_the_run_too() {
         20,
         &[
             "! jemalloc-now: run 1 discarded",
-            "(sleep) takes malloc from",
+            "(sleep) uses malloc from",
         ],
         &[],
     );
@@ -442,10 +442,10 @@ fn ctrl_c_stops_the_services_and_keeps_what_was_measured() {
     finished.expect(
         130,
         &[
-            "! interrupted: what was measured until then is kept",
+            "! interrupted: finished runs are kept",
             "! glibc: run 1 was interrupted",
         ],
-        &["interrupted: stopping what was started"],
+        &["interrupted: stopping all processes"],
     );
     assert_eq!(left_over(tool), Vec::<i32>::new());
     let trial = results(output.path());
@@ -510,7 +510,7 @@ fn a_load_that_is_not_there_is_found_out_before_the_service_starts() {
     finished.expect(
         64,
         &[],
-        &["there is no program pyhton3", "nothing was started"],
+        &["program pyhton3 not found", "nothing was started"],
     );
     assert!(!finished.stderr.contains("run 1"), "{}", finished.stderr);
 }
@@ -574,6 +574,6 @@ fn files_that_cannot_be_written_at_the_end_cost_no_tables() {
     finished.expect(
         74,
         &["Memory (RSS", "Verdict: "],
-        &["results.json", "what was measured is on stdout"],
+        &["results.json", "the results are on stdout"],
     );
 }

@@ -176,7 +176,7 @@ fn a_user_without_the_right_is_told_what_to_do() {
             30,
             &[],
             &[
-                "--memory-max and --cpus need a cgroup of their own",
+                "--memory-max and --cpus need a cgroup, which cannot be created",
                 "systemd-run --user --scope",
             ],
         );
@@ -205,7 +205,7 @@ fn a_rest_that_is_too_high_has_an_exit_code() {
     with(&["--max-rest", "y=1G"]).expect(
         64,
         &[],
-        &["--max-rest y: there is no such variant in this trial; it has: glibc, x"],
+        &["--max-rest y: this trial has no such variant; it has: glibc, x"],
     );
     with(&["--max-rest", "little"]).expect(64, &[], &["512Mi"]);
     // Nobody knows what a service that died would hold.
@@ -224,7 +224,7 @@ fn a_rest_that_is_too_high_has_an_exit_code() {
     )
     .expect(
         15,
-        &["! glibc: never came to its rest, so it is not within --max-rest of 1000 MB"],
+        &["! glibc: did not reach its rest, so it is not within --max-rest of 1000 MB"],
         &[],
     );
 }
@@ -237,7 +237,7 @@ fn the_health_address_is_asked_under_load_and_never_in_a_rest() {
     let workload = Edited::new(&[("stop_timeout_s = 2", sick)]);
     run(workload.path(), &["--variants", "glibc", "-n", "1"]).expect(
         0,
-        &["the health address gave no good answer"],
+        &["the health address failed"],
         &[],
     );
     let workload = Edited::new(&[("rest_s = 0.6", "rest_s = 2.5")]);

@@ -146,7 +146,7 @@ fn a_restart_is_followed_and_ctrl_c_keeps_what_was_seen() {
         run["restarts"][0]["text"]
             .as_str()
             .unwrap()
-            .contains("gone for about"),
+            .contains("absent for about"),
         "{run}"
     );
     assert!(run["samples"].as_array().unwrap().len() > 3);
@@ -166,14 +166,14 @@ fn what_cannot_be_watched_is_refused() {
     refused(
         &["old=4194999", &side],
         &[],
-        "no process has the number 4194999",
+        "no process has the pid 4194999",
     );
-    refused(&[&side, &side], &[], "new is there twice");
+    refused(&[&side, &side], &[], "new is given twice");
     refused(&[&side], &[], "--live");
     refused(&["4194999", &side], &[], "not NAME=TARGET");
     refused(
         &[&side, &new.side("old")],
         &["--for", "1s", "--every", "1s"],
-        "--for must hold two looks",
+        "--for must be long enough for two looks",
     );
 }

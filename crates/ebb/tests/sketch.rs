@@ -117,7 +117,7 @@ fn a_service_of_ones_own_is_driven_by_the_generator() {
     assert!(growth > 20e6, "the burst is seen: {growth}");
     let markdown = std::fs::read_to_string(output.path().join("report.md")).unwrap();
     assert!(
-        markdown.contains("Throughput and latency are what ebb burst, closed loop told."),
+        markdown.contains("Throughput and latency are as reported by ebb burst, closed loop."),
         "{markdown}"
     );
 }
@@ -185,7 +185,7 @@ fn a_port_that_somebody_has_is_told_before_a_wrong_service_is_measured() {
     ebb(&arguments).expect(
         20,
         &[&format!(
-            "somebody answers at {address} before the service was started"
+            "another program answers at {address} before the service was started"
         )],
         &[],
     );
@@ -224,11 +224,11 @@ fn flags_that_make_no_sense_are_refused_before_anything_starts() {
     for (arguments, expected) in [
         (
             vec!["--ready", "127.0.0.1:1"],
-            "it is not said what drives the service",
+            "no load is given",
         ),
         (
             vec!["--load", "./drive.sh"],
-            "it cannot be told when the service is ready",
+            "ebb cannot detect when the service is ready",
         ),
         (
             vec!["--load", "echo 'x", "--ready", "a:1"],

@@ -30,8 +30,8 @@ fn traps_are_named_with_a_remedy_in_text_and_json() {
         &[
             "! trap, instrumented service: tracemalloc is on",
             "PYTHONTRACEMALLOC=1",
-            "! trap, one stream only: never more than 1.0 requests",
-            "! jemalloc: trap, rest too short: its settings give memory back within 10 s of activity, the rest lasts 0.",
+            "! trap, one stream only: at most 1.0 requests",
+            "! jemalloc: trap, rest too short: its settings return memory within 10 s of activity, but the rest lasts 0.",
             "Make the rest longer than that",
         ],
         &[],
@@ -96,7 +96,7 @@ fn a_budget_that_is_spent_is_told() {
     ];
     run(&fixture(), &arguments).expect(
         0,
-        &["! not sure: the budget of 1 s does not hold another repetition after 1 repetition"],
+        &["! not sure: the budget of 1 s has no room for another repetition after 1 repetition"],
         &[],
     );
 }

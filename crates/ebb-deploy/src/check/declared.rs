@@ -163,7 +163,7 @@ pub fn judge(name: &str, kind: Kind, service: &Service, host: &dyn Host) -> Judg
                 ));
             }
             None => {
-                let what = "LD_PRELOAD comes from outside of this file".to_owned();
+                let what = "LD_PRELOAD is set outside this file".to_owned();
                 return nothing(&at(variable.line, Id::Unreadable, what));
             }
         },
@@ -179,7 +179,7 @@ pub fn judge(name: &str, kind: Kind, service: &Service, host: &dyn Host) -> Judg
                 let what = match kind {
                     // Its environment is not in the file.
                     Kind::Supervisor => {
-                        "nothing in this file sets LD_PRELOAD; the program gets the one that supervisord is started with, if any"
+                        "nothing in this file sets LD_PRELOAD; the program inherits the LD_PRELOAD of supervisord, if any"
                     }
                     _ => "nothing sets LD_PRELOAD",
                 };
@@ -202,7 +202,7 @@ pub fn judge(name: &str, kind: Kind, service: &Service, host: &dyn Host) -> Judg
         findings.push(at(
             line,
             Id::NotExpanded,
-            format!("the loader gets \"{text}\", which it takes literally"),
+            format!("LD_PRELOAD is \"{text}\", which the loader takes literally"),
         ));
     } else {
         if let Some(architecture) = path_architecture(entry) {
@@ -262,7 +262,7 @@ fn in_image(
     if base.is_some_and(|it| it.libc() == Some(Libc::Musl)) && entry.contains("-linux-gnu") {
         return Some((
             Id::WrongLibc,
-            format!("{entry} is a path of glibc, the image has musl"),
+            format!("{entry} is a path for glibc, but the image has musl"),
         ));
     }
     if let Some(mount) = service.mounts.iter().find(|it| it.covers(entry)) {
@@ -284,7 +284,7 @@ fn in_image(
     }
     Some((
         Id::BaseUnknown,
-        format!("whether {image} has {entry} is not known"),
+        format!("it is not known whether {image} has {entry}"),
     ))
 }
 
@@ -311,9 +311,9 @@ fn on_host(kind: Kind, name: &str, entry: &str, host: &dyn Host) -> Option<(Id, 
         return None;
     }
     let what = if kind != Kind::Procfile && is_installed(name) {
-        format!("{entry} is not there")
+        format!("{entry} does not exist")
     } else {
-        format!("{entry} is not on this machine: it has to be where the service runs")
+        format!("{entry} is not on this machine; the service needs it where it runs")
     };
     Some((Id::LibraryMissing, what))
 }

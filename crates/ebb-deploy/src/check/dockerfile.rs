@@ -80,10 +80,10 @@ impl Image<'_> {
         let text = &asked.text;
         if !asked.by_shell && (is_pattern(text) || text.contains("${LIB}")) {
             let what = if text.contains("${LIB}") {
-                "the builder replaces $LIB by nothing before the loader sees it: write \\$LIB"
+                "the builder replaces $LIB by an empty text before the loader sees it: write \\$LIB"
                     .to_owned()
             } else {
-                format!("the loader gets \"{text}\", which it takes literally")
+                format!("LD_PRELOAD is \"{text}\", which the loader takes literally")
             };
             return vec![self.at(asked.line, Id::NotExpanded, what)];
         }
@@ -95,7 +95,7 @@ impl Image<'_> {
             Some(other) if other != architecture => vec![self.at(
                 asked.line,
                 Id::ArchitecturePath,
-                format!("{entry} is the path of {architecture}, the image is for {other}"),
+                format!("{entry} is a path for {architecture}, but the image is for {other}"),
             )],
             Some(_) => Vec::new(),
             None => vec![self.at(
@@ -123,7 +123,7 @@ impl Image<'_> {
         }
         let libc = base.libc();
         if libc == Some(Libc::Musl) && entry.contains("-linux-gnu") {
-            let what = format!("{entry} is a path of glibc, the image has musl");
+            let what = format!("{entry} is a path for glibc, but the image has musl");
             return vec![self.at(asked.line, Id::WrongLibc, what)];
         }
         let is_path = entry.contains('/');
@@ -146,7 +146,7 @@ impl Image<'_> {
                 (Some(ours), Some(theirs)) if *ours != theirs => vec![self.at(
                     copy.line,
                     Id::WrongLibc,
-                    format!("{entry} comes from an image with {theirs}, this one has {ours}"),
+                    format!("{entry} comes from an image with {theirs}, but this one has {ours}"),
                 )],
                 _ => Vec::new(),
             };
@@ -178,11 +178,11 @@ impl Image<'_> {
         }
         let lowest = self.chain.last().map_or("", |it| it.base.as_str());
         vec![if base.is_without_allocator() {
-            let what = format!("nothing installs {entry}, and {lowest} does not have it");
+            let what = format!("no step installs {entry}, and {lowest} does not have it");
             self.at(asked.line, Id::PackageMissing, what)
         } else {
             let what =
-                format!("nothing here installs {entry}: whether {lowest} has it is not known");
+                format!("no step installs {entry}, and it is not known whether {lowest} has it");
             self.at(asked.line, Id::BaseUnknown, what)
         }]
     }

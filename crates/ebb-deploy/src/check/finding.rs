@@ -52,11 +52,11 @@ findings! {
          or start it with `ebb run`";
     /// A process further up has the variable, this one has not.
     EnvironmentDropped "environment-dropped" Error
-        "let the program in between keep LD_PRELOAD (sudo: env_keep; su: without -l; env: without -i; cron, supervisors \
+        "let the intermediate program keep LD_PRELOAD (sudo: env_keep; su: without -l; env: without -i; cron, supervisors \
          and service managers: set it for the service itself), or start the service with `ebb run`";
     /// The variable is set only by an entrypoint that this program is not started through.
     EntrypointBypassed "entrypoint-bypassed" Error
-        "set LD_PRELOAD by ENV in the Dockerfile, so that it does not depend on who starts the program";
+        "set LD_PRELOAD by ENV in the Dockerfile, so that it applies however the program is started";
     /// The variable is there while the image is built, and not when it runs.
     BuildTimeOnly "build-time-only" Error
         "use ENV in the last stage: ARG, `RUN export` and ENV in another stage end with the build";
@@ -65,20 +65,20 @@ findings! {
         "set LD_PRELOAD before the program starts; a program that sets it itself must execute itself again";
     /// A pattern that only a shell would have replaced.
     NotExpanded "not-expanded" Error
-        "write the path out: neither the loader nor ENV replaces *, ~ or $(...)";
+        "write the full path: the loader and ENV do not expand *, ~ or $(...)";
     /// The library is not there.
     LibraryMissing "library-missing" Error
-        "install the allocator where the service runs, and give its path there";
+        "install the allocator where the service runs, and use its path there";
     /// The path names the folder of another architecture.
     ArchitecturePath "architecture-path" Error
-        "use a path without an architecture in it: a bare name such as libjemalloc.so.2, which the loader looks \
-         up, or a link of your own in /usr/local/lib";
+        "use a path without an architecture in it: a bare name such as libjemalloc.so.2, which the loader searches, \
+         or a link of your own in /usr/local/lib";
     /// A path with an architecture in it, in an image that can be built for another.
     ArchitectureBound "architecture-bound" Note
-        "use a path without an architecture in it, if the image is ever built for another one";
+        "use a path without an architecture in it if the image is ever built for another architecture";
     /// The file cannot be an allocator's library.
     LibraryUnusable "library-unusable" Error
-        "name the shared object of an allocator";
+        "name an allocator's shared object";
     /// The library is made for another processor.
     WrongArchitecture "wrong-architecture" Error
         "install the library of the program's architecture";
@@ -90,17 +90,17 @@ findings! {
         "use a build for larger pages (jemalloc: --with-lg-page=16), or libebbmalloc.so, which reads the page size at run time";
     /// A build that may be for smaller pages than some kernels of its architecture have.
     PageSizeBound "page-size-bound" Note
-        "try it on a machine with 16 or 64 KiB pages before it goes there; libebbmalloc.so reads the page size at run time";
+        "test it on a machine with 16 or 64 KiB pages first; libebbmalloc.so reads the page size at run time";
     /// A library that the allocator's library needs is not there.
     MissingDependency "missing-dependency" Error
-        "install what the library needs";
+        "install the libraries that it needs";
     /// The loader was asked and has not loaded it.
     LoaderRefused "loader-refused" Error
-        "start it again as its own user and read stderr: the loader says why there, and then goes on without it";
+        "start it again as the same user and read stderr: the loader prints the reason there";
     /// The program gained rights when it started.
     SecureMode "secure-mode" Error
-        "start it as the user it becomes, with the rights given by the service manager, or name the library in \
-         /etc/ld.so.preload, which counts for such programs as well";
+        "start it as the user that it switches to, with its rights granted by the service manager, or name the \
+         library in /etc/ld.so.preload, which such programs read too";
     /// No loader, so no preload.
     StaticProgram "static-program" Error
         "link the allocator into the program, or build it dynamically";
@@ -109,30 +109,30 @@ findings! {
         "build the program without its allocator";
     /// The program's memory does not come from `malloc` at all.
     AllocatorInside "allocator-inside" Error
-        "build the program without its allocator (in Rust: another #[global_allocator]); no preload reaches it";
+        "build the program without its allocator (in Rust: another #[global_allocator]); preloading does not replace it";
     /// Another library comes first.
     OtherFirst "other-first" Error
-        "leave one allocator in LD_PRELOAD and /etc/ld.so.preload, and put it in front";
+        "name one allocator only in LD_PRELOAD and /etc/ld.so.preload, as the first library";
     /// The library cannot be loaded after the program has started.
     StaticTls "static-tls" Note
-        "name it in LD_PRELOAD: loaded later (dlopen, ctypes, as another module's dependency) it fails with \"cannot \
+        "name it in LD_PRELOAD: loading it later (dlopen, ctypes, as a module's dependency) fails with \"cannot \
          allocate memory in static TLS block\"";
     /// Lines that end as on Windows.
     LineEnds "line-ends" Note
-        "save the file with Unix line ends (dos2unix), unless the version control system does it on checkout";
+        "save the file with Unix line endings (dos2unix), unless version control converts it on checkout";
     /// Nothing installs the package.
     PackageMissing "package-missing" Error
         "install the allocator's package in this stage";
     /// The build copies a file that the builder does not have.
     CopyMissing "copy-missing" Error
-        "put the file into the build context (`ebb fix --write` places libebbmalloc.so there), or copy it from a stage that \
+        "put the file into the build context (`ebb fix --write` puts libebbmalloc.so there), or copy it from a stage that \
          has it";
     /// The service mounts a file that is not on the host.
     MountMissing "mount-missing" Error
-        "put the file where the service mounts it from (`ebb fix --write` places libebbmalloc.so there), or correct the path";
+        "put the file at the path that the service mounts (`ebb fix --write` puts libebbmalloc.so there), or correct the path";
     /// What the base image has inside is not known.
     BaseUnknown "base-unknown" Note
-        "check a running container, or its unpacked file system, as well";
+        "also check a running container or its unpacked file system";
     /// A setting was made when the allocator had read its settings already.
     SettingsTooLate "settings-too-late" Error
         "set it before the program starts: an allocator reads its settings once, at the first request";
@@ -141,16 +141,16 @@ findings! {
         "put the settings where the allocator in charge reads them";
     /// A setting that the allocator cannot understand.
     SettingsMalformed "settings-malformed" Error
-        "write key:value pairs with a comma between and no spaces";
+        "write key:value pairs, separated by commas, without spaces";
     /// A setting of another allocator.
     SettingsOfAnother "settings-of-another" Note
-        "take it out, or translate it";
+        "remove it, or use the setting of the allocator in charge";
     /// A process that is closed to us.
     Closed "closed" Unknown
-        "run ebb as root, or as the user that owns the process (one that changed its user is closed to that user, too)";
+        "run ebb as root, or as the user of the process (if the process changed its user, root only)";
     /// Something else could not be read.
     Unreadable "unreadable" Unknown
-        "try again; a process that starts or ends cannot be read";
+        "try again; a process cannot be read while it starts or ends";
 }
 
 impl Serialize for Id {
@@ -162,7 +162,7 @@ impl Serialize for Id {
 /// One result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Which one.
+    /// Id of the result.
     pub id: Id,
     /// How much it weighs.
     pub severity: Severity,

@@ -37,7 +37,7 @@ impl Target {
 /// One name that the loader is asked to preload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// As it is written.
+    /// The entry as written.
     pub text: String,
     /// What it leads to.
     pub file: EntryFile,
@@ -71,7 +71,7 @@ pub struct Object {
 pub fn refusal(entry: &Entry, target: &Target) -> Option<Finding> {
     let text = &entry.text;
     if is_pattern(text) {
-        let what = format!("the loader is asked for \"{text}\", which it takes literally");
+        let what = format!("LD_PRELOAD is \"{text}\", which the loader takes literally");
         return Some(Finding::new(Id::NotExpanded, what));
     }
     match &entry.file {
@@ -89,11 +89,11 @@ fn missing(text: &str, target: &Target) -> Finding {
         Some(folder) if folder != target.machine.to_string() => Finding::new(
             Id::ArchitecturePath,
             format!(
-                "{text} is not there: the path is that of {folder}, the program is for {}",
+                "{text} does not exist: its path is for {folder}, the program is for {}",
                 target.machine
             ),
         ),
-        _ => Finding::new(Id::LibraryMissing, format!("{text} is not there")),
+        _ => Finding::new(Id::LibraryMissing, format!("{text} does not exist")),
     }
 }
 
@@ -104,7 +104,7 @@ fn object_refusal(text: &str, object: &Object, target: &Target) -> Option<Findin
         return found(
             Id::WrongArchitecture,
             format!(
-                "{text} is made for {}, the program for {}",
+                "{text} is built for {}, the program for {}",
                 elf.machine, target.machine
             ),
         );
@@ -119,7 +119,7 @@ fn object_refusal(text: &str, object: &Object, target: &Target) -> Option<Findin
     if libc != Libc::Any && libc != target.libc {
         return found(
             Id::WrongLibc,
-            format!("{text} is made for {libc}, the program for {}", target.libc),
+            format!("{text} is built for {libc}, the program for {}", target.libc),
         );
     }
     if let Some(page) = target
@@ -129,7 +129,7 @@ fn object_refusal(text: &str, object: &Object, target: &Target) -> Option<Findin
         return found(
             Id::PageSize,
             format!(
-                "{text} is laid out for pages of {} KiB, the kernel's have {} KiB",
+                "{text} is built for pages of {} KiB; the kernel's pages have {} KiB",
                 elf.segment_alignment >> 10,
                 page >> 10
             ),
@@ -138,13 +138,13 @@ fn object_refusal(text: &str, object: &Object, target: &Target) -> Option<Findin
     if let Some(needed) = object.missing.first() {
         return found(
             Id::MissingDependency,
-            format!("{text} needs {needed}, which is not there"),
+            format!("{text} needs {needed}, which does not exist"),
         );
     }
     if !elf.defines.malloc {
         return found(
             Id::LibraryUnusable,
-            format!("{text} does not define malloc, so it is no allocator"),
+            format!("{text} does not define malloc, so it is not an allocator"),
         );
     }
     None
@@ -180,7 +180,7 @@ pub fn static_tls(entry: &Entry) -> Option<Finding> {
         Finding::new(
             Id::StaticTls,
             format!(
-                "{} wants {bytes} bytes of static thread-local storage, glibc keeps {LATE_STATIC_TLS_BYTES} for what is loaded late",
+                "{} needs {bytes} bytes of static thread-local storage; glibc keeps {LATE_STATIC_TLS_BYTES} for libraries that are loaded late",
                 entry.text
             ),
         )

@@ -15,7 +15,7 @@ use super::settings::InForce;
 /// The allocator that should be in charge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// As it was named.
+    /// The name as the user gave it.
     pub name: String,
     /// The known allocator that it is.
     pub allocator: Option<&'static str>,
@@ -43,7 +43,7 @@ pub enum Malloc {
 pub struct Process {
     /// Its number.
     pub pid: i32,
-    /// Its parent's.
+    /// Pid of its parent.
     pub parent: i32,
     /// The program that runs in it, as it is named inside its own root.
     pub program: String,
@@ -222,19 +222,19 @@ fn other_owner(process: &Process, wanted: &Wanted) -> Vec<Finding> {
         ),
         Ok(Malloc::Library(path, _)) => Finding::new(
             Id::OtherFirst,
-            format!("{program} takes its malloc from {}", path.display()),
+            format!("{program} uses malloc from {}", path.display()),
         ),
         _ => Finding::new(
             Id::LoaderRefused,
             format!(
-                "the loader of {program} was asked for {} and has not loaded it",
+                "LD_PRELOAD of {program} names {}, but the loader has not loaded it",
                 wanted.name
             ),
         ),
     }]
 }
 
-/// Nothing at the start of this process named the library: where was it lost?
+/// Nothing at this process named the library: where was it lost?
 fn not_asked(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<Finding> {
     let program = &process.program;
     let name = &wanted.name;
@@ -255,10 +255,10 @@ fn not_asked(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<
         // The one below it, on the way to this process, has lost it.
         let loser = match place.checked_sub(1).and_then(|below| ancestors.get(below)) {
             Some(below) => format!("{} (process {})", below.program, below.pid),
-            None => "the start of this process".to_owned(),
+            None => "this process".to_owned(),
         };
         let what = format!(
-            "{program} has no LD_PRELOAD for {name}; {} (process {}) has: it was lost at {loser}",
+            "{program} has no LD_PRELOAD for {name}, but its ancestor {} (process {}) has: {loser} was started without it",
             ancestors[place].program, ancestors[place].pid
         );
         return vec![Finding::new(Id::EnvironmentDropped, what)];
@@ -269,7 +269,7 @@ fn not_asked(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<
     }
     vec![Finding::new(
         Id::NotAsked,
-        format!("nothing asks the loader of {program} for {name}"),
+        format!("{program} was started without an LD_PRELOAD that names {name}"),
     )]
 }
 

@@ -48,7 +48,7 @@ pub enum Answer {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     format: u32,
-    /// As the user named it.
+    /// The target as the user named it.
     target: String,
     subject: Subject,
     /// The allocator that should be in charge; `null` where nothing names one.
@@ -165,7 +165,7 @@ impl Report {
 
     fn headline(&self) -> String {
         let Some(allocator) = self.allocator.as_deref() else {
-            return format!("{}: no allocator is known to be asked for", self.target);
+            return format!("{}: no allocator is configured", self.target);
         };
         let not = self
             .processes
@@ -180,7 +180,7 @@ impl Report {
                 all => format!(" in {with} of {}", count(all)),
             };
             return format!(
-                "{}: malloc is {allocator}{place}; nothing asks for another",
+                "{}: malloc is {allocator}{place}; no other allocator is configured",
                 self.target
             );
         }
@@ -192,16 +192,16 @@ impl Report {
                 format!("{allocator} is NOT in charge of {not} of {}", count(all))
             }
             (Subject::Processes, Some(false)) => format!(
-                "{allocator} is in charge of {}, but not as it was set",
+                "{allocator} is in charge of {}, but not with the settings given",
                 count(all)
             ),
             (Subject::Processes, None) => format!(
-                "whether {allocator} is in charge of {} is not known",
+                "it is not known whether {allocator} is in charge of {}",
                 count(all)
             ),
-            (_, Some(true)) => format!("nothing keeps {allocator} from being in charge"),
+            (_, Some(true)) => format!("{allocator} will be in charge"),
             (_, Some(false)) => format!("{allocator} will NOT be in charge"),
-            (_, None) => format!("whether {allocator} will be in charge is not known"),
+            (_, None) => format!("it is not known whether {allocator} will be in charge"),
         };
         match self.programs {
             Some(programs) => format!("{}: {what} ({programs} programs read)", self.target),
@@ -228,8 +228,8 @@ impl ProcessLine {
             line += &format!(", with {}", self.settings.join(" "));
         }
         match self.idle_time_ms {
-            Some(u64::MAX) => line += ", returns nothing by itself",
-            Some(idle) => line += &format!(", returns what is idle for {idle} ms"),
+            Some(u64::MAX) => line += ", returns no idle pages by itself",
+            Some(idle) => line += &format!(", returns pages that are idle for {idle} ms"),
             None => {}
         }
         if self.serves_cpython == Some(true) {

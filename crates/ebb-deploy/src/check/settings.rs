@@ -172,7 +172,7 @@ fn of_start(given: &Given<'_>, family: &Family, name: &str, value: &str) -> Opti
         return Some(Finding::new(
             Id::SettingsOfAnother,
             format!(
-                "{name} means nothing to {}, which is in charge",
+                "{name} is not a setting of {}, which is in charge",
                 given.in_charge
             ),
         ));
@@ -208,7 +208,7 @@ fn overruled(given: &Given<'_>) -> Vec<Finding> {
             Some(Finding::new(
                 Id::SettingsUnread,
                 format!(
-                    "{name} asks for {key}:{value}, and {} has {key}:{real}",
+                    "{name} sets {key}:{value}, but {} has {key}:{real}",
                     given.in_charge
                 ),
             ))
@@ -329,7 +329,7 @@ mod tests {
             ..given
         };
         let findings = judge(&deaf);
-        let text = "_RJEM_MALLOC_CONF asks for tcache:false, and jemalloc has tcache:true";
+        let text = "_RJEM_MALLOC_CONF sets tcache:false, but jemalloc has tcache:true";
         assert!(findings.iter().any(|it| it.what == text), "{findings:?}");
     }
 }

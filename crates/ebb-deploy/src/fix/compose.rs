@@ -41,7 +41,7 @@ pub fn fix(
             .is_some_and(|it| it.anchor != 0 && documents.shared.contains(&it.anchor));
         if shared && !own.added.is_empty() {
             fixed.notes.push(format!(
-                "{}: its environment has an anchor: what refers to it gets the variables, too",
+                "{}: its environment has an anchor: its aliases get the variables, too",
                 service.name
             ));
         }
@@ -74,7 +74,7 @@ impl One<'_> {
         {
             return Err(Refused::cannot(
                 format!(
-                    "{at} takes its environment from an anchor, which a key of its own would hide"
+                    "{at} takes its environment from an anchor, which its own key would replace"
                 ),
                 "write environment: with <<: and the anchor's name into the service, then run ebb fix again",
             ));
@@ -114,14 +114,14 @@ impl One<'_> {
         } else if wish.preloads() && !settings.is_empty() {
             let image = self.service.image.as_deref().unwrap_or("the image");
             fixed.notes.push(format!(
-                "{}: {image} has to have {path} ({})",
+                "{}: {image} needs {path} ({})",
                 self.service.name,
                 wish.allocator.packages.all().join(", ")
             ));
         }
         if self.service.is_built && !fixed.edits.is_empty() {
             fixed.notes.push(format!(
-                "{} is built from a Dockerfile: ebb fix on that puts it into the image itself",
+                "{} is built from a Dockerfile: ebb fix on the Dockerfile puts the library into the image",
                 self.service.name
             ));
         }
@@ -217,15 +217,15 @@ impl One<'_> {
             block: vec![format!("- {plain}")],
             flow: json(&text),
         };
-        let why = "brings the library, which lies beside this file, into the container; it fits every image";
+        let why = "mounts the library, which is next to this file, into the container; it works in every image";
         self.append("volumes", vec![(entry, why.to_owned())])
     }
 
     fn append(&self, key: &str, entries: Vec<(Entry, String)>) -> Result<Vec<Edit>, Refused> {
         append_all(self.text, self.node, key, self.step(), entries).map_err(|error| {
             Refused::cannot(
-                format!("{}: {key} takes no entry: {error}", self.at()),
-                "write it out in the service, then run ebb fix again",
+                format!("{}: no entry can be added to {key}: {error}", self.at()),
+                "write the entry in the service by hand, then run ebb fix again",
             )
         })
     }

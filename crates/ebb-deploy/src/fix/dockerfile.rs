@@ -39,7 +39,7 @@ pub fn fix(
 ) -> Result<Fixed, Refused> {
     let stages = Stages::parse(text).map_err(|error| {
         Refused::not_understood(format!(
-            "{name} is no Dockerfile that ebb understands: {error}"
+            "ebb cannot parse the Dockerfile {name}: {error}"
         ))
     })?;
     if stages.chain(target).is_none() {
@@ -92,7 +92,7 @@ impl Image<'_> {
                 None => new.push(setting),
             }
         }
-        // In front of an ENV that is there already: its library has to be there from then on.
+        // In front of an ENV that already exists: its library has to be there from then on.
         let first_env = fixed.edits.iter().map(|it| it.at.start).min();
         let install_behind = match first_env {
             Some(at) => stage
@@ -124,11 +124,11 @@ impl Image<'_> {
     fn refuse_other_ways(&self) -> Result<(), Refused> {
         let chain = self.chain();
         let judged = self.judge(&self.stages);
-        let remedy = "ENV is the place for it, whoever starts the program";
+        let remedy = "set it by ENV, so that it applies however the program is started";
         if let Some(start) = dockerfile::start(&chain) {
             if let Some(named) = start.through_ebb() {
                 let what = format!(
-                    "{}:{}: the image starts its program by `ebb run` on {named} already",
+                    "{}:{}: the image already starts its program by `ebb run` on {named}",
                     self.name, start.line
                 );
                 if named != self.wish.allocator.name {
@@ -142,7 +142,7 @@ impl Image<'_> {
                 );
                 return Err(Refused::cannot(
                     what,
-                    &format!("take it out there, then run ebb fix again; {remedy}"),
+                    &format!("remove it there, then run ebb fix again; {remedy}"),
                 ));
             }
         }
@@ -158,7 +158,7 @@ impl Image<'_> {
                     finding.file.as_deref().unwrap_or(self.name),
                     finding.what
                 ),
-                &format!("take it out of the script, then run ebb fix again; {remedy}"),
+                &format!("remove it from the script, then run ebb fix again; {remedy}"),
             )),
             None => Ok(()),
         }

@@ -12,7 +12,7 @@ use similar::TextDiff;
 pub struct Edit {
     /// The bytes that are replaced; empty for an insertion.
     pub at: Range<usize>,
-    /// What comes there.
+    /// The new text.
     pub text: String,
     /// Why, in one sentence without a full stop.
     pub why: String,
@@ -23,9 +23,9 @@ pub struct Edit {
 pub struct Line {
     /// Its first line in the new text, counted from one.
     pub line: usize,
-    /// What stands there, without the lines around it.
+    /// The new text, without the lines around it.
     pub text: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 

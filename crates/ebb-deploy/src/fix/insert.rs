@@ -33,8 +33,8 @@ pub fn append(
     let (style, last) = match &collection.kind {
         Kind::Mapping(pairs, style) => (*style, pairs.last().map(|(key, value)| (key, value))),
         Kind::Sequence(items, style) => (*style, items.last().map(|it| (it, it))),
-        Kind::Alias(_) => return Err(NoPlace("it is an alias of something that stands elsewhere")),
-        Kind::Scalar(..) => return Err(NoPlace("it is no collection")),
+        Kind::Alias(_) => return Err(NoPlace("it is an alias of another node")),
+        Kind::Scalar(..) => return Err(NoPlace("it is not a collection")),
     };
     match (style, last) {
         (Style::Flow, Some((first, end))) => Ok(in_flow(text, first, end, entries, why)),
@@ -180,7 +180,7 @@ fn column(text: &str, collection: &Node, last: &Node) -> Result<usize, NoPlace> 
     let before = &text[line_start..last.at.start];
     let dash = before
         .rfind('-')
-        .ok_or(NoPlace("its items stand below their dashes"))?;
+        .ok_or(NoPlace("its items are below their dashes"))?;
     Ok(before[..dash].chars().count())
 }
 
@@ -260,7 +260,7 @@ pub fn verify(name: &str, text: &str, edits: &[Edit], counts: &Counts) -> Result
     };
     let defect = || {
         Refused::not_understood(format!(
-            "{name}: the change would alter more than it should"
+            "{name}: the change would alter other parts of the file"
         ))
     };
     let before = leaves(text)?;

@@ -24,11 +24,11 @@ pub fn fix(
     let documents = yaml::parse(text).map_err(|error| {
         let is_template = text.contains("{{");
         let hint = if is_template {
-            " (a template: fix what it is rendered to, or its values)"
+            " (a template: run ebb fix on the rendered file, or change its values)"
         } else {
             ""
         };
-        Refused::not_understood(format!("{name} is no YAML: {error}{hint}"))
+        Refused::not_understood(format!("{name} is not YAML: {error}{hint}"))
     })?;
     let mut fixed = Fixed::default();
     let mut counts = Counts::default();
@@ -116,12 +116,12 @@ impl One<'_> {
         } else if is_new && wish.preloads() {
             let image = self.service.image.as_deref().unwrap_or("the image");
             let how = if is_ours {
-                "ebb fix on its Dockerfile puts it there, or --library-image names an image that has it".to_owned()
+                "run ebb fix on its Dockerfile, or name an image that has it with --library-image".to_owned()
             } else {
                 wish.allocator.packages.all().join(", ")
             };
             fixed.notes.push(format!(
-                "{}: {image} has to have {library}: {how}",
+                "{}: {image} needs {library}: {how}",
                 self.service.name
             ));
         }
@@ -217,7 +217,7 @@ impl One<'_> {
             .edits
             .extend(add(self.pod, "initContainers", copier, why)?);
         let volume = entry(&[("name", "\"ebbmalloc\""), ("emptyDir", "{}")]);
-        let why = "holds the library for as long as the pod lives";
+        let why = "holds the library until the pod ends";
         fixed.edits.extend(add(self.pod, "volumes", volume, why)?);
         // Two texts, three words, a mount of two; an empty mapping is no leaf.
         counts.add("initContainers", 7);
@@ -233,8 +233,8 @@ impl One<'_> {
     ) -> Result<Vec<Edit>, Refused> {
         append_all(self.text, node, key, self.step(), entries).map_err(|error| {
             Refused::cannot(
-                format!("{}: {key} takes no entry: {error}", self.at()),
-                "write it out there, then run ebb fix again",
+                format!("{}: no entry can be added to {key}: {error}", self.at()),
+                "write the entry there by hand, then run ebb fix again",
             )
         })
     }

@@ -18,7 +18,7 @@ pub struct Crate {
     pub allocator: Option<&'static str>,
     /// The type, which is its own value.
     pub type_name: &'static str,
-    /// The version that is asked for; ebbmalloc is not published yet and has none.
+    /// Required version; ebbmalloc is not published and has none.
     version: Option<&'static str>,
 }
 
@@ -82,7 +82,7 @@ impl Crate {
         found.ok_or_else(|| {
             Refused::cannot(
                 format!(
-                    "there is no crate that ebb would choose for {}",
+                    "ebb knows no crate for {}",
                     wish.allocator.name
                 ),
                 "ebbmalloc, jemalloc and mimalloc can be a program's global allocator",
@@ -103,12 +103,12 @@ pub struct Manifest<'a> {
     document: Document<&'a str>,
 }
 
-/// A dependency as it stands in the text.
+/// A dependency in the text.
 #[derive(Clone, Debug)]
 pub struct Dependency {
     /// The table that has it.
     table: String,
-    /// Which crate.
+    /// The crate.
     pub of: Crate,
     /// The whole entry; none where it is spread over a table of its own.
     at: Option<Range<usize>>,
@@ -243,7 +243,7 @@ impl<'a> Manifest<'a> {
                     at: Some(at), of, ..
                 }) => {
                     let why = format!(
-                        "the crate, in place of {}, which nothing uses any more: {why}",
+                        "the crate, which replaces {}, which is unused: {why}",
                         of.package
                     );
                     fixed.edits.push(Edit::replace(at.clone(), line, why));
@@ -257,7 +257,7 @@ impl<'a> Manifest<'a> {
             match &dependency.at {
                 Some(at) => fixed.edits.push(self.without_line(at, dependency.of)),
                 None => fixed.notes.push(format!(
-                    "{}: {} is not used any more: take its table out",
+                    "{}: {} is unused: remove its table",
                     self.name, dependency.of.package
                 )),
             }
@@ -304,7 +304,7 @@ impl<'a> Manifest<'a> {
         Edit::replace(
             start..end,
             "",
-            format!("nothing uses {} any more", of.package),
+            format!("{} is unused", of.package),
         )
     }
 
@@ -348,7 +348,7 @@ impl<'a> Manifest<'a> {
         let (after, has) = strip(&text)?;
         if before != after || !fixed.edits.is_empty() && !has {
             return Err(defect(
-                "the change would alter more than it should".to_owned(),
+                "the change would alter other parts of the file".to_owned(),
             ));
         }
         Ok(())

@@ -9,7 +9,7 @@ use super::{Edit, Elsewhere, Fixed, Wish, quoted, settle};
 
 const SHELL: Elsewhere = Elsewhere {
     why: "is filled in by the shell",
-    remedy: "write its value out",
+    remedy: "write its value literally",
 };
 
 /// What puts the allocator in charge of the processes that are `chosen`.
@@ -31,7 +31,7 @@ pub fn fix(
     let count = |text: &str| procfile::processes(text).map(|it| it.len());
     if count(&after) != Ok(processes.len()) {
         return Err(Refused::not_understood(format!(
-            "{name}: the change would alter more than it should"
+            "{name}: the change would alter other parts of the file"
         )));
     }
     Ok(fixed)
@@ -52,7 +52,7 @@ fn of_process(name: &str, text: &str, process: &Process, wish: &Wish) -> Result<
         {
             return Err(Refused::cannot(
                 format!("{at}: {variable} is set in the middle of the command"),
-                "take it out there, then run ebb fix again",
+                "remove it there, then run ebb fix again",
             ));
         }
     }
@@ -87,7 +87,7 @@ fn of_process(name: &str, text: &str, process: &Process, wish: &Wish) -> Result<
     }
     if !fixed.edits.is_empty() && wish.preloads() {
         fixed.notes.push(format!(
-            "{}: {library} has to be where the process runs",
+            "{}: install {library} where the process runs",
             service.name
         ));
     }

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Refused {
     /// The kind of obstacle.
     pub kind: RefusedKind,
-    /// What stands in the way, and where.
+    /// The obstacle and its place.
     pub what: String,
     /// What to do.
     pub remedy: String,
@@ -28,7 +28,7 @@ impl Refused {
         Self {
             kind: RefusedKind::NotUnderstood,
             what: what.into(),
-            remedy: "left alone".to_owned(),
+            remedy: "nothing was changed".to_owned(),
         }
     }
 
@@ -37,7 +37,7 @@ impl Refused {
         Self {
             kind: RefusedKind::CannotWork,
             what: what.into(),
-            remedy: format!("left alone: {remedy}"),
+            remedy: format!("nothing was changed: {remedy}"),
         }
     }
 

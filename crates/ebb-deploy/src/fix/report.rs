@@ -10,7 +10,7 @@ use crate::check::Report as Check;
 /// The version of the JSON; grows when a field changes its meaning or goes.
 const FORMAT: u32 = 1;
 
-/// What `ebb fix` comes to.
+/// Result of `ebb fix`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
@@ -106,7 +106,7 @@ impl Report {
                     .collect::<Vec<_>>()
                     .join(" / ");
                 let shown = if shown.is_empty() {
-                    "(taken out)"
+                    "(removed)"
                 } else {
                     &shown
                 };

@@ -12,7 +12,7 @@ use super::{Edit, Elsewhere, Fixed, Wish, quoted, settle};
 
 const SHELL: Elsewhere = Elsewhere {
     why: "is filled in by the shell",
-    remedy: "write its value out, then run ebb fix again",
+    remedy: "write its value literally, then run ebb fix again",
 };
 
 /// What puts the allocator in charge of what the script starts.
@@ -49,15 +49,15 @@ pub fn fix(name: &str, text: &str, wish: &Wish) -> Result<Fixed, Refused> {
     };
     if !settings.iter().all(is_set) || after.service.start != moved(&script, &after) {
         return Err(Refused::not_understood(format!(
-            "{name}: the change would alter more than it should"
+            "{name}: the change would alter other parts of the file"
         )));
     }
     if wish.preloads() {
         fixed
             .notes
-            .push(format!("{library} has to be where the script runs"));
+            .push(format!("install {library} where the script runs"));
         fixed.notes.push(
-            "programs that are not started through the script run without it: ENV in the Dockerfile reaches them, too"
+            "programs that are started without the script do not have it; ENV in the Dockerfile applies to them, too"
                 .to_owned(),
         );
     }
@@ -109,7 +109,7 @@ fn refuse_other_ways(name: &str, script: &Script) -> Result<(), Refused> {
     match script.given.first() {
         Some((line, _)) => Err(Refused::cannot(
             format!("{name}:{line}: a command itself sets LD_PRELOAD"),
-            "take it out there, then run ebb fix again",
+            "remove it there, then run ebb fix again",
         )),
         None => Ok(()),
     }
@@ -128,7 +128,7 @@ fn replaceable<'a>(
     let refused = |line: usize, why: &str| {
         Err(Refused::cannot(
             format!("{name}:{line}: {} {why}", setting.name),
-            "take it out there, then run ebb fix again",
+            "remove it there, then run ebb fix again",
         ))
     };
     match counts.as_slice() {
@@ -147,7 +147,7 @@ fn replaced(name: &str, set: &Set, setting: &Setting) -> Result<Edit, Refused> {
     if !set.is_alone {
         return Err(Refused::cannot(
             format!(
-                "{name}:{}: {} is set without export, among others",
+                "{name}:{}: {} is set without export, together with other variables",
                 set.line, set.name
             ),
             "export it there, then run ebb fix again",

@@ -45,7 +45,7 @@ pub fn fix(name: &str, text: &str, wished: Crate, why: &str) -> Result<Changed, 
     if allocators.len() > 1 {
         return Err(Refused::cannot(
             format!(
-                "{name} has {} global allocators, by conditions of compilation",
+                "{name} has {} global allocators under cfg conditions",
                 allocators.len()
             ),
             "change them by hand",
@@ -57,7 +57,7 @@ pub fn fix(name: &str, text: &str, wished: Crate, why: &str) -> Result<Changed, 
             .count()
             + 1;
         return Err(Refused::cannot(
-            format!("{name}:{line}: the program has an allocator of its own kind"),
+            format!("{name}:{line}: the program has an allocator of its own"),
             "change it by hand",
         ));
     };
@@ -71,7 +71,7 @@ pub fn fix(name: &str, text: &str, wished: Crate, why: &str) -> Result<Changed, 
     fixed.edits.push(Edit::replace(
         at,
         ours.clone(),
-        format!("in place of {}: {why}", before.package),
+        format!("replaces {}: {why}", before.package),
     ));
     fixed.edits.push(Edit::replace(
         first.expr.span().byte_range(),
@@ -82,7 +82,7 @@ pub fn fix(name: &str, text: &str, wished: Crate, why: &str) -> Result<Changed, 
         fixed.edits.push(Edit::replace(
             at,
             "",
-            format!("nothing uses {} any more", before.package),
+            format!("{} is unused", before.package),
         ));
     }
     verify(name, text, &fixed)?;
@@ -122,7 +122,7 @@ fn parse(name: &str, text: &str) -> Result<syn::File, Refused> {
     })?;
     if file.attrs.iter().any(|it| it.path().is_ident("no_std")) {
         return Err(Refused::cannot(
-            format!("{name} is no_std: its allocator is its own affair"),
+            format!("{name} is no_std, so it chooses its allocator itself"),
             "change it by hand",
         ));
     }
@@ -208,7 +208,7 @@ fn insertion(text: &str, items: &[Item], ours: &str, why: &str) -> Edit {
         "#[global_allocator]".to_owned(),
         format!("static {name}: {ours} = {ours};"),
     ];
-    let why = format!("all memory of the program comes from it: {why}");
+    let why = format!("the program allocates all memory from it: {why}");
     if let Some(last) = items.iter().take_while(is_leading).last() {
         lines.insert(0, String::new());
         return Edit::below(text, last.span().byte_range().end, &lines, why);
@@ -302,7 +302,7 @@ mod tests {
                 .map(|_| ())
                 .unwrap_err()
                 .to_string();
-            assert!(message.contains("left alone"), "{text}: {message}");
+            assert!(message.contains("nothing was changed"), "{text}: {message}");
         }
         let deep = format!("fn main() {{ {} }}", "(".repeat(100_000));
         assert!(fix("main.rs", &deep, CRATES[0], "so").is_err());

@@ -10,8 +10,8 @@ use super::wish::Setting;
 use super::{Edit, Elsewhere, Fixed, Wish, settle};
 
 const EXPANSION: Elsewhere = Elsewhere {
-    why: "has an expansion of supervisor in it, %(...)s",
-    remedy: "write its value out, then run ebb fix again",
+    why: "contains an expansion of supervisor, %(...)s",
+    remedy: "write its value literally, then run ebb fix again",
 };
 
 /// What puts the allocator in charge of the programs that are `chosen`.
@@ -42,7 +42,7 @@ pub fn fix(
     let found: Vec<_> = after.iter().map(|it| variables(&it.service, &[])).collect();
     if found != expected {
         return Err(Refused::not_understood(format!(
-            "{name}: the change would alter more than it should"
+            "{name}: the change would alter other parts of the file"
         )));
     }
     if !fixed.edits.is_empty() {
@@ -78,7 +78,7 @@ fn of_program(
     {
         return Err(Refused::cannot(
             format!("{name}:{}: the command itself sets LD_PRELOAD", start.line),
-            "take it out there, then run ebb fix again",
+            "remove it there, then run ebb fix again",
         ));
     }
     let library = wish.library_elsewhere();
@@ -88,7 +88,7 @@ fn of_program(
         let Some(value) = supervisor::quoted(&setting.value) else {
             return Err(Refused::cannot(
                 format!(
-                    "{at}: supervisor has no way to write the value of {}: {}",
+                    "{at}: supervisor's syntax cannot express the value of {}: {}",
                     setting.name, setting.value
                 ),
                 "choose another value",
@@ -109,7 +109,7 @@ fn of_program(
     }
     if !fixed.edits.is_empty() && wish.preloads() {
         fixed.notes.push(format!(
-            "{}: {library} has to be where supervisord runs, readable for the program's user",
+            "{}: install {library} where supervisord runs, readable for the program's user",
             service.name
         ));
     }

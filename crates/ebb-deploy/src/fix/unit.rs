@@ -15,8 +15,8 @@ pub fn drop_in(wish: &Wish) -> String {
 }
 
 const SPECIFIER: Elsewhere = Elsewhere {
-    why: "has a specifier of systemd in it",
-    remedy: "write its value out, then run ebb fix again",
+    why: "contains a systemd specifier",
+    remedy: "write its value literally, then run ebb fix again",
 };
 
 /// What is known of a unit.
@@ -58,7 +58,7 @@ pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Refused> {
             if let Some(set) = names().find(|it| service.variable(it).is_some()) {
                 return Err(Refused::cannot(
                     format!("the drop-in {name} comes after {own_name} and sets {set}, too"),
-                    "take it out there, then run ebb fix again",
+                    "remove it there, then run ebb fix again",
                 ));
             }
         }
@@ -89,14 +89,14 @@ pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Refused> {
     Unit::parse(&apply(text, &fixed.edits)).map_err(unreadable)?;
     for (file, _) in unit.values("EnvironmentFile") {
         fixed.notes.push(format!(
-            "what {} sets comes after Environment=: look there for LD_PRELOAD",
+            "{} is read after Environment=: look for LD_PRELOAD there",
             file.trim_start_matches('-')
         ));
     }
     for key in ["RootDirectory", "RootImage"] {
         if let Some((root, _)) = unit.values(key).last() {
             fixed.notes.push(format!(
-                "the service runs in {key}={root}: {library} has to be in there"
+                "the service runs in {key}={root}: install {library} there"
             ));
         }
     }
@@ -106,7 +106,7 @@ pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Refused> {
     ));
     if wish.preloads() && library.starts_with('/') {
         fixed.notes.push(format!(
-            "{library} has to be there, readable for the service's user"
+            "install {library}, readable for the service's user"
         ));
     }
     Ok(fixed)

@@ -30,7 +30,7 @@ pub struct Setting {
     pub name: String,
     /// Its new value.
     pub value: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
@@ -89,7 +89,7 @@ impl Wish {
             ebb_allocators::by_file_name(&name).map(|it| it.name)
         };
         let first = preload_entries(OsStr::new(present)).find_map(|it| known(&it));
-        // What is there already, at whatever path, is the user's.
+        // What already exists, at whatever path, is the user's.
         let is_there = first == Some(self.allocator.name) && self.library.is_none()
             || preload_entries(OsStr::new(present))
                 .next()
@@ -119,15 +119,15 @@ impl Wish {
             .unwrap_or_default();
         let mut why = if self.preloads() {
             format!(
-                "the loader puts {} in front of libc's malloc: {}",
+                "the loader uses {} instead of libc's malloc: {}",
                 self.allocator.name, self.why
             )
         } else {
-            format!("libc's own malloc is to serve: {}", self.why)
+            format!("the program uses libc's own malloc: {}", self.why)
         };
         if !change.replaced.is_empty() {
             why += &format!(
-                "; {} goes, only the first allocator is ever asked",
+                "; {} is removed, because only the first allocator is used",
                 change.replaced.join(", ")
             );
         }
@@ -146,7 +146,7 @@ impl Wish {
             why,
         };
         let Some(present) = present else {
-            let why = format!("the setting that goes with it: {}", self.why);
+            let why = format!("its setting: {}", self.why);
             settled.settings.push(set(value.to_owned(), why));
             return;
         };
@@ -164,13 +164,13 @@ impl Wish {
         }
         if self.gives_way {
             settled.notes.push(format!(
-                "{name}={present} stays as it is; we would set {value}"
+                "{name}={present} is kept; ebb fix would set {value}"
             ));
             return;
         }
         if is_list {
             let why = format!(
-                "added behind what is set, the last of two wins: {}",
+                "added after the existing settings, so that it wins: {}",
                 self.why
             );
             settled
@@ -179,7 +179,7 @@ impl Wish {
         } else {
             settled.settings.push(set(
                 value.to_owned(),
-                format!("in place of {present}: {}", self.why),
+                format!("replaces {present}: {}", self.why),
             ));
         }
     }
@@ -275,7 +275,7 @@ mod tests {
         let settled =
             gives_way.settle("libjemalloc.so.2", &|_| Some("libjemalloc.so.2".to_owned()));
         assert!(settled.settings.is_empty());
-        assert!(settled.notes[0].contains("stays as it is"));
+        assert!(settled.notes[0].contains("is kept"));
     }
 
     #[test]

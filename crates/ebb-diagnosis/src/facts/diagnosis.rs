@@ -16,7 +16,7 @@ pub struct Diagnosis {
     pub ledger: Ledger,
     /// From the processes' memory to the cgroup's.
     pub bridge: Option<Bridge>,
-    /// Every cause that was looked at, those that apply in front.
+    /// Every cause that was checked; those that apply come first.
     pub findings: Vec<Finding>,
     /// What it is concluded from.
     pub snapshot: Snapshot,
@@ -25,11 +25,11 @@ pub struct Diagnosis {
 /// The verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Which.
+    /// Kind of verdict.
     pub kind: VerdictKind,
     /// What explains the most of it, where one thing does.
     pub main: Option<Cause>,
-    /// In one sentence.
+    /// The result in one sentence.
     pub sentence: String,
     /// The command to type next.
     pub next: Option<String>,
@@ -69,7 +69,7 @@ pub enum Cause {
     Cached,
     /// Free pages that an allocator other than glibc's keeps.
     Kept,
-    /// Free pages that are given back, and that the kernel has not taken yet.
+    /// Free pages that the kernel may take (MADV_FREE) and has not taken yet.
     Lazy,
     /// Free pages that are locked in memory.
     Locked,
@@ -119,7 +119,7 @@ pub struct Ledger {
 /// A line of a ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
-    /// Which.
+    /// The cause.
     pub cause: Cause,
     /// Bytes.
     pub bytes: u64,
@@ -132,7 +132,7 @@ pub struct Line {
 pub struct Bridge {
     /// Anonymous memory of the target's processes.
     pub target_anon: u64,
-    /// Of other processes in the cgroup.
+    /// Anonymous memory of other processes in the cgroup.
     pub others_anon: u64,
     /// What the cgroup is charged for anonymous memory.
     pub cgroup_anon: u64,
@@ -148,7 +148,7 @@ pub struct Bridge {
 /// One cause with its figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Which.
+    /// The cause.
     pub cause: Cause,
     /// Whether it applies.
     pub weight: Weight,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The answer of `ebb diff`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
-    /// In one sentence.
+    /// The result in one sentence.
     pub sentence: String,
     /// Seconds between both looks, where they are of one boot.
     pub seconds: Option<f64>,
@@ -20,7 +20,7 @@ pub struct Difference {
 /// One figure, before and after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// Which.
+    /// Name of the figure that changed.
     pub what: String,
     /// What it is measured in.
     pub unit: Unit,

@@ -14,11 +14,11 @@ pub struct Point {
     pub live: Option<u64>,
     /// Freed, and held by the allocator, where all heaps were read.
     pub held: Option<u64>,
-    /// Anonymous memory beside both: runtimes' heaps, heaps that were not read, memory in swap.
+    /// Other anonymous memory: runtimes' heaps, heaps that were not read, memory in swap.
     pub other: u64,
     /// Shared memory.
     pub shared: u64,
-    /// All of it.
+    /// All memory of the processes.
     pub total: u64,
     /// CPU seconds that the processes have used since they started.
     pub cpu_s: f64,
@@ -45,7 +45,7 @@ pub enum Series {
 /// One thing over time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trend {
-    /// Which.
+    /// The series.
     pub series: Series,
     /// Its lowest in the first part of the time.
     pub from: u64,

@@ -7,13 +7,13 @@ use ebb_process::snapshot::Target;
 /// One round.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Trim {
-    /// What was asked for.
+    /// The requested target.
     pub target: Target,
     /// When, as RFC 3339 in UTC.
     pub taken: String,
     /// Each process that could be read.
     pub processes: Vec<ProcessTrim>,
-    /// What was done about the page cache, if that was asked for.
+    /// Result of --page-cache, if it was requested.
     pub page_cache: Option<PageCache>,
 }
 
@@ -26,7 +26,7 @@ pub struct ProcessTrim {
     pub name: String,
     /// What is in charge of its `malloc`, where that is known.
     pub allocator: Option<String>,
-    /// What malloc_trim would do, where that can be foreseen.
+    /// Forecast of malloc_trim, if there is one.
     pub predicted: Option<Prediction>,
     /// What was done.
     #[serde(flatten)]
@@ -38,7 +38,7 @@ pub struct ProcessTrim {
 /// What malloc_trim would do in a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Prediction {
-    /// Resident bytes that would go back.
+    /// Resident bytes that would be returned.
     pub returns: u64,
     /// Free bytes that would stay: at the ends of secondary arenas.
     pub tops: u64,
@@ -100,9 +100,9 @@ pub enum Route {
 /// Why nothing was done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Left {
-    /// In a word.
+    /// Kind of reason.
     pub reason: Reason,
-    /// In a sentence.
+    /// The reason in one sentence.
     pub why: String,
     /// What to do instead.
     pub remedy: Option<String>,
@@ -112,7 +112,7 @@ pub struct Left {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// Too little would go back.
+    /// The trim would return too little.
     BelowThreshold,
     /// The allocator does it without us.
     ReturnsByItself,
@@ -139,7 +139,7 @@ pub enum Reason {
 pub struct Measured {
     /// Resident memory of the process before.
     pub rss_before: u64,
-    /// And after.
+    /// Resident memory after.
     pub rss_after: u64,
     /// Resident memory of its heap before.
     pub heap_before: u64,
@@ -150,7 +150,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// What went back, by the process's resident memory: negative where it grew meanwhile.
+    /// Returned bytes, by the process's resident memory: negative if it grew meanwhile.
     pub fn returned(&self) -> i64 {
         self.rss_before as i64 - self.rss_after as i64
     }
@@ -161,13 +161,13 @@ impl Measured {
 pub struct PageCache {
     /// The cgroup's path.
     pub cgroup: String,
-    /// Pages of files that could go, before.
+    /// Droppable file pages before.
     pub before: Option<u64>,
-    /// And after, where the kernel was asked.
+    /// Droppable file pages after, if the kernel was asked.
     pub after: Option<u64>,
-    /// Anonymous memory before and after: none of it may go.
+    /// Anonymous memory before; none of it may be dropped.
     pub anon_before: Option<u64>,
-    /// See there.
+    /// Anonymous memory after, if the kernel was asked.
     pub anon_after: Option<u64>,
     /// Why the kernel was not asked.
     pub refused: Option<Left>,

@@ -51,7 +51,7 @@ fn a_steady_native_growth_is_a_growing_live_heap() {
     assert_eq!(growth.verdict.kind, VerdictKind::LiveHeapGrows);
     assert_eq!(growth.company, Some(Company::AlwaysLoad));
     assert!(
-        growth.verdict.sentence.contains("180.0 MB an hour"),
+        growth.verdict.sentence.contains("180.0 MB per hour"),
         "{}",
         growth.verdict.sentence
     );
@@ -203,9 +203,9 @@ fn a_slow_leak_is_too_short_to_tell_and_the_time_that_is_enough_tells_it() {
     let growth = of(two_minutes(leak), last(None));
     let sentence = &growth.verdict.sentence;
     assert_eq!(growth.verdict.kind, VerdictKind::NotEnoughEvidence);
-    assert!(sentence.starts_with("Too short to tell: "), "{sentence}");
+    assert!(sentence.starts_with("Too short: "), "{sentence}");
     assert!(!sentence.contains("No growth"), "{sentence}");
-    assert!(sentence.contains("60.0 MB an hour (95 %: "), "{sentence}");
+    assert!(sentence.contains("60.0 MB per hour (95 %: "), "{sentence}");
     assert!(sentence.contains("6 min would be enough"), "{sentence}");
     assert_eq!(growth.verdict.next.as_deref(), Some("ebb why --watch 6m 7"));
     let longer: Vec<Point> = (0..120)
@@ -285,14 +285,14 @@ fn what_goes_up_and_down_too_much_is_too_short_to_tell() {
     let wild: Vec<f64> = (0..12).map(|_| 50.0 + 200.0 * random.f64()).collect();
     let (kind, sentence) = sentence_of(two_minutes(|at| wild[(at / 10.0) as usize]));
     assert_eq!(kind, VerdictKind::NotEnoughEvidence, "{sentence}");
-    assert!(sentence.starts_with("Too short to tell: "), "{sentence}");
+    assert!(sentence.starts_with("Too short: "), "{sentence}");
 }
 
 #[test]
 fn a_growth_that_slows_is_too_short_to_tell() {
     let (kind, sentence) = sentence_of(two_minutes(|at| 20.0 + 40.0 * (1.0 - (-at / 35.0).exp())));
     assert_eq!(kind, VerdictKind::NotEnoughEvidence, "{sentence}");
-    assert!(sentence.starts_with("Too short to tell: "), "{sentence}");
+    assert!(sentence.starts_with("Too short: "), "{sentence}");
 }
 
 /// Below what matters within a day: named, and no reason to watch on.
@@ -355,7 +355,7 @@ fn too_few_looks_say_how_long_would_be_enough() {
     let few: Vec<Point> = two_minutes(|at| 50.0 + at).into_iter().take(5).collect();
     let (_, sentence) = sentence_of(few);
     assert!(
-        sentence.starts_with("Too short to tell: 5 looks at service (7) in 4 s"),
+        sentence.starts_with("Too short: 5 looks at service (7) in 4 s"),
         "{sentence}"
     );
     assert!(sentence.ends_with("30 s would be enough."), "{sentence}");

@@ -70,12 +70,12 @@ impl Script {
                 pid,
             ) {
                 Ok(script) if script.path.len() < path_bytes => return Ok(script),
-                Ok(script) => left.push(format!("{} is too long a path", script.path)),
+                Ok(script) => left.push(format!("the path {} is too long", script.path)),
                 Err(why) => left.push(format!("/{folder}: {why}")),
             }
         }
         Err(format!(
-            "there is no folder in which it could read a script ({})",
+            "there is no folder from which it can read a script ({})",
             left.join("; ")
         ))
     }
@@ -93,7 +93,7 @@ impl Script {
         let opened = openat2(root, folder, how).map_err(|errno| errno.desc())?;
         let stat = fstat(&opened).map_err(|errno| errno.desc())?;
         if !is_safe(&stat, root_owner, uid) {
-            return Err("others could put another file in its place".to_owned());
+            return Err("other users could replace the file".to_owned());
         }
         let name = format!("ebb-trim-{pid}-{}.py", std::process::id());
         let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW;

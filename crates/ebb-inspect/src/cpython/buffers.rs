@@ -30,9 +30,9 @@ const PIECE_BYTES: usize = 256 << 10;
 pub struct Owned {
     /// The type's name; `None` for blocks that no object was found to have.
     pub name: Option<String>,
-    /// How many.
+    /// Number of objects or blocks.
     pub count: u64,
-    /// Their bytes.
+    /// Sum of their sizes in bytes.
     pub bytes: u64,
 }
 

@@ -67,9 +67,9 @@ pub struct Generation {
 /// The tracked objects of one type.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Type {
-    /// As the type calls itself.
+    /// The type's name.
     pub name: String,
-    /// How many.
+    /// Number of objects or blocks.
     pub count: u64,
     /// Bytes of the objects themselves, the collector's head included: not what they point to (a list's
     /// array, a dict's table, the string that it holds).

@@ -28,7 +28,7 @@ pub(super) fn states<M: crate::Memory>(
     while next != 0 {
         if states.len() == MOST_INTERPRETERS {
             return Err(Unsupported::Layout(
-                "its list of interpreters does not end".to_owned(),
+                "its list of interpreters has no end".to_owned(),
             ));
         }
         states.push((

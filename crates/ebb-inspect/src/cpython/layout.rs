@@ -38,11 +38,11 @@ pub(super) enum Gc {
 /// Offsets within the runtime and an interpreter, and pymalloc's sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Of the first interpreter, in the runtime.
+    /// Offset of the first interpreter in the runtime.
     pub(super) head: u64,
-    /// Of the next interpreter.
+    /// Offset of the next interpreter.
     pub(super) next: u64,
-    /// Of its number.
+    /// Offset of the interpreter's number.
     pub(super) id: u64,
     pub(super) gc: Gc,
     pub(super) frozen: Frozen,
@@ -111,7 +111,7 @@ impl Layout {
             || version & RELEASE_LEVEL != RELEASE_LEVEL
         {
             return Err(Unsupported::Layout(format!(
-                "its table of offsets is of version {version:#x}, no release of the file's name"
+                "its table of offsets has version {version:#x}, which does not match the file's name"
             )));
         }
         if field(FREE_THREADED)? != 0 {

@@ -9,7 +9,7 @@ use crate::memory::Unreadable;
 use crate::target::{Backing, Mapping, Target};
 
 /// What is said of a build whose objects are laid out otherwise, and lie in mimalloc's pages.
-pub(super) const FREE_THREADED_BUILD: &str = "a free-threaded build of CPython: its collector is not read, and its objects are in its own mimalloc";
+pub(super) const FREE_THREADED_BUILD: &str = "a free-threaded build of CPython: ebb does not read its collector, and its objects are in its own mimalloc";
 
 /// CPython in a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ fn version(path: &Path) -> Result<(u8, u8), &'static str> {
     };
     match numbers().ok_or("no version in the name")? {
         (_, _, build) if build.starts_with('t') => Err(FREE_THREADED_BUILD),
-        (_, _, build) if build.starts_with('d') => Err("a debugging build of CPython is not read"),
+        (_, _, build) if build.starts_with('d') => Err("ebb does not read a debug build of CPython"),
         (major, minor, _) => Ok((major, minor)),
     }
 }
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(of("/lib/libpython3.8.so.1.0"), Ok((3, 8)));
         assert_eq!(of("/lib/libpython3.13t.so.1.0"), Err(FREE_THREADED_BUILD));
         assert_eq!(of("/usr/bin/python3.14td"), Err(FREE_THREADED_BUILD));
-        assert!(of("/usr/bin/python3.11d").is_err_and(|why| why.contains("debugging")));
+        assert!(of("/usr/bin/python3.11d").is_err_and(|why| why.contains("debug build")));
         assert!(of("/usr/bin/python").is_err_and(|why| why.contains("no version")));
     }
 }

@@ -43,7 +43,7 @@ pub struct Remote {
     pub pending: u64,
     /// The script's path, with a zero at its end.
     pub path: u64,
-    /// Its room.
+    /// Size of the path's buffer.
     pub path_bytes: usize,
     /// The byte of `eval_breaker` in which the bit lies that makes the thread look.
     pub eval_breaker: u64,
@@ -69,10 +69,10 @@ impl Remote {
         let (major, minor) = place.version;
         if place.version < (3, 14) {
             return Err(Unsupported::Layout(format!(
-                "CPython {major}.{minor} has no remote execution; 3.14 has"
+                "CPython {major}.{minor} has no remote execution; it needs 3.14"
             )));
         }
-        let unknown = || Unsupported::Layout("its table of offsets is none that is known".into());
+        let unknown = || Unsupported::Layout("its table of offsets is not known".into());
         let interpreter = main_interpreter(reader, place.runtime, layout)?;
         let mut field = |at: u64| reader.word(place.runtime.wrapping_add(at));
         let (support, pending, path) = (field(SUPPORT)?, field(PENDING)?, field(PATH)?);

@@ -6,7 +6,7 @@ use crate::memory::Unreadable;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsupported {
     /// No file of the process defines `_PyRuntime`.
-    #[error("no CPython is in it")]
+    #[error("it has no CPython")]
     NoPython,
     /// A version or a kind of build whose layout is not known.
     #[error("{0}")]

@@ -12,7 +12,7 @@ const MOST_CACHES: u32 = 1 << 16;
 /// Slots of one stack at most; the largest has a few thousand.
 const MOST_ENTRIES: u64 = 1 << 16;
 
-/// See the module.
+/// Slots in all caches: sorted ranges of addresses.
 pub(super) struct Cached(Vec<(u64, u64)>);
 
 impl Cached {

@@ -22,7 +22,7 @@ pub struct Heap {
     pub start: u64,
     /// Its first chunk.
     pub first: u64,
-    /// The first address behind it.
+    /// The first address after it.
     pub end: u64,
     /// The top chunk, in the arena's newest heap.
     pub top: Option<u64>,

@@ -41,9 +41,9 @@ pub struct ArenaFields {
 /// Offsets in `malloc_par`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParameterFields {
-    /// Since 2.35.
+    /// Since glibc 2.35.
     pub thp_pagesize: Option<u64>,
-    /// Since 2.35.
+    /// Since glibc 2.35.
     pub hp_pagesize: Option<u64>,
     pub n_mmaps: u64,
     pub no_dyn_threshold: u64,

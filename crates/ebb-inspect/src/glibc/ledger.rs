@@ -122,9 +122,9 @@ impl Trim {
 /// When malloc returns memory by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Thresholds {
-    /// The end of an arena is given back when it is larger than this.
+    /// The end of an arena is returned when it is larger than this.
     pub trim_threshold: u64,
-    /// Requests from this size on are mappings of their own, which go back when they are freed.
+    /// Requests of this size or more are mapped separately and unmapped when they are freed.
     pub mmap_threshold: u64,
     /// Whether both still follow the largest such block that was freed.
     pub dynamic: bool,

@@ -18,7 +18,7 @@ pub struct SizeCount {
     pub up_to: u64,
     /// Chunks.
     pub chunks: u64,
-    /// Their bytes.
+    /// Sum of their sizes in bytes.
     pub bytes: u64,
 }
 

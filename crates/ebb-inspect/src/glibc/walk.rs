@@ -27,7 +27,7 @@ const FLAGS: u64 = 7;
 pub struct Chunk {
     /// Its first address.
     pub at: u64,
-    /// The first address behind it.
+    /// The first address after it.
     pub next: u64,
     /// Whether it is in a bin. What is in a fastbin or in a thread's cache looks in use.
     pub is_free: bool,

@@ -119,7 +119,7 @@ fn without_the_secret_it_is_another_malloc() {
     let error = fake.read().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "musl 1.2.3 without mallocng: its structures are not laid out as in any version that is known"
+        "musl 1.2.3 without mallocng: the layout of its structures is not known"
     );
 }
 

@@ -11,7 +11,7 @@ use procfs::process::Process;
 /// A cgroup in the file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// 1 or 2.
+    /// Version of the cgroup hierarchy: 1 or 2.
     pub version: u8,
     /// Where its hierarchy is mounted: the root that we see.
     pub mount: PathBuf,

@@ -20,12 +20,12 @@ pub enum Unreadable {
     #[error("a {0}-bit program: not read")]
     Bits(u8),
     /// What the loader left in its memory is in swap.
-    #[error("its loader's list is in swap, which is not read")]
+    #[error("its loader's list is in swap, which ebb does not read")]
     Swapped,
     /// Several mapped files define `malloc`, and their order cannot be read.
-    #[error("several mapped files define malloc and their order cannot be read")]
+    #[error("several mapped files define malloc, and their order cannot be read")]
     Order,
-    /// Something else.
+    /// Any other error.
     #[error("{0}")]
     Other(String),
 }

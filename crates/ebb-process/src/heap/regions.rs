@@ -99,7 +99,7 @@ fn mapped(target: &Target, file: &Path) -> Result<PathBuf, Unsupported> {
     };
     let found = by_name.or_else(by_file);
     found.map(|path| path.to_path_buf()).ok_or_else(|| {
-        Unsupported::Contradicts(format!("{} is not mapped any more", file.display()))
+        Unsupported::Contradicts(format!("{} is unmapped", file.display()))
     })
 }
 
@@ -121,13 +121,13 @@ pub(super) fn of_holdings(holdings: Holdings) -> Heap {
     }
     if holdings.missing > 0 {
         notes.push(format!(
-            "up to {:.1} MB that are its own were not found",
+            "up to {:.1} MB of its memory were not found",
             holdings.missing as f64 / 1e6
         ));
     }
     if holdings.torn > 0 {
         notes.push(format!(
-            "the heap changed while it was read: {} places were not",
+            "the heap changed while it was read: {} places were skipped",
             holdings.torn
         ));
     }

@@ -27,8 +27,8 @@ pub(super) fn lines(python: &Python) -> Vec<String> {
     if let Some(buffers) = python.buffers.as_ref().filter(|it| !it.is_empty()) {
         let mut collectors = python.interpreters.iter().map(|it| it.collector.as_ref());
         let nobodys = match collectors.all(|it| it.is_some_and(|collector| collector.complete)) {
-            true => "no Python object's",
-            false => "no object's that was read",
+            true => "not owned by a Python object",
+            false => "owner not read",
         };
         let all = of_types(buffers.iter().take(MOST_TYPES), nobodys);
         lines.push(format!("live blocks of 1 MiB and more: {all}"));
@@ -58,7 +58,7 @@ fn state(of: &Collector) -> String {
     let more = match (of.complete, of.swapped) {
         (true, _) => "",
         (false, true) => {
-            ", and more: its lists lead into pages that are in swap, which are not read"
+            ", and more: its lists continue on pages in swap, which are not read"
         }
         (false, false) => ", and more: its lists changed while they were read",
     };
@@ -133,10 +133,10 @@ mod tests {
                 "CPython 3.14, interpreter 0 of 3: the collector is on (thresholds 700, 10, 10), 1 young, 22 middle and 333 \
                  old objects are tracked, and more: its lists changed while they were read",
                 "CPython 3.14, interpreter 2 of 3: the collector is on (thresholds 700, 10, 10), 1 young, 22 middle and 333 \
-                 old objects are tracked, and more: its lists lead into pages that are in swap, which are not read",
+                 old objects are tracked, and more: its lists continue on pages in swap, which are not read",
                 "most bytes in tracked objects: dict 10 of 3.0 MB, cell 40 of 2.0 MB",
                 "most tracked objects: cell 40 of 2.0 MB, dict 10 of 3.0 MB",
-                "live blocks of 1 MiB and more: bytes 2 of 7.5 MB, no object's that was read 1 of 2.0 MB",
+                "live blocks of 1 MiB and more: bytes 2 of 7.5 MB, owner not read 1 of 2.0 MB",
             ]
         );
         let whole = Python {
@@ -146,7 +146,7 @@ mod tests {
         };
         assert_eq!(
             lines(&whole)[1],
-            "live blocks of 1 MiB and more: bytes 2 of 7.5 MB, no Python object's 1 of 2.0 MB"
+            "live blocks of 1 MiB and more: bytes 2 of 7.5 MB, not owned by a Python object 1 of 2.0 MB"
         );
     }
 }

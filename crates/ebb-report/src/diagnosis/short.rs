@@ -81,12 +81,12 @@ fn fit(sections: &mut Vec<Section>, columns: usize) {
 /// The first clause of the verdict, and what it says beyond the figures that other lines have.
 fn split(sentence: &str) -> (String, Option<String>) {
     const SAID_ELSEWHERE: [&str; 4] = [
-        "the most of it ",
-        "the most is ",
-        "whether they grow ",
+        "mostly ",
+        "the largest part is ",
+        "To see whether they grow",
         "which no allocator lowers",
     ];
-    let ends = [", the most of it ", ", which no allocator ", "; ", ". "];
+    let ends = [", mostly ", ", which no allocator ", "; ", ". "];
     let Some(end) = ends.iter().filter_map(|mark| sentence.find(mark)).min() else {
         return (sentence.to_owned(), None);
     };
@@ -102,12 +102,11 @@ fn split(sentence: &str) -> (String, Option<String>) {
 
 /// A headline that is too long for a line in fewer words: the headroom is to be in the second.
 fn shortened(mut headline: String, columns: usize) -> String {
-    const WORDS: [(&str, &str); 6] = [
-        (" has freed ", " holds "),
-        (" that its allocator holds", " it freed"),
-        (" could not be told into live and free", " not told apart"),
-        (", and nothing of note is held or free", ""),
+    const WORDS: [(&str, &str); 5] = [
         (" are freed and held by the allocator, and ", " are held, "),
+        (" are freed and held by the allocator", " are freed and held"),
+        (" could not be identified as live or free", " unidentified"),
+        (", and holds little freed memory", ""),
         (" are not malloc's heap", " are no heap"),
     ];
     if headline.chars().count() > columns {
@@ -215,7 +214,7 @@ fn parts(diagnosis: &Diagnosis) -> Option<String> {
 fn part(cause: Cause) -> &'static str {
     match cause {
         Cause::Trimmable => "freed in whole pages",
-        Cause::Pinned => "freed beside live blocks (pinned)",
+        Cause::Pinned => "freed, on pages with live blocks (pinned)",
         Cause::Cached => "freed, in threads' caches",
         cause => label(cause),
     }
@@ -234,7 +233,7 @@ fn trim(diagnosis: &Diagnosis) -> Option<String> {
     })?;
     let text = match judge(largest, &snapshot.missing, None, &LIMITS) {
         (_, Some(left)) if matches!(left.reason, Reason::NoRight | Reason::NotRead) => {
-            return Some("Whether a trim helps is not known.".to_owned());
+            return Some("It is not known whether a trim helps.".to_owned());
         }
         (_, Some(left)) => left.why,
         (None, None) => return None,
@@ -273,7 +272,7 @@ fn group(group: &Group) -> String {
         [pid] if group.differs && group.held >= LEAST_PART => {
             let held = mb(group.held as i64);
             format!(
-                "{} ({pid}) differs: {size}, {held} MB of it freed and held",
+                "{} ({pid}) differs: {size}, {held} MB freed and held",
                 group.name
             )
         }
@@ -319,17 +318,17 @@ mod tests {
     fn of_a_verdict_the_first_clause_is_the_headline_and_doubts_stay() {
         for (sentence, headline, rest) in [
             (
-                "Retention: of 9 MB, a (7) has freed 8 MB, the most of it 8 MB free pages. 1.5 MB more could not be told apart.",
-                "Retention: of 9 MB, a (7) has freed 8 MB.",
-                Some("1.5 MB more could not be told apart."),
+                "Retention: of 9 MB of a (7), 8 MB are freed, mostly 8 MB free pages. 1.5 MB more could not be identified.",
+                "Retention: of 9 MB of a (7), 8 MB are freed.",
+                Some("1.5 MB more could not be identified."),
             ),
             (
-                "Not malloc's heap: 9 MB are not, the most of it 8 MB stacks; another allocator changes none of that.",
+                "Not malloc's heap: 9 MB are not, mostly 8 MB stacks. Another allocator does not change that.",
                 "Not malloc's heap: 9 MB are not.",
-                Some("Another allocator changes none of that."),
+                Some("Another allocator does not change that."),
             ),
             (
-                "In use: 9 MB are live blocks, which no allocator lowers; whether they grow takes a second look.",
+                "In use: 9 MB are live blocks, which no allocator lowers. To see whether they grow, look again later.",
                 "In use: 9 MB are live blocks.",
                 None,
             ),
@@ -348,15 +347,15 @@ mod tests {
     fn a_headline_fits_a_line_of_eighty_columns() {
         let who = "gunicorn (12345 and 4 more)";
         for long in [
-            format!("Retention: of 1234 MB, {who} has freed 1000 MB that its allocator holds."),
-            "Not enough evidence: of 1234 MB of python3 (12345), 1000 MB could not be told into live and free."
+            format!("Retention: of 1234 MB of {who}, 1000 MB are freed and held by the allocator."),
+            "Not enough evidence: of 1234 MB of python3 (12345), 1000 MB could not be identified as live or free."
                 .to_owned(),
-            format!("Nothing to gain: {who} uses 12.5 MB, and nothing of note is held or free."),
+            format!("Nothing to gain: {who} uses 12.5 MB, and holds little freed memory."),
         ] {
             let short = shortened(long, 80);
             assert!(short.chars().count() <= 80, "{short}");
         }
-        let fits = "Retention: of 9 MB, a (7) has freed 8 MB that its allocator holds.";
+        let fits = "Retention: of 9 MB of a (7), 8 MB are freed and held by the allocator.";
         assert_eq!(shortened(fits.to_owned(), 80), fits);
     }
 }

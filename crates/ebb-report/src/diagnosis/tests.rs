@@ -99,7 +99,7 @@ fn the_verdict_is_the_first_line_and_the_next_command_the_last() {
         "cgroup v2 /a/b",
         "310.0  what an autoscaler sees",
         "of /a",
-        "! 2 processes killed for memory; 3 periods throttled by the CPU quota (1.5 s)",
+        "! 2 processes OOM-killed; 3 periods throttled by the CPU quota (1.5 s)",
         "+2.0 remainder",
         "290.0 MB are free pages",
         "* malloc_trim would return: 301 of 300 MB (100 %), within 1 % of the heap",

@@ -11,12 +11,12 @@ pub fn label(cause: Cause) -> &'static str {
         Cause::Pinned => "pinned",
         Cause::Cached => "threads' caches",
         Cause::Kept => "kept free pages",
-        Cause::Lazy => "given back lazily",
+        Cause::Lazy => "returned lazily",
         Cause::Locked => "free, but locked in memory",
         Cause::Metadata => "allocator's bookkeeping",
         Cause::Objects => "CPython's objects",
         Cause::FreeObjects => "free in CPython's arenas",
-        Cause::UnreadHeap => "heap, not told apart",
+        Cause::UnreadHeap => "heap, unidentified",
         Cause::Anonymous => "anonymous, not malloc's",
         Cause::Stacks => "stacks",
         Cause::Data => "data of programs and libraries",
@@ -53,7 +53,7 @@ pub(crate) fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
     lines
 }
 
-/// With a capital letter in front.
+/// Makes the first letter upper case.
 pub(super) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| {

@@ -152,5 +152,5 @@ fn another_workload_is_refused_and_another_machine_is_told() {
             .any(|note| note == "ebbmalloc was in the earlier results"),
         "{said:?}"
     );
-    assert!(said.sentence.ends_with("The machine is not the same."));
+    assert!(said.sentence.ends_with("The machine differs."));
 }

@@ -59,7 +59,7 @@ fn a_signal_is_named_and_a_limit_is_kept() {
     let message = slow
         .finish(Duration::from_millis(50), &Interrupt::default())
         .unwrap_err();
-    assert!(message.contains("not done after 0.05 s"), "{message}");
+    assert!(message.contains("not finished after 0.05 s"), "{message}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub struct Against {
     pub worse: Vec<String>,
     /// Whether both trials have runs enough to tell better from worse.
     pub enough: bool,
-    /// What it comes to, in one sentence.
+    /// The result in one sentence.
     pub sentence: String,
 }
 
@@ -50,7 +50,7 @@ pub struct Change {
     pub now: f64,
     /// Now minus before.
     pub difference: Difference,
-    /// What it is.
+    /// Judgement of the change.
     pub judgement: Judgement,
 }
 
@@ -66,12 +66,12 @@ pub enum Judgement {
     Better,
     /// Worse by more than the threshold.
     Worse,
-    /// It cannot be told: too few runs, too wide an interval, or a disturbed machine.
+    /// Unclear: too few runs, too wide an interval, or a disturbed machine.
     Unclear,
 }
 
 impl Judgement {
-    /// In words.
+    /// Label in tables and notes.
     pub fn label(self) -> &'static str {
         match self {
             Judgement::Same => "no real difference",

@@ -169,7 +169,7 @@ impl Column {
             Column::Reclaimable => "reclaimable",
             Column::Live => "live heap",
             Column::Cpu => "CPU s",
-            Column::CpuSystem => "of it system s",
+            Column::CpuSystem => "system s",
             Column::PageFaults => "page faults",
             Column::Refaults => "refaults",
             Column::Throughput => "requests/s",

@@ -21,7 +21,7 @@ pub struct Run {
     pub samples: Vec<Sample>,
     /// The named marks, in order.
     pub marks: Vec<Mark>,
-    /// Live heap as the workload's `[live]` told it.
+    /// Live heap as reported by the workload's `[live]`.
     pub live: Vec<Live>,
     /// Around the malloc_trim at the end.
     pub trim: Option<Trim>,
@@ -38,7 +38,7 @@ pub struct Run {
     pub measures: Measures,
     /// What a reader should know about this run.
     pub notes: Vec<String>,
-    /// What the machine did beside it.
+    /// Load of other programs on the machine.
     #[serde(default)]
     pub disturbance: Disturbance,
     /// What was seen switched on in the service.
@@ -99,7 +99,7 @@ pub struct PhaseSpan {
     pub from_s: f64,
     /// Seconds after readiness.
     pub to_s: f64,
-    /// What its load told.
+    /// Result of its load command.
     pub load: Option<LoadResult>,
 }
 
@@ -137,7 +137,7 @@ impl PhaseKind {
     }
 }
 
-/// What a load command told on its last line.
+/// Summary on the last line of a load command.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadResult {
     /// Requests that were answered.
@@ -186,7 +186,7 @@ pub struct Sample {
     pub live_bytes: Option<u64>,
     /// CPU time so far, user and system, ended children that were waited for included.
     pub cpu_s: Option<f64>,
-    /// Of it the kernel's.
+    /// Kernel part of `cpu_s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_system_s: Option<f64>,
     /// Page faults so far that needed no disk, those of ended children that were waited for included.
@@ -229,7 +229,7 @@ pub struct Live {
 pub struct Oom {
     /// When the first was seen, in seconds after readiness; `None`: before.
     pub at_s: Option<f64>,
-    /// How many.
+    /// Number of killed processes.
     pub kills: u64,
     /// The limit that they ran into, where it can be read.
     pub limit_bytes: Option<u64>,

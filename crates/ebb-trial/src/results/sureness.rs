@@ -33,7 +33,7 @@ impl Reading {
 pub struct Stopping {
     /// Why it stopped.
     pub end: StopReason,
-    /// The width that was asked for, as a share of what the first variant holds after the rest.
+    /// Wanted width, as a share of the first variant's memory after the rest.
     pub wanted_share: f64,
     /// The same in bytes, with the least that it can be.
     pub wanted_bytes: Option<f64>,
@@ -55,7 +55,7 @@ pub enum StopReason {
     Sure,
     /// One more repetition would not have fitted into the time allowed.
     Budget,
-    /// As many repetitions as there may be.
+    /// The maximum number of repetitions was reached.
     MostRepetitions,
     /// Fewer than two variants were left to compare.
     NothingToCompare,
@@ -63,7 +63,7 @@ pub enum StopReason {
     Interrupted,
 }
 
-/// What a machine did beside the trial during one run.
+/// Load of other programs on the machine during one run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Disturbance {
     /// Processor time of programs that are not part of the trial, stolen time included, as a share of
@@ -106,7 +106,7 @@ pub struct Tuned {
 /// A way in which a trial can mislead.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trap {
-    /// Which.
+    /// Kind of trap.
     pub kind: TrapKind,
     /// The variant that it is about; nothing where it is about all.
     pub variant: Option<String>,

@@ -93,7 +93,7 @@ pub fn unoccupied(scene: &Scene, ready: &Ready) -> Result<(), String> {
     };
     match connect(&address) {
         Ok(()) => Err(format!(
-            "somebody answers at {address} before the service was started: stop that, or give the service a \
+            "another program answers at {address} before the service was started: stop it, or give the service a \
              port of its own ({{port}} is a free one)"
         )),
         Err(_) => Ok(()),
@@ -105,7 +105,7 @@ fn connect(address: &str) -> Result<(), String> {
     let addresses = address
         .to_socket_addrs()
         .map_err(|error| format!("{address}: {error}"))?;
-    let mut problem = format!("{address}: no address");
+    let mut problem = format!("{address}: not an address");
     for one in addresses {
         match TcpStream::connect_timeout(&one, LOOK_LIMIT) {
             Ok(_) => return Ok(()),
@@ -124,7 +124,7 @@ pub fn ask(scene: &Scene, ask: &Ask, default_method: &str) -> Result<String, Str
             ASK_LIMIT,
         ),
         (None, Some(command)) => scene.run_to_end("the command", command, ASK_LIMIT),
-        (None, None) => Err("neither http nor command is given".into()),
+        (None, None) => Err("http or command is required".into()),
     }
 }
 

@@ -58,7 +58,7 @@ impl Scene<'_> {
             None if self.interrupt.is_set() => Err(End::Interrupted),
             None => Err(failed(
                 format!(
-                    "{} was not done after {} s",
+                    "{} was not finished after {} s",
                     process.name,
                     limit.as_secs_f64()
                 ),
@@ -122,7 +122,7 @@ impl Scene<'_> {
                     at_s: watch.zero.elapsed().as_secs_f64(),
                     bytes,
                 }),
-                Err(reason) => note(record, format!("live heap not told: {reason}")),
+                Err(reason) => note(record, format!("live heap unknown: {reason}")),
             }
         }
         Ok(to_s - from_s)

@@ -21,7 +21,7 @@ pub struct Scene<'a> {
     pub(super) env: BTreeMap<String, String>,
     pub(super) run_mark: String,
     pub(super) groups: Groups,
-    /// Whether to stop.
+    /// Set when the user interrupts the trial.
     pub interrupt: Interrupt,
     pub(super) logs: PathBuf,
 }

@@ -14,17 +14,17 @@ use crate::workload::Workload;
 
 /// What all runs of a trial have in common.
 pub struct Stage<'a> {
-    /// What is driven.
+    /// The workload.
     pub workload: &'a Workload,
     /// The phases in order.
     pub steps: &'a [Step],
     /// Looks at the processes.
     pub observer: Arc<dyn Observer>,
-    /// Whether to stop.
+    /// Set when the user interrupts the trial.
     pub interrupt: Interrupt,
     /// What to kill when asked twice.
     pub groups: Groups,
-    /// Which memory counts.
+    /// The memory metric that is compared.
     pub metric: Metric,
     /// Between two samples.
     pub interval: Duration,
@@ -38,7 +38,7 @@ pub struct Stage<'a> {
 pub(super) enum End {
     /// It failed.
     Failed {
-        /// Why.
+        /// The reason.
         reason: String,
         /// What the process wrote last.
         last_lines: Vec<String>,

@@ -87,7 +87,7 @@ fn a_rest_shorter_than_the_decay_is_told_of_that_variant() {
     assert!(
         traps[0]
             .sentence
-            .contains("within 10 s, the rest lasts 4.0 s"),
+            .contains("within 10 s, but the rest lasts 4.0 s"),
         "{traps:?}"
     );
     variants[1].decay = Some(Decay::Never);

@@ -217,12 +217,12 @@ fn a_growing_live_heap_is_told_as_such() {
     assert!(
         verdict
             .sentence
-            .contains("No allocator helps, the live heap grows"),
+            .contains("No allocator helps, because the live heap grows"),
         "{}",
         verdict.sentence
     );
     assert!(
-        verdict.sentence.contains("the program uses 380 MB"),
+        verdict.sentence.contains("380 MB of the 400 MB"),
         "{}",
         verdict.sentence
     );
@@ -246,7 +246,7 @@ fn what_malloc_trim_would_give_is_said_where_no_allocator_helps() {
     ]);
     assert_eq!(verdict.kind, VerdictKind::NoneHelps);
     assert!(
-        verdict.sentence.contains("malloc_trim gives 300 MB back"),
+        verdict.sentence.contains("malloc_trim returns 300 MB"),
         "{}",
         verdict.sentence
     );
@@ -287,10 +287,10 @@ fn silent_without_a_first_or_without_others() {
     absent.runs = 0;
     let verdict = judge_cases(vec![absent, case("ebbmalloc", 61.0, 20.0)]);
     assert_eq!(verdict.kind, VerdictKind::NotEnough);
-    assert!(verdict.sentence.contains("glibc gave no complete run"));
+    assert!(verdict.sentence.contains("glibc has no complete run"));
     let alone = judge_cases(vec![case("glibc", 400.0, 20.0)]);
     assert_eq!(alone.kind, VerdictKind::NotEnough);
-    assert!(alone.sentence.contains("no variant was tried"));
+    assert!(alone.sentence.contains("no variant that could replace it"));
     let mut died = case("ebbmalloc", 61.0, 20.0);
     died.runs = 0;
     let alive = judge_cases(vec![case("glibc", 400.0, 20.0), died]);

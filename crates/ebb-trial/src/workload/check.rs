@@ -12,7 +12,7 @@ impl Workload {
     pub(super) fn check(&self) -> Result<(), String> {
         if self.format != FORMAT {
             return Err(format!(
-                "format = {} is not known to this ebb; it reads {FORMAT}",
+                "format = {} is not supported; this ebb reads {FORMAT}",
                 self.format
             ));
         }
@@ -31,16 +31,15 @@ impl Workload {
             .rposition(|phase| phase.kind == PhaseKind::Idle);
         if !matches!((loaded, rest), (Some(load), Some(rest)) if load < rest) {
             return Err(
-                "there is no idle phase after a load: without a rest a trial says nothing \
-                        about memory that is kept"
+                "there is no idle phase after a load: without a rest a trial cannot show what memory is kept"
                     .into(),
             );
         }
         for (name, variant) in &self.variants {
             if variant.linked && !LINKED.contains(&variant.allocator.as_str()) {
                 return Err(format!(
-                    "[variants.{name}] is linked, but allocator = \"{}\" is not one that is \
-                     recognised inside a program: {}",
+                    "[variants.{name}] is linked, but ebb cannot recognise allocator = \"{}\" inside a program; it \
+                     recognises {}",
                     variant.allocator,
                     LINKED.join(", ")
                 ));
@@ -141,7 +140,7 @@ impl Ready {
 impl Ask {
     fn check(&self, name: &str) -> Result<(), String> {
         if self.http.is_some() == self.command.is_some() {
-            return Err(format!("{name} needs one of http and command"));
+            return Err(format!("{name} needs http or command"));
         }
         Ok(())
     }
@@ -168,9 +167,9 @@ impl Phase {
             ask.check("`ask`")?;
         }
         match (&self.cycle, self.repeat) {
-            (Some(_), Some(_)) => Err("`cycle` and `repeat` exclude each other".into()),
+            (Some(_), Some(_)) => Err("`cycle` and `repeat` cannot be used together".into()),
             (Some(name), None) if !cycles.contains_key(name) => Err(format!(
-                "[cycles] does not say how often \"{name}\" goes round"
+                "[cycles] has no number for \"{name}\""
             )),
             _ => Ok(()),
         }

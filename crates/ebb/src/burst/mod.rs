@@ -18,9 +18,9 @@ pub struct Plan {
     pub urls: Vec<ureq::http::Uri>,
     /// The method of all requests.
     pub method: ureq::http::Method,
-    /// Their headers.
+    /// Headers of each request.
     pub headers: ureq::http::HeaderMap,
-    /// Their body.
+    /// Body of each request.
     pub body: Option<Vec<u8>>,
     /// Connections, each of a thread of its own.
     pub concurrency: u32,

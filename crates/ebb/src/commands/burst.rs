@@ -27,12 +27,12 @@ const EXAMPLES: &str = "Examples:
 /// Send a burst of HTTP requests to a service and print throughput and latency.
 ///
 /// The last line on stdout is the summary that ebb compare reads. Without --rate the loop is closed: each
-/// connection sends when its last request was answered. With --rate requests are due at fixed times, and a
-/// latency counts from then, so that a service that falls behind cannot hide it.
+/// connection sends its next request when the last one was answered. With --rate requests are due at fixed times,
+/// and latency counts from the due time, so that a service that falls behind cannot hide it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Addresses, asked in turn: http://HOST[:PORT]/PATH
+    /// Addresses, requested in turn: http://HOST[:PORT]/PATH
     #[arg(required = true, value_name = "URL")]
     urls: Vec<String>,
 
@@ -48,23 +48,23 @@ pub struct Args {
     #[arg(short = 'z', long, value_name = "TIME", value_parser = arguments::time)]
     duration: Option<Duration>,
 
-    /// Requests a second, whatever the service does.
+    /// Requests per second, independent of the service's speed.
     #[arg(long, value_name = "N", value_parser = rate)]
     rate: Option<f64>,
 
-    /// Method. Default: GET, with a body POST.
+    /// Method. Default: GET, or POST if there is a body.
     #[arg(short = 'X', long, value_name = "NAME")]
     method: Option<String>,
 
-    /// File that is sent as the body of every request.
+    /// File to send as the body of each request.
     #[arg(long, value_name = "FILE")]
     body: Option<PathBuf>,
 
-    /// Header of every request; may be given more than once.
+    /// Header of each request; may be repeated.
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     headers: Vec<String>,
 
-    /// What one request may take.
+    /// Time limit of one request.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = arguments::time)]
     timeout: Duration,
 
@@ -76,7 +76,7 @@ pub struct Args {
 fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
-        _ => Err("it is no number above 0".into()),
+        _ => Err("it is not a number above 0".into()),
     }
 }
 
@@ -93,7 +93,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     if summary.requests == 0 {
         let what = format!("none of {} requests was answered", summary.errors);
         return Err(Failure::new(Exit::NotEnoughEvidence, what)
-            .remedy("the lines above say why; is the service there?"));
+            .remedy("the lines above show why; is the service running?"));
     }
     if !args.json {
         terminal::print(&words(
@@ -119,7 +119,7 @@ fn words(plan: &Plan, tally: &Tally, requests: u64, errors: u64, seconds: f64) -
         })
         .collect();
     format!(
-        "{requests} requests answered and {errors} failed in {}: {:.1} a second ({}, {} connections)\nlatency: {}\n",
+        "{requests} requests answered and {errors} failed in {}: {:.1} per second ({}, {} connections)\nlatency: {}\n",
         figures::duration(seconds),
         requests as f64 / seconds,
         plan.loop_name(),
@@ -138,7 +138,7 @@ fn plan(args: &Args) -> Result<Plan, Failure> {
     };
     let method = match (&args.method, &body) {
         (Some(name), _) => http::Method::from_bytes(name.as_bytes())
-            .map_err(|_| usage(format!("--method {name}: that is no method")))?,
+            .map_err(|_| usage(format!("--method {name}: not a method")))?,
         (None, Some(_)) => http::Method::POST,
         (None, None) => http::Method::GET,
     };
@@ -171,12 +171,12 @@ fn address(text: &str) -> Result<http::Uri, Failure> {
         Ok(url) if url.scheme_str() == Some("http") && url.host().is_some() => Ok(url),
         Ok(url) if url.scheme_str() == Some("https") => Err(Failure::new(
             Exit::Usage,
-            format!("{text}: ebb burst speaks no TLS"),
+            format!("{text}: ebb burst does not support TLS"),
         )
-        .remedy("take the service's plain address on this machine, or a load tool")),
+        .remedy("use the service's plain HTTP address on this machine, or a load tool")),
         _ => Err(Failure::new(
             Exit::Usage,
-            format!("{text}: that is no http://HOST[:PORT]/PATH"),
+            format!("{text}: not http://HOST[:PORT]/PATH"),
         )),
     }
 }
@@ -189,7 +189,7 @@ fn header(text: &str) -> Result<(http::HeaderName, http::HeaderValue), Failure> 
     parsed.ok_or_else(|| {
         Failure::new(
             Exit::Usage,
-            format!("--header {text}: that is no NAME: VALUE"),
+            format!("--header {text}: not NAME: VALUE"),
         )
     })
 }

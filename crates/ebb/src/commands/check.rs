@@ -34,8 +34,8 @@ pub struct Args {
     #[arg(value_name = "TARGET|FILE|ROOT")]
     target: String,
 
-    /// The allocator that should be in charge: ebbmalloc, jemalloc, mimalloc, tcmalloc, glibc, or the path of
-    /// a library [default: the one that the environment asks for]
+    /// The expected allocator: ebbmalloc, jemalloc, mimalloc, tcmalloc, glibc, or the path of a library [default:
+    /// the one named by the environment]
     #[arg(long, short, value_name = "NAME|PATH")]
     allocator: Option<String>,
 
@@ -43,8 +43,8 @@ pub struct Args {
     #[arg(long)]
     no_children: bool,
 
-    /// In a root file system: the program that has to run on the allocator, as it is called inside; may be
-    /// given more than once [default: every program, and what cannot is a note]
+    /// In a root file system: the path inside it of a program that must run on the allocator; may be repeated
+    /// [default: all programs; one that cannot is a note]
     #[arg(long, value_name = "PATH")]
     program: Vec<PathBuf>,
 
@@ -52,17 +52,17 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     stage: Option<String>,
 
-    /// In a file with several services: the one to judge; may be given more than once [default: those that
-    /// ask for an allocator]
+    /// In a file with several services: the service to check; may be repeated [default: services that set an
+    /// allocator]
     #[arg(long, value_name = "NAME")]
     service: Vec<String>,
 
-    /// In a root file system: the page size of the kernel it will run on [default: this machine's, for
-    /// programs of this machine's architecture]
+    /// In a root file system: the page size of the target kernel [default: this machine's, for programs of its
+    /// architecture]
     #[arg(long, value_name = "BYTES")]
     page_size: Option<u64>,
 
-    /// One line of JSON
+    /// Print one line of JSON
     #[arg(long)]
     json: bool,
 }
@@ -142,7 +142,7 @@ fn of_processes(args: &Args, wanted: Option<Wanted>) -> Result<Report, Failure> 
 fn of_file(args: &Args, path: &Path, wanted: Option<&Wanted>) -> Result<Report, Failure> {
     let unusable = |why: &dyn std::fmt::Display| {
         Failure::new(Exit::Usage, format!("{}: {why}", path.display()))
-            .remedy("a running program is checked by its process, or by `ebb run --verify`")
+            .remedy("to check a running program, name its process or use `ebb run --verify`")
     };
     let text = text_of(path)?;
     if let Some(kind) = declared::kind(path, &text) {
@@ -201,13 +201,13 @@ fn text_of(path: &Path) -> Result<String, Failure> {
     if bytes.starts_with(b"\x7fELF") {
         return wrong(
             "is a program or library, not a file that starts a service",
-            "check its process (`ebb check PID`), or start it by `ebb run --verify`",
+            "check its process (`ebb check PID`), or start it with `ebb run --verify`",
         );
     }
     match String::from_utf8(bytes) {
         Ok(text) if text.trim().is_empty() => wrong("is empty", FILES),
         Ok(text) => Ok(text),
-        Err(_) => wrong("is not a text", FILES),
+        Err(_) => wrong("is not text", FILES),
     }
 }
 

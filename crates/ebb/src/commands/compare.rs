@@ -37,11 +37,11 @@ use std::time::{Duration, Instant, SystemTime};
 /// Runs of a variant where neither the command line nor the profile says how many.
 const REPETITIONS: u32 = 3;
 
-/// Run a service on one allocator after another under its own load, and tell what each keeps.
+/// Run a service on one allocator after another under its own load, and show what each keeps.
 ///
-/// WORKLOAD is a folder with a workload.toml (docs/workload.md). Without one, say what drives the service and
-/// put its command after `--`. Nothing is changed on this machine; what is started is stopped. Ctrl-C ends the trial
-/// and keeps what was measured.
+/// WORKLOAD is a folder with a workload.toml (docs/workload.md). Without one, name the load and put the service's
+/// command after `--`. The trial changes nothing on this machine and stops every process that it starts. Ctrl-C ends
+/// it and keeps what was measured.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "ebb compare [OPTIONS] WORKLOAD\n       ebb compare [OPTIONS] --load COMMAND -- SERVICE...\n       \
@@ -57,22 +57,22 @@ pub struct Args {
     #[arg(num_args = 0.., value_name = "WORKLOAD")]
     workload: Vec<PathBuf>,
 
-    /// Variants, a comma between two: NAME, NAME+KEY=VALUE, NEW=NAME+KEY=VALUE; the first is what the
-    /// others are compared to. Default: the profile's, else all that are known.
+    /// Variants, separated by commas: NAME, NAME+KEY=VALUE, NEW=NAME+KEY=VALUE. The others are compared with the
+    /// first. Default: the profile's, else all known variants.
     #[arg(long, value_name = "LIST")]
     variants: Vec<String>,
 
-    /// Try the settings of this allocator that people deploy, and show how much they matter against none:
+    /// Try common settings of this allocator, and show how much they matter:
     /// ebbmalloc, jemalloc, mimalloc, tcmalloc, glibc.
     #[arg(long, value_name = "ALLOCATOR", conflicts_with = "variants")]
     tune: Option<String>,
 
-    /// Say what changed against an earlier results.json of this workload (or the folder that has it); its
-    /// variants, profile and repetitions are taken unless they are given.
+    /// Compare with an earlier results.json of this workload (or its folder), with the same variants, profile and
+    /// repetitions unless given.
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
 
-    /// From how many percent on a change against the earlier trial is better or worse.
+    /// Smallest change in percent that counts as better or worse.
     #[arg(long, value_name = "PERCENT", default_value = "10", requires = "against", value_parser = parse_percent)]
     worse_from: f64,
 
@@ -84,12 +84,12 @@ pub struct Args {
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     repetitions: Option<u32>,
 
-    /// Repeat until the 95 % interval of every difference in memory after the rest is at most this many
-    /// percent of what the first variant holds, or the budget is spent. -n is then the least number.
+    /// Repeat until each 95 % interval of memory after the rest is at most this wide, in percent of the first
+    /// variant's figure, or the budget is spent. -n is then the minimum.
     #[arg(long, value_name = "PERCENT", num_args = 0..=1, require_equals = true, default_missing_value = "5", value_parser = parse_percent)]
     until_sure: Option<f64>,
 
-    /// Time that the runs of --until-sure may take.
+    /// Time limit of --until-sure.
     #[arg(long, value_name = "TIME", default_value = "30m", requires = "until_sure", value_parser = arguments::time)]
     budget: Duration,
 
@@ -334,7 +334,7 @@ fn prepare(
         for line in last_lines {
             terminal::warn(&format!("| {line}"));
         }
-        Failure::new(Exit::Missing, reason).remedy("the lines above are its last ones")
+        Failure::new(Exit::Missing, reason).remedy("the lines above are the end of its output")
     })
 }
 
@@ -397,7 +397,7 @@ fn tell(trial: &Trial, args: &Args, output: Option<&outputs::Folder>) -> Result<
 
 /// Files that were not written while stdout was.
 fn kept(written: Result<(), Failure>) -> Result<(), Failure> {
-    const KEPT: &str = "what was measured is on stdout; make room there before the next trial";
+    const KEPT: &str = "the results are on stdout; free some space there before the next trial";
     written.map_err(|failure| failure.remedy(KEPT))
 }
 

@@ -19,7 +19,7 @@ pub struct Args {
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
 
-    /// The later one
+    /// The later snapshot
     #[arg(value_name = "AFTER")]
     after: PathBuf,
 

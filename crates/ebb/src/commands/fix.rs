@@ -35,7 +35,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
             let mut report = Report::new(&name, "none", Action::Nothing, sentence.clone());
             report
                 .notes
-                .push(format!("nothing to change, says the trial: {sentence}"));
+                .push(format!("the trial recommends no change: {sentence}"));
             return finish(args, &report, Exit::Ok);
         }
     };
@@ -70,20 +70,20 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     if let Some(exit) = failed(&proposal.check) {
         report
             .notes
-            .push("this alone would not put it in charge, so nothing is written".to_owned());
+            .push("this change alone would not put it in charge, so nothing was written".to_owned());
         return finish(args, &report, exit);
     }
     if !args.write {
         report
             .notes
-            .push("nothing is written; --write does it".to_owned());
+            .push("nothing was written; use --write to write it".to_owned());
         return finish(args, &report, Exit::WouldChange);
     }
     write_all(args, &proposal)?;
     report.action = Action::Written;
     report
         .notes
-        .push(format!("written; ebb fix --undo {name} takes it back"));
+        .push(format!("written; ebb fix --undo {name} undoes it"));
     finish(args, &report, Exit::Ok)
 }
 

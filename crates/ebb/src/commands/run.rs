@@ -27,7 +27,7 @@ use start::{Start, not_started};
 const EXAMPLES: &str = "Examples:
   ebb run -- ./service --port 80                 on ebbmalloc
   ebb run -a jemalloc --conf background_thread:true,dirty_decay_ms:1000 -- ./service
-  ebb run --verify -- gunicorn app:app           and say whether it is in charge
+  ebb run --verify -- gunicorn app:app           and report whether it is in charge
   ebb run --from results/results.json -- ./service";
 
 /// The arguments of `ebb run`.
@@ -38,27 +38,27 @@ pub struct Args {
     #[arg(long, short, value_name = "NAME|PATH", default_value = "ebbmalloc")]
     allocator: String,
 
-    /// Take allocator and settings from the results.json of a trial (ebb compare -o)
+    /// Use the allocator and settings that a trial recommends (results.json of `ebb compare -o`)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["allocator", "conf"])]
     from: Option<PathBuf>,
 
-    /// Settings of the allocator, in its own words
+    /// Settings of the allocator, in the allocator's own syntax
     #[arg(long, value_name = "KEY:VALUE,...")]
     conf: Vec<String>,
 
-    /// A variable for the program
+    /// An environment variable for the program
     #[arg(long, value_name = "KEY=VALUE", value_parser = arguments::variable)]
     env: Vec<(String, String)>,
 
-    /// Stay, look at every process of the program, and say on stderr whether the allocator is in charge
+    /// Stay as the parent and report on stderr whether the allocator is in charge of every process
     #[arg(long)]
     verify: bool,
 
-    /// How long to look
+    /// How long to look for processes
     #[arg(long, value_name = "TIME", default_value = "2s", requires = "verify", value_parser = arguments::time)]
     verify_for: Duration,
 
-    /// Say it as one line of JSON
+    /// Report as one line of JSON
     #[arg(long, requires = "verify")]
     json: bool,
 
@@ -120,7 +120,7 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
         environment.get(OsStr::new(name)).cloned()
     })?;
     for other in &change.replaced {
-        terminal::warn(&format!("note: {other} is taken out of LD_PRELOAD"));
+        terminal::warn(&format!("note: {other} is removed from LD_PRELOAD"));
     }
     for (name, value) in change.changes {
         match value {
@@ -151,7 +151,7 @@ fn from_trial(file: &Path) -> Result<Choice, Failure> {
     let chosen = choice::of(&trial).ok_or_else(|| {
         Failure::new(
             Exit::Usage,
-            format!("{}: a trial without variants", file.display()),
+            format!("{}: the trial has no variants", file.display()),
         )
     })?;
     terminal::warn(&format!("note: {}: {}", chosen.variant, chosen.reason));
@@ -171,9 +171,9 @@ fn refuse(program: &Program) -> Result<(), Failure> {
     if let Some(privilege) = privilege_gained(&program.image) {
         return Err(Failure::new(
             Exit::Unsupported,
-            format!("{image} is {privilege}: the loader ignores LD_PRELOAD for it"),
+            format!("{image} is {privilege}, so the loader ignores LD_PRELOAD"),
         )
-        .remedy("run it as the user it becomes, or with the rights given by the service manager"));
+        .remedy("run it as the user that it switches to, with its rights granted by the service manager"));
     }
     Ok(())
 }
@@ -182,7 +182,7 @@ fn refuse(program: &Program) -> Result<(), Failure> {
 fn become_program(start: &Start) -> Failure {
     let text = |text: &OsStr| {
         CString::new(text.as_bytes())
-            .map_err(|_| Failure::new(Exit::Usage, "an argument has a zero byte inside"))
+            .map_err(|_| Failure::new(Exit::Usage, "an argument contains a zero byte"))
     };
     let strings = || -> Result<_, Failure> {
         let file = text(start.file.as_os_str())?;

@@ -28,7 +28,7 @@ pub struct Args {
     )]
     target: Option<String>,
 
-    /// The same as a pid in TARGET
+    /// The target's pid
     #[arg(short, long, value_name = "PID")]
     pid: Option<u32>,
 
@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long)]
     no_children: bool,
 
-    /// Where to write it; stdout without this
+    /// Output file [default: stdout]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -112,7 +112,7 @@ pub(super) fn write(path: &Path, text: &str, mode: Option<u32>) -> Result<(), Fa
 pub fn read(path: &Path) -> Result<Snapshot, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| at(path, &error))?;
     serde_json::from_str(&text)
-        .map_err(|error| at(path, &error).remedy("it must be a file of ebb snap"))
+        .map_err(|error| at(path, &error).remedy("it must be a file of `ebb snap`"))
 }
 
 fn at(path: &Path, error: &dyn std::fmt::Display) -> Failure {

@@ -31,32 +31,32 @@ pub struct Args {
     #[arg(value_name = "TARGET")]
     target: String,
 
-    /// Call malloc_trim in the process, by a thread of it that is stopped for a moment, where it does not
-    /// do it by itself when asked, as CPython 3.14 does (docs/trim.md)
+    /// Call malloc_trim in the process: one of its threads is stopped for a moment. CPython 3.14 needs no --inject
+    /// (docs/trim.md)
     #[arg(long)]
     inject: bool,
 
-    /// Say what would go back and change nothing
+    /// Show what would be returned, and change nothing
     #[arg(long, short = 'n', conflicts_with_all = ["inject", "page_cache"])]
     dry_run: bool,
 
-    /// Leave alone what would return less
+    /// Skip processes that would return less
     #[arg(long, value_name = "SIZE", default_value = "16MB", value_parser = arguments::size)]
     min: u64,
 
-    /// Leave alone what would keep a thread from its work for longer
+    /// Skip processes in which a thread would be busy for longer
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = arguments::time)]
     max_pause: Duration,
 
-    /// How long to wait for a thread to come to a safe place, or to take a script
+    /// How long to wait for a thread at a safe place, or for Python to run the script
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = arguments::time)]
     wait: Duration,
 
-    /// Of a cgroup: let the kernel drop pages of files as well
+    /// Also let the kernel drop file pages of the target cgroup
     #[arg(long)]
     page_cache: bool,
 
-    /// Do it again and again, so often
+    /// Repeat, with this time between rounds
     #[arg(long, value_name = "TIME", value_parser = arguments::time)]
     every: Option<Duration>,
 
@@ -92,7 +92,7 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Looks, judges, does, measures, tells.
+/// One round: looks, judges, trims, measures and prints.
 fn round(args: &Args, observer: &Observer) -> Result<Exit, Failure> {
     let found = find(std::slice::from_ref(&args.target))?;
     let resolved = found
@@ -100,7 +100,7 @@ fn round(args: &Args, observer: &Observer) -> Result<Exit, Failure> {
         .ok_or_else(|| Failure::new(Exit::Usage, "no target"))?;
     if args.page_cache && resolved.cgroup.is_none() {
         return Err(
-            Failure::new(Exit::Usage, format!("{} is no cgroup", args.target))
+            Failure::new(Exit::Usage, format!("{} is not a cgroup", args.target))
                 .remedy("--page-cache takes the path of a cgroup, a unit or a container's id"),
         );
     }
@@ -175,7 +175,7 @@ fn relieve(args: &Args, process: &Process) -> Result<Call, Left> {
         remedy: Some(remedy.to_owned()),
     };
     if args.dry_run {
-        let remedy = "without --dry-run it is tried";
+        let remedy = "run it without --dry-run to trim";
         return Err(not_asked("nothing was changed".to_owned(), remedy));
     }
     let asked = match process.runtime {

@@ -41,7 +41,7 @@ pub struct Args {
     )]
     target: Option<String>,
 
-    /// The same as a pid in TARGET
+    /// The target's pid
     #[arg(short, long, value_name = "PID")]
     pid: Option<u32>,
 
@@ -53,11 +53,11 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     prometheus: Option<PathBuf>,
 
-    /// Serve them at http://ADDR/metrics; :PORT is that port on all interfaces
+    /// Serve the figures at http://ADDR/metrics; :PORT listens on all interfaces
     #[arg(long, value_name = "ADDR", value_parser = address)]
     listen: Option<Listen>,
 
-    /// How often to look
+    /// Time between two looks
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = arguments::time)]
     every: Duration,
 }

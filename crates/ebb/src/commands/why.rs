@@ -26,7 +26,7 @@ const EXAMPLES: &str = "Examples:
   ebb why 4711                    a process and its descendants, in ten lines
   ebb why -v gunicorn             by name, with every figure
   ebb why --watch 10m 4711        what grows
-  ebb why -- ./service --port 80  started for this, looked at after 10 s, ended";
+  ebb why -- ./service --port 80  starts it, looks after 10 s, stops it";
 
 /// The arguments of `ebb why`.
 #[derive(Debug, clap::Args)]
@@ -36,11 +36,11 @@ pub struct Args {
     #[arg(value_name = "TARGET", required_unless_present_any = ["command", "pid"])]
     targets: Vec<String>,
 
-    /// The same as a pid in TARGET
+    /// The target's pid
     #[arg(short, long, value_name = "PID")]
     pid: Vec<u32>,
 
-    /// Print every figure: the ledgers, each cause, what the readers say
+    /// Print every figure
     #[arg(long, short)]
     verbose: bool,
 
@@ -52,7 +52,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// How long to let a command run before it is looked at
+    /// How long CMD runs before the look
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = arguments::time)]
     after: Duration,
 
@@ -60,11 +60,11 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = arguments::time)]
     watch: Option<Duration>,
 
-    /// How often to look; by default 120 times
+    /// Time between two looks [default: a 120th of --watch]
     #[arg(long, value_name = "TIME", requires = "watch", value_parser = arguments::time)]
     every: Option<Duration>,
 
-    /// Start this command, look at it, and end it
+    /// Start this command, look at it, then stop it
     #[arg(last = true, value_name = "CMD", conflicts_with_all = ["targets", "pid"])]
     command: Vec<OsString>,
 }

@@ -90,7 +90,7 @@ mod here {
     pub fn malloc_trim(_: i32, _: Duration) -> Result<Call, Left> {
         Err(Left {
             reason: Reason::CannotTrim,
-            why: "a call from outside is for Linux on x86-64 with glibc".to_owned(),
+            why: "--inject works on x86-64 with glibc only".to_owned(),
             remedy: Some("call malloc_trim(0) in the program".to_owned()),
         })
     }

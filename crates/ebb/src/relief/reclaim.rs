@@ -71,14 +71,14 @@ fn request(
     if is_root {
         return Err(refuse(
             Reason::CannotTrim,
-            "it is the root, which holds the whole machine",
+            "it is the root cgroup, which contains the whole machine",
             "name the cgroup of the service",
         ));
     }
     match (version, bytes) {
         (1, _) if may_swap => Err(refuse(
             Reason::CannotTrim,
-            "version 1's memory.force_empty would swap anonymous memory out, too",
+            "memory.force_empty of version 1 would also swap out anonymous memory",
             "set memory.swappiness of the cgroup to 0, or use version 2",
         )),
         (1, _) => Ok(Request {
@@ -87,7 +87,7 @@ fn request(
         }),
         (_, None) => Err(refuse(
             Reason::NotRead,
-            "memory.stat does not say how much it is",
+            "memory.stat does not show the amount",
             "look at the cgroup's folder",
         )),
         (_, Some(bytes)) => Ok(Request {
@@ -114,15 +114,15 @@ fn failed(path: &Path, error: &io::Error) -> Left {
     let (reason, remedy) = match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM | libc::EROFS) => (
             Reason::NoRight,
-            "Run ebb as root, outside of the container.",
+            "Run ebb as root, outside the container.",
         ),
         Some(libc::EINVAL) => (
             Reason::CannotTrim,
-            "this kernel's reclaim cannot be told to leave anonymous memory alone: Linux 6.11 or later can",
+            "this kernel cannot reclaim file pages only: Linux 6.11 or later can",
         ),
         _ => (
             Reason::CannotTrim,
-            "this kernel has no reclaim of cgroups: Linux 5.19 or later has",
+            "this kernel cannot reclaim from cgroups: Linux 5.19 or later can",
         ),
     };
     Left {

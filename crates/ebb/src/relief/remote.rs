@@ -72,7 +72,7 @@ mod here {
 
     pub fn malloc_trim(_: i32, _: Duration) -> Result<Call, NotDone> {
         Err(NotDone::Unoffered(
-            "remote execution is for Linux on x86-64 with glibc".to_owned(),
+            "remote execution works on x86-64 with glibc only".to_owned(),
         ))
     }
 }

@@ -241,7 +241,7 @@ fn a_file_that_is_missing_empty_or_no_text_is_named_as_what_it_is() {
     for (name, expected) in [
         ("Dockerfile.missing", "no such file"),
         ("empty", "is empty"),
-        ("binary", "is not a text"),
+        ("binary", "is not text"),
         ("program", "is a program or library"),
     ] {
         let refused = output(ebb().args(["check", &path(name)]));

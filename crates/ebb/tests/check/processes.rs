@@ -45,7 +45,7 @@ fn an_allocator_that_the_program_brings_needs_nobody_to_ask_for_it() {
     assert_eq!(said["processes"][0]["allocator"], "jemalloc");
     let text = output(ebb().args(["check", &running.pid()]));
     assert!(
-        stdout(&text).contains("malloc is jemalloc; nothing asks for another"),
+        stdout(&text).contains("malloc is jemalloc; no other allocator is configured"),
         "{}",
         stdout(&text)
     );

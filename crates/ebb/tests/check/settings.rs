@@ -29,7 +29,7 @@ fn set_by_the_program_itself() {
     let said = assert_error(&[&running.pid()], "settings-too-late");
     assert_eq!(said["processes"][0]["in_charge"], true, "{said:#}");
     let text = stdout(&output(ebb().args(["check", &running.pid()])));
-    assert!(text.contains("but not as it was set"), "{text}");
+    assert!(text.contains("but not with the settings given"), "{text}");
 }
 
 #[test]

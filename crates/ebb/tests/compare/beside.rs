@@ -66,7 +66,7 @@ fn without_its_object_such_a_variant_is_not_run_or_discarded() {
         20,
         &[
             "! floor: not run: ",
-            "nowhere.so, which goes beside the allocator: No such file",
+            "nowhere.so, which is preloaded with the allocator: No such file",
         ],
         &[],
     );

@@ -136,7 +136,7 @@ fn an_export_that_cannot_be_written_is_refused_before_anything_starts() {
         (
             "--export-csv",
             "-",
-            "stdout has the tables; give the name of a file",
+            "stdout has the tables; name a file",
         ),
     ] {
         let finished = run(&fixture(), &["--variants", "glibc", option, file]);

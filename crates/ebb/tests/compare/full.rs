@@ -66,8 +66,8 @@ fn a_disk_that_fills_up_during_a_trial_costs_its_files_and_no_figure() {
     finished.expect(
         74,
         &[
-            "Memory (RSS of the process tree in MB; median, below it lowest and highest run)",
-            "! glibc: the disk of the logs was full",
+            "Memory (RSS of the process tree in MB; median, with the lowest and highest run below)",
+            "! glibc: the disk was full",
             "Verdict: ",
         ],
         &[
@@ -75,7 +75,7 @@ fn a_disk_that_fills_up_during_a_trial_costs_its_files_and_no_figure() {
             "/out/logs: further logs go to /",
             "/out/results.json",
             "No space left on device",
-            "what was measured is on stdout; make room there",
+            "the results are on stdout; free some space there",
             "/figures.csv was not written",
             "left: filler out",
         ],

@@ -20,9 +20,9 @@ const REFUSALS: &[Refusal] = &[
         "HELLO world\n",
         &[],
         64,
-        &["Dockerfile", "no Dockerfile", "left alone"],
+        &["cannot parse the Dockerfile", "nothing was changed"],
     ),
-    ("Dockerfile", "", &[], 64, &["left alone"]),
+    ("Dockerfile", "", &[], 64, &["nothing was changed"]),
     (
         "Dockerfile",
         "FROM debian\n",
@@ -35,21 +35,21 @@ const REFUSALS: &[Refusal] = &[
         "hello\n",
         &[],
         64,
-        &["not a file that ebb understands", "left alone"],
+        &["not a kind of file that ebb fix knows", "nothing was changed"],
     ),
     (
         "values.yaml",
         "a: 1\n",
         &[],
         64,
-        &["not a file that ebb understands"],
+        &["not a kind of file that ebb fix knows"],
     ),
     (
         "compose.yaml",
         "services: [\n",
         &[],
         64,
-        &["no YAML", "left alone"],
+        &["not YAML", "nothing was changed"],
     ),
     (
         "compose.yaml",
@@ -70,7 +70,7 @@ const REFUSALS: &[Refusal] = &[
         "services:\n  a:\n    image: x\n    environment:\n      LD_PRELOAD: ${P}\n",
         &[],
         31,
-        &["compose.yaml:2", "from outside"],
+        &["compose.yaml:2", "outside this file"],
     ),
     (
         "compose.yaml",
@@ -106,7 +106,7 @@ const REFUSALS: &[Refusal] = &[
         "[Unit]\nDescription=x\n",
         &[],
         64,
-        &["ExecStart", "left alone"],
+        &["ExecStart", "nothing was changed"],
     ),
     ("a.service", "[Service]\nnonsense\n", &[], 64, &["line 2"]),
     (
@@ -135,7 +135,7 @@ const REFUSALS: &[Refusal] = &[
         "[program:a]\nenvironment=MALLOC_CONF=a:1,b:2\n",
         &[],
         64,
-        &["line 2", "supervisor does not take it"],
+        &["line 2", "supervisor refuses it"],
     ),
     (
         "app.conf",
@@ -156,7 +156,7 @@ const REFUSALS: &[Refusal] = &[
         "[program:a]\ncommand=y\n",
         &["--env", "A=b ;c"],
         31,
-        &["no way to write", "b ;c"],
+        &["cannot express the value", "b ;c"],
     ),
     (
         "nginx.conf",
@@ -164,7 +164,7 @@ const REFUSALS: &[Refusal] = &[
         &[],
         64,
         &[
-            "not a file that ebb understands",
+            "not a kind of file that ebb fix knows",
             "supervisor's configuration",
             "entrypoint scripts",
         ],
@@ -176,7 +176,7 @@ const REFUSALS: &[Refusal] = &[
         64,
         &[
             "entrypoint.py: it is a script for python3, not for a shell",
-            "left alone",
+            "nothing was changed",
         ],
     ),
     (
@@ -219,7 +219,7 @@ const REFUSALS: &[Refusal] = &[
         "[package\n",
         &[],
         64,
-        &["Cargo.toml", "left alone"],
+        &["Cargo.toml", "nothing was changed"],
     ),
     (
         "Cargo.toml",
@@ -309,10 +309,10 @@ fn what_is_not_understood_is_left_alone_with_one_line() {
     assert_refused(
         &place.fix(&["Dockerfile"]),
         64,
-        &["is not a text", "left alone"],
+        &["is not text", "nothing was changed"],
     );
     assert_refused(&place.fix(&["nobody"]), 64, &["nobody"]);
-    assert_refused(&place.fix(&["."]), 64, &["no file"]);
+    assert_refused(&place.fix(&["."]), 64, &["not a file"]);
 }
 
 /// A change that would not put the allocator in charge is shown with the reason, and not written.
@@ -366,7 +366,7 @@ fn an_entrypoint_that_sets_it_is_named() {
     assert_refused(
         &place.fix(&["Dockerfile"]),
         31,
-        &["start.sh", "take it out of the script"],
+        &["start.sh", "remove it from the script"],
     );
 }
 

@@ -58,12 +58,12 @@ fn the_library_is_placed_in_the_build_context_and_taken_away_again() {
     let shown = place.fix(&["Dockerfile"]);
     assert_code(&shown, 17);
     let copy = place.path("libebbmalloc.so");
-    assert!(!copy.exists() && stderr(&shown).contains("--write also puts a copy"));
+    assert!(!copy.exists() && stderr(&shown).contains("--write also copies the library"));
     let written = place.fix(&["Dockerfile", "--write"]);
     assert_code(&written, 0);
     assert!(
         stderr(&written)
-            .contains("a copy of libebbmalloc.so goes to libebbmalloc.so, in the build context"),
+            .contains("libebbmalloc.so is copied to libebbmalloc.so, in the build context"),
         "{}",
         stderr(&written)
     );
@@ -91,7 +91,7 @@ fn the_library_is_placed_in_the_build_context_and_taken_away_again() {
     assert!(!copy.exists());
     assert_code(&place.fix(&["Dockerfile", "--undo"]), 0);
     assert_eq!(place.read("Dockerfile"), TEXT);
-    // A library that is there already is somebody's.
+    // A library that already exists is somebody's.
     place.write("libebbmalloc.so", "theirs");
     assert_code(&place.fix(&["Dockerfile", "--write"]), 0);
     assert_code(&place.fix(&["Dockerfile", "--undo"]), 0);

@@ -167,7 +167,7 @@ fn a_library_for_another_architecture_or_none_at_all() {
         library.to_str().unwrap(),
         &program,
         UNSUPPORTED,
-        &["riscv64", "made for"],
+        &["riscv64", "built for"],
     );
     // Nothing of that architecture is installed here: the package is named.
     assert_refuses(

@@ -137,7 +137,7 @@ fn what_was_preloaded_stays_behind_ours() {
         format!("{}:{}", jemalloc.display(), other.display())
     );
     assert!(
-        stderr(&ours).contains("note: libmimalloc.so.2 is taken out"),
+        stderr(&ours).contains("note: libmimalloc.so.2 is removed"),
         "{}",
         stderr(&ours)
     );

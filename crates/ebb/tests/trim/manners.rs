@@ -88,7 +88,7 @@ fn the_text_says_what_was_foreseen_done_and_measured() {
     };
     let looked = stdout(&trim(&[]));
     assert!(
-        looked.contains("foreseen  malloc_trim returns "),
+        looked.contains("expected  malloc_trim returns "),
         "{looked}"
     );
     assert!(
@@ -97,9 +97,9 @@ fn the_text_says_what_was_foreseen_done_and_measured() {
     );
     let done = stdout(&trim(&["--inject", "--max-pause", "60s"]));
     for words in [
-        "stood still for",
+        "was stopped for",
         "no other thread was stopped",
-        "MB went back",
+        "MB were returned",
     ] {
         assert!(done.contains(words), "{words}: {done}");
     }
@@ -189,7 +189,7 @@ fn a_wrong_command_line_is_a_usage_error() {
             );
         }
     };
-    refused(&["--page-cache"], &["no cgroup"]);
+    refused(&["--page-cache"], &["is not a cgroup"]);
     refused(&["--min", "many"], &["16MB"]);
     harness::assert_refused(
         &output(harness::ebb().args(["trim", "4194999"])),

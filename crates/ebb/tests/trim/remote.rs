@@ -165,9 +165,9 @@ fn the_text_names_the_way() {
     assert_eq!(result.status.code(), Some(0), "{}", stderr(&result));
     for words in [
         "Python's thread",
-        "took a script after",
+        "ran the script after",
         "no thread was stopped",
-        "MB went back",
+        "MB were returned",
     ] {
         assert!(
             stdout(&result).contains(words),

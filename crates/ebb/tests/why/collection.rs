@@ -165,7 +165,7 @@ fn run(case: &Case) -> Option<serde_json::Value> {
         ];
         let value = said(case, &subject, &watch);
         // What it says then is done: a machine that is busy gives too few looks in that time.
-        if time > LONGEST_WATCH || !word(&value, "sentence").contains("watch it for longer") {
+        if time > LONGEST_WATCH || !word(&value, "sentence").contains("Watch it for longer") {
             return Some(value);
         }
         time *= 4;

@@ -129,7 +129,7 @@ fn a_process_of_another_user_namespace_is_named() {
         &subject.pid(),
     ]));
     let text = stdout(&why);
-    let named = "it is in another user namespace. Run ebb as root outside of the container, or inside of it as its user.";
+    let named = "it is in another user namespace. Run ebb as root outside the container, or as the process's user inside it.";
     assert!(text.contains(named), "{text}");
 }
 

@@ -6,7 +6,7 @@ use crate::check::start::Start;
 
 /// The services of the text, in order.
 pub fn services(text: &str) -> Result<Vec<Service>, String> {
-    let documents = yaml::parse(text).map_err(|error| format!("it is no YAML: {error}"))?;
+    let documents = yaml::parse(text).map_err(|error| format!("it is not YAML: {error}"))?;
     let [root] = documents.roots.as_slice() else {
         return Err(format!(
             "it has {} YAML documents, a compose file has one",

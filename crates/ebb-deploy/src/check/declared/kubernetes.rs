@@ -17,7 +17,7 @@ pub struct Container<'a> {
 
 /// The containers, in order; those that only prepare the pod are left out.
 pub fn services(text: &str) -> Result<Vec<Service>, String> {
-    let documents = yaml::parse(text).map_err(|error| format!("it is no YAML: {error}"))?;
+    let documents = yaml::parse(text).map_err(|error| format!("it is not YAML: {error}"))?;
     Ok(containers(&documents)
         .iter()
         .map(Container::service)
@@ -77,7 +77,7 @@ fn pod(object: &Node) -> Option<&Node> {
 }
 
 impl Container<'_> {
-    /// As every service is seen.
+    /// The common view of a service.
     pub fn service(&self) -> Service {
         let text = |key: &str| self.node.get(key).and_then(Node::text);
         let list = |key: &str| self.node.get(key).map(Node::items).unwrap_or_default();

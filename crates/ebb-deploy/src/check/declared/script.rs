@@ -23,7 +23,7 @@ use value::unquoted;
 /// A script.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// As every service is seen.
+    /// The common view of the service.
     pub service: Service,
     /// Every assignment that is a command of its own, in order.
     pub sets: Vec<Set>,
@@ -61,7 +61,7 @@ impl Script {
     /// Reads a text that [`is_like`] a script, in the file `path`.
     pub fn parse(path: &Path, text: &str) -> Result<Self, String> {
         if text.starts_with('\u{feff}') {
-            return Err("it begins with a byte order mark, which no shell takes".to_owned());
+            return Err("it begins with a byte order mark, which shells do not accept".to_owned());
         }
         if let Some(other) = other_interpreter(text) {
             return Err(format!("it is a script for {other}, not for a shell"));
@@ -91,7 +91,7 @@ impl Script {
                     continue;
                 }
                 ["unset", names @ ..] if !is_late && names.contains(&"LD_PRELOAD") => {
-                    let what = "the script takes LD_PRELOAD out of the environment here";
+                    let what = "the script removes LD_PRELOAD from the environment here";
                     let remark = Remark::error(command.line, Id::EnvironmentDropped, what);
                     remarks.push(if command.is_plain {
                         remark

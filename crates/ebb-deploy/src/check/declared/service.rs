@@ -31,7 +31,7 @@ pub struct Service {
 pub struct Remark {
     /// Counted from one.
     pub line: usize,
-    /// Which result.
+    /// Id of the result.
     pub id: Id,
     /// In one sentence without a full stop.
     pub what: String,
@@ -89,7 +89,7 @@ pub struct Variable {
     pub value: Option<String>,
     /// Counted from one.
     pub line: usize,
-    /// Where the value stands, quotes included.
+    /// Place of the value, quotes included.
     pub at: Range<usize>,
 }
 

@@ -78,7 +78,7 @@ pub fn programs(text: &str) -> Result<Vec<Program>, String> {
     let named = |name: &str| sections.iter().find(|it| it.header == name);
     if let Some(entry) = named("DEFAULT").and_then(|it| it.option("environment")) {
         return Err(format!(
-            "line {}: environment in [DEFAULT] is not understood: write it into the sections",
+            "line {}: environment in [DEFAULT] cannot be parsed: write it into the sections",
             entry.line
         ));
     }
@@ -170,7 +170,7 @@ fn sections(text: &str) -> Result<Vec<Section>, String> {
         let line = line.strip_suffix('\r').unwrap_or(line);
         let wrong = |what: &str| Err(format!("line {}: {what}", number + 1));
         if line.contains(['\r', '\0']) {
-            return wrong("it has a control character in it");
+            return wrong("it contains a control character");
         }
         let code = &line[..comment(line).unwrap_or(line.len())];
         let code = code.trim();
@@ -214,7 +214,7 @@ fn sections(text: &str) -> Result<Vec<Section>, String> {
             continue;
         }
         let Some(section) = open.and_then(|it| sections.get_mut(it)) else {
-            return wrong("it stands before the first section");
+            return wrong("it is before the first section");
         };
         let Some(delimiter) = code.find(['=', ':']).filter(|it| *it > 0) else {
             return wrong("it is neither a section nor NAME=VALUE");

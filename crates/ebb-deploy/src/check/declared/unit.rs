@@ -96,7 +96,7 @@ impl Unit {
         self.entries.last().map(|it| it.section.as_str())
     }
 
-    /// As every service is seen.
+    /// The common view of a service.
     pub fn service(&self, path: &Path) -> Service {
         let name = path
             .file_name()

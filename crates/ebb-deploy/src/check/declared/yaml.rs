@@ -23,7 +23,7 @@ pub struct Documents {
 /// A node.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What it is.
+    /// Kind of node.
     pub kind: Kind,
     /// Its bytes; of a collection in block style only the start counts.
     pub at: Range<usize>,
@@ -51,7 +51,7 @@ pub enum Kind {
 /// How a scalar is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quote {
-    /// As it is.
+    /// A plain scalar.
     Plain,
     /// `'...'`
     Single,
@@ -107,7 +107,7 @@ pub fn parse(text: &str) -> Result<Documents, Malformed> {
             ),
             Event::MappingEnd | Event::SequenceEnd => {
                 let Some(mut done) = open.pop() else {
-                    return Err(Malformed("a collection ends that never began".to_owned()));
+                    return Err(Malformed("a collection ends without a beginning".to_owned()));
                 };
                 if let Kind::Mapping(_, Style::Flow) | Kind::Sequence(_, Style::Flow) =
                     done.node.kind

@@ -7,9 +7,9 @@ use crate::check::library::file_name;
 pub struct Copied {
     /// The stage or image they come from; none for the build context.
     pub from: Option<String>,
-    /// Their names there.
+    /// Names of the copied files in the source.
     pub sources: Vec<String>,
-    /// Where they go.
+    /// Destination.
     pub to: String,
 }
 

@@ -16,7 +16,7 @@ use crate::fix::wish::Wish;
 /// Where the library comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// From beside the Dockerfile.
+    /// From the build context.
     Context,
     /// A package of Debian or Ubuntu.
     Apt(&'static str),
@@ -29,7 +29,7 @@ pub(super) enum Source {
         package: &'static str,
         release: &'static str,
     },
-    /// Nobody knows; it may be in the base image.
+    /// Not known; it may be in the base image.
     Unknown,
 }
 
@@ -92,7 +92,7 @@ impl Source {
         if base.name() == "fedora" {
             if wish.allocator.name == "mimalloc" {
                 return Err(Refused::cannot(
-                    "which library Fedora's package of mimalloc has depends on the release",
+                    "the library in Fedora's package of mimalloc depends on the release",
                     "choose another allocator",
                 ));
             }
@@ -101,7 +101,7 @@ impl Source {
         Ok(Source::Unknown)
     }
 
-    /// How the loader is told.
+    /// The library's name in LD_PRELOAD.
     pub(super) fn library(&self, wish: &Wish) -> String {
         match self {
             Source::Context => LIBRARY.to_owned(),
@@ -113,7 +113,7 @@ impl Source {
         }
     }
 
-    /// What brings it; `spelling` is what the loader is told.
+    /// The edits that install the library; `spelling` is its name in LD_PRELOAD.
     pub(super) fn edits(
         &self,
         wish: &Wish,
@@ -127,7 +127,7 @@ impl Source {
                     .rsplit_once('/')
                     .map_or("/usr/local/lib", |it| it.0);
                 let line = format!("COPY {} {folder}/", file_of(spelling));
-                let why = "brings the library, readable for every user; it needs no other one, and fits glibc and musl";
+                let why = "copies the library, readable for every user; it needs no other library and works with glibc and musl";
                 Ok(vec![Edit::below(at.text, at.behind.at.end, &[line], why)])
             }
             Source::Unknown => Ok(Vec::new()),
@@ -177,7 +177,7 @@ impl Source {
         let name = wish.allocator.name;
         match self {
             Source::Unknown => vec![format!(
-                "how the base image installs packages is not known: {name} has to be in it ({})",
+                "it is not known how the base image installs packages: install {name} in it ({})",
                 wish.allocator.packages.all().join(", ")
             )],
             _ => Vec::new(),
@@ -283,7 +283,7 @@ fn as_root(at: &At<'_>, run: String, why: &str) -> Vec<Edit> {
             at.text,
             first.at.end,
             &lines,
-            format!("{why}; packages are installed by root"),
+            format!("{why}; only root can install packages"),
         )];
     }
     let leaves_root = |it: &Piece| it.user.as_deref().is_some_and(|user| !is_root(user));
@@ -344,7 +344,7 @@ fn distroless(wish: &Wish, image: &str) -> Result<Source, Refused> {
                 "{} needs libstdc++, which gcr.io/distroless/{image} does not have: no program would start",
                 wish.allocator.name
             ),
-            "build on gcr.io/distroless/cc, or take ebbmalloc or mimalloc, which need none",
+            "build on gcr.io/distroless/cc, or choose ebbmalloc or mimalloc, which do not need it",
         ));
     }
     let release = ["debian11", "debian12", "debian13"]

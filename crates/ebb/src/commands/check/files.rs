@@ -215,7 +215,7 @@ fn settle(name: &str, judged: &mut Judged, wanted: Option<&Wanted>) {
         Some(asked) if !is_same(wanted, asked) => judged.findings.push(
             Finding::new(
                 Id::OtherFirst,
-                format!("{asked} is asked for, not {}", wanted.name),
+                format!("{asked} is configured, not {}", wanted.name),
             )
             .in_file(name),
         ),

@@ -89,14 +89,14 @@ fn nothing_asked(target: &str, facts: &[Process]) -> Report {
     let lines: Vec<ProcessLine> = facts.iter().map(|process| line(process, None)).collect();
     let closed = facts.iter().find_map(|it| it.at_start.as_ref().err());
     let finding = match (facts.is_empty(), closed) {
-        (true, _) => Finding::new(Id::Unreadable, "no process is left"),
+        (true, _) => Finding::new(Id::Unreadable, "all processes have ended"),
         (false, Some(why)) => Finding::new(
             Id::Closed,
-            format!("what the environment asks for is not known: {why}; name it with --allocator"),
+            format!("the environment cannot be read: {why}; name the expected allocator with --allocator"),
         ),
         (false, None) => Finding::new(
             Id::NotAsked,
-            "no environment asks for an allocator; name the one that should be there with --allocator",
+            "no environment names an allocator; name the expected one with --allocator",
         ),
     };
     Report::new(target, Subject::Processes, None, lines, vec![finding])

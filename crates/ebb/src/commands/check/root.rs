@@ -62,7 +62,7 @@ pub(super) fn check(
         .or(programs.first())
     else {
         return Err(
-            Failure::new(Exit::Usage, format!("{target} has no program in it")).remedy(
+            Failure::new(Exit::Usage, format!("{target} contains no program")).remedy(
                 "name the folder of an unpacked image (docker export, skopeo and umoci, a chroot)",
             ),
         );
@@ -88,7 +88,7 @@ pub(super) fn check(
                 findings.push(
                     Finding::new(
                         Id::EntrypointBypassed,
-                        format!("LD_PRELOAD is set in {script} only: what is started otherwise runs without it"),
+                        format!("LD_PRELOAD is set in {script} only: programs that are started without the script do not have it"),
                     )
                     .in_file(script)
                     .as_note(),
@@ -131,8 +131,8 @@ pub(super) fn check(
 }
 
 fn nothing(target: &str, programs: usize) -> Report {
-    let what = "neither /etc/ld.so.preload nor an entrypoint script names an allocator; if LD_PRELOAD is set from \
-                outside, name it with --allocator";
+    let what = "neither /etc/ld.so.preload nor an entrypoint script names an allocator; if LD_PRELOAD is set outside \
+                the image, name the allocator with --allocator";
     let finding = Finding::new(Id::NotAsked, what);
     Report::new(target, Subject::Root, None, Vec::new(), vec![finding]).with_programs(programs)
 }

@@ -35,7 +35,7 @@ impl Earlier {
                 Exit::Usage,
                 format!("{} cannot be compared with: {reason}", self.file.display()),
             )
-            .remedy("repeat that trial as it is now, without --against")),
+            .remedy("repeat that trial without --against")),
         }
     }
 
@@ -90,7 +90,7 @@ pub fn read(at: &Path) -> Result<Trial, Failure> {
         .map_err(|error| wrong(format!("no results of a trial: {error}")))?;
     if layout.format != FORMAT {
         return Err(wrong(format!(
-            "it has format {}, this ebb reads {FORMAT}",
+            "it has format {}; this ebb reads {FORMAT}",
             layout.format
         )));
     }

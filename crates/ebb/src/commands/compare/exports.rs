@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct Args {
-    /// Write the figures as CSV into this file, a row per variant.
+    /// Write the figures as CSV to this file, one row per variant.
     #[arg(long, value_name = "FILE")]
     export_csv: Option<PathBuf>,
 
-    /// Write the main figures as a Markdown table into this file, a row per variant.
+    /// Write the main figures as a Markdown table to this file, one row per variant.
     #[arg(long, value_name = "FILE")]
     export_markdown: Option<PathBuf>,
 }
@@ -36,8 +36,8 @@ impl Args {
     pub fn check(&self) -> Result<(), Failure> {
         for (option, file) in self.given() {
             if file == Path::new("-") {
-                let what = format!("{option} -: stdout has the tables");
-                return Err(Failure::new(Exit::Usage, what).remedy("give the name of a file"));
+                let what = format!("{option} -: stdout is used for the tables");
+                return Err(Failure::new(Exit::Usage, what).remedy("name a file"));
             }
             try_out(file).map_err(|error| outputs::unusable(option, file, &error))?;
         }

@@ -12,17 +12,16 @@ use std::path::PathBuf;
 #[group(skip)]
 #[command(next_help_heading = "Limits")]
 pub struct Args {
-    /// Give the service of each run a cgroup with this much memory, such as 1G or 512Mi: who is killed
-    /// for want of memory is a result.
+    /// Memory limit of the service, such as 1G or 512Mi, by a cgroup for each run. An OOM kill is a result.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory_max: Option<u64>,
 
-    /// Give the service of each run this much processor time, such as 0.5 or 2.
+    /// CPU limit of the service, such as 0.5 or 2.
     #[arg(long, value_name = "N", value_parser = cpus)]
     cpus: Option<f64>,
 
-    /// Exit with 15 where a variant (default: the first) holds more than this after the rest, or never
-    /// comes to its rest; may be given more than once.
+    /// Exit with 15 if a variant (default: the first) holds more than this after the rest, or does not reach its
+    /// rest; may be repeated.
     #[arg(long, value_name = "[VARIANT=]SIZE", value_parser = max_rest)]
     max_rest: Vec<(Option<String>, u64)>,
 }
@@ -69,9 +68,9 @@ impl Args {
             cpus: self.cpus,
         };
         let ground = Ground::find(limits).map_err(|error| {
-            let what = format!("--memory-max and --cpus need a cgroup of their own, and none can be made: {error}");
+            let what = format!("--memory-max and --cpus need a cgroup, which cannot be created: {error}");
             Failure::new(Exit::Permission, what).remedy(
-                "run ebb as root, or under cgroup v2 in a scope that is yours: systemd-run --user --scope \
+                "run ebb as root, or under cgroup v2 in a delegated scope: systemd-run --user --scope \
                  -p Delegate=yes ebb compare ...",
             )
         })?;
@@ -86,7 +85,7 @@ impl Args {
             .filter_map(|(name, _)| name.as_deref())
             .find(|name| !names.contains(name));
         unknown.map_or(Ok(()), |name| {
-            let what = format!("--max-rest {name}: there is no such variant in this trial");
+            let what = format!("--max-rest {name}: this trial has no such variant");
             Err(Failure::new(Exit::Usage, what).remedy(format!("it has: {}", names.join(", "))))
         })
     }

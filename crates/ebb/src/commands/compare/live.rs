@@ -24,16 +24,16 @@ use std::time::{Duration, Instant, SystemTime};
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct Args {
-    /// Compare services that run already, each NAME=TARGET with a pid, process name, unit, container or
-    /// cgroup; the first is what the others are compared to. Restarts are followed.
+    /// Compare running services, each NAME=TARGET with a pid, process name, unit, container or cgroup; the others
+    /// are compared with the first. Restarts are followed.
     #[arg(long, value_name = "NAME=TARGET", num_args = 2.., value_parser = parse_side, conflicts_with = "workload")]
     live: Vec<(String, String)>,
 
-    /// How long to watch them.
+    /// How long to watch.
     #[arg(long = "for", value_name = "TIME", default_value = "1h", requires = "live", value_parser = arguments::time)]
     time: Duration,
 
-    /// How often to look.
+    /// Time between two looks.
     #[arg(long, value_name = "TIME", default_value = "10s", requires = "live", value_parser = arguments::time)]
     every: Duration,
 }
@@ -71,7 +71,7 @@ pub fn watch(args: &Args, metric: Metric) -> Result<Trial, Failure> {
     if args.every < Duration::from_millis(100) || args.time < args.every * 2 {
         return Err(Failure::new(
             Exit::Usage,
-            "--for must hold two looks, and --every be at least 100ms",
+            "--for must be long enough for two looks, and --every at least 100ms",
         ));
     }
     let mut sides = begin(&args.live)?;
@@ -80,7 +80,7 @@ pub fn watch(args: &Args, metric: Metric) -> Result<Trial, Failure> {
     let (started, zero) = (SystemTime::now(), Instant::now());
     let eyes = observer::Processes::default();
     terminal::warn(&format!(
-        "watching {} for {}; Ctrl-C ends it and keeps what was seen",
+        "watching {} for {}; Ctrl-C ends it and keeps the figures",
         names(&sides),
         humantime::format_duration(args.time)
     ));
@@ -117,7 +117,7 @@ fn begin(asked: &[(String, String)]) -> Result<Vec<Side>, Failure> {
         if sides.iter().any(|side| side.variant.name == *name) {
             return Err(Failure::new(
                 Exit::Usage,
-                format!("--live: {name} is there twice"),
+                format!("--live: {name} is given twice"),
             ));
         }
         let followed = Followed::of(target).map_err(Failure::from)?;
@@ -159,7 +159,7 @@ impl Side {
         let Some(sample) = eyes.sample_of(&look.tree).map(|seen| seen.sample) else {
             if self.gone_at.is_none() {
                 terminal::warn(&format!(
-                    "{} is gone; looking for it again",
+                    "{} has ended; looking for it again",
                     self.variant.name
                 ));
                 self.gone_at = Some(at_s);
@@ -200,14 +200,14 @@ impl Side {
     fn restart(&mut self, at_s: f64, look: &Look) {
         let pid = look.tree.pids().first().copied();
         let gone = match self.gone_at.take() {
-            Some(since) => format!(", gone for about {}", figures::duration(at_s - since)),
+            Some(since) => format!(", absent for about {}", figures::duration(at_s - since)),
             None => String::new(),
         };
         let allocator = pid.map_or("not known".to_owned(), |pid| ground(pid).0);
         let other = match allocator == self.variant.allocator {
             true => String::new(),
             false => format!(
-                "; it runs on {allocator} now, not on {}",
+                "; it runs on {allocator} instead of {}",
                 self.variant.allocator
             ),
         };
@@ -229,7 +229,7 @@ impl Side {
         });
         if let Some(since) = self.gone_at {
             self.run.notes.push(format!(
-                "it was gone from {} to the end",
+                "it did not run from {} to the end",
                 figures::duration(since)
             ));
         }
@@ -280,7 +280,7 @@ fn trial(
         seconds,
         workload: Workload {
             name: "live".to_owned(),
-            description: "Services that were running, beside each other under their own traffic"
+            description: "Running services, compared under their own traffic"
                 .to_owned(),
             profile: None,
             vars: BTreeMap::new(),

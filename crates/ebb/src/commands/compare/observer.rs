@@ -169,7 +169,7 @@ fn takes_malloc_from(pid: i32, variant: &Prepared) -> Result<(), String> {
         Err(Unreadable::Gone) => return Ok(()),
         Err(error) => {
             return Err(format!(
-                "it cannot be told which allocator {} uses: {error}",
+                "it is not known which allocator {} uses: {error}",
                 name(pid)
             ));
         }
@@ -189,7 +189,7 @@ fn takes_malloc_from(pid: i32, variant: &Prepared) -> Result<(), String> {
         library.display().to_string()
     });
     let found = match source {
-        MallocSource::File(path) => format!("takes malloc from {}", path.display()),
+        MallocSource::File(path) => format!("uses malloc from {}", path.display()),
         MallocSource::Static => "is statically linked, so nothing can be preloaded".into(),
         MallocSource::Nobody => "has no malloc".into(),
     };
@@ -202,7 +202,7 @@ fn is_mapped(pid: i32, beside: &Path) -> Result<(), String> {
         Ok(true) | Err(Unreadable::Gone) => Ok(()),
         Ok(false) => Err(format!("{} runs without {}", name(pid), beside.display())),
         Err(error) => Err(format!(
-            "it cannot be told whether {} runs with {}: {error}",
+            "it is not known whether {} runs with {}: {error}",
             name(pid),
             beside.display()
         )),
@@ -323,7 +323,7 @@ fn beside(spec: &VariantSpec, values: &Values) -> Result<Option<PathBuf>, String
     let path = template::fill(text, values).map_err(|error| error.to_string())?;
     std::fs::canonicalize(&path).map(Some).map_err(|error| {
         format!(
-            "{path}, which goes beside the allocator: {error}; the workload's setup should make it"
+            "{path}, which is preloaded with the allocator: {error}; the workload's setup should create it"
         )
     })
 }

@@ -113,7 +113,7 @@ pub fn unusable(option: &str, path: &Path, error: &std::io::Error) -> Failure {
         _ => Exit::Usage,
     };
     Failure::new(exit, format!("{option} {}: {error}", path.display()))
-        .remedy("give a place that can be written; nothing was started")
+        .remedy("name a writable place; nothing was started")
 }
 
 /// The first failure; the others are told at once.
@@ -148,20 +148,20 @@ pub fn on_signals(interrupt: Interrupt, groups: Groups) -> Result<(), Failure> {
             match number {
                 0 => {
                     terminal::warn(
-                        "interrupted: stopping what was started, keeping what was measured (again to kill)",
+                        "interrupted: stopping all processes, keeping the results (again to kill)",
                     );
                     interrupt.set();
                 }
                 1 => {
                     terminal::warn(
-                        "interrupted twice: killing what was started, keeping what was measured (again to keep nothing)",
+                        "interrupted twice: killing all processes, keeping the results (again to keep nothing)",
                     );
                     groups.kill_all();
                 }
                 _ => {
                     groups.kill_all();
                     terminal::warn(
-                        "interrupted three times: everything was killed, nothing is kept",
+                        "interrupted three times: all processes were killed, no results are kept",
                     );
                     std::process::exit(i32::from(Exit::Interrupted.code()));
                 }

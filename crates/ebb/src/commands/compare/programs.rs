@@ -34,7 +34,7 @@ pub fn look_up(workload: &Workload) -> Result<(), Failure> {
         if !is_there(&program, &workload.dir) {
             return Err(Failure::new(
                 Exit::Usage,
-                format!("{whose}: there is no program {program}"),
+                format!("{whose}: program {program} not found"),
             )
             .remedy("install it or correct its name; nothing was started"));
         }

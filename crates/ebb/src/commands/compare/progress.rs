@@ -100,7 +100,7 @@ impl Progress {
             }
             Event::LogsMoved { from, to, again } => {
                 let again = again.map_or_else(String::new, |variant| {
-                    format!("; the run of {variant}, which failed, is done again")
+                    format!("; the failed run of {variant} is repeated")
                 });
                 self.warn(&format!(
                     "no space left for logs in {}: further logs go to {} until the trial ends{again}",
@@ -119,7 +119,7 @@ impl Progress {
                 self.warn(&format!("{variant}: run discarded: {reason}"))
             }
             Outcome::Failed { reason, last_lines } => {
-                self.warn(&format!("{variant}: {reason}; the variant ends here"));
+                self.warn(&format!("{variant}: {reason}; no more runs of this variant"));
                 for line in last_lines {
                     self.warn(&format!("| {line}"));
                 }

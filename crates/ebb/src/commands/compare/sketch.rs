@@ -28,12 +28,12 @@ pub struct Args {
     #[arg(long, value_name = "ARGUMENTS", conflicts_with = "load")]
     burst: Option<String>,
 
-    /// How to know that the service is there: http://... (any 2xx), HOST:PORT, or line:REGEX of its
+    /// How to detect that the service is ready: http://... (any 2xx), HOST:PORT, or line:REGEX of its
     /// output. Default: a connection to the first address of the load.
     #[arg(long, value_name = "URL")]
     ready: Option<String>,
 
-    /// Command that goes before the first load. Default: 20 requests to an http:// of --ready.
+    /// Command that runs before the first load. Default: 20 requests to the http:// address of --ready.
     #[arg(long, value_name = "COMMAND")]
     warm_up: Option<String>,
 
@@ -41,16 +41,16 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = arguments::time)]
     rest: Option<Duration>,
 
-    /// How often load and rest come. Default: 2.
+    /// Number of cycles of load and rest. Default: 2.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     cycles: Option<u32>,
 
-    /// Print the workload file that says the same, and run nothing.
+    /// Print the equivalent workload file, and run nothing.
     #[arg(long)]
     print_workload: bool,
 
-    /// The service's command. Braces in it and in the other words stay as they are, except
-    /// {port}, a free port for each run, and {dir}, an empty folder.
+    /// The service's command. {port} is a free port for each run and {dir} an empty folder; other braces are
+    /// literal.
     #[arg(last = true, value_name = "SERVICE")]
     service: Vec<String>,
 }
@@ -110,7 +110,7 @@ impl Args {
                 )
             }
             (None, None) => {
-                return Err(usage("it is not said what drives the service".into()).remedy(
+                return Err(usage("no load is given".into()).remedy(
                     "give --load 'COMMAND', or --burst 'http://localhost:PORT/PATH' for the generator of ebb",
                 ));
             }
@@ -138,7 +138,7 @@ fn words(flag: &str, text: &str) -> Result<Vec<String>, Failure> {
     words.ok_or_else(|| {
         Failure::new(
             Exit::Usage,
-            format!("{flag} {text}: that is no command (a quote may be open)"),
+            format!("{flag} {text}: not a command (a quote may be open)"),
         )
     })
 }

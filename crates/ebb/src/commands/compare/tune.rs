@@ -25,7 +25,7 @@ pub fn specs(allocator: &str, workload: &Workload) -> Result<Vec<VariantSpec>, F
     let tunings = ebb_allocators::tunings(allocator).ok_or_else(|| {
         Failure::new(
             Exit::Usage,
-            format!("--tune {allocator}: there are no settings to try for it"),
+            format!("--tune {allocator}: ebb knows no settings to try"),
         )
         .remedy(known())
     })?;

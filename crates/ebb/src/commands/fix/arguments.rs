@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  ebb fix Dockerfile                            show the change\n  \
-                  ebb fix --write Dockerfile                    write it; ebb fix --undo Dockerfile takes it back\n  \
+                  ebb fix --write Dockerfile                    write it; ebb fix --undo Dockerfile undoes it\n  \
                   ebb fix --from results/results.json Dockerfile\n  \
                   ebb fix -a jemalloc compose.yaml --service web"
 )]
@@ -19,28 +19,28 @@ pub struct Args {
     #[arg(long, short, value_name = "NAME", conflicts_with = "from")]
     pub(super) allocator: Option<String>,
 
-    /// The results.json of a trial: takes the allocator and the settings that it recommends, or none
+    /// Use the allocator and settings that a trial recommends (results.json of `ebb compare -o`)
     #[arg(long, value_name = "FILE")]
     pub(super) from: Option<PathBuf>,
 
-    /// Settings of the allocator, in its own words
+    /// Settings of the allocator, in the allocator's own syntax
     #[arg(long, value_name = "KEY:VALUE,...", conflicts_with = "from")]
     pub(super) conf: Vec<String>,
 
-    /// A variable for the service
+    /// An environment variable for the service
     #[arg(long, value_name = "KEY=VALUE", value_parser = crate::arguments::variable)]
     pub(super) env: Vec<(String, String)>,
 
-    /// Write it; without this it is only shown
+    /// Write the change instead of showing it
     #[arg(long)]
     pub(super) write: bool,
 
-    /// Take back what the last `ebb fix --write` wrote
+    /// Undo the last `ebb fix --write`
     #[arg(long, conflicts_with_all = ["write", "allocator", "from", "conf", "env"])]
     pub(super) undo: bool,
 
     /// The service of a compose file, the container of a manifest, the process type of a Procfile, the program
-    /// of supervisor's configuration or of a Rust package; may be given more than once
+    /// of supervisor's configuration or of a Rust package; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(super) service: Vec<String>,
 
@@ -48,20 +48,20 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     pub(super) stage: Option<String>,
 
-    /// Where the allocator's library is when the service runs [default: /usr/local/lib/libebbmalloc.so for
-    /// ebbmalloc, the library's name for the others, which the loader looks up]
+    /// Path of the allocator's library where the service runs [default: /usr/local/lib/libebbmalloc.so for
+    /// ebbmalloc; for others the library's name, which the loader searches]
     #[arg(long, value_name = "PATH")]
     pub(super) library: Option<String>,
 
-    /// For a manifest: an image that has /usr/local/lib/libebbmalloc.so, which an init container copies
+    /// For a manifest: an image that contains /usr/local/lib/libebbmalloc.so; an init container copies it
     #[arg(long, value_name = "IMAGE")]
     pub(super) library_image: Option<String>,
 
-    /// For a Cargo.toml: the path of the crate ebbmalloc [default: that of the checkout that ebb was built in]
+    /// For a Cargo.toml: the path of the crate ebbmalloc [default: the checkout in which ebb was built]
     #[arg(long, value_name = "PATH")]
     pub(super) crate_path: Option<String>,
 
-    /// One line of JSON
+    /// Print one line of JSON
     #[arg(long)]
     pub(super) json: bool,
 }

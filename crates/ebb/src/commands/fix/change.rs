@@ -13,15 +13,15 @@ use ebb_deploy::fix::edit::apply;
 pub(super) struct Change {
     /// Its path.
     pub(super) path: PathBuf,
-    /// As it is shown.
+    /// Name shown to the user.
     pub(super) name: String,
-    /// Its text; none where it is made.
+    /// Its text, or `None` for a new file.
     pub(super) before: Option<String>,
     /// What changes in it.
     pub(super) edits: Vec<Edit>,
 }
 
-/// What is proposed.
+/// The proposed changes.
 #[derive(Debug)]
 pub(super) struct Proposal {
     /// What kind of file was named.
@@ -62,27 +62,27 @@ pub(super) fn read(path: &Path) -> Result<String, Failure> {
     let meta = fs::metadata(path).map_err(|error| unusable(error.to_string()))?;
     if !meta.is_file() {
         return Err(
-            unusable("it is no file".to_owned()).remedy("name the file that starts the service")
+            unusable("it is not a file".to_owned()).remedy("name the file that starts the service")
         );
     }
     if meta.len() > MOST_BYTES {
         return Err(unusable(format!(
-            "it has {} bytes, more than such files have",
+            "it has {} bytes, too many for such a file",
             meta.len()
         ))
-        .remedy("left alone"));
+        .remedy("nothing was changed"));
     }
     let text = fs::read_to_string(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::PermissionDenied => {
             Failure::new(Exit::Permission, format!("{}: {error}", path.display()))
         }
         std::io::ErrorKind::InvalidData => {
-            unusable("it is not a text".to_owned()).remedy("left alone")
+            unusable("it is not text".to_owned()).remedy("nothing was changed")
         }
-        _ => unusable(error.to_string()).remedy("left alone"),
+        _ => unusable(error.to_string()).remedy("nothing was changed"),
     })?;
     if text.trim().is_empty() {
-        return Err(unusable("it is empty".to_owned()).remedy("left alone"));
+        return Err(unusable("it is empty".to_owned()).remedy("nothing was changed"));
     }
     Ok(text)
 }

@@ -35,7 +35,7 @@ pub(super) fn wish(args: &Args) -> Result<Chosen, Failure> {
     for (name, value) in &args.env {
         if name == "LD_PRELOAD" {
             return Err(Failure::new(Exit::Usage, "--env LD_PRELOAD")
-                .remedy("that is what --allocator and --library are for"));
+                .remedy("use --allocator and --library"));
         }
         wish.variables.insert(name.clone(), value.clone());
         wish.gives_way = false;
@@ -53,7 +53,7 @@ fn usable(library: &str) -> Result<String, Failure> {
         || library.is_empty()
     {
         return Err(Failure::new(Exit::Usage, format!("--library {library}"))
-            .remedy("give an absolute path, or a name alone, without spaces, colons, dollars and quotes"));
+            .remedy("give an absolute path or a bare name, without spaces, colons, dollar signs or quotes"));
     }
     Ok(library.to_owned())
 }
@@ -62,8 +62,8 @@ fn of_arguments(args: &Args) -> Result<Wish, Failure> {
     let name = args.allocator.as_deref().unwrap_or("ebbmalloc");
     let allocator = known(name)?;
     let why = match &args.allocator {
-        Some(_) => "it was asked for".to_owned(),
-        None => "its resident memory follows the live heap without a setting".to_owned(),
+        Some(_) => "as requested".to_owned(),
+        None => "it returns idle memory without a setting".to_owned(),
     };
     if args.conf.is_empty() {
         let variables = if allocator.name == "jemalloc" {
@@ -129,7 +129,7 @@ fn settings_of(name: &str) -> BTreeMap<String, String> {
 fn of_trial(path: &Path) -> Result<Chosen, Failure> {
     let unusable = |why: String| {
         Failure::new(Exit::Usage, format!("{}: {why}", path.display()))
-            .remedy("give the results.json that `ebb compare -o DIR` leaves")
+            .remedy("give the results.json that `ebb compare -o DIR` writes")
     };
     let trial = earlier::read(path)?;
     let sentence = trial.verdict.sentence.trim_end_matches('.').to_owned();
@@ -151,7 +151,7 @@ fn of_trial(path: &Path) -> Result<Chosen, Failure> {
     };
     let Some(variant) = trial.variants.iter().find(|it| it.name == *name) else {
         return Err(unusable(format!(
-            "it recommends {name} and has no such variant"
+            "it recommends {name}, but has no such variant"
         )));
     };
     let by_file =
@@ -160,7 +160,7 @@ fn of_trial(path: &Path) -> Result<Chosen, Failure> {
         return Err(Failure::new(
             Exit::Unsupported,
             format!(
-                "{}: the trial recommends {}, which is no allocator that ebb knows",
+                "{}: the trial recommends {}, which ebb does not know",
                 path.display(),
                 variant.allocator
             ),
@@ -175,7 +175,7 @@ fn of_trial(path: &Path) -> Result<Chosen, Failure> {
         variables,
         gives_way: false,
         why: format!(
-            "in the trial of {} {sentence}{of_python}",
+            "the trial of {}: {sentence}{of_python}",
             trial.workload.name
         ),
     }))

@@ -40,7 +40,7 @@ pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, 
         Some(kind) => services(args, kind, text, wish, &wanted),
         None if is_dockerfile(&file_name) || Stages::parse(text).is_ok() => dockerfile(args, text, wish, &wanted),
         None => Err(Failure::new(Exit::Usage, format!("{}: not a file that ebb understands", path.display())).remedy(
-            "left alone; it knows Dockerfiles, compose files, Kubernetes manifests, systemd services, Procfiles, supervisor's \
+            "nothing was changed; ebb fix knows Dockerfiles, compose files, Kubernetes manifests, systemd services, Procfiles, supervisor's \
              configuration, entrypoint scripts and Cargo.toml",
         )),
     }
@@ -52,9 +52,9 @@ fn is_settled(name: &str, again: Result<Fixed, Refused>) -> Result<(), Failure> 
         Ok(again) if again.edits.is_empty() => Ok(()),
         Ok(_) => Err(Failure::new(
             Exit::Usage,
-            format!("{name}: the change would not settle it"),
+            format!("{name}: the file would need another change after this one"),
         )
-        .remedy("left alone")),
+        .remedy("nothing was changed")),
         Err(refused) => Err(refused.into()),
     }
 }
@@ -123,7 +123,7 @@ fn dockerfile(args: &Args, text: &str, wish: &Wish, wanted: &Wanted) -> Result<P
             "--platform",
         ];
         if platforms.iter().any(|it| text.contains(it)) {
-            notes.push("the image is built for several platforms: libebbmalloc.so is for one, each build needs its own".to_owned());
+            notes.push("the image is built for several platforms: libebbmalloc.so is for one, so each build needs its own".to_owned());
         }
     }
     Ok(Proposal {
@@ -139,9 +139,9 @@ fn dockerfile(args: &Args, text: &str, wish: &Wish, wanted: &Wanted) -> Result<P
 fn placing(args: &Args, place: &Path, what: &str) -> String {
     let place = place.display();
     match args.write {
-        true => format!("a copy of {LIBRARY_FILE} goes to {place}, {what}; --undo removes it"),
+        true => format!("{LIBRARY_FILE} is copied to {place}, {what}; --undo removes it"),
         false => {
-            format!("--write also puts a copy of the library at {place}, {what}")
+            format!("--write also copies the library to {place}, {what}")
         }
     }
 }
@@ -154,7 +154,7 @@ fn not_ignored(folder: &Path, context: &BuildContext) -> Result<Change, Failure>
         &text,
         text.len(),
         &line,
-        "the builder is not given the library otherwise",
+        "lets the builder read the library",
     );
     Ok(Change::of(
         &folder.join(".dockerignore"),
@@ -172,7 +172,7 @@ fn services(
 ) -> Result<Proposal, Failure> {
     let name = args.file.display().to_string();
     let unusable =
-        |why: String| Failure::new(Exit::Usage, format!("{name}: {why}")).remedy("left alone");
+        |why: String| Failure::new(Exit::Usage, format!("{name}: {why}")).remedy("nothing was changed");
     let all = declared::services(kind, &args.file, text).map_err(unusable)?;
     let names = chosen(args, &all)?;
     let is_chosen = |service: &Service| names.contains(&service.name);
@@ -194,7 +194,7 @@ fn services(
     let place = folder(&args.file).join(LIBRARY_FILE);
     let library = (mounts && !place.exists()).then_some(place);
     if let Some(place) = &library {
-        notes.push(placing(args, place, "where the service mounts it from"));
+        notes.push(placing(args, place, "the path that the service mounts"));
     }
     let placed = library.as_deref();
     let check = files::of_services(&name, kind, &after, Some(&is_chosen), Some(wanted), placed);
@@ -238,13 +238,13 @@ fn chosen(args: &Args, all: &[Service]) -> Result<Vec<String>, Failure> {
             Exit::Usage,
             format!("{name} has no service that starts a program"),
         )
-        .remedy("left alone")),
+        .remedy("nothing was changed")),
         ([one], _) => Ok(vec![one.name.clone()]),
         // The others come from registries: databases and proxies.
         (_, [one]) => Ok(vec![one.name.clone()]),
         _ => Err(
             Failure::new(Exit::Usage, format!("{name} has {} services", all.len()))
-                .remedy(format!("say which by --service: {}", list())),
+                .remedy(format!("name them with --service: {}", list())),
         ),
     }
 }

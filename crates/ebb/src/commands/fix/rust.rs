@@ -43,7 +43,7 @@ pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, 
             variable
         };
         notes.push(format!(
-            "settings stay in the environment: start the program with {variable}={value}"
+            "settings are read from the environment: start the program with {variable}={value}"
         ));
     }
     let left: Vec<&str> = manifest
@@ -55,12 +55,12 @@ pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, 
         .collect();
     if !left.is_empty() {
         notes.push(format!(
-            "{} stays a dependency, since something still uses it",
+            "{} stays a dependency, because it is still used",
             left.join(", ")
         ));
     }
     if changes.iter().any(Change::is_change) {
-        notes.push("then build it, start it, and see: ebb check PID".to_owned());
+        notes.push("then build it, start it and run: ebb check PID".to_owned());
     }
     Ok(Proposal {
         kind: "cargo",
@@ -124,7 +124,7 @@ fn chosen(args: &Args, programs: &BTreeMap<String, PathBuf>) -> Result<Vec<PathB
             Exit::Unsupported,
             format!("{name} has no program, and a library does not choose the allocator"),
         )
-        .remedy("left alone: name the Cargo.toml of the program")),
+        .remedy("nothing was changed: name the Cargo.toml of the program")),
         1 => Ok(programs.values().cloned().collect()),
         _ if !args.service.is_empty() => Ok(args
             .service
@@ -135,7 +135,7 @@ fn chosen(args: &Args, programs: &BTreeMap<String, PathBuf>) -> Result<Vec<PathB
             Exit::Usage,
             format!("{name} has {} programs", programs.len()),
         )
-        .remedy(format!("say which by --service: {}", list()))),
+        .remedy(format!("name them with --service: {}", list()))),
     }
 }
 
@@ -167,7 +167,7 @@ fn crate_path(args: &Args, folder: &Path, wished: Crate) -> Result<String, Failu
                 format!("--crate-path {path}: there is no Cargo.toml"),
             )
             .remedy(
-                "name crates/ebbmalloc of a checkout, relative to the Cargo.toml that is changed",
+                "name crates/ebbmalloc of a checkout, relative to this Cargo.toml",
             ));
         }
         return Ok(path.clone());
@@ -180,8 +180,8 @@ fn crate_path(args: &Args, folder: &Path, wished: Crate) -> Result<String, Failu
         Some(path) => Ok(path.display().to_string()),
         None => Err(Failure::new(
             Exit::Missing,
-            "the crate ebbmalloc is not published yet, and its checkout is not known",
+            "the crate ebbmalloc is not published, and no checkout is known",
         )
-        .remedy("name its folder by --crate-path")),
+        .remedy("name its folder with --crate-path")),
     }
 }

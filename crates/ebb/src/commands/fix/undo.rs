@@ -38,7 +38,7 @@ struct Written {
     library: Option<(PathBuf, u64, u64)>,
 }
 
-/// One text.
+/// One changed text file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Text {
     path: PathBuf,
@@ -157,7 +157,7 @@ fn read_library(from: &Path, to: &Path) -> Result<Option<(PathBuf, Vec<u8>)>, Fa
         Ok(there) if there == bytes => Ok(None),
         Ok(_) => Err(Failure::new(
             Exit::Changed,
-            format!("{} is there already, and is another library", to.display()),
+            format!("{} already exists, and is another library", to.display()),
         )
         .remedy("move it away; nothing was written")),
         Err(_) => Ok(Some((to.to_owned(), bytes))),
@@ -173,7 +173,7 @@ pub(super) fn undo(named: &Path) -> Result<(Vec<File>, Vec<String>), Failure> {
             format!("ebb fix has written nothing to {}", named.display()),
         )
         .remedy(format!(
-            "records of what it wrote are in {}",
+            "the records of its changes are in {}",
             place.parent().unwrap_or(&place).display()
         )));
     };
@@ -191,9 +191,9 @@ pub(super) fn undo(named: &Path) -> Result<(Vec<File>, Vec<String>), Failure> {
         .map(|it| format!("{} is removed", it.path))
         .collect();
     notes.push(if again == 0 {
-        "taken back".to_owned()
+        "undone".to_owned()
     } else {
-        format!("taken back; {again} earlier change is still there")
+        format!("undone; {again} earlier change is still there")
     });
     Ok((files, notes))
 }
@@ -261,7 +261,7 @@ fn without(text: &Text, now: &str) -> Result<String, Failure> {
             Exit::Changed,
             format!("{} was changed where ebb fix wrote", text.path.display()),
         )
-        .remedy("nothing was taken back: do it by hand, or by your version control")
+        .remedy("nothing was undone: undo it by hand, or with version control")
     };
     let mut now = now.to_owned();
     let mut grown = 0_isize;
@@ -318,12 +318,12 @@ fn open(named: &Path) -> Result<(PathBuf, Record), Failure> {
     };
     let unusable = |why: String| {
         Failure::new(Exit::Usage, format!("{}: {why}", place.display()))
-            .remedy("take it away if it is not needed")
+            .remedy("delete it if it is not needed")
     };
     let record: Record =
         serde_json::from_str(&text).map_err(|error| unusable(error.to_string()))?;
     if record.format != FORMAT || record.file != file {
-        return Err(unusable("it is not the record of this file".to_owned()));
+        return Err(unusable("it is the record of another file".to_owned()));
     }
     Ok((place, record))
 }
@@ -339,7 +339,7 @@ fn save(place: &Path, record: &Record) -> Result<(), Failure> {
 
 fn unrecorded(path: &Path, error: &std::io::Error) -> Failure {
     at(path, error).remedy(
-        "what is written is recorded there, for --undo: set XDG_STATE_HOME; nothing was written",
+        "changes are recorded there for --undo: set XDG_STATE_HOME; nothing was written",
     )
 }
 
@@ -354,7 +354,7 @@ fn state_folder() -> Result<PathBuf, Failure> {
     base.map(|it| it.join("ebb/fix")).ok_or_else(|| {
         Failure::new(
             Exit::Usage,
-            "neither XDG_STATE_HOME nor HOME says where to record what is written",
+            "neither XDG_STATE_HOME nor HOME is set, so the change cannot be recorded",
         )
         .remedy("set one of them; nothing was written")
     })

@@ -20,7 +20,7 @@ const FORMAT: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Report {
     format: u32,
-    /// As the user named it.
+    /// The allocator as the user named it.
     allocator: String,
     /// The preloaded file; none for the system's own allocator.
     library: Option<String>,
@@ -63,7 +63,7 @@ impl ProcessReport {
                 let why = match (ours, source, &file) {
                     (true, ..) => None,
                     (_, MallocSource::Static, _) => Some("it is statically linked".to_owned()),
-                    (_, _, Some(file)) => Some(format!("its malloc comes from {file}")),
+                    (_, _, Some(file)) => Some(format!("it uses malloc from {file}")),
                     (_, _, None) => Some("it has no malloc".to_owned()),
                 };
                 (Some(ours), file, why)
@@ -81,7 +81,7 @@ impl ProcessReport {
 }
 
 impl Report {
-    /// Sums up.
+    /// Builds the report from its processes.
     pub(super) fn new(
         allocator: &str,
         library: Option<String>,
@@ -143,9 +143,9 @@ impl Report {
                 format!("{name} is NOT in charge of {not} of {count} processes")
             }
             None if count == 0 => {
-                format!("whether {name} was in charge is not known: the program ended too soon")
+                format!("it is not known whether {name} was in charge: the program ended too soon")
             }
-            None => format!("whether {name} is in charge of {all} is not known"),
+            None => format!("it is not known whether {name} is in charge of {all}"),
         }];
         for process in &self.processes {
             if let Some(why) = &process.why {

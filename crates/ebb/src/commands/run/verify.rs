@@ -178,5 +178,5 @@ fn end_like(status: ExitStatus) -> Result<ExitCode, Failure> {
     }
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     code.map(ExitCode::from)
-        .ok_or_else(|| Failure::new(Exit::Internal, "the program ended in an unknown way"))
+        .ok_or_else(|| Failure::new(Exit::Internal, "it is not known how the program ended"))
 }

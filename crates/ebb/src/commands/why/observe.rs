@@ -66,7 +66,7 @@ impl Observer {
                         pid: Some(pid),
                         what: "heap".to_owned(),
                         why: format!(
-                            "the processes before took the {} s of a look",
+                            "the processes before it took the {} s of a look",
                             look::ALL_WITHIN.as_secs()
                         ),
                         remedy: None,
@@ -285,7 +285,7 @@ impl Observer {
                         None => {
                             closed(
                                 "heap",
-                                format!("the program has {found}, which is not read"),
+                                format!("the program has {found}, which ebb does not read"),
                                 None,
                             );
                             None

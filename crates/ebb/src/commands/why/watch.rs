@@ -64,7 +64,7 @@ pub fn watch(
     let ending = Ending::listen()?;
     let start = Instant::now();
     terminal::warn(&format!(
-        "watching {} for {}; Ctrl-C ends earlier, with what is known then",
+        "watching {} for {}; Ctrl-C ends it and reports what was measured",
         resolved.target.asked,
         duration(time.as_secs_f64())
     ));

@@ -17,7 +17,7 @@ pub(super) fn dropped_elsewhere(command: &Command, words: &[&str]) -> Option<Rem
     };
     let by = start.drops_environment()?;
     let what =
-        format!("where {by} is executed here, programs start without the LD_PRELOAD of the script");
+        format!("{by} starts programs without the LD_PRELOAD of the script");
     Some(Remark::error(command.line, Id::EnvironmentDropped, what).as_note())
 }
 
@@ -32,7 +32,7 @@ pub(super) fn of_script(
     let preloads = || sets.iter().filter(|it| it.name == "LD_PRELOAD");
     let counts = preloads().any(|it| it.is_exported && !it.is_late);
     if let (Some(set), Some(start)) = (preloads().find(|it| it.is_late), start) {
-        let what = format!("the program has started in line {} already", start.line);
+        let what = format!("the program was already started in line {}", start.line);
         let remark = Remark::error(set.line, Id::PreloadTooLate, what);
         remarks.push(if counts { remark.as_note() } else { remark });
     } else if let Some(set) = preloads().find(|it| !it.is_exported)
@@ -45,7 +45,7 @@ pub(super) fn of_script(
         if let Some(set) = preloads().find(|it| !it.is_late)
             && !preloads().any(|it| it.is_plain)
         {
-            let what = "LD_PRELOAD is set under a condition: where it does not hold, the program runs without";
+            let what = "LD_PRELOAD is set under a condition; otherwise the program runs without it";
             remarks.push(Remark::error(set.line, Id::NotAsked, what).as_note());
         }
         let what = format!(
@@ -55,7 +55,7 @@ pub(super) fn of_script(
         remarks.push(Remark::error(line, Id::EntrypointBypassed, what).as_note());
     }
     if text.contains("\r\n") {
-        let what = "the lines end with a carriage return, which the kernel and the shell take for part of a name or value";
+        let what = "the lines end with a carriage return, which the kernel and the shell treat as part of a name or value";
         remarks.push(Remark::error(1, Id::LineEnds, what).as_note());
     }
     remarks

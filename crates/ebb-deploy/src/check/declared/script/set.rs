@@ -13,7 +13,7 @@ pub struct Set {
     pub inherits: bool,
     /// Where the assignment begins.
     pub from: usize,
-    /// Where the value stands, quotes included.
+    /// Place of the value, quotes included.
     pub at: Range<usize>,
     /// Counted from one.
     pub line: usize,

@@ -8,7 +8,7 @@ use std::ops::Range;
 pub struct Environment {
     /// Right behind the `=` of the option.
     pub start: usize,
-    /// In order.
+    /// The pairs, in order.
     pub pairs: Vec<Pair>,
     /// The end of a separator behind the last pair.
     pub separator: Option<usize>,
@@ -25,7 +25,7 @@ pub struct Pair {
     pub line: usize,
     /// Where the name begins.
     pub from: usize,
-    /// Where the value stands, quotes included.
+    /// Place of the value, quotes included.
     pub at: Range<usize>,
 }
 
@@ -52,7 +52,7 @@ impl Environment {
                 return Err(not_pairs());
             }
             if name.text.contains(UNKNOWN) {
-                return Err("a name comes from outside of this file".to_owned());
+                return Err("a name is set outside this file".to_owned());
             }
             let inner = value.text.trim_matches(['"', '\'']);
             pairs.push(Pair {
@@ -79,7 +79,7 @@ impl Environment {
 }
 
 fn not_pairs() -> String {
-    "supervisor does not take it: it is not KEY=\"value\",KEY2=\"value\" (a value with a comma or = needs quotes)".to_owned()
+    "supervisor refuses it: it is not KEY=\"value\",KEY2=\"value\" (a value with a comma or = needs quotes)".to_owned()
 }
 
 /// A value as supervisor reads it back; none where its syntax has no way to say it.
@@ -129,7 +129,7 @@ fn letters(text: &str, pieces: &[Range<usize>]) -> Result<Vec<(Range<usize>, cha
     Ok(found)
 }
 
-const LONE_PERCENT: &str = "supervisor does not take it: a % has to be written %%";
+const LONE_PERCENT: &str = "supervisor refuses it: write %% for a %";
 
 fn tokens(letters: &[(Range<usize>, char)]) -> Result<Vec<Token>, String> {
     let is_word = |it: char| {
@@ -155,7 +155,7 @@ fn tokens(letters: &[(Range<usize>, char)]) -> Result<Vec<Token>, String> {
             }
         }
         if first == '#' || is_word(first) && letter(to) == Some('#') {
-            return Err("supervisor reads # outside of quotes as a comment".to_owned());
+            return Err("supervisor treats # outside quotes as a comment".to_owned());
         }
         found.push(Token {
             text: letters[from..to].iter().map(|it| it.1).collect(),
