@@ -51,7 +51,7 @@ test: # all that must pass before a change lands; what could not run is listed a
 	@ci/needs.sh test $(TEST_DISK) must some
 	@ci/skipped.sh --clear
 	@ci/slowest.py --clear
-	@ci/side-by-side.sh "lint unit" "library preload" "python loom docs"; status=$$?; ci/slowest.py; ci/skipped.sh; exit $$status
+	@$(MAKE) lint unit library preload python loom docs; status=$$?; ci/slowest.py; ci/skipped.sh; exit $$status
 
 lint: # format, clippy
 	$(CARGO) fmt --all --check
