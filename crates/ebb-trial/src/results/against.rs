@@ -1,6 +1,6 @@
 //! What a trial says against an earlier one.
 //!
-//! Part of the layout of `results.json`, beside [`super::trial`].
+//! Part of the layout of `results.json`, next to [`crate::results`].
 
 use super::{Column, Difference};
 use serde::{Deserialize, Serialize};
