@@ -150,7 +150,7 @@ counters! {
     published_ms,
     /// Bytes that the kernel would not take back (locked in memory).
     refused_bytes,
-    /// Bytes of resident pages that hold nothing live: what goes back next, part of `idle_bytes`. Whoever grew tells of
+    /// Bytes of resident pages that hold nothing live: what is returned next, part of `idle_bytes`. Whoever grew tells of
     /// small blocks as the last purge left them. [`UNKNOWN`] where it is not published.
     returnable_bytes,
 }
@@ -158,7 +158,7 @@ counters! {
 /// A counter that allocators of earlier versions do not publish; see [`FIRST_COUNTERS`].
 pub const UNKNOWN: u64 = u64::MAX;
 
-/// So many counters are in every page of this version of the meaning; those behind them came later.
+/// So many counters are in every page of this version of the meaning; those after them came later.
 pub const FIRST_COUNTERS: usize = 21;
 
 impl Default for Page {
