@@ -10,7 +10,7 @@ BENCH_PACKAGES = build-essential cmake python3 python3-pip libjemalloc2 libmimal
 DEMO_DISK = 1000
 TEST_DISK = 8000
 
-.PHONY: help build demo test test-long bench format lint unit library preloadable tool loom preload docs install-compat
+.PHONY: help build check demo test test-long bench format lint unit library preloadable tool python loom preload docs install-compat
 
 help: # this list
 	@sed -n 's/^\([a-z-]*\):[^#]*# \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -20,7 +20,7 @@ help: # this list
 build: library tool # target/release/{ebb,libebbmalloc.so,libebbmalloc.a}
 
 library: preloadable
-	$(CARGO) rustc --release -p ebbmalloc-c --features archive --crate-type staticlib
+	nice $(CARGO) rustc --release -p ebbmalloc-c --features archive --crate-type staticlib
 
 preloadable:
 	$(CARGO) build --release -p ebbmalloc-c
@@ -44,17 +44,25 @@ demo: # a service whose memory ebbs, on four allocators
 	@echo "demo 4/4: the trial of four variants" >&2
 	target/release/ebb compare workloads/sse --profile demo -o results/demo
 
+check: # what changed against main: format, lint, layers, unit tests; BASE=... for another commit
+	ci/check.py $(BASE)
+
 test: # all that must pass before a change lands; what could not run is listed at the end
 	@ci/needs.sh test $(TEST_DISK) must some
 	@ci/skipped.sh --clear
-	@$(MAKE) lint library unit loom preload docs; status=$$?; ci/skipped.sh; exit $$status
+	@ci/slowest.py --clear
+	@$(MAKE) lint unit library preload python loom docs; status=$$?; ci/slowest.py; ci/skipped.sh; exit $$status
 
 lint: # format, clippy
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy -p ebbmalloc-core --example holds --features holds -- -D warnings
 
-unit: # tests of the workloads, the benchmarks, the crates
+unit: # tests of the crates
+	ci/tests.py --workspace --exclude ebbmalloc-c --features ebbmalloc/override-c
+	$(CARGO) test --doc --workspace --exclude ebbmalloc-c --features ebbmalloc/override-c
+
+python: # tests of the workloads, the benchmarks, ci
 	python3 -m unittest discover -s ci/tests
 	ci/python-env.sh workloads/sse workloads/leaky
 	cd workloads/sse && .venv/bin/python -m unittest
@@ -62,18 +70,17 @@ unit: # tests of the workloads, the benchmarks, the crates
 	ci/python-env.sh benches
 	$(MAKE) -C benches
 	benches/.venv/bin/python -m unittest discover -s benches/tests
-	$(CARGO) test --workspace --exclude ebbmalloc-c --features ebbmalloc/override-c
 
 loom: # models of the allocator's races
-	ci/loom.sh
+	nice ci/loom.sh
 
 preload: # the preload suite
-	$(CARGO) test --release -p ebbmalloc-c
+	ci/tests.py --release -p ebbmalloc-c
 
 docs: # the crates' documentation
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" nice $(CARGO) doc --workspace --no-deps
 
-test-long: # what takes longer, about two hours; the last run is in ci/test-long.log
+test-long: # what takes longer: about two hours; the log is target/test-long.log
 	@ci/needs.sh test-long $(TEST_DISK) must some long $(LONG_PACKAGES)
 	$(MAKE) build
 	ci/test-long.sh

@@ -1,13 +1,13 @@
 #!/bin/bash
 # What takes longer than a change should wait for, in about two hours on two cores. Every step runs,
-# whatever the others did; commands and results go to the screen and to ci/test-long.log, without
+# whatever the others did; commands and results go to the screen and to target/test-long.log, without
 # this machine's paths. Status 0 if no step failed.
 #
 # A step that ends with status 3 lacks a tool of its own (ci/fuzz.sh, ci/aarch64.sh, ci/vm.sh, ci/glibcs.sh, ci/pythons.sh,
 # ci/free-threaded.sh) and is skipped.
 set -u
 cd "$(dirname "$0")/.."
-log=ci/test-long.log
+log=${CARGO_TARGET_DIR:-target}/test-long.log
 failed=0
 
 say() { printf '%s\n' "$*" | tee -a "$log"; }
@@ -37,7 +37,7 @@ step() {
     say
 }
 
-: >"$log"
+mkdir -p "$(dirname "$log")" && : >"$log"
 say "date      $(date -u '+%Y-%m-%d %H:%M UTC')"
 say "commit    $(git describe --always --dirty 2>/dev/null)"
 say "kernel    $(uname -sr) $(uname -m)"

@@ -143,9 +143,7 @@ impl Environment {
             }
             Some(Settings::None(instead)) => return Err(unsupported(instead)),
             None => {
-                return Err(unsupported(
-                    "ebb does not know its settings: use --env",
-                ));
+                return Err(unsupported("ebb does not know its settings: use --env"));
             }
         }
         Ok(())

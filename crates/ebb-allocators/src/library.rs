@@ -160,7 +160,9 @@ fn check(path: &Path, target: &Elf) -> Result<Library, Unresolved> {
         return Err(unusable("is a program, not a shared object"));
     }
     if !elf.defines.malloc {
-        return Err(unusable("does not define malloc, so it is not an allocator"));
+        return Err(unusable(
+            "does not define malloc, so it is not an allocator",
+        ));
     }
     let (library, program) = (libc_of(&elf), libc_of(target));
     if library != Libc::Any && library != program {

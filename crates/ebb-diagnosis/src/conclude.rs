@@ -179,9 +179,7 @@ fn sentence(
             within(snapshot)
         ),
         VerdictKind::InUse if groups.live < LEAST_BYTES => {
-            format!(
-                "Nothing to gain: {who} uses {whole} MB, and holds little freed memory.{doubt}"
-            )
+            format!("Nothing to gain: {who} uses {whole} MB, and holds little freed memory.{doubt}")
         }
         VerdictKind::InUse | VerdictKind::LiveHeapGrows => format!(
             "In use: {} of {whole} MB of {who} are live blocks, which no allocator lowers. To see whether they grow, look again later.{doubt}",

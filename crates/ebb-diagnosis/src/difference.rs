@@ -188,7 +188,9 @@ fn cautions(before: &Snapshot, after: &Snapshot) -> Vec<String> {
     };
     let mut cautions = Vec::new();
     if identity(before) != identity(after) {
-        cautions.push("the two files are of different processes: it was restarted in between".to_owned());
+        cautions.push(
+            "the two files are of different processes: it was restarted in between".to_owned(),
+        );
     }
     if before.format != FORMAT || after.format != FORMAT {
         cautions.push(format!(
@@ -199,7 +201,9 @@ fn cautions(before: &Snapshot, after: &Snapshot) -> Vec<String> {
         cautions.push("only one of the two files has the heaps".to_owned());
     }
     if after.at_s <= before.at_s {
-        cautions.push("the second file is older than the first, or was written after a reboot".to_owned());
+        cautions.push(
+            "the second file is older than the first, or was written after a reboot".to_owned(),
+        );
     }
     cautions
 }

@@ -243,9 +243,7 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
         Cause::SharedMemory | Cause::Tmpfs => {
             "it stays until its file or segment is removed: df /dev/shm, ipcs -m"
         }
-        Cause::PageCache => {
-            "the kernel drops it when memory is short; it needs no larger limit"
-        }
+        Cause::PageCache => "the kernel drops it when memory is short; it needs no larger limit",
         Cause::Kernel => {
             "slabtop shows the objects; the usual reason is many connections or small files"
         }
@@ -308,9 +306,7 @@ pub fn noun(cause: Cause, snapshot: &Snapshot) -> String {
         Cause::Locked => "free pages that are locked in memory (mlock)",
         Cause::Metadata => "the allocator's bookkeeping",
         Cause::Objects => "objects in CPython's arenas",
-        Cause::FreeObjects => {
-            "free memory in CPython's arenas that contain live objects"
-        }
+        Cause::FreeObjects => "free memory in CPython's arenas that contain live objects",
         Cause::UnreadHeap => return unread_noun(snapshot),
         Cause::Anonymous => match ledger::owners(snapshot).as_slice() {
             [] => "mapped by the program itself, not by malloc",

@@ -202,7 +202,10 @@ fn verdict(
         let each = seconds / (points.len().max(2) - 1) as f64;
         let enough = each * slope::WINDOWS as f64;
         return too_short(
-            format!("{looks} at {who} in {} are too few for a slope", time(seconds)),
+            format!(
+                "{looks} at {who} in {} are too few for a slope",
+                time(seconds)
+            ),
             enough.max(2.0 * seconds),
             &last.snapshot,
         );

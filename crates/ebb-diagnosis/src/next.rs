@@ -16,14 +16,14 @@ pub(super) fn next(kind: VerdictKind, main: Option<Cause>, snapshot: &Snapshot) 
         VerdictKind::InUse | VerdictKind::LiveHeapGrows => {
             Some(format!("{}: whether it grows", watch(snapshot, "10m")))
         }
-        VerdictKind::NotEnoughEvidence => Some(gates(snapshot).unwrap_or_else(|| {
-            match snapshot.runtime() {
+        VerdictKind::NotEnoughEvidence => {
+            Some(gates(snapshot).unwrap_or_else(|| match snapshot.runtime() {
                 Some(Runtime::Cpython) if main == Some(Cause::Anonymous) => {
                     "ebb run, and a restart: ebb can read CPython's objects on ebbmalloc".to_owned()
                 }
                 _ => format!("{}: whether it grows", watch(snapshot, "10m")),
-            }
-        })),
+            }))
+        }
         VerdictKind::NotHeap => {
             let pid = snapshot.processes.first()?.pid;
             let asked = quoted(snapshot);
@@ -71,8 +71,7 @@ pub(super) fn give_back(main: Option<Cause>, snapshot: &Snapshot) -> String {
     };
     let why = match main {
         Some(Cause::FreeObjects) => {
-            "whether ebbmalloc returns the memory of CPython's objects, and at what cost"
-                .to_owned()
+            "whether ebbmalloc returns the memory of CPython's objects, and at what cost".to_owned()
         }
         Some(cause) => settings::remedy(cause, snapshot)
             .unwrap_or_else(|| "which allocator returns it under your load".to_owned()),

@@ -60,23 +60,22 @@ fn too_little(prediction: &Prediction, locked: u64, limits: &Limits) -> Option<L
             )
         })
     };
-    (prediction.returns < limits.least_bytes).then(|| {
-        Left {
+    (prediction.returns < limits.least_bytes).then(|| Left {
         reason: Reason::BelowThreshold,
         why: format!(
             "malloc_trim would return {} MB, less than the {} MB of --min",
             megabytes(prediction.returns),
             megabytes(limits.least_bytes)
         ),
-        remedy: (prediction.tops >= limits.least_bytes).then(|| {
-            format!(
-                "malloc_trim does not return {} MB at the ends of secondary arenas: use \
+        remedy: (prediction.tops >= limits.least_bytes)
+            .then(|| {
+                format!(
+                    "malloc_trim does not return {} MB at the ends of secondary arenas: use \
                  MALLOC_TRIM_THRESHOLD_=131072 or another allocator, and restart",
-                megabytes(prediction.tops)
-            )
-        })
-        .or_else(of_locked),
-    }
+                    megabytes(prediction.tops)
+                )
+            })
+            .or_else(of_locked),
     })
 }
 
@@ -160,9 +159,7 @@ fn cannot(allocator: &str) -> Left {
     };
     Left {
         reason: Reason::CannotTrim,
-        why: format!(
-            "it uses {allocator}, which has no malloc_trim"
-        ),
+        why: format!("it uses {allocator}, which has no malloc_trim"),
         remedy: Some(remedy.to_owned()),
     }
 }

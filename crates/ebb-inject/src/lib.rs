@@ -18,6 +18,34 @@
 //! - `waits`: what becomes of a system call whose thread is stopped.
 //!
 //! Linux on x86-64, and functions of glibc.
+//!
+//! ```
+//! # use std::io::Read;
+//! # use std::process::{Command, Stdio};
+//! use std::time::Duration;
+//! use ebb_inject::{Function, call};
+//! use ebb_inspect::Target;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut shell = Command::new("sh")
+//!     .args(["-c", "echo started; read end"])
+//!     .stdin(Stdio::piped())
+//!     .stdout(Stdio::piped())
+//!     .spawn()?;
+//! # shell.stdout.as_mut().unwrap().read_exact(&mut [0; 8])?;
+//! let target = Target::open(shell.id().try_into()?)?;
+//! match call(&target, &Function::malloc_trim(&target)?, Duration::from_secs(10)) {
+//!     Ok(called) => println!("stopped for {:?}", called.stopped),
+//!     // Without the right to trace, for one.
+//!     Err(why) => println!("not called: {why}"),
+//! }
+//!
+//! // The shell goes on in either case.
+//! drop(shell.stdin.take());
+//! assert_eq!(shell.wait()?.code(), Some(1));
+//! # Ok(())
+//! # }
+//! ```
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 #![cfg_attr(
     not(test),

@@ -84,9 +84,7 @@ pub enum Left {
     #[error("it waits with a time limit that did not end in time")]
     TimeLimit,
     /// It waits in a call that a signal has interrupted, and the remaining time is not known.
-    #[error(
-        "its wait was interrupted by a signal, and its remaining time is not known"
-    )]
+    #[error("its wait was interrupted by a signal, and its remaining time is not known")]
     Resumed,
     /// Not 64-bit code, or not entered by `syscall`.
     #[error("it does not run ordinary 64-bit code")]

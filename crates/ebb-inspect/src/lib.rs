@@ -22,6 +22,32 @@
 //! would map it and reading a swapped one would bring it in; own memory is bounded whatever
 //! the target's size; what the target's memory says is never trusted, so it costs neither a panic nor
 //! an endless loop; a figure that cannot be had is an error or `None`, never 0.
+//!
+//! ```
+//! # #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # use std::io::Read;
+//! # use std::process::{Command, Stdio};
+//! use ebb_inspect::{Heap, Target};
+//!
+//! let mut shell = Command::new("sh")
+//!     .args(["-c", "echo started; read end"])
+//!     .stdin(Stdio::piped())
+//!     .stdout(Stdio::piped())
+//!     .spawn()?;
+//! # shell.stdout.as_mut().unwrap().read_exact(&mut [0; 8])?;
+//! let target = Target::open(shell.id().try_into()?)?;
+//! let heap = Heap::read(&target)?;
+//! println!("glibc {}: {} bytes in use", heap.version, heap.ledger.in_use.bytes);
+//! assert!(heap.ledger.in_use.bytes <= heap.ledger.system.bytes);
+//!
+//! drop(shell.stdin.take());
+//! shell.wait()?;
+//! # Ok(())
+//! # }
+//! # #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
+//! # fn main() {}
+//! ```
 #![deny(unsafe_code)]
 #![cfg_attr(
     not(test),

@@ -78,7 +78,8 @@ impl Gate {
                 "Run ebb as that user, or as root (in a container with CAP_SYS_PTRACE).".to_owned()
             }
             Self::Namespace => {
-                "Run ebb as root outside the container, or as the process's user inside it.".to_owned()
+                "Run ebb as root outside the container, or as the process's user inside it."
+                    .to_owned()
             }
             Self::NonDumpable | Self::Capabilities => {
                 "Run ebb as root (CAP_SYS_PTRACE).".to_owned()
@@ -90,8 +91,7 @@ impl Gate {
                 "Only a boot with another kernel.yama.ptrace_scope opens it.".to_owned()
             }
             Self::Files { .. } => {
-                "Run ebb as that user, or with CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE."
-                    .to_owned()
+                "Run ebb as that user, or with CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE.".to_owned()
             }
             Self::Policy => {
                 "Look for a denial in the audit log (SELinux, AppArmor) and allow ptrace."

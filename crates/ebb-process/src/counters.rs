@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use ebb_stats::{HEADER_BYTES, NAMES, Snapshot, layout};
+use ebb_stats::{HEADER_BYTES, NAMES, Snapshot, Unreadable, layout};
 use procfs::process::{MMPermissions, MMapPath, MemoryMaps, Process};
 
 use super::charge::{self, MallocSource};
@@ -50,6 +50,15 @@ impl Counters {
         memory.read(&mut bytes, place.address).ok()?;
         let snapshot = Snapshot::from_bytes(&bytes).ok()?;
         is_fresh(&snapshot, pid, now_ms(), age).then_some(snapshot)
+    }
+
+    /// Why [`Counters::read`] can read nothing of an ebbmalloc of another version.
+    pub fn other_version(&self, pid: i32) -> Option<Unreadable> {
+        let (memory, place) = self.open(pid)?;
+        let mut bytes = [0; PAGE_BYTES];
+        memory.read(&mut bytes, place.address).ok()?;
+        let unreadable = Snapshot::from_bytes(&bytes).err()?;
+        matches!(unreadable, Unreadable::OtherVersion(_)).then_some(unreadable)
     }
 
     /// Whether they are a part of the process's program, published or not: it was built with the Rust

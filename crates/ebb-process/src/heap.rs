@@ -72,6 +72,9 @@ pub fn read_mapped(pid: i32, allocator: &str, name: &Path) -> Option<Result<Opti
 }
 
 fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
+    if let Some(other) = counters.other_version(pid) {
+        return Err(NotRead::because(other));
+    }
     let seen = counters.read(pid, Duration::MAX);
     let walked = counters.layout(pid).map(|place| {
         look::open(pid)
@@ -177,7 +180,7 @@ fn add_rhythm(heap: &mut Heap, seen: &Snapshot) {
 fn of_counters(seen: &Snapshot) -> Heap {
     // Blocks that were never written to count as live and are not resident.
     let live = seen.live_bytes.min(seen.resident_bytes);
-    // Not told apart by older ones: then all that is free in slabs and extents, until the rest must have gone.
+    // Not counted with `purge:off`: then all that is free in slabs and extents, until the rest must have gone.
     let returnable = match seen.returnable_bytes {
         ebb_stats::UNKNOWN => seen.idle_bytes,
         bytes => bytes,

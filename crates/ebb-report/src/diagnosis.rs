@@ -130,11 +130,7 @@ fn cgroup_ledger(cgroup: &Cgroup) -> String {
     row("anonymous", parts.anon, String::new());
     row("file", parts.file, String::new());
     row("  mapped", parts.mapped, String::new());
-    row(
-        "  shared memory",
-        parts.shared,
-        "cannot be dropped".into(),
-    );
+    row("  shared memory", parts.shared, "cannot be dropped".into());
     row("  active", parts.active_file, String::new());
     row("  inactive", parts.inactive_file, "dropped first".into());
     row("kernel", parts.kernel, String::new());

@@ -55,7 +55,9 @@ pub fn of(trial: &Trial) -> Vec<Note> {
             about: limit.variant.clone(),
             text: match limit.after_rest_bytes {
                 Some(bytes) if bytes <= limit.max_bytes => {
-                    format!("is within --max-rest of {max} after the rest, but not every run reached it")
+                    format!(
+                        "is within --max-rest of {max} after the rest, but not every run reached it"
+                    )
                 }
                 Some(bytes) => format!(
                     "holds {} after the rest, above --max-rest of {max}",

@@ -128,7 +128,10 @@ fn latencies(trial: &Trial) -> Option<Table> {
             "milliseconds, over all requests of all complete runs, from the loads' histograms{}",
             notes::disturbed(trial)
         ),
-        columns: latency::QUANTILES.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        columns: latency::QUANTILES
+            .iter()
+            .map(|(name, _)| (*name).to_owned())
+            .collect(),
         rows,
     })
 }

@@ -187,8 +187,6 @@ mod tests {
     fn an_interrupted_trial_says_so() {
         let mut trial = example::trial();
         trial.interrupted = true;
-        assert!(
-            render(&trial, 100).contains("! interrupted: finished runs are kept")
-        );
+        assert!(render(&trial, 100).contains("! interrupted: finished runs are kept"));
     }
 }

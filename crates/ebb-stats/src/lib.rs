@@ -9,6 +9,22 @@
 //! [`PAGE_ALIGN`]; counters are 64-bit words in native byte order in the order of [`Snapshot`]'s
 //! fields; new counters go at the end and leave [`VERSION`] alone, a change of meaning raises it.
 //! Each counter is written by itself: a reader sees each whole, but not all at one instant.
+//!
+//! ```
+//! use ebb_stats::{Page, Snapshot, find};
+//!
+//! static COUNTERS: Page = Page::new();
+//! COUNTERS.publish(&Snapshot { live_bytes: 4096, ..Snapshot::default() });
+//! assert_eq!(COUNTERS.snapshot().live_bytes, 4096);
+//!
+//! // A reader looks for the page in a copy of the process's memory.
+//! let mut memory = vec![0; 4096];
+//! memory[64..72].copy_from_slice(&ebb_stats::MAGIC);
+//! memory[72..76].copy_from_slice(&ebb_stats::VERSION.to_ne_bytes());
+//! memory[76..80].copy_from_slice(&(ebb_stats::NAMES.len() as u32).to_ne_bytes());
+//! let at = find(&memory).unwrap();
+//! assert_eq!(Snapshot::from_bytes(&memory[at..]), Ok(Snapshot::default()));
+//! ```
 #![no_std]
 // What can lose bits is checked, or argued.
 #![cfg_attr(
@@ -32,8 +48,8 @@ mod tests;
 /// The first eight bytes of a page of counters.
 pub const MAGIC: [u8; 8] = *b"ebbstat\0";
 
-/// The version of the counters' meaning.
-pub const VERSION: u32 = 1;
+/// The version of the counters' meaning. 2 left out six counters of version 1 that nobody read.
+pub const VERSION: u32 = 2;
 
 /// Alignment of a page in the memory of a process: where a search for [`MAGIC`] may look.
 pub const PAGE_ALIGN: usize = 64;
@@ -66,7 +82,7 @@ macro_rules! counters {
             /// A page with all counters at zero.
 #[expect(
                 clippy::cast_possible_truncation,
-                reason = "there are some sixty counters"
+                reason = "there are fewer than a hundred counters"
             )]
             pub const fn new() -> Self {
                 Self {
@@ -124,22 +140,10 @@ counters! {
     returned_bytes,
     /// Bytes of pages used again after they had been returned.
     refaulted_bytes,
-    /// Purges done since the start.
-    purges,
     /// CPU time that purges took, in nanoseconds.
     purge_cpu_ns,
-    /// System calls that gave pages back.
-    discard_calls,
-    /// Caches of other threads that the purger has taken from.
-    claims,
-    /// Claims that met a thread in the middle of an operation.
-    claims_refused,
     /// Threads that have a cache now.
     threads,
-    /// Part of `live_bytes` in blocks of whole pages.
-    large_live_bytes,
-    /// Part of `live_bytes` in slots of slabs.
-    slab_live_bytes,
     /// The kernel's and libc's mechanisms in force: bits of [`mechanism`].
     mechanisms,
     /// Idle time in milliseconds after which pages are returned; `u64::MAX` for never.
@@ -155,11 +159,8 @@ counters! {
     returnable_bytes,
 }
 
-/// A counter that allocators of earlier versions do not publish; see [`FIRST_COUNTERS`].
+/// A counter that is not published.
 pub const UNKNOWN: u64 = u64::MAX;
-
-/// So many counters are in every page of this version of the meaning; those after them came later.
-pub const FIRST_COUNTERS: usize = 21;
 
 impl Default for Page {
     fn default() -> Self {
@@ -213,20 +214,21 @@ impl Snapshot {
         }
         let words = bytes.get(HEADER_BYTES..).unwrap_or_default().as_chunks().0;
         let there = counters.min(words.len());
-        // What a page says that it has must be there; what it does not have is not known.
-        let has = |index: usize| index < FIRST_COUNTERS || index < counters;
-        let word = |index: usize| match words.get(index) {
-            Some(word) if index < counters => Some(u64::from_ne_bytes(*word)),
-            _ if has(index) => None,
-            _ => Some(UNKNOWN),
-        };
+        let word = |index: usize| (index < there).then(|| u64::from_ne_bytes(words[index]));
         Self::from_words(word).ok_or(Unreadable::TooShort(there))
     }
 }
 
 /// Offset of a page of counters within `memory`, a copy of a process's memory whose first byte lay
-/// at an address that is a multiple of [`PAGE_ALIGN`].
+/// at an address that is a multiple of [`PAGE_ALIGN`]. The page may be of another version, which
+/// [`Snapshot::from_bytes`] names.
 pub fn find(memory: &[u8]) -> Option<usize> {
+    /// What follows the magic elsewhere is hardly ever one of these.
+    const VERSIONS: core::ops::Range<u32> = 1..256;
     let mut offsets = (0..memory.len()).step_by(PAGE_ALIGN);
-    offsets.find(|&at| Snapshot::from_bytes(&memory[at..]).is_ok())
+    offsets.find(|&at| match Snapshot::from_bytes(&memory[at..]) {
+        Ok(_) => true,
+        Err(Unreadable::OtherVersion(version)) => VERSIONS.contains(&version),
+        Err(Unreadable::NoMagic | Unreadable::TooShort(_)) => false,
+    })
 }

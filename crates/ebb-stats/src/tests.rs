@@ -76,19 +76,6 @@ fn what_is_not_a_page_is_refused() {
 }
 
 #[test]
-fn what_an_earlier_writer_did_not_count_is_unknown() {
-    let mut bytes = bytes_of(&distinct());
-    bytes[12..16].copy_from_slice(&(FIRST_COUNTERS as u32).to_ne_bytes());
-    let expected = Snapshot {
-        returnable_bytes: UNKNOWN,
-        ..distinct()
-    };
-    assert_eq!(Snapshot::from_bytes(&bytes), Ok(expected));
-    bytes.truncate(HEADER_BYTES + 8 * FIRST_COUNTERS);
-    assert_eq!(Snapshot::from_bytes(&bytes), Ok(expected));
-}
-
-#[test]
 fn a_layout_is_found_and_read_as_it_was_written() {
     use super::layout::{BYTES, Layout, MAGIC, Offsets, Place, VERSION, find};
     assert_eq!(size_of::<Layout>(), BYTES.next_multiple_of(PAGE_ALIGN));
@@ -127,6 +114,8 @@ fn a_page_is_found_where_it_is_aligned_and_whole() {
     assert_eq!(find(&memory), None, "magic alone is no page");
     memory[320..320 + page.len()].copy_from_slice(&page);
     assert_eq!(find(&memory), Some(320));
+    memory[328..332].copy_from_slice(&(VERSION + 1).to_ne_bytes());
+    assert_eq!(find(&memory), Some(320), "a page of another version");
 }
 
 #[test]

@@ -182,10 +182,13 @@ fn did_not_load(variant: &Variant) -> Option<Trap> {
     (discarded > 0).then(|| Trap {
         kind: TrapKind::DidNotLoad,
         variant: Some(variant.name.clone()),
-        sentence: format!("in {discarded} of {all} runs its allocator was not in charge of all processes"),
-        remedy: "Find out what drops LD_PRELOAD (env -i, sudo, a static program, its own entrypoint): \
+        sentence: format!(
+            "in {discarded} of {all} runs its allocator was not in charge of all processes"
+        ),
+        remedy:
+            "Find out what drops LD_PRELOAD (env -i, sudo, a static program, its own entrypoint): \
                  `ebb run --verify` shows each process"
-            .to_owned(),
+                .to_owned(),
     })
 }
 

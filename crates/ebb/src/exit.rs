@@ -1,6 +1,6 @@
 //! The exit codes of `ebb` and the one type that all its failures end in.
 //!
-//! Every command returns `Result<Exit, Failure>`; the command line prints a failure as one line
+//! A command returns an [`Exit`] or an `ExitCode`, or a [`Failure`], which the command line prints as one line
 //! on stderr. A code is written here and nowhere else; `docs/run.md` explains them to users.
 
 use std::fmt;

@@ -8,7 +8,7 @@
 //! - [`arguments`], [`terminal`], [`paint`]: times and sizes of an argument; stdout and stderr; colours.
 //! - [`burst`]: sends bursts of requests.
 //! - [`relief`]: makes a process or a cgroup give memory back.
-//! - [`commands`]: one verb a folder.
+//! - [`commands`]: one verb per file.
 //! - [`cli`]: parses the command line, starts a command, turns its failure into one line.
 
 pub mod arguments;

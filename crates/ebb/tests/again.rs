@@ -85,11 +85,7 @@ fn a_trial_says_what_changed_since_an_earlier_one() {
     );
 
     let one_run = run(workload.path(), &["--against", earlier, "-n", "1"]);
-    one_run.expect(
-        20,
-        &["unclear", "the machine differs: processors"],
-        &[],
-    );
+    one_run.expect(20, &["unclear", "the machine differs: processors"], &[]);
 }
 
 #[test]

@@ -126,10 +126,7 @@ fn a_trial_shows_what_glibc_keeps_and_recommends_what_does_not() {
     }
     let markdown = std::fs::read_to_string(output.path().join("report.md")).unwrap();
     assert!(markdown.contains("**jemalloc-now holds"), "{markdown}");
-    assert!(
-        markdown.contains("Page faults cost: glibc "),
-        "{markdown}"
-    );
+    assert!(markdown.contains("Page faults cost: glibc "), "{markdown}");
     assert!(
         markdown.contains("Refaults cost at least: ") && markdown.contains("| refaults |"),
         "{markdown}"

@@ -222,10 +222,7 @@ fn a_load_that_nobody_answers_is_told() {
 fn flags_that_make_no_sense_are_refused_before_anything_starts() {
     let python = ["--", "python3", "service.py", "1"];
     for (arguments, expected) in [
-        (
-            vec!["--ready", "127.0.0.1:1"],
-            "no load is given",
-        ),
+        (vec!["--ready", "127.0.0.1:1"], "no load is given"),
         (
             vec!["--load", "./drive.sh"],
             "ebb cannot detect when the service is ready",

@@ -49,6 +49,7 @@ static HOOKS: Hooks = Hooks {
     program_settings: program::settings,
     message: program::message,
     print_statistics: ebbmalloc_jemalloc::print::to_message,
+    in_child: ebbmalloc_jemalloc::in_child,
     is_own_object: cfg!(not(feature = "archive")),
     errno_location: libc::errno_location,
     write_stream: libc::write_stream,

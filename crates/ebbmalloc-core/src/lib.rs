@@ -13,6 +13,27 @@
 //! | [`size`] | size classes: pure, const |
 //! | [`base`] | synchronisation (core or loom), metadata memory, the corruption abort |
 //! | [`os`] | the only door to the kernel |
+//!
+//! The faces call [`runtime`]:
+//!
+//! ```
+//! use ebbmalloc_core::runtime::Hooks;
+//! use ebbmalloc_core::{runtime, size};
+//!
+//! /// A face says what the C library is good for; this one has none.
+//! #[unsafe(no_mangle)]
+//! extern "Rust" fn __ebbmalloc_hooks() -> &'static Hooks {
+//!     &Hooks::NONE
+//! }
+//!
+//! let block = runtime::malloc(100);
+//! assert!(!block.is_null());
+//! // SAFETY: the block is live: it was allocated here and not freed.
+//! let room = unsafe { runtime::usable_size(block) };
+//! assert_eq!(room, size::CLASS[size::class_of(100)].size as usize);
+//! // SAFETY: it is live, and not used afterwards.
+//! unsafe { runtime::free(block) };
+//! ```
 #![cfg_attr(not(any(test, loom)), no_std)]
 // What can lose bits is checked, or argued.
 #![cfg_attr(

@@ -1,5 +1,4 @@
-//! ARCHITECTURE.md and the code agree: its files and tests exist, its reading path is as short as it says, the
-//! kernel has one door, and no page of the documentation has a link that leads nowhere.
+//! ARCHITECTURE.md and the code agree: its files, crates and tests exist, and the kernel has one door.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,7 +50,12 @@ fn every_file_that_the_page_names_exists() {
     let places = ["", "crates/ebbmalloc-core/src", "crates/ebb"];
     let names: Vec<_> = quoted(&page())
         .into_iter()
-        .filter(|name| name.contains('/') && !name.starts_with('/') && name.contains('.'))
+        .filter(|name| {
+            name.contains('/')
+                && name.contains('.')
+                && !name.starts_with('/')
+                && !name.contains(' ')
+        })
         .collect();
     assert!(names.len() > 30, "only {} files named", names.len());
     let exists = |name: &&String| {
@@ -67,8 +71,8 @@ fn the_table_of_crates_has_each_crate() {
     let page = page();
     let rows = section(&page, "\n## Crates\n").lines();
     let mut named: Vec<_> = rows
-        .filter_map(|row| row.strip_prefix("| `")?.split('`').next())
-        .map(str::to_owned)
+        .filter(|row| row.starts_with("| `"))
+        .flat_map(|row| quoted(row.split('|').nth(1).unwrap()))
         .collect();
     let mut crates: Vec<_> = fs::read_dir(root().join("crates"))
         .unwrap()
@@ -101,23 +105,6 @@ fn every_test_that_keeps_an_invariant_exists() {
         assert!(found, "no test {name}");
     }
     assert!(count > 15, "only {count} tests named");
-}
-
-#[test]
-fn the_reading_path_is_short_and_keeps_to_itself() {
-    let page = page();
-    let path = quoted(section(&page, "\n## The reading path of one hour\n"));
-    let files: Vec<_> = path.iter().filter(|name| name.contains('/')).collect();
-    assert!(files.len() > 10, "only {} files", files.len());
-    let mut lines = 0;
-    for file in files {
-        let code = code(&root().join(file));
-        lines += code.lines().count();
-        for above in ["crate::runtime", "crate::profile"] {
-            assert!(!code.contains(above), "{file} uses {above}");
-        }
-    }
-    assert!(lines <= 4000, "{lines} lines");
 }
 
 #[test]
@@ -162,67 +149,4 @@ fn the_tool_imports_no_crate_of_the_allocator() {
         assert_eq!(imports.collect::<Vec<_>>(), [] as [&str; 0], "{name}");
     }
     assert!(read > 3, "only {read} crates of the tool");
-}
-
-/// The pages in a folder and in folders down to `depth` below it.
-fn pages(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            if depth > 0 {
-                pages(&path, depth - 1, found);
-            }
-        } else if path.extension().is_some_and(|extension| extension == "md") {
-            found.push(path);
-        }
-    }
-}
-
-/// Whether a page has a heading that a link to `anchor` leads to.
-fn has_heading(page: &str, anchor: &str) -> bool {
-    let headings = page.lines().filter(|line| line.starts_with('#'));
-    headings
-        .map(|line| {
-            let text = line.trim_start_matches('#').trim().to_lowercase();
-            let kept = text
-                .chars()
-                .filter(|&c| c.is_alphanumeric() || " -_".contains(c));
-            kept.collect::<String>().replace(' ', "-")
-        })
-        .any(|heading| heading == anchor)
-}
-
-#[test]
-fn every_link_of_the_documentation_leads_somewhere() {
-    let mut found = Vec::new();
-    pages(&root(), 0, &mut found);
-    for folder in ["docs", "workloads", "benches"] {
-        pages(&root().join(folder), 1, &mut found);
-    }
-    let (mut links, mut broken) = (0, Vec::new());
-    for file in &found {
-        let text = fs::read_to_string(file).unwrap();
-        let prose: String = text.split("```").step_by(2).collect();
-        for part in prose.split("](").skip(1) {
-            let link = part.split(')').next().unwrap();
-            if link.contains("://") || link.contains(' ') {
-                continue;
-            }
-            links += 1;
-            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
-            let target = match path {
-                "" => file.clone(),
-                _ => file.parent().unwrap().join(path),
-            };
-            let leads = match anchor {
-                "" => target.exists(),
-                _ => fs::read_to_string(&target).is_ok_and(|page| has_heading(&page, anchor)),
-            };
-            if !leads {
-                broken.push(format!("{}: {link}", file.display()));
-            }
-        }
-    }
-    assert!(links > 100, "only {links} links");
-    assert!(broken.is_empty(), "{}", broken.join("\n"));
 }

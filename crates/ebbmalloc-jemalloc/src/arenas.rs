@@ -3,6 +3,7 @@
 //! The automatic arenas share their extents and the purger: what goes from one goes from all.
 
 use crate::default_hooks::DEFAULT_HOOKS;
+use crate::figures;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicI64, Ordering};
 use ebbmalloc_core::arena::hooks::ExtentHooks;
@@ -14,7 +15,7 @@ use ebbmalloc_core::heap::explicit_life::Moved;
 use ebbmalloc_core::os::Os;
 use ebbmalloc_core::runtime::conf::Id;
 use ebbmalloc_core::runtime::face::{self, HEAP, with_access};
-use ebbmalloc_core::runtime::{self, decay, figures, in_force};
+use ebbmalloc_core::runtime::{self, decay, in_force};
 
 /// Times that a pass under way, or the purger's hold on a cache, is waited for.
 const PATIENCE: usize = 10_000;
@@ -144,7 +145,7 @@ pub unsafe fn reset(index: usize) -> bool {
     let Some(arena) = HEAP.explicit_arena(index) else {
         return false;
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: nobody uses a block of it or calls anything for it (fn contract).
     with_access(|access| unsafe { HEAP.reset_arena(access, arena) });
     true
 }
@@ -161,10 +162,10 @@ pub unsafe fn destroy(index: usize) -> bool {
     if arena.threads() > 0 {
         return false;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract is that of `reset`.
     unsafe { reset(index) };
     figures::note_end(arena);
-    // SAFETY: as above.
+    // SAFETY: nobody uses a block of it (contract of `reset`), and it was reset just now.
     let ended = with_access(|access| unsafe { HEAP.end_arena(access, arena) });
     decay::follow();
     ended
@@ -265,6 +266,6 @@ pub fn flush_cache(index: usize) -> bool {
 /// # Safety
 /// Nobody uses it meanwhile, or names it again.
 pub unsafe fn destroy_cache(index: usize) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: nobody uses the cache or names it again (fn contract).
     with_access(|_| unsafe { HEAP.end_cache(index) })
 }

@@ -238,11 +238,11 @@ fn allocate_in(
 /// As for [`runtime::free`].
 pub unsafe fn free_with(block: *mut u8, choice: &Choice) {
     if choice.cache == CacheChoice::Own || block.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the block is null or from here, and not used any more (contract of `free`).
         return unsafe { runtime::free(block) };
     }
     if let Some(observer) = observer() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the block is live until it is freed below, and not null.
         observer.count_freed(unsafe { HEAP.usable_size(block) });
     }
     let cache = match choice.cache {
@@ -253,11 +253,11 @@ pub unsafe fn free_with(block: *mut u8, choice: &Choice) {
         return;
     }
     with_access(|access| match cache {
-        // SAFETY: the caller's promise.
+        // SAFETY: the block is from here and not used any more (contract of `free`).
         Some(cache) => HEAP.with_cache(access, cache, None, |access| unsafe {
             HEAP.free(access, block);
         }),
-        // SAFETY: as above.
+        // SAFETY: the block is from here and not used any more (contract of `free`).
         None => unsafe { HEAP.free(access.without_cache(), block) },
     });
 }
@@ -269,9 +269,9 @@ pub unsafe fn free_with(block: *mut u8, choice: &Choice) {
 /// # Safety
 /// As for [`runtime::realloc`].
 pub unsafe fn reallocate_with(block: *mut u8, size: usize, choice: &Choice) -> *mut u8 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the block is live and from here (fn contract).
     let old = unsafe { runtime::usable_size(block) };
-    // SAFETY: as above.
+    // SAFETY: the block is live and the caller's (contract of `realloc`), and `old` is its usable size.
     let new = unsafe { reallocate(block, old, size, choice) };
     if choice.zero && !new.is_null() {
         // SAFETY: the block is ours.
@@ -288,7 +288,7 @@ unsafe fn reallocate(block: *mut u8, old: usize, size: usize, choice: &Choice) -
         return core::ptr::null_mut();
     }
     if (block as usize).is_multiple_of(choice.align) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the block is live and the caller's (contract of `reallocate_with`).
         if old == wanted || unsafe { resize_in_place(block, size, size, false) } == wanted {
             return block;
         }
@@ -296,7 +296,7 @@ unsafe fn reallocate(block: *mut u8, old: usize, size: usize, choice: &Choice) -
         let is_aligned = choice.align <= QUANTUM || size > SMALL_MAX && choice.align <= GRANULE;
         if choice.is_placed_by_thread() && is_aligned && size > old {
             // Knows how to grow.
-            // SAFETY: the caller's promise.
+            // SAFETY: the block is live and the caller's (contract of `reallocate_with`).
             return unsafe { runtime::realloc(block, size) };
         }
     }
@@ -322,9 +322,9 @@ unsafe fn reallocate(block: *mut u8, old: usize, size: usize, choice: &Choice) -
 /// # Safety
 /// `block` is a live block from here, which nobody else changes meanwhile.
 pub unsafe fn resize_in_place(block: *mut u8, least: usize, most: usize, zero: bool) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: the block is live and from here (fn contract).
     let old = unsafe { runtime::usable_size(block) };
-    // SAFETY: the caller's promise.
+    // SAFETY: the block is live, and nobody else changes it (fn contract).
     let new = with_access(|access| unsafe { HEAP.resize_in_place(access, block, least, most) });
     if zero && new > old {
         // SAFETY: the block is as long as was said just now.

@@ -82,7 +82,7 @@ unsafe extern "C" fn destroy(
     _: bool,
     _: c_uint,
 ) {
-    // SAFETY: as in `dalloc`.
+    // SAFETY: the range is one that `alloc` gave, whole, and nobody uses it any more.
     unsafe {
         HEAP.os
             .release(start as usize, bytes.next_multiple_of(GRANULE))

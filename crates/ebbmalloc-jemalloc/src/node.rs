@@ -5,8 +5,8 @@
 //! its own.
 
 use crate::call::Call;
-use crate::errno::Result;
-use core::ffi::c_char;
+use crate::errno::{Errno, Result};
+use core::ffi::{CStr, c_char};
 
 /// A node of the tree.
 #[derive(Debug)]
@@ -74,6 +74,17 @@ pub enum Type {
 
 /// A C string that lives as long as the process, or one of the caller's.
 pub type Text = *const c_char;
+
+/// A text as a leaf gives it.
+pub const fn text(text: &'static CStr) -> Text {
+    text.as_ptr()
+}
+
+/// The index at `depth` of a mib, of a thing that is counted in C's `unsigned`.
+pub fn unsigned(mib: &[usize], depth: usize) -> Result<u32> {
+    let index = mib.get(depth).ok_or(Errno::ENOENT)?;
+    u32::try_from(*index).map_err(|_| Errno::EFAULT)
+}
 
 /// A type that leaves have.
 pub trait Value: Copy {

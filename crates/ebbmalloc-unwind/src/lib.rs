@@ -11,6 +11,33 @@
 //! table is read only after its module was seen to be the one that was there when it was found. So a
 //! wrong or missing table, a library that was unloaded, or a stack that is none cost frames, not the
 //! process.
+//!
+//! ```
+//! use std::os::unix::fs::FileExt;
+//! use std::{fs, fs::File};
+//!
+//! use ebbmalloc_unwind::{Host, Registers, Unwinder};
+//!
+//! struct Process(File);
+//!
+//! impl Host for Process {
+//!     fn is_readable(&self, address: usize) -> bool {
+//!         self.0.read_exact_at(&mut [0; 8], address as u64).is_ok()
+//!     }
+//!     fn read_maps(&self, each: &mut dyn FnMut(&[u8])) -> bool {
+//!         fs::read("/proc/self/maps").is_ok_and(|text| {
+//!             each(&text);
+//!             true
+//!         })
+//!     }
+//! }
+//!
+//! let process = Process(File::open("/proc/self/mem").unwrap());
+//! let mut frames = [0; 64];
+//! // SAFETY: the registers are those of this frame, which lives until the walk is done.
+//! let count = unsafe { Unwinder::new().walk(&process, Registers::here(), false, &mut frames) };
+//! assert!(count > 1, "this frame and its callers");
+//! ```
 #![cfg_attr(not(test), no_std)]
 // What can lose bits is checked, or argued.
 #![cfg_attr(

@@ -6,7 +6,14 @@
 //! #[global_allocator]
 //! static GLOBAL: Ebbmalloc = Ebbmalloc;
 //!
-//! fn main() {}
+//! fn main() {
+//!     let blocks: Vec<_> = (0..1000).map(|size| vec![0_u8; size]).collect();
+//!     // `None` where requests go to the system's allocator.
+//!     let held = GLOBAL.stats().map(|stats| stats.live_bytes);
+//!     assert!(held.is_none_or(|bytes| bytes > 499_500));
+//!     drop(blocks);
+//!     GLOBAL.trim();
+//! }
 //! ```
 //!
 //! With the feature `override-c`, C and C++ dependencies of the program allocate here too. On systems

@@ -119,7 +119,10 @@ fn object_refusal(text: &str, object: &Object, target: &Target) -> Option<Findin
     if libc != Libc::Any && libc != target.libc {
         return found(
             Id::WrongLibc,
-            format!("{text} is built for {libc}, the program for {}", target.libc),
+            format!(
+                "{text} is built for {libc}, the program for {}",
+                target.libc
+            ),
         );
     }
     if let Some(page) = target

@@ -38,9 +38,7 @@ pub fn fix(
     wish: &Wish,
 ) -> Result<Fixed, Refused> {
     let stages = Stages::parse(text).map_err(|error| {
-        Refused::not_understood(format!(
-            "ebb cannot parse the Dockerfile {name}: {error}"
-        ))
+        Refused::not_understood(format!("ebb cannot parse the Dockerfile {name}: {error}"))
     })?;
     if stages.chain(target).is_none() {
         let what = format!("{name} has no stage {}", target.unwrap_or_default());

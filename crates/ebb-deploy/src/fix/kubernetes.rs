@@ -116,7 +116,8 @@ impl One<'_> {
         } else if is_new && wish.preloads() {
             let image = self.service.image.as_deref().unwrap_or("the image");
             let how = if is_ours {
-                "run ebb fix on its Dockerfile, or name an image that has it with --library-image".to_owned()
+                "run ebb fix on its Dockerfile, or name an image that has it with --library-image"
+                    .to_owned()
             } else {
                 wish.allocator.packages.all().join(", ")
             };

@@ -81,10 +81,7 @@ impl Crate {
         let found = CRATES.iter().take(3).find(of_name).copied();
         found.ok_or_else(|| {
             Refused::cannot(
-                format!(
-                    "ebb knows no crate for {}",
-                    wish.allocator.name
-                ),
+                format!("ebb knows no crate for {}", wish.allocator.name),
                 "ebbmalloc, jemalloc and mimalloc can be a program's global allocator",
             )
         })
@@ -301,11 +298,7 @@ impl<'a> Manifest<'a> {
         let end = self.text[at.end..]
             .find('\n')
             .map_or(self.text.len(), |it| at.end + it + 1);
-        Edit::replace(
-            start..end,
-            "",
-            format!("{} is unused", of.package),
-        )
+        Edit::replace(start..end, "", format!("{} is unused", of.package))
     }
 
     /// Nothing but dependencies on allocators has changed.

@@ -109,7 +109,9 @@ fn version(path: &Path) -> Result<(u8, u8), &'static str> {
     };
     match numbers().ok_or("no version in the name")? {
         (_, _, build) if build.starts_with('t') => Err(FREE_THREADED_BUILD),
-        (_, _, build) if build.starts_with('d') => Err("ebb does not read a debug build of CPython"),
+        (_, _, build) if build.starts_with('d') => {
+            Err("ebb does not read a debug build of CPython")
+        }
         (major, minor, _) => Ok((major, minor)),
     }
 }

@@ -98,9 +98,9 @@ fn mapped(target: &Target, file: &Path) -> Result<PathBuf, Unsupported> {
         })
     };
     let found = by_name.or_else(by_file);
-    found.map(|path| path.to_path_buf()).ok_or_else(|| {
-        Unsupported::Contradicts(format!("{} is unmapped", file.display()))
-    })
+    found
+        .map(|path| path.to_path_buf())
+        .ok_or_else(|| Unsupported::Contradicts(format!("{} is unmapped", file.display())))
 }
 
 fn not_read(pid: i32, error: &Unsupported) -> NotRead {

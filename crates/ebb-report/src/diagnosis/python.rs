@@ -57,9 +57,7 @@ fn state(of: &Collector) -> String {
     };
     let more = match (of.complete, of.swapped) {
         (true, _) => "",
-        (false, true) => {
-            ", and more: its lists continue on pages in swap, which are not read"
-        }
+        (false, true) => ", and more: its lists continue on pages in swap, which are not read",
         (false, false) => ", and more: its lists changed while they were read",
     };
     let [young, middle, old] = of.tracked;

@@ -104,8 +104,14 @@ fn split(sentence: &str) -> (String, Option<String>) {
 fn shortened(mut headline: String, columns: usize) -> String {
     const WORDS: [(&str, &str); 5] = [
         (" are freed and held by the allocator, and ", " are held, "),
-        (" are freed and held by the allocator", " are freed and held"),
-        (" could not be identified as live or free", " are unidentified"),
+        (
+            " are freed and held by the allocator",
+            " are freed and held",
+        ),
+        (
+            " could not be identified as live or free",
+            " are unidentified",
+        ),
         (", and holds little freed memory", ""),
         (" are not malloc's heap", " are no heap"),
     ];

@@ -168,9 +168,9 @@ impl Phase {
         }
         match (&self.cycle, self.repeat) {
             (Some(_), Some(_)) => Err("`cycle` and `repeat` cannot be used together".into()),
-            (Some(name), None) if !cycles.contains_key(name) => Err(format!(
-                "[cycles] has no number for \"{name}\""
-            )),
+            (Some(name), None) if !cycles.contains_key(name) => {
+                Err(format!("[cycles] has no number for \"{name}\""))
+            }
             _ => Ok(()),
         }
     }

@@ -52,11 +52,7 @@ fn a_variant_may_be_another_program_with_its_allocator_inside() {
         (true, 2)
     );
     for (from, to, expected) in [
-        (
-            "ebbmalloc",
-            "tcmalloc",
-            "cannot recognise allocator",
-        ),
+        ("ebbmalloc", "tcmalloc", "cannot recognise allocator"),
         ("{port}", "{prot}", "prot"),
         ("\"./other\", \"{port}\"", "", "a command is empty"),
     ] {

@@ -186,10 +186,5 @@ fn header(text: &str) -> Result<(http::HeaderName, http::HeaderValue), Failure> 
         let name = http::HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
         Some((name, http::HeaderValue::from_str(value.trim()).ok()?))
     });
-    parsed.ok_or_else(|| {
-        Failure::new(
-            Exit::Usage,
-            format!("--header {text}: not NAME: VALUE"),
-        )
-    })
+    parsed.ok_or_else(|| Failure::new(Exit::Usage, format!("--header {text}: not NAME: VALUE")))
 }

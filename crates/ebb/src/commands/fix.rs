@@ -68,9 +68,9 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     }
     report.action = Action::WouldChange;
     if let Some(exit) = failed(&proposal.check) {
-        report
-            .notes
-            .push("this change alone would not put it in charge, so nothing was written".to_owned());
+        report.notes.push(
+            "this change alone would not put it in charge, so nothing was written".to_owned(),
+        );
         return finish(args, &report, exit);
     }
     if !args.write {

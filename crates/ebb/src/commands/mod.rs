@@ -1,4 +1,5 @@
-//! One verb a file. A command joins the pieces; it holds no rule and reads no process itself.
+//! One verb per file, with a folder where it has several. A command reads its arguments, calls the libraries and
+//! prints; the rules are in the libraries.
 
 pub mod burst;
 pub mod check;

@@ -112,10 +112,9 @@ fn ask(folder: &Path, request: &Request) -> Result<(), Left> {
 
 fn failed(path: &Path, error: &io::Error) -> Left {
     let (reason, remedy) = match error.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM | libc::EROFS) => (
-            Reason::NoRight,
-            "Run ebb as root, outside the container.",
-        ),
+        Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
+            (Reason::NoRight, "Run ebb as root, outside the container.")
+        }
         Some(libc::EINVAL) => (
             Reason::CannotTrim,
             "this kernel cannot reclaim file pages only: Linux 6.11 or later can",

@@ -35,7 +35,10 @@ const REFUSALS: &[Refusal] = &[
         "hello\n",
         &[],
         64,
-        &["not a kind of file that ebb fix knows", "nothing was changed"],
+        &[
+            "not a kind of file that ebb fix knows",
+            "nothing was changed",
+        ],
     ),
     (
         "values.yaml",

@@ -141,7 +141,9 @@ fn a_preloaded_library_that_lost_its_name_is_read() {
     for change in changes {
         let said = preloaded(change);
         assert!(
-            !said.sentence().contains("Another allocator does not change"),
+            !said
+                .sentence()
+                .contains("Another allocator does not change"),
             "{}",
             said.sentence()
         );

@@ -6,6 +6,7 @@ use super::extents::Extents;
 use super::granule::{FREE_PENDING, FROM_DIRTY, Fill, Granule, TAIL_LEAVING, TAIL_LISTED};
 use super::large::{LargeBlock, forget_abandoned};
 use crate::base::exact::{u32_of, usize_of};
+use crate::base::lock::Wait;
 use crate::base::sync::Ordering;
 use crate::os::Os;
 use crate::size::{GRANULE, granules_for};
@@ -39,7 +40,7 @@ impl Arena {
         let (old_start, old_bytes) = unsafe { ((*head).base, usize_of((*head).bits)) };
         let new = self
             .allocate_to_grow(os, size, tick)
-            .or_else(|| self.allocate_large(os, size, 1, tick, true))?;
+            .or_else(|| self.allocate_large(os, size, 1, tick, Wait::Yes))?;
         // Pages moved to where pages are would throw those away, to be faulted in again elsewhere; of a very long block
         // it is not known whether there are any.
         let by_pages = (new.zero && old_bytes >= MOVE_PAGES_FROM || old_bytes >= ALWAYS_MOVED_FROM)

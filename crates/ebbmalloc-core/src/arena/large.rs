@@ -9,6 +9,7 @@ use super::extents::Extents;
 use super::granule::{FREE_PENDING, FROM_DIRTY, Fill, Granule, Kind, TAIL_LEAVING, TAIL_LISTED};
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::exact::usize_of;
+use crate::base::lock::Wait;
 use crate::base::sync::Ordering;
 use crate::os::{Os, PageRun};
 use crate::size::{GRANULE, granules_for, is_possible};
@@ -24,14 +25,14 @@ pub struct LargeBlock {
 
 impl Arena {
     /// Makes a block of at least `size` bytes aligned to `align`. `None` if the kernel gives no memory
-    /// or the size is beyond all bounds. With `wait` false, also if the lock is held.
+    /// or the size is beyond all bounds. Without waiting, also if the lock is held.
     pub fn allocate_large<O: Os>(
         &self,
         os: &O,
         size: usize,
         align: usize,
         tick: u32,
-        wait: bool,
+        wait: Wait,
     ) -> Option<LargeBlock> {
         if !is_possible(size, align) {
             return None;
@@ -72,7 +73,7 @@ impl Arena {
         }
     }
 
-    /// Takes a large block back. False if the lock is held and `wait` is false; nothing has happened
+    /// Takes a large block back. False if the lock is held and may not be waited for; nothing has happened
     /// then.
     ///
     /// # Safety
@@ -83,7 +84,7 @@ impl Arena {
         head: *mut Granule,
         address: usize,
         tick: u32,
-        wait: bool,
+        wait: Wait,
     ) -> bool {
         // SAFETY: `head` is the descriptor that the block lies in (fn contract); the block is the caller's until it
         // is freed below.

@@ -21,7 +21,7 @@ pub mod tree;
 pub mod walk;
 pub mod watch;
 
-use crate::base::lock::{Guard, Lock, Rank};
+use crate::base::lock::{Guard, Lock, Rank, Wait};
 use crate::base::sync::AtomicUsize as LoomUsize;
 use crate::os::Os;
 use crate::size::GRANULE;
@@ -39,6 +39,9 @@ struct View {
     map: AtomicUsize,
     descriptors: AtomicUsize,
 }
+
+/// Growth after which the first look at limits is due, and the most between two looks.
+pub const GROWTH_STEP: usize = 4 << 20;
 
 /// See the module.
 pub struct Arena {
@@ -71,7 +74,7 @@ impl Arena {
             views: Self::VIEWS,
             freed_bytes: LoomUsize::new(0),
             fresh_bytes: AtomicUsize::new(0),
-            growth_mark: AtomicUsize::new(watch::GROWTH_STEP),
+            growth_mark: AtomicUsize::new(GROWTH_STEP),
             huge_pages: AtomicBool::new(false),
         }
     }
@@ -84,7 +87,7 @@ impl Arena {
             views: Self::VIEWS,
             freed_bytes: LoomUsize::new(0),
             fresh_bytes: AtomicUsize::new(0),
-            growth_mark: AtomicUsize::new(watch::GROWTH_STEP),
+            growth_mark: AtomicUsize::new(GROWTH_STEP),
             huge_pages: AtomicBool::new(false),
         }
     }
@@ -104,8 +107,8 @@ impl Arena {
         self.extents.lock(os)
     }
 
-    /// The extents, or with `wait` false only if their lock is free: for signal handlers.
-    pub fn lock_if<'a, O: Os>(&'a self, os: &'a O, wait: bool) -> Option<Guard<'a, Extents, O>> {
+    /// The extents, or without waiting only if their lock is free: for signal handlers.
+    pub fn lock_if<'a, O: Os>(&'a self, os: &'a O, wait: Wait) -> Option<Guard<'a, Extents, O>> {
         self.extents.lock_if(os, wait)
     }
 

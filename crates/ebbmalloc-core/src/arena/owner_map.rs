@@ -1,6 +1,7 @@
 //! Which explicit arena an address belongs to: a tree of two levels over units of 2 MiB, without locks
 //! for those who look. Asked only for addresses that lie in no region of the heap's own arena.
 
+use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::os::{Os, OsError};
 use core::ptr::null_mut;
@@ -101,7 +102,7 @@ fn node<'a, N, O: Os>(os: &O, metadata: &Metadata, place: &'a AtomicPtr<N>) -> O
     if let Some(node) = unsafe { known.as_ref() } {
         return Some(node);
     }
-    let piece = metadata.allocate(os, size_of::<N>(), true)?;
+    let piece = metadata.allocate(os, size_of::<N>(), Wait::Yes)?;
     let made = piece.cast::<N>();
     // SAFETY: the piece is ours and long enough; zeros are empty entries of either node.
     unsafe { made.write_bytes(0, 1) };

@@ -186,6 +186,7 @@ impl Extents {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::base::lock::Wait;
     use crate::os::fake::Fake;
 
     #[test]
@@ -193,11 +194,11 @@ mod tests {
         for scarce in [Scarce::Charge, Scarce::Addresses] {
             let os = Fake::new(4096);
             let arena = Arena::new();
-            let block = arena.allocate_large(&os, 32 << 20, 1, 16, true);
+            let block = arena.allocate_large(&os, 32 << 20, 1, 16, Wait::Yes);
             let start = block.expect("memory").start;
             let head = arena.granule_of(start).expect("a block of the arena");
             // SAFETY: a live block, freed once.
-            assert!(unsafe { arena.free_large(&os, head, start, 16, true) });
+            assert!(unsafe { arena.free_large(&os, head, start, 16, Wait::Yes) });
             arena.purge(&os, 20, true);
             assert_eq!(arena.give_up(&os), 0, "nothing is scarce");
             os.set_scarce(scarce);
@@ -206,11 +207,15 @@ mod tests {
             assert!(os.record().committed_bytes <= before - (32 << 20));
             arena.lock(&os).validate();
 
-            let small = arena.allocate_large(&os, 1 << 20, 1, 21, true);
+            let small = arena.allocate_large(&os, 1 << 20, 1, 21, Wait::Yes);
             assert!(small.expect("taken back").start >= start);
             assert!(os.record().committed_bytes < before - (20 << 20));
             let reserved = os.record().reserved_bytes;
-            assert!(arena.allocate_large(&os, 20 << 20, 1, 21, true).is_some());
+            assert!(
+                arena
+                    .allocate_large(&os, 20 << 20, 1, 21, Wait::Yes)
+                    .is_some()
+            );
             assert_eq!(os.record().reserved_bytes, reserved);
             arena.lock(&os).validate();
         }

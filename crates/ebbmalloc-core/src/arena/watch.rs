@@ -11,8 +11,6 @@ use core::sync::atomic::Ordering;
 
 /// In `freed_bytes`: the heap has grown up to the mark. Out of the way of any number of bytes.
 const GROWN: usize = 1 << (usize::BITS - 2);
-/// Growth after which the first look is due, and the most between two looks.
-pub const GROWTH_STEP: usize = 4 << 20;
 
 impl Arena {
     /// Counts room for slots that a cache has got. What is freed into it no flush tells of, so it counts

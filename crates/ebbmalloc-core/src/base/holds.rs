@@ -3,7 +3,7 @@
 
 #[cfg(not(feature = "holds"))]
 mod off {
-    use crate::base::lock::Rank;
+    use crate::base::rank::Rank;
 
     /// A hold of a lock that nobody times.
     pub struct Held;
@@ -21,7 +21,7 @@ mod off {
 
 #[cfg(feature = "holds")]
 mod on {
-    use crate::base::lock::Rank;
+    use crate::base::rank::Rank;
     use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
     /// Ranks of locks that there are.

@@ -4,27 +4,18 @@
 //! value can be reached only through a [`Guard`]. Locks are taken in the order of [`Rank`].
 
 use super::holds::Held;
+pub use super::rank::Rank;
 use super::sync::{AtomicU32, Ordering, UnsafeCell, spin_hint};
 use crate::os::Os;
 use core::ops::{Deref, DerefMut};
 
-/// The order in which locks may be taken: a thread that holds one takes only greater ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rank {
-    /// The figures as they were taken last.
-    Figures,
-    /// The list of thread caches.
-    Caches,
-    /// The table of explicit arenas.
-    Arenas,
-    /// A bin: the slabs of one class and shard.
-    Bin,
-    /// The extents of pages.
-    Arena,
-    /// The heap profile.
-    Profile,
-    /// Metadata memory.
-    Metadata,
+/// Whether a call may wait for a lock. A signal handler that interrupted a request may not: its own thread may hold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// It may.
+    Yes,
+    /// It fails instead.
+    No,
 }
 
 const FREE: u32 = 0;
@@ -100,13 +91,12 @@ impl<T> Lock<T> {
         Some(Guard::new(self, os))
     }
 
-    /// Takes the lock, or with `wait` false only if it is free.
+    /// Takes the lock, or without waiting only if it is free.
     #[inline]
-    pub fn lock_if<'a, O: Os>(&'a self, os: &'a O, wait: bool) -> Option<Guard<'a, T, O>> {
-        if wait {
-            Some(self.lock(os))
-        } else {
-            self.try_lock(os)
+    pub fn lock_if<'a, O: Os>(&'a self, os: &'a O, wait: Wait) -> Option<Guard<'a, T, O>> {
+        match wait {
+            Wait::Yes => Some(self.lock(os)),
+            Wait::No => self.try_lock(os),
         }
     }
 

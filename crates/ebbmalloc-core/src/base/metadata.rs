@@ -9,6 +9,7 @@
 
 use super::lock::{Lock, Rank, assert_none_held};
 use super::purged::Purged;
+use crate::base::lock::Wait;
 use crate::os::{Os, PageRun};
 use core::ptr::{NonNull, null_mut};
 
@@ -135,8 +136,8 @@ impl Metadata {
     /// A piece of at least `bytes` bytes (at most 64 KiB), aligned to its rounded size; its contents
     /// are undefined. `None` when the kernel gives no memory.
     ///
-    /// With `wait` false a lock that is held counts as no memory: for signal handlers.
-    pub fn allocate<O: Os>(&self, os: &O, bytes: usize, wait: bool) -> Option<NonNull<u8>> {
+    /// Without waiting, a lock that is held counts as no memory: for signal handlers.
+    pub fn allocate<O: Os>(&self, os: &O, bytes: usize, wait: Wait) -> Option<NonNull<u8>> {
         let (list, rounded) = list_of(bytes);
         let mut pool = self.pool.lock_if(os, wait)?;
         let mut block = pool.partial.get(list)?.first;

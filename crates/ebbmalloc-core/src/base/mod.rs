@@ -8,4 +8,5 @@ pub mod life;
 pub mod lock;
 pub mod metadata;
 pub mod purged;
+pub mod rank;
 pub mod sync;

@@ -4,27 +4,19 @@
 use super::cache::Cache;
 use super::explicit::{EXPLICIT, ExplicitArena};
 use super::explicit_table::ExplicitArenas;
+pub use super::shard::{PaddedBin, SHARDS, Shard};
 use super::stack::Entry;
 use crate::arena::granule::Granule;
 use crate::base::corrupt::{Corruption, corruption};
+use crate::base::lock::Wait;
 use crate::os::Os;
 use crate::size::{CLASS, CLASSES, GRANULE};
-use crate::slab::bin::{Bin, Returned, Supply};
-use crate::slab::lend::Run;
+use crate::slab::bin::{Age, Bin, Returned, Supply};
+use crate::slab::run::Run;
 use core::mem::MaybeUninit;
 
-/// Shards at most: copies of every bin, so that threads on different processors do not meet.
-pub const SHARDS: usize = if cfg!(loom) { 1 } else { 8 };
 /// Slots that are put back with one look-up of their slabs.
 const BATCH: usize = 64;
-
-/// A bin with cache lines of its own, so that neighbours do not slow each other down.
-#[repr(align(64))]
-#[derive(Default)]
-pub struct PaddedBin(pub Bin);
-
-/// The bins of one shard by class. Entry 0 is not used.
-pub type Shard = [PaddedBin; CLASSES + 1];
 
 /// All bins of a heap.
 pub struct Bins {
@@ -71,7 +63,9 @@ impl Bins {
     ) -> usize {
         match self.explicit.get(cache.home()) {
             Some(arena) => self.explicit.with(arena, supply, |supply| {
-                arena.bin(class).take(supply, class, EXPLICIT, out, true)
+                arena
+                    .bin(class)
+                    .take(supply, class, EXPLICIT, out, Wait::Yes)
             }),
             None => {
                 let shard = cache.shard();
@@ -81,7 +75,7 @@ impl Bins {
                     got = self.borrow(supply, class, shard, out);
                 }
                 if got == 0 {
-                    got = bin.take(supply, class, shard, out, true);
+                    got = bin.take(supply, class, shard, out, Wait::Yes);
                 }
                 got
             }
@@ -111,8 +105,8 @@ impl Bins {
         lent
     }
 
-    /// Takes back a block that `borrow` made, in a slab whose head is `head`. With `wait`
-    /// false, false comes back if a lock is held.
+    /// Takes back a block that `borrow` made, in a slab whose head is `head`. Without waiting,
+    /// returns false if a lock is held.
     ///
     /// # Safety
     /// The block lies in the slab.
@@ -121,7 +115,7 @@ impl Bins {
         supply: &Supply<O>,
         head: *mut Granule,
         block: Entry,
-        wait: bool,
+        wait: Wait,
     ) -> bool {
         // SAFETY: the block lies in the slab (fn contract), whose head is valid; what a slab's descriptor says does not change.
         unsafe {
@@ -132,7 +126,7 @@ impl Bins {
     }
 
     /// Puts slots of `class` back into the bins they came from; ends the process if one of them is
-    /// free already or no slot. With `wait` false only as far as locks are free; returns how many
+    /// free already or no slot. Without waiting, only as far as locks are free; returns how many
     /// were put back.
     ///
     /// # Safety
@@ -142,8 +136,8 @@ impl Bins {
         supply: &Supply<O>,
         class: usize,
         slots: &[Entry],
-        idle: bool,
-        wait: bool,
+        age: Age,
+        wait: Wait,
     ) -> usize {
         let mut done = 0;
         for mut chunk in slots.chunks(BATCH) {
@@ -174,13 +168,13 @@ impl Bins {
                 Some(shard) if own && in_one_bin && shard != EXPLICIT => {
                     let bin = self.get(shard as usize % SHARDS, class);
                     // SAFETY: the byte map says `class`, the descriptors say `shard`.
-                    match unsafe { bin.put(supply, class, found, idle, wait) } {
+                    match unsafe { bin.put(supply, class, found, age, wait) } {
                         true => Ok(count(found)),
                         false => Err(0),
                     }
                 }
                 // SAFETY: the byte map says `class` for all.
-                _ => unsafe { self.put_mixed(supply, class, found, idle, wait) },
+                _ => unsafe { self.put_mixed(supply, class, found, age, wait) },
             };
             match put {
                 Ok(all) => done += all,
@@ -201,8 +195,8 @@ impl Bins {
         supply: &Supply<O>,
         class: usize,
         found: &mut [Returned],
-        idle: bool,
-        wait: bool,
+        age: Age,
+        wait: Wait,
     ) -> Result<usize, usize> {
         let mut done = 0;
         // SAFETY: the fn contract: the descriptors are those of slabs.
@@ -230,12 +224,12 @@ impl Bins {
             let put = match owner {
                 // SAFETY: the byte map says `class`, the map of owners says whose.
                 Some(arena) => self.explicit.with(arena, supply, |supply| unsafe {
-                    arena.bin(class).put(supply, class, now, idle, wait)
+                    arena.bin(class).put(supply, class, now, age, wait)
                 }),
                 // SAFETY: the byte map says `class`, the descriptors say `shard`.
                 None => unsafe {
                     self.get(shard as usize % SHARDS, class)
-                        .put(supply, class, now, idle, wait)
+                        .put(supply, class, now, age, wait)
                 },
             };
             if !put {

@@ -20,7 +20,7 @@
 //! at `low` and takes the slow path, which lowers it: by a few entries, then by twice as many each time. What is still
 //! under `low` at the next tick was not touched in between, and goes. So the mark costs no instruction.
 
-use super::ration::Rations;
+use super::ration_memory::Rations;
 use super::stack::{Demand, Entry, Stack, Stacks};
 use crate::base::exact::u8_of;
 use crate::base::sync::{AtomicU8, Ordering, UnsafeCell, compiler_fence};

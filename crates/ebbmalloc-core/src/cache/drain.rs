@@ -3,9 +3,10 @@
 
 use super::bins::Bins;
 use super::cache::Cache;
+use crate::base::lock::Wait;
 use crate::os::Os;
 use crate::size::{CLASS, CLASSES};
-use crate::slab::bin::Supply;
+use crate::slab::bin::{Age, Supply};
 
 /// Times as many cold slots as used ones show that a stack is what a burst has left.
 const OVER: usize = 4;
@@ -34,6 +35,11 @@ impl Drain {
             put_back_bytes: 0,
             kept_bytes: 0,
         }
+    }
+
+    /// Of what it puts back: cold slots were not used since the last tick.
+    const fn age(&self) -> Age {
+        if self.all { Age::Fresh } else { Age::Idle }
     }
 
     /// Whether everything goes.
@@ -81,7 +87,13 @@ impl Cache {
                 self.with_stack(class, |stack, demand| {
                     for slot in recalled {
                         if stack.top == stack.full {
-                            bins.put(supply, class, core::slice::from_ref(slot), false, true);
+                            bins.put(
+                                supply,
+                                class,
+                                core::slice::from_ref(slot),
+                                Age::Fresh,
+                                Wait::Yes,
+                            );
                         } else {
                             *stack.top = *slot;
                             stack.top = stack.top.wrapping_add(1);
@@ -90,7 +102,7 @@ impl Cache {
                     let cold = if drain.all { stack.len() } else { stack.cold() };
                     let count = cold.min(*budget);
                     if count > 0 {
-                        bins.put(supply, class, stack.oldest(count), !drain.all, true);
+                        bins.put(supply, class, stack.oldest(count), drain.age(), Wait::Yes);
                         stack.drop_oldest(count);
                         drain.put_back_bytes += count * size;
                         drain.count += count;
@@ -107,7 +119,7 @@ impl Cache {
                         // takes slots side by side.
                         let rest = stack.len();
                         if rest > 0 && drain.count >= OVER * rest {
-                            bins.put(supply, class, stack.oldest(rest), false, true);
+                            bins.put(supply, class, stack.oldest(rest), Age::Fresh, Wait::Yes);
                             stack.drop_oldest(rest);
                             drain.put_back_bytes += rest * size;
                             idle = false;

@@ -9,7 +9,7 @@
 //! What always holds: slots of an explicit arena are in no cache but those that are on it. (Such a cache
 //! may hold slots of the heap's own arena as well: the fast path of free does not ask.)
 
-use super::bins::Shard;
+use super::shard::{PaddedBin, Shard};
 use crate::arena::Arena;
 use crate::arena::borders::Borders;
 use crate::arena::granule::{Fill, Granule};
@@ -78,9 +78,9 @@ impl ExplicitArena {
             (&raw mut (*at).arena).write(Arena::new());
             for class in 0..=CLASSES {
                 (&raw mut (*at).bins)
-                    .cast::<super::bins::PaddedBin>()
+                    .cast::<PaddedBin>()
                     .add(class)
-                    .write(super::bins::PaddedBin(Bin::new()));
+                    .write(PaddedBin(Bin::new()));
             }
             (&raw mut (*at).place).write(place);
             (&raw mut (*at).state).write(AtomicU8::new(UNUSED));

@@ -2,11 +2,12 @@
 //! their end. Look-ups take no lock.
 
 use super::explicit::{ENDING, ExplicitArena, LIVE, UNLIMITED, UNUSED};
+use super::shard::SHARDS;
 use crate::arena::hooks::ExtentHooks;
 use crate::arena::own_space::OwnSpace;
 use crate::arena::owner_map::OwnerMap;
 use crate::base::exact::u16_of;
-use crate::base::lock::{Lock, Rank};
+use crate::base::lock::{Lock, Rank, Wait};
 use crate::base::metadata::Metadata;
 use crate::os::Os;
 use crate::slab::bin::Supply;
@@ -14,7 +15,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// Explicit arenas at most: with the shards, what an index of 12 bits can name.
-pub const MOST: usize = 4094 - super::bins::SHARDS;
+pub const MOST: usize = 4094 - SHARDS;
 
 /// The explicit arenas of a heap.
 pub struct ExplicitArenas {
@@ -182,14 +183,14 @@ impl ExplicitArenas {
         let mut table = self.table.load(Ordering::Relaxed);
         if table.is_null() {
             table = metadata
-                .allocate(os, size_of::<Table>(), true)?
+                .allocate(os, size_of::<Table>(), Wait::Yes)?
                 .cast()
                 .as_ptr();
             // SAFETY: the piece is ours and long enough; zeros are null pointers.
             unsafe { table.write_bytes(0, 1) };
             self.table.store(table, Ordering::Release);
         }
-        let piece = metadata.allocate(os, size_of::<ExplicitArena>(), true)?;
+        let piece = metadata.allocate(os, size_of::<ExplicitArena>(), Wait::Yes)?;
         let arena = piece.cast::<ExplicitArena>();
         // SAFETY: the piece is ours, long enough and aligned to its rounded size; it stays.
         unsafe {
@@ -275,7 +276,7 @@ impl ExplicitArenas {
         !self.ends.is_held() && !self.all().any(is_held)
     }
 
-    /// See [`Slabs::abandon`](crate::slab::bin::Slabs::abandon) and [`Extents::abandon`](crate::arena::extents::Extents::abandon).
+    /// See [`Slabs::abandon`](crate::slab::slabs::Slabs::abandon) and [`Extents::abandon`](crate::arena::extents::Extents::abandon).
     pub fn abandon<O: Os>(&self, os: &O) {
         for arena in self.all() {
             for (_, bin) in arena.bins() {

@@ -6,7 +6,9 @@ pub mod drain;
 pub mod explicit;
 pub mod explicit_table;
 pub mod ration;
+mod ration_memory;
 pub mod registry;
+pub mod shard;
 pub mod stack;
 pub mod transfer;
 

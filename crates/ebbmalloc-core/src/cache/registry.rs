@@ -7,7 +7,7 @@ use super::bins::{Bins, SHARDS};
 use super::cache::Cache;
 use super::drain::Drain;
 use crate::base::exact::u8_of;
-use crate::base::lock::{Lock, Rank};
+use crate::base::lock::{Lock, Rank, Wait};
 use crate::base::sync::AtomicBool;
 use crate::os::Os;
 use crate::slab::bin::Supply;
@@ -111,7 +111,9 @@ impl Registry {
         processor: Option<usize>,
         explicit: bool,
     ) -> Option<NonNull<Cache>> {
-        let piece = supply.metadata.allocate(supply.os, Cache::BYTES, true)?;
+        let piece = supply
+            .metadata
+            .allocate(supply.os, Cache::BYTES, Wait::Yes)?;
         let cache = piece.cast::<Cache>();
         let mut caches = self.list.lock(supply.os);
         let shard = processor.unwrap_or(caches.next_shard) % shards.clamp(1, SHARDS);

@@ -5,12 +5,15 @@
 //! Where a mass is freed at once the stack becomes small as well: what it would keep lies on the pages that the mass
 //! leaves, and the next blocks, which may stay, would pin those.
 
-use super::ration::RATIONED;
 use crate::base::exact::u16_of;
+use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
-use crate::size::{CLASS, CLASSES};
+use crate::size::{CLASS, CLASSES, QUICK_MAX, class_of};
 use core::ptr::{NonNull, null_mut};
+
+/// The classes that have rations are those up to this one: all of the quick table.
+pub const RATIONED: usize = class_of(QUICK_MAX);
 
 /// A slot in a stack: the address of a free slot of the heap.
 pub type Entry = *mut u8;
@@ -325,7 +328,7 @@ impl Stack {
         class: usize,
         words: usize,
     ) {
-        let Some(piece) = metadata.allocate(os, words * size_of::<Entry>(), true) else {
+        let Some(piece) = metadata.allocate(os, words * size_of::<Entry>(), Wait::Yes) else {
             return;
         };
         // SAFETY: the piece has `words` words, more than the stack has entries.

@@ -6,10 +6,11 @@ use super::bins::Bins;
 use super::cache::{Cache, Entered};
 use super::registry::Registry;
 use crate::arena::Arena;
+use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::os::{Os, linux::Linux};
 use crate::size::class_of;
-use crate::slab::bin::Supply;
+use crate::slab::bin::{Age, Supply};
 use core::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -56,7 +57,7 @@ impl Shared {
         let mut slot = [null_mut()];
         self.bins
             .get(0, class)
-            .take(&self.supply(), class, 0, &mut slot, true);
+            .take(&self.supply(), class, 0, &mut slot, Wait::Yes);
         slot[0]
     }
 
@@ -70,7 +71,10 @@ impl Shared {
         }
         self.met.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the slot is of this class.
-        unsafe { self.bins.put(&self.supply(), class, &[slot], false, true) };
+        unsafe {
+            self.bins
+                .put(&self.supply(), class, &[slot], Age::Fresh, Wait::Yes)
+        };
     }
 
     /// One owner: takes a slot, marks it, finds its mark, puts it back.

@@ -5,9 +5,10 @@ use super::cache::Cache;
 use super::ration::RATIONED;
 use super::stack::{Demand, Stack};
 use crate::base::corrupt::{Corruption, corruption};
+use crate::base::lock::Wait;
 use crate::os::Os;
 use crate::size::{CLASS, CLASSES};
-use crate::slab::bin::Supply;
+use crate::slab::bin::{Age, Supply};
 use core::ptr::null_mut;
 
 impl Cache {
@@ -101,7 +102,7 @@ impl Cache {
         unsafe {
             self.with_stack(class, |stack, demand| {
                 if stack.is_closed() {
-                    bins.put(supply, class, &[slot], false, true);
+                    bins.put(supply, class, &[slot], Age::Fresh, Wait::Yes);
                     return;
                 }
                 if *stack.top.wrapping_sub(1) == slot {
@@ -117,7 +118,7 @@ impl Cache {
                     // Of what there will be room for, so that the stack is not full again.
                     let room = if cut { modest - 1 } else { stack.len() };
                     let count = stack.len() - room / 2;
-                    bins.put(supply, class, stack.oldest(count), false, true);
+                    bins.put(supply, class, stack.oldest(count), Age::Fresh, Wait::Yes);
                     stack.drop_oldest(count);
                     demand.flushed();
                     if cut {
@@ -141,10 +142,16 @@ impl Cache {
         for class in 1..=CLASSES {
             // SAFETY: the fn contract; the byte map says `class` for what is on the stack of a class.
             unsafe {
-                bins.put(supply, class, self.recall_ration(class), false, false);
+                bins.put(
+                    supply,
+                    class,
+                    self.recall_ration(class),
+                    Age::Fresh,
+                    Wait::No,
+                );
                 self.with_stack(class, |stack, _| {
                     let count = stack.len();
-                    bins.put(supply, class, stack.oldest(count), false, false);
+                    bins.put(supply, class, stack.oldest(count), Age::Fresh, Wait::No);
                     stack.drop_oldest(count);
                 });
             }
@@ -161,7 +168,7 @@ impl Cache {
             // SAFETY: the caller has entered the cache (fn contract), so stacks and words are its alone.
             unsafe {
                 let recalled = self.recall_ration(class);
-                bins.put(supply, class, recalled, false, true);
+                bins.put(supply, class, recalled, Age::Fresh, Wait::Yes);
                 self.with_stack(class, |stack, _| {
                     if class <= most {
                         if stack.is_closed() {
@@ -170,7 +177,7 @@ impl Cache {
                         return;
                     }
                     let count = stack.len();
-                    bins.put(supply, class, stack.oldest(count), false, true);
+                    bins.put(supply, class, stack.oldest(count), Age::Fresh, Wait::Yes);
                     stack.drop_oldest(count);
                     stack.shrink(
                         supply.os,

@@ -7,12 +7,13 @@ use crate::arena::hooks::ExtentHooks;
 use crate::arena::own_space::OwnSpace;
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::exact::{u8_of, u32_of};
+use crate::base::lock::Wait;
 use crate::cache::bins::SHARDS;
 use crate::cache::cache::Cache;
 use crate::cache::explicit::{EXPLICIT, ExplicitArena};
 use crate::os::Os;
 use crate::size::{CLASS, GRANULE, SMALL_MAX, class_aligned, class_of, is_possible};
-use crate::slab::bin::Supply;
+use crate::slab::bin::{Age, Supply};
 use core::ptr::null_mut;
 
 /// Where in an explicit arena a block lives.
@@ -136,7 +137,7 @@ impl<O: Os> Heap<O> {
         let mut slot = [null_mut()];
         let shard = shard % SHARDS;
         let bin = self.bins.get(shard, class);
-        let wait = access.may_wait();
+        let wait = access.wait();
         bin.take(&self.supply(), class, u8_of(shard), &mut slot, wait);
         match slot {
             // The rest of the way, which gives back what is idle first.
@@ -162,7 +163,7 @@ impl<O: Os> Heap<O> {
 
     /// A slot straight from the arena's bin.
     pub(super) fn slot_in(&self, arena: &ExplicitArena, access: Access, class: usize) -> *mut u8 {
-        let wait = access.may_wait();
+        let wait = access.wait();
         let take = || {
             self.with_arena(arena, |supply| {
                 let mut slot = [null_mut()];
@@ -173,7 +174,7 @@ impl<O: Os> Heap<O> {
             })
         };
         let mut slot = take();
-        if slot.is_null() && wait && self.relieve_for(arena, access) {
+        if slot.is_null() && wait == Wait::Yes && self.relieve_for(arena, access) {
             slot = take();
         }
         self.tend(arena, access, false);
@@ -190,7 +191,7 @@ impl<O: Os> Heap<O> {
         if !is_possible(size, align) {
             return (null_mut(), false);
         }
-        let wait = access.may_wait();
+        let wait = access.wait();
         let take = || {
             self.with_arena(arena, |supply| {
                 let tick = supply.tick;
@@ -200,7 +201,7 @@ impl<O: Os> Heap<O> {
             })
         };
         let mut made = take();
-        if made.is_none() && wait && self.relieve_for(arena, access) {
+        if made.is_none() && wait == Wait::Yes && self.relieve_for(arena, access) {
             made = take();
         }
         self.tend(arena, access, false);
@@ -224,7 +225,7 @@ impl<O: Os> Heap<O> {
     /// # Safety
     /// As for [`Heap::free`].
     pub(super) unsafe fn free_in(&self, arena: &ExplicitArena, access: Access, block: *mut u8) {
-        let wait = access.may_wait();
+        let wait = access.wait();
         let done = match self.place_in(arena, block as usize) {
             PlaceIn::Slot(class) => {
                 let supply = self.supply();
@@ -236,7 +237,7 @@ impl<O: Os> Heap<O> {
                     true
                 } else {
                     // SAFETY: the byte map says `class`.
-                    unsafe { self.bins.put(&supply, class, &[block], false, wait) == 1 }
+                    unsafe { self.bins.put(&supply, class, &[block], Age::Fresh, wait) == 1 }
                 }
             }
             // SAFETY: `head` is the descriptor of the block's granule.
@@ -290,7 +291,7 @@ impl<O: Os> Heap<O> {
             // SAFETY: the block is live, so its descriptor is that of a large block.
             let moved = self.with_arena(arena, |supply| unsafe {
                 let tick = supply.tick;
-                self.forget_sample(head, true);
+                self.forget_sample(head, Wait::Yes);
                 if supply.arena.resize_large(supply.os, head, size, tick) {
                     return Some(block as usize);
                 }

@@ -4,49 +4,14 @@
 //! Two threads that name one cache at the same time break a promise of theirs; what one of them asks
 //! for goes around the cache then.
 
+use super::explicit_cache_table::MOST;
 use super::{Access, Heap};
-use crate::base::lock::{Lock, Rank};
+use crate::base::lock::Wait;
 use crate::cache::cache::{Cache, Entered};
 use crate::cache::explicit::ExplicitArena;
 use crate::os::Os;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
-
-/// Explicit caches at most: what 12 bits of flags can name beside two meanings of their own.
-const MOST: usize = 4094;
-
-/// See the module.
-pub struct ExplicitCaches {
-    /// By index; null up to the first. Written under the lock, with release, which pairs with the acquire
-    /// of a look-up.
-    table: AtomicPtr<[AtomicPtr<Cache>; MOST]>,
-    changing: Lock<()>,
-}
-
-impl ExplicitCaches {
-    /// None.
-    #[cfg(not(loom))]
-    pub(super) const fn new() -> Self {
-        Self {
-            table: AtomicPtr::new(null_mut()),
-            changing: Lock::new(Rank::Arenas, ()),
-        }
-    }
-
-    /// None (loom's cells are not const).
-    #[cfg(loom)]
-    pub(super) fn new() -> Self {
-        Self {
-            table: AtomicPtr::new(null_mut()),
-            changing: Lock::new(Rank::Arenas, ()),
-        }
-    }
-
-    fn place(&self, index: usize) -> Option<&AtomicPtr<Cache>> {
-        // SAFETY: null or a table that stays.
-        unsafe { self.table.load(Ordering::Acquire).as_ref() }?.get(index)
-    }
-}
 
 impl<O: Os> Heap<O> {
     /// Makes an explicit cache, on the arena that the calling thread is on; its index. `None` if there is
@@ -77,7 +42,7 @@ impl<O: Os> Heap<O> {
         let _changing = explicit.changing.lock(&self.os);
         if explicit.table.load(Ordering::Relaxed).is_null() {
             let bytes = size_of::<[AtomicPtr<Cache>; MOST]>();
-            let piece = self.metadata.allocate(&self.os, bytes, true)?;
+            let piece = self.metadata.allocate(&self.os, bytes, Wait::Yes)?;
             // SAFETY: the piece is ours and long enough; zeros are null pointers.
             unsafe { piece.write_bytes(0, bytes) };
             explicit

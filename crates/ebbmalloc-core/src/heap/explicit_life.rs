@@ -4,6 +4,7 @@
 use super::explicit::own_of;
 use super::{Access, Heap};
 use crate::base::exact::u8_of;
+use crate::base::lock::Wait;
 use crate::base::purged::Purged;
 use crate::cache::cache::Entered;
 use crate::cache::explicit::ExplicitArena;
@@ -123,7 +124,7 @@ impl<O: Os> Heap<O> {
         // SAFETY: nobody uses a block, no cache holds a slot (contract of `ExplicitArena::reset`); the profile's lock may be taken while the arena's is held.
         self.with_arena(arena, |supply| unsafe {
             arena.reset(supply, |head| {
-                self.forget_sample(head, true);
+                self.forget_sample(head, Wait::Yes);
             });
         });
     }

@@ -4,6 +4,7 @@
 
 pub mod contents;
 pub mod explicit;
+mod explicit_cache_table;
 pub mod explicit_caches;
 pub mod explicit_life;
 pub mod figures;
@@ -12,6 +13,7 @@ pub mod gate;
 pub mod in_place;
 #[cfg(not(loom))]
 mod layout;
+pub mod limit;
 pub mod outside;
 pub mod pressure;
 pub mod request;
@@ -22,6 +24,7 @@ pub mod tick;
 pub mod utilization;
 
 use crate::arena::Arena;
+use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::base::sync::AtomicBool;
 use crate::cache::bins::{Bins, SHARDS};
@@ -33,7 +36,7 @@ use crate::size::{CLASSES, SMALL_MAX, class_of};
 use crate::slab::bin::Supply;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use explicit_caches::ExplicitCaches;
+use explicit_cache_table::ExplicitCaches;
 use gate::Gate;
 use outside::Outside;
 use pressure::Pressure;
@@ -62,6 +65,11 @@ impl<'a> Access<'a> {
             Access::Cached(cache) => Access::Around(cache),
             other => other,
         }
+    }
+
+    /// Whether locks may be waited for.
+    fn wait(self) -> Wait {
+        if self.may_wait() { Wait::Yes } else { Wait::No }
     }
 
     fn may_wait(self) -> bool {
@@ -309,7 +317,7 @@ impl<O: Os> Heap<O> {
 
     /// A piece of metadata memory, as [`Metadata::allocate`] says; for a caller that may wait.
     pub fn allocate_metadata(&self, bytes: usize) -> Option<NonNull<u8>> {
-        self.metadata.allocate(&self.os, bytes, true)
+        self.metadata.allocate(&self.os, bytes, Wait::Yes)
     }
 
     /// Takes a piece back.

@@ -2,6 +2,7 @@
 
 use super::{Access, Heap};
 use crate::base::exact::u8_of;
+use crate::base::lock::Wait;
 use crate::os::Os;
 use crate::size::{CLASSES, SMALL_MAX, class_aligned, class_of, is_possible};
 use core::ptr::null_mut;
@@ -64,11 +65,11 @@ impl<O: Os> Heap<O> {
                 let mut slot = [null_mut()];
                 self.bins
                     .get(0, class)
-                    .take(&supply, class, 0, &mut slot, true);
+                    .take(&supply, class, 0, &mut slot, Wait::Yes);
                 if slot[0].is_null() && self.relieve(None) {
                     self.bins
                         .get(0, class)
-                        .take(&supply, class, 0, &mut slot, true);
+                        .take(&supply, class, 0, &mut slot, Wait::Yes);
                 }
                 slot[0]
             }
@@ -91,11 +92,13 @@ impl<O: Os> Heap<O> {
         for class in class..=(class + 2).min(CLASSES) {
             for shard in 0..self.known_shards() {
                 let mut slot = [null_mut()];
-                if self
-                    .bins
-                    .get(shard, class)
-                    .take(&supply, class, u8_of(shard), &mut slot, false)
-                    == 1
+                if self.bins.get(shard, class).take(
+                    &supply,
+                    class,
+                    u8_of(shard),
+                    &mut slot,
+                    Wait::No,
+                ) == 1
                 {
                     return slot[0];
                 }
@@ -131,9 +134,9 @@ impl<O: Os> Heap<O> {
             }
             return (block, true);
         }
-        let mut made =
-            self.arena
-                .allocate_large(&self.os, size, align, self.now(), access.may_wait());
+        let mut made = self
+            .arena
+            .allocate_large(&self.os, size, align, self.now(), access.wait());
         if made.is_none() {
             let own = if let Access::Cached(cache) = access {
                 Some(cache)
@@ -146,7 +149,7 @@ impl<O: Os> Heap<O> {
             if self.relieve(own) {
                 made = self
                     .arena
-                    .allocate_large(&self.os, size, align, self.now(), true);
+                    .allocate_large(&self.os, size, align, self.now(), Wait::Yes);
             }
         }
         made.map_or((null_mut(), false), |block| {

@@ -4,10 +4,12 @@ use super::explicit::PlaceIn;
 use super::{Access, Heap, Pending};
 use crate::arena::granule::{Granule, Kind};
 use crate::base::corrupt::{Corruption, corruption};
+use crate::base::lock::Wait;
 use crate::cache::cache::{Cache, Entered};
 use crate::cache::explicit::ExplicitArena;
 use crate::os::Os;
 use crate::size::{CLASS, GRANULE, SMALL_MAX, class_of};
+use crate::slab::bin::Age;
 use crate::slab::shape::Shape;
 use crate::slab::slab::Slab;
 use core::ptr::null_mut;
@@ -41,7 +43,7 @@ impl<O: Os> Heap<O> {
             // SAFETY: the byte map says `class`.
             Place::Slot(class) => unsafe { self.free_slot(access, class, block) },
             Place::Lent(head, _) => {
-                let (supply, wait) = (self.supply(), access.may_wait());
+                let (supply, wait) = (self.supply(), access.wait());
                 // SAFETY: `place` found the block in the slab; it is the caller's.
                 unsafe {
                     if !self.bins.take_back(&supply, head, block, wait) {
@@ -50,11 +52,11 @@ impl<O: Os> Heap<O> {
                 }
             }
             Place::Large(granule) => {
-                let wait = access.may_wait();
+                let wait = access.wait();
                 // SAFETY: `granule` is the descriptor of the block's granule.
                 let forgotten = unsafe { self.forget_sample(granule, wait) };
                 let oversize = self.oversize.load(Ordering::Relaxed);
-                if wait && oversize != usize::MAX {
+                if wait == Wait::Yes && oversize != usize::MAX {
                     // SAFETY: `granule` is the descriptor of the block's granule.
                     let done = unsafe {
                         self.arena.return_large(
@@ -104,7 +106,7 @@ impl<O: Os> Heap<O> {
                 // SAFETY: the byte map says `class`.
                 if unsafe {
                     self.bins
-                        .put(&supply, class, &[block], false, access.may_wait())
+                        .put(&supply, class, &[block], Age::Fresh, access.wait())
                 } == 0
                 {
                     // SAFETY: the block is the caller's and at least a pointer long.
@@ -209,7 +211,7 @@ impl<O: Os> Heap<O> {
         {
             // SAFETY: the block is live, so its descriptor is that of a large block.
             unsafe {
-                self.forget_sample(granule, true);
+                self.forget_sample(granule, Wait::Yes);
                 if self.arena.resize_large(&self.os, granule, size, self.now()) {
                     return block;
                 }

@@ -7,6 +7,7 @@
 
 use super::{Access, Heap};
 use crate::arena::granule::Granule;
+use crate::base::lock::Wait;
 use crate::cache::cache::{Cache, Entered};
 use crate::cache::explicit::ExplicitArena;
 use crate::cache::ration::Rations;
@@ -98,11 +99,11 @@ impl<O: Os> Heap<O> {
     }
 
     /// Takes a large block out of the profile, if it is there. False if that cannot be done without
-    /// waiting and `wait` is false.
+    /// waiting, and it may not wait.
     ///
     /// # Safety
     /// `granule` is the descriptor of a live large block of the caller's.
-    pub(super) unsafe fn forget_sample(&self, granule: *mut Granule, wait: bool) -> bool {
+    pub(super) unsafe fn forget_sample(&self, granule: *mut Granule, wait: Wait) -> bool {
         // SAFETY: the block is live and the caller's (fn contract); a record is taken out once, since the block leads to it no more.
         unsafe {
             let Some(sample) = NonNull::new((*granule).touched as *mut Sample) else {

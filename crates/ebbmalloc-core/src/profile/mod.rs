@@ -14,7 +14,7 @@ mod tests;
 pub use records::{Sample, Thread};
 pub use table::DEPTH;
 
-use crate::base::lock::{Lock, Rank};
+use crate::base::lock::{Lock, Rank, Wait};
 use crate::base::metadata::Metadata;
 use crate::os::Os;
 use core::ptr::NonNull;
@@ -134,7 +134,7 @@ impl Profile {
         }
     }
 
-    /// Takes a sampled block out. False if the lock is held and `wait` is false; nothing has happened
+    /// Takes a sampled block out. False if the lock is held and may not be waited for; nothing has happened
     /// then.
     ///
     /// # Safety
@@ -143,7 +143,7 @@ impl Profile {
         &self,
         store: &Store<O>,
         sample: NonNull<Sample>,
-        wait: bool,
+        wait: Wait,
     ) -> bool {
         let Some(mut table) = self.table.lock_if(store.os, wait) else {
             return false;

@@ -2,6 +2,7 @@
 //! piece of metadata memory; and their sums. Linked and changed by [`super::table`], under its lock.
 
 use super::interval::Weight;
+use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
 use core::ptr::NonNull;
@@ -97,7 +98,9 @@ pub(super) fn hash_of(frames: &[usize]) -> u64 {
 
 /// A new piece of metadata that holds `value`.
 pub(super) fn place<O: Os, T>(os: &O, metadata: &Metadata, value: T) -> Option<*mut T> {
-    let piece = metadata.allocate(os, size_of::<T>(), true)?.cast::<T>();
+    let piece = metadata
+        .allocate(os, size_of::<T>(), Wait::Yes)?
+        .cast::<T>();
     // SAFETY: the piece is ours, long enough, and aligned to its size.
     unsafe { piece.write(value) };
     Some(piece.as_ptr())

@@ -5,6 +5,7 @@
 use super::interval::Weight;
 use super::records::{Printed, Sample, Stack, Sums, Tally, Thread, give_back, hash_of, place};
 use crate::base::exact::usize_of;
+use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
 use core::ptr::{NonNull, null_mut};
@@ -120,7 +121,7 @@ impl Table {
         thread: NonNull<Thread>,
         name: &[u8],
     ) -> bool {
-        let Some(place) = metadata.allocate(os, name.len() + 1, true) else {
+        let Some(place) = metadata.allocate(os, name.len() + 1, Wait::Yes) else {
             return false;
         };
         // SAFETY: the thread is in the table (fn contract); the new piece is ours and long enough.
@@ -256,7 +257,10 @@ impl Table {
                 at = (*at).next;
             }
             let bytes = Stack::bytes(frames.len());
-            let stack = metadata.allocate(os, bytes, true)?.cast::<Stack>().as_ptr();
+            let stack = metadata
+                .allocate(os, bytes, Wait::Yes)?
+                .cast::<Stack>()
+                .as_ptr();
             stack.write(Stack {
                 next: *bucket,
                 hash,

@@ -3,6 +3,7 @@
 use super::dump::Summary;
 use super::interval::Weight;
 use super::{Profile, Sampled, Store};
+use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::os::fake::Fake;
 
@@ -77,7 +78,7 @@ fn a_dump_has_the_sums_by_stack_and_thread() {
         stacks.sort();
         found.sort();
         assert_eq!(found, stacks);
-        assert!(profile.remove(store, gone, true));
+        assert!(profile.remove(store, gone, Wait::Yes));
         profile.end_thread(store, second);
         let summary = Summary {
             bytes: 2 << 20,
@@ -85,9 +86,9 @@ fn a_dump_has_the_sums_by_stack_and_thread() {
             stacks: 2,
         };
         assert_eq!(profile.summary(&fixture.os), summary);
-        assert!(profile.remove(store, other, true));
+        assert!(profile.remove(store, other, Wait::Yes));
         assert!(!fixture.text(4).contains("worker"));
-        assert!(profile.remove(store, kept, true));
+        assert!(profile.remove(store, kept, Wait::Yes));
         profile.end_thread(store, first);
     }
     assert_eq!(fixture.text(4), "heap_v2/16\n  t*: 0: 0 [0: 0]\n");
@@ -110,12 +111,12 @@ fn accumulated_sums_outlive_their_blocks_until_a_reset() {
     // SAFETY: the thread was made here and ends below; samples go once.
     unsafe {
         let sample = profile.add(store, &sampled).unwrap();
-        profile.remove(store, sample, true);
+        profile.remove(store, sample, Wait::Yes);
         assert!(fixture.text(4).contains("@ 0x10\n  t*: 0: 0 [1: 1048576]"));
         let before_reset = profile.add(store, &sampled).unwrap();
         profile.reset(store);
         assert_eq!(fixture.text(4), "heap_v2/16\n  t*: 0: 0 [0: 0]\n");
-        profile.remove(store, before_reset, true);
+        profile.remove(store, before_reset, Wait::Yes);
         profile.end_thread(store, thread);
     }
     assert_eq!(fixture.metadata.bytes(&fixture.os).0, 32 * 1024);

@@ -33,7 +33,7 @@ pub fn with_access<R>(work: impl FnOnce(Access) -> R) -> R {
 }
 
 /// Calls `work` with the calling thread's cache, entered, or with `None` if it has none or cannot enter it.
-pub(super) fn with_own_cache<R>(work: impl FnOnce(Option<&Cache>) -> R) -> R {
+pub fn with_own_cache<R>(work: impl FnOnce(Option<&Cache>) -> R) -> R {
     with_access(|access| work(entered(access)))
 }
 

@@ -11,7 +11,7 @@ use super::purger::purger::PURGER;
 use super::state::State;
 use super::thread::is_inside;
 use super::tls::thread_number;
-use super::{figures, mechanisms, publish};
+use super::{mechanisms, publish};
 use core::sync::atomic::{AtomicBool, Ordering};
 use ebb_stats::mechanism::FORK_HANDLERS;
 
@@ -94,7 +94,7 @@ fn adopt() {
             return HEAP.go_on_inside();
         }
         HEAP.take_over(State::now().cache());
-        figures::reset();
+        (hooks().in_child)();
         backtrace::adopt();
     }
 }

@@ -28,6 +28,8 @@ pub struct Hooks {
     pub message: fn(text: &core::ffi::CStr) -> bool,
     /// Prints the statistics, by the options of `malloc_stats_print`.
     pub print_statistics: fn(options: &core::ffi::CStr),
+    /// In the child of a fork, which has one thread: what the face keeps behind a lock is as if nobody had held it.
+    pub in_child: unsafe fn(),
     /// The allocator is a shared object of its own: its frames are no part of the program's stacks.
     pub is_own_object: bool,
     /// Address of the calling thread's `errno`; null where there is none. For the C face only.
@@ -49,6 +51,7 @@ impl Hooks {
         program_settings: |_| None,
         message: |_| false,
         print_statistics: |_| (),
+        in_child: || (),
         is_own_object: true,
         errno_location: || core::ptr::null_mut(),
         write_stream: |_, _| false,
@@ -79,6 +82,7 @@ mod test_hooks {
             program_settings: |_| None,
             message: |_| false,
             print_statistics: |_| (),
+            in_child: || (),
             is_own_object: false,
             errno_location: || core::ptr::null_mut(),
             write_stream: |_, _| false,

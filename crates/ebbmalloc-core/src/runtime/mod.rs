@@ -1,7 +1,7 @@
 //! The one instance of the allocator in a process, and everything that ties it to that process.
 //!
 //! The faces (C and Rust) call the functions of this module and nothing else. The files below are in groups, from
-//! bottom to top: each uses its own group and those before it, and no two use each other (`tests/layers.rs`).
+//! bottom to top. No file uses one above it, and no two use each other: `crates/test-layers`, which has their order.
 
 // The heap, and what needs no thread.
 pub mod conf;
@@ -23,7 +23,6 @@ mod thread;
 
 // What follows requests now and then: the counters, the profile, the purger; and fork, which stops that.
 pub mod decay;
-pub mod figures;
 mod fork;
 mod growth;
 mod interval;

@@ -204,7 +204,7 @@ pub fn count_new(observer: &Observer, bytes: usize) {
 }
 
 /// Counts and samples a block that was allocated otherwise. A slot is counted alone: see
-/// [`take_sampled`].
+/// [`take_sampled_in`].
 ///
 /// # Safety
 /// `block` is a live block of this heap.
@@ -278,7 +278,7 @@ fn fill_new(observer: &Observer, block: *mut u8, bytes: usize) {
 pub(super) unsafe fn free(observer: &Observer, block: *mut u8) {
     let class = quick_class(block as usize).unwrap_or(0);
     let bytes = match class {
-        // SAFETY: the caller's promise.
+        // SAFETY: the block is live until it is freed below (contract of `free`).
         0 => unsafe { HEAP.usable_size(block) },
         class => CLASS[class].size as usize,
     };
@@ -288,7 +288,7 @@ pub(super) unsafe fn free(observer: &Observer, block: *mut u8) {
         unsafe { block.write_bytes(JUNK_FREED, bytes) };
     }
     if observer.goes_around_cache() || !observer.cache().push(class, block) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the block is from here and not used any more (contract of `free`).
         with_access(|access| unsafe { HEAP.free(access, block) });
     }
 }
@@ -299,13 +299,13 @@ pub(super) unsafe fn free(observer: &Observer, block: *mut u8) {
 /// As there.
 #[inline(never)]
 pub(super) unsafe fn realloc(observer: &Observer, block: *mut u8, size: usize) -> *mut u8 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the block is live and the caller's (contract of `realloc`).
     let old = unsafe { HEAP.usable_size(block) };
     if size <= SMALL_MAX {
-        // SAFETY: the caller's promise.
+        // SAFETY: the block is live and the caller's (contract of `realloc`), and `old` is its usable size.
         return unsafe { realloc_small(observer, block, old, size) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the block is live and the caller's (contract of `realloc`).
     let new = with_access(|access| unsafe { HEAP.reallocate(access, block, size) });
     if new.is_null() {
         return new;

@@ -52,7 +52,7 @@ pub(super) fn visit<R>(work: impl FnOnce(Access) -> R, after: impl FnOnce(State)
 }
 
 /// Calls `work` with the calling thread's cache, entered, or with `None` if it has none or cannot enter it.
-pub(super) fn visit_cache<R>(work: impl FnOnce(Option<&Cache>) -> R) -> R {
+pub fn visit_cache<R>(work: impl FnOnce(Option<&Cache>) -> R) -> R {
     visit(|access| work(entered(access)), |_| ())
 }
 

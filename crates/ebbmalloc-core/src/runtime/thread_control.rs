@@ -1,5 +1,5 @@
 //! What a thread can ask of itself and change: its counters, its cache. From the first question on it is
-//! observed ([`super::observer`]).
+//! observed (`super::observer`).
 
 use super::access::with_access;
 use super::instance::HEAP;

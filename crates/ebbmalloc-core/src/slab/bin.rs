@@ -9,24 +9,29 @@
 //! page of those holds many new objects where a copied page would hold one.
 
 use super::index::lowest_of;
-use super::lend::lends;
+use super::run::lends;
 use super::shape::Shape;
 use super::slab::Slab;
+use super::slabs::Slabs;
 use crate::arena::Arena;
 use crate::arena::granule::{Fill, Granule, Kind, Room};
 use crate::arena::purge::IDLE_TICKS;
-use crate::arena::tree::{ByAddress, Tree};
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::exact::u8_of;
-use crate::base::lock::{Guard, Lock, Rank};
+use crate::base::lock::{Guard, Lock, Rank, Wait};
 use crate::base::metadata::Metadata;
 use crate::base::sync::Ordering;
 use crate::os::Os;
-use core::ptr::null_mut;
 use core::sync::atomic::AtomicBool;
 
-/// Trees of slabs with free slots, by [`Room`].
-pub(super) const ROOMS: usize = 2;
+/// Whether slots that come back were used since the last tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Age {
+    /// They may have been.
+    Fresh,
+    /// They were not.
+    Idle,
+}
 
 /// What a bin is given to work with; it finds nothing by itself.
 pub struct Supply<'a, O> {
@@ -58,49 +63,6 @@ pub struct Bin {
     pub(super) may_lend: AtomicBool,
 }
 
-/// What the lock of a bin guards.
-pub struct Slabs {
-    /// The slabs with free slots.
-    pub(super) rooms: [Tree<ByAddress>; ROOMS],
-    /// The same of slabs that this process was forked with.
-    pub(super) inherited: [Tree<ByAddress>; ROOMS],
-    /// Forks between the first process and this one. A slab made in another is inherited.
-    pub(super) generation: u32,
-    /// The generation since which nothing was abandoned: a slab made in an earlier one is no longer known.
-    pub(super) abandoned_before: u32,
-    /// Slabs to which slots came back since they were last visited, linked by `next`.
-    pub(super) visit: *mut Granule,
-    /// What is left of that list during a sweep.
-    pub(super) sweeping: *mut Granule,
-    /// The slab of either list that a count comes to next; see `free_pages`.
-    pub(super) counting: *mut Granule,
-    /// Address of the slab that lent last.
-    pub(super) lender: usize,
-    /// Slabs in this bin.
-    pub slabs: usize,
-    /// Slots in use or in caches.
-    pub slots_out: usize,
-    /// Pages that are resident.
-    pub resident_pages: usize,
-    /// Times a cache was refilled from here.
-    pub refills: u64,
-    /// Times a batch of slots came back.
-    pub flushes: u64,
-    /// Pages taken again after they had been returned.
-    pub refaulted_pages: u64,
-    /// Slots taken since the start.
-    pub slots_taken: u64,
-    /// Slabs made since the start.
-    pub slabs_made: u64,
-    /// Times a refill went on with a slab that was there.
-    pub slabs_reused: u64,
-    /// Slabs with free slots.
-    pub slabs_with_room: usize,
-}
-
-// SAFETY: the descriptors behind the pointers belong to whoever holds the bin's lock.
-unsafe impl Send for Slabs {}
-
 impl Default for Bin {
     fn default() -> Self {
         Self::new()
@@ -108,32 +70,11 @@ impl Default for Bin {
 }
 
 impl Bin {
-    const EMPTY: Slabs = Slabs {
-        rooms: [const { Tree::new() }; ROOMS],
-        inherited: [const { Tree::new() }; ROOMS],
-        lender: 0,
-        generation: 0,
-        abandoned_before: 0,
-        visit: null_mut(),
-        sweeping: null_mut(),
-        counting: null_mut(),
-        slabs: 0,
-        slots_out: 0,
-        resident_pages: 0,
-        refills: 0,
-        flushes: 0,
-        refaulted_pages: 0,
-        slots_taken: 0,
-        slabs_made: 0,
-        slabs_reused: 0,
-        slabs_with_room: 0,
-    };
-
     /// No slab yet.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self {
-            slabs: Lock::new(Rank::Bin, Self::EMPTY),
+            slabs: Lock::new(Rank::Bin, Slabs::EMPTY),
             may_lend: AtomicBool::new(false),
         }
     }
@@ -142,7 +83,7 @@ impl Bin {
     #[cfg(loom)]
     pub fn new() -> Self {
         Self {
-            slabs: Lock::new(Rank::Bin, Self::EMPTY),
+            slabs: Lock::new(Rank::Bin, Slabs::EMPTY),
             may_lend: AtomicBool::new(false),
         }
     }
@@ -157,7 +98,7 @@ impl Bin {
         &self.slabs
     }
 
-    /// Fills `out` with free slots as far as memory goes; returns how many. With `wait` false, none
+    /// Fills `out` with free slots as far as memory goes; returns how many. Without waiting, none
     /// if a lock is held.
     pub fn take<O: Os>(
         &self,
@@ -165,7 +106,7 @@ impl Bin {
         class: usize,
         shard: u8,
         out: &mut [*mut u8],
-        wait: bool,
+        wait: Wait,
     ) -> usize {
         self.take_from(supply, class, shard, out, wait, true)
     }
@@ -178,7 +119,7 @@ impl Bin {
         shard: u8,
         out: &mut [*mut u8],
     ) -> usize {
-        self.take_from(supply, class, shard, out, true, false)
+        self.take_from(supply, class, shard, out, Wait::Yes, false)
     }
 
     fn take_from<O: Os>(
@@ -187,7 +128,7 @@ impl Bin {
         class: usize,
         shard: u8,
         out: &mut [*mut u8],
-        wait: bool,
+        wait: Wait,
         grow: bool,
     ) -> usize {
         let shape = Shape::new(class, supply.page_shift);
@@ -235,8 +176,7 @@ impl Bin {
     }
 
     /// Puts slots back that belong to this bin; ends the process if one is free already or does not
-    /// start a slot. `idle` says that nobody used them since the last tick. With `wait` false,
-    /// nothing happens and false comes back if the lock is held.
+    /// start a slot. Without waiting, nothing happens if the lock is held, and the result is false.
     ///
     /// # Safety
     /// Each slot lies in its slab, which is of `class` and this bin's shard, as the byte map says.
@@ -245,8 +185,8 @@ impl Bin {
         supply: &Supply<O>,
         class: usize,
         returned: &[Returned],
-        idle: bool,
-        wait: bool,
+        age: Age,
+        wait: Wait,
     ) -> bool {
         let shape = Shape::new(class, supply.page_shift);
         let Some(mut slabs) = self.slabs.lock_if(supply.os, wait) else {
@@ -269,10 +209,10 @@ impl Bin {
                 if let Err((what, address)) = slab.put(shape, slots) {
                     corruption(supply.os, what, address);
                 }
-                if idle {
+                if age == Age::Idle {
                     slab.put_idle(shape, supply.tick, slots);
                 }
-                slabs.settle(supply, shape, slab, idle, wait);
+                slabs.settle(supply, shape, slab, age, wait);
             }
         }
         slabs.count_back(count);
@@ -319,7 +259,7 @@ impl Slabs {
             slots_taken: self.slots_taken,
             slabs_made: self.slabs_made,
             slabs_reused: self.slabs_reused,
-            ..Bin::EMPTY
+            ..Slabs::EMPTY
         }
     }
 
@@ -345,7 +285,7 @@ impl Slabs {
         shape: Shape,
         class: usize,
         shard: u8,
-        wait: bool,
+        wait: Wait,
     ) -> Option<Slab> {
         let granules = shape.class.granules;
         let mut extents = supply.arena.lock_if(supply.os, wait)?;
@@ -380,7 +320,7 @@ impl Slabs {
     }
 
     /// After slots of a slab came back: to the arena with it if it is whole, else onto its lists. A
-    /// signal handler (`wait` false) leaves a whole one to the sweep: its thread may hold the locks
+    /// signal handler, which may not wait, leaves a whole one to the sweep: its thread may hold the locks
     /// below. So does everybody while pages of it are leaving on which no slot lies, at the end of slabs of
     /// few large slots: it is whole then although the sweep is not done with it.
     pub(super) unsafe fn settle<O: Os>(
@@ -388,8 +328,8 @@ impl Slabs {
         supply: &Supply<O>,
         shape: Shape,
         slab: Slab,
-        idle: bool,
-        wait: bool,
+        age: Age,
+        wait: Wait,
     ) {
         // SAFETY: the slab is ours, and the lock is held.
         unsafe {
@@ -399,12 +339,12 @@ impl Slabs {
                     ebb_mutation = "leaving_waste",
                     ebb_mutation = "leaving_count"
                 ));
-            if wait
+            if wait == Wait::Yes
                 && is_settled
                 && (*slab.0).free == shape.class.slots
                 && (self.is_inherited(slab) || self.has_other_room(slab))
             {
-                self.remove_slab(supply, slab, shape, idle);
+                self.remove_slab(supply, slab, shape, age);
             } else {
                 self.list_for_visit(slab);
                 self.settle_room(slab, shape);
@@ -412,14 +352,14 @@ impl Slabs {
         }
     }
 
-    /// Gives a whole slab back to the arena. With `idle`, pages of it that were all free at the last
+    /// Gives a whole slab back to the arena. If it is idle, pages of it that were all free at the last
     /// tick count as free since then.
     pub(super) unsafe fn remove_slab<O: Os>(
         &mut self,
         supply: &Supply<O>,
         slab: Slab,
         shape: Shape,
-        idle: bool,
+        age: Age,
     ) {
         // SAFETY: all slots are free, and the bin's lock is held.
         unsafe {
@@ -432,14 +372,14 @@ impl Slabs {
             self.resident_pages -= resident;
             let all_seen = (*slab.0).resident & !(*slab.0).seen == 0;
             // What the sweep has emptied was idle, too.
-            let was_idle = resident == 0 || idle && all_seen;
+            let was_idle = resident == 0 || age == Age::Idle && all_seen;
             slab.destroy(supply.os, supply.metadata, shape, was_idle);
             let fill = if resident == 0 {
                 Fill::Clean
             } else {
                 Fill::Dirty
             };
-            let stamp = if idle && all_seen {
+            let stamp = if age == Age::Idle && all_seen {
                 supply.tick.wrapping_sub(IDLE_TICKS)
             } else {
                 supply.tick

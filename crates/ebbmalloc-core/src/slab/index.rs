@@ -1,9 +1,9 @@
 //! Where the slabs of a bin are found: those with free slots in trees by address, and those to which slots came back
 //! since the sweep looked at them in a list. All of it under the bin's lock.
 
-use super::bin::{ROOMS, Slabs};
 use super::shape::Shape;
 use super::slab::Slab;
+use super::slabs::{ROOMS, Slabs};
 use crate::arena::granule::Room;
 use crate::arena::tree::{ByAddress, Tree};
 use core::ptr::null_mut;

@@ -11,53 +11,23 @@
 //! the bins of all classes. Always holds: a tail's slot is not free, and
 //! neither is the slot before it.
 
-use super::bin::{Bin, Slabs, Supply};
+use super::bin::{Bin, Supply};
+use super::run::Run;
 use super::shape::{Shape, mask};
 use super::slab::Slab;
+use super::slabs::Slabs;
 use crate::arena::granule::{Granule, Kind, Room};
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::exact::u32_of;
+use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
-use crate::size::CLASS;
+use crate::slab::bin::Age;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Slabs that a bin has before it lends: a bin of few has little to give.
-const LENDER_SLABS: usize = if cfg!(test) { 1 } else { 16 };
 /// Slabs that are looked at for a refill, each time the next ones.
 const LOOK_AT: usize = 16;
-/// Most slots of a block: a run lies in one word of the bitmap, and longer ones are rare.
-const SLOTS_MAX: usize = 32;
-
-/// What a block of a larger class needs of a lender.
-#[derive(Clone, Copy, Debug)]
-pub struct Run {
-    /// Neighbouring slots.
-    slots: u32,
-    /// Alignment of the first, in bytes: what every slot of the borrower's class has.
-    align: usize,
-}
-
-impl Run {
-    /// What a block of class `borrower` needs of class `lender`; `None` where it is not so many slots
-    /// exactly, or the slots are too large or too small to lend.
-    pub fn of(lender: usize, borrower: usize) -> Option<Self> {
-        let (slot, block) = (CLASS[lender].size as usize, CLASS[borrower].size as usize);
-        let slots = block / slot;
-        let fits = (2..=SLOTS_MAX).contains(&slots) && slots * slot == block;
-        (fits && lends(lender)).then_some(Self {
-            slots: u32_of(slots),
-            align: 1 << block.trailing_zeros(),
-        })
-    }
-}
-
-/// Whether slots of `class` are small enough to be lent: the bitmap is apart from the descriptor.
-pub fn lends(class: usize) -> bool {
-    CLASS[class].slots > 64
-}
-
 impl Bin {
     /// Fills `out` with blocks of the shape `run`, as far as the emptiest slabs have such runs;
     /// returns how many.
@@ -107,7 +77,7 @@ impl Bin {
         lent
     }
 
-    /// Takes a lent block back; ends the process if it is none. With `wait` false, nothing happens
+    /// Takes a lent block back; ends the process if it is none. Without waiting, nothing happens
     /// and false comes back if the lock is held.
     ///
     /// # Safety
@@ -118,7 +88,7 @@ impl Bin {
         class: usize,
         head: *mut Granule,
         address: usize,
-        wait: bool,
+        wait: Wait,
     ) -> bool {
         let shape = Shape::new(class, supply.page_shift);
         let Some(mut slabs) = self.slabs.lock_if(supply.os, wait) else {
@@ -142,18 +112,13 @@ impl Bin {
             slabs.count_back(slots);
             let bytes = slots * shape.class.size as usize;
             supply.arena.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
-            slabs.settle(supply, shape, slab, false, wait);
+            slabs.settle(supply, shape, slab, Age::Fresh, wait);
         }
         true
     }
 }
 
 impl Slabs {
-    /// Whether there may be something to lend.
-    pub(super) fn may_lend(&self) -> bool {
-        self.slabs >= LENDER_SLABS && !self.rooms[Room::Much as usize].is_empty()
-    }
-
     /// The next slab that lends, round and round by address: those with more than half of their slots free. Runs are
     /// short in others, and their own class will want the slots.
     fn next_lender(&mut self) -> Option<Slab> {
@@ -181,7 +146,7 @@ impl Slab {
         unsafe {
             if (*self.0).tails.load(Ordering::Relaxed) == 0 {
                 let bytes = shape.words() * size_of::<u64>();
-                let Some(tails) = supply.metadata.allocate(supply.os, bytes, true) else {
+                let Some(tails) = supply.metadata.allocate(supply.os, bytes, Wait::Yes) else {
                     return false;
                 };
                 tails.write_bytes(0, bytes);

@@ -9,10 +9,12 @@ use super::bin::{Bin, Returned, Supply};
 use super::shape::Shape;
 use super::sweep::Sweep;
 use crate::arena::Arena;
+use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::base::purged::Purged;
 use crate::os::{Os, fake::Fake};
 use crate::size::{CLASS, class_of};
+use crate::slab::bin::Age;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::Arc;
@@ -81,7 +83,7 @@ impl Ground {
     pub(crate) fn take(&self, bin: &Bin, count: usize) -> Vec<Slot> {
         let mut slots = vec![null_mut(); count];
         assert_eq!(
-            bin.take(&self.supply(), CLASS_NUMBER, 0, &mut slots, true),
+            bin.take(&self.supply(), CLASS_NUMBER, 0, &mut slots, Wait::Yes),
             count
         );
         slots
@@ -103,7 +105,7 @@ impl Ground {
         });
         let found: Vec<_> = found.collect();
         // SAFETY: the slots came from this bin.
-        assert!(unsafe { bin.put(&self.supply(), CLASS_NUMBER, &found, false, true) });
+        assert!(unsafe { bin.put(&self.supply(), CLASS_NUMBER, &found, Age::Fresh, Wait::Yes) });
     }
 
     /// The holder of a slot writes its address at both ends.

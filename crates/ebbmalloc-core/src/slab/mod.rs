@@ -5,8 +5,10 @@ pub mod bin;
 mod free_pages;
 mod index;
 pub mod lend;
+pub mod run;
 pub mod shape;
 pub mod slab;
+pub mod slabs;
 pub mod sweep;
 
 #[cfg(all(test, loom))]

@@ -11,6 +11,7 @@ use super::shape::{Shape, mask};
 use crate::arena::granule::Granule;
 use crate::base::corrupt::Corruption;
 use crate::base::exact::u32_of;
+use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
 use crate::size::Class;
@@ -33,7 +34,7 @@ impl Slab {
         metadata: &Metadata,
         shape: Shape,
         dirty: bool,
-        wait: bool,
+        wait: Wait,
     ) -> bool {
         let slots = shape.class.slots;
         // SAFETY: the granules are a new slab's and the caller's (fn contract); an outside bitmap is as long as `words` says.

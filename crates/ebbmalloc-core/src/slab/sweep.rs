@@ -8,12 +8,14 @@
 //! back. A refill in between cannot find those slots, and a slab of which pages are leaving is not released, whole
 //! or not (loom: `refill_against_return`, `remote_free_against_release`; `a_slab_that_is_whole_while_its_waste_leaves_stays`).
 
-use super::bin::{Bin, Slabs, Supply};
+use super::bin::{Bin, Supply};
 use super::shape::{Shape, mask};
 use super::slab::Slab;
+use super::slabs::Slabs;
 use crate::base::lock::assert_none_held;
 use crate::base::purged::Purged;
 use crate::os::{Discarded, Os, PageRun};
+use crate::slab::bin::Age;
 use core::ptr::null_mut;
 
 /// Runs of pages returned with one call into the kernel.
@@ -245,7 +247,7 @@ impl Slabs {
             }
             slab.set_slots_on_pages(shape, pages, true);
             if (*slab.0).free == shape.class.slots && (*slab.0).resident == 0 {
-                self.remove_slab(supply, slab, shape, false);
+                self.remove_slab(supply, slab, shape, Age::Fresh);
             } else {
                 self.settle_room(slab, shape);
             }

@@ -29,12 +29,12 @@ pub unsafe extern "C" fn malloc_stats_print(
     let options = if options.is_null() {
         c""
     } else {
-        // SAFETY: as demanded of our caller.
+        // SAFETY: the options are a C string (fn contract), and not null here.
         unsafe { CStr::from_ptr(options) }
     };
     match write {
         Some(write) => print::print(
-            // SAFETY: as demanded of our caller.
+            // SAFETY: the program's function takes what was given with it and a C string (fn contract).
             &mut |text| unsafe { write(opaque, text.as_ptr()) },
             options.to_bytes(),
         ),
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn mallctl(
     new: *mut c_void,
     new_len: usize,
 ) -> c_int {
-    // SAFETY: as demanded of our caller.
+    // SAFETY: name and buffers are valid for the lengths given with them (fn contract).
     let (name, call) = unsafe {
         (
             CStr::from_ptr(name),
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn mallctlnametomib(
     mib: *mut usize,
     mib_len: *mut usize,
 ) -> c_int {
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the name is a C string, and `mib` has room for `*mib_len` numbers (fn contract).
     let (name, mib) = unsafe {
         let room = *mib_len;
         (
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn mallctlnametomib(
         )
     };
     as_errno(tree::name_to_mib(name.to_bytes(), mib).map(|depth| {
-        // SAFETY: as demanded of our caller.
+        // SAFETY: `mib_len` is writable (fn contract).
         unsafe { *mib_len = depth };
     }))
 }
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn mallctlbymib(
     if mib_len == 0 {
         return Errno::ENOENT.0;
     }
-    // SAFETY: as demanded of our caller.
+    // SAFETY: `mib` has `mib_len` numbers, and the buffers are valid for the lengths given with them (fn contract).
     let call = unsafe {
         let mib = core::slice::from_raw_parts(mib, mib_len);
         Call::new(mib, old, old_len, new, new_len)

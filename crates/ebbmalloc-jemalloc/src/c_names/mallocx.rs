@@ -37,7 +37,7 @@ pub unsafe extern "C" fn mallocx(size: usize, flags: c_int) -> *mut c_void {
 /// more. A cache or an arena that `flags` name exists.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rallocx(block: *mut c_void, size: usize, flags: c_int) -> *mut c_void {
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the block is live and the program's, and what `flags` name exists (fn contract).
     unsafe { blocks::reallocate_with(block.cast(), size, &choice(flags)) }.cast()
 }
 
@@ -55,11 +55,11 @@ pub unsafe extern "C" fn xallocx(
 ) -> usize {
     let choice = choice(flags);
     if !(block as usize).is_multiple_of(choice.align) {
-        // SAFETY: as demanded of our caller.
+        // SAFETY: the block is live (fn contract).
         return unsafe { runtime::usable_size(block.cast()) };
     }
     let most = size.saturating_add(extra);
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the block is live and the program's (fn contract).
     unsafe { blocks::resize_in_place(block.cast(), size, most, choice.zero) }
 }
 
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn xallocx(
 /// `block` is a block that has not been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sallocx(block: *const c_void, _flags: c_int) -> usize {
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the block is live (fn contract).
     unsafe { runtime::usable_size(block.cast()) }
 }
 
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn sallocx(block: *const c_void, _flags: c_int) -> usize {
 /// exists.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dallocx(block: *mut c_void, flags: c_int) {
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the block is live and not used again, and the cache that `flags` name exists (contract of `dallocx`).
     unsafe { blocks::free_with(block.cast(), &choice(flags)) }
 }
 
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn dallocx(block: *mut c_void, flags: c_int) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sdallocx(block: *mut c_void, _size: usize, flags: c_int) {
     // The look-up is one load, and finds a wrong pointer.
-    // SAFETY: as demanded of our caller.
+    // SAFETY: the block is live and not used again, and the cache that `flags` name exists (contract of `dallocx`).
     unsafe { blocks::free_with(block.cast(), &choice(flags)) }
 }
 

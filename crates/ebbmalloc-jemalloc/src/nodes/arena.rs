@@ -2,12 +2,12 @@
 
 use crate::arenas;
 use crate::errno::{Errno, Result};
+use crate::figures::{self, Which};
 use crate::node::{Access, Node, Text};
 use core::ffi::CStr;
 use ebbmalloc_core::arena::hooks::ExtentHooks;
 use ebbmalloc_core::arena::name::NAME_BYTES;
 use ebbmalloc_core::base::exact::u8_of;
-use ebbmalloc_core::runtime::figures::Which;
 use ebbmalloc_core::runtime::{self, decay};
 
 /// The index that stands for all arenas.
@@ -52,7 +52,7 @@ pub static NODES: &[Node] = &[
     read!("initialized", bool, |mib| Ok(match which(mib[1]) {
         Which::One(index) => arenas::is_there(index),
         Which::All => true,
-        Which::Destroyed => runtime::figures::any_ended(),
+        Which::Destroyed => figures::any_ended(),
     })),
     act!("decay", |mib| each(mib, arenas::decay)),
     act!("purge", |mib| match which(mib[1]) {
@@ -66,7 +66,7 @@ pub static NODES: &[Node] = &[
     act!("reset", |mib| explicit(mib, |index| unsafe {
         arenas::reset(index)
     })),
-    // SAFETY: as above.
+    // SAFETY: a program that destroys an arena says that nobody uses a block of it any more.
     act!("destroy", |mib| explicit(mib, |index| unsafe {
         arenas::destroy(index)
     })),
@@ -81,7 +81,7 @@ pub static NODES: &[Node] = &[
         match which(call.mib[1]) {
             Which::One(index) if !arenas::is_there(index) => Err(Errno::EFAULT),
             Which::Destroyed => Err(Errno::EFAULT),
-            _ => call.give::<Text>(super::text(DSS[0])),
+            _ => call.give::<Text>(crate::node::text(DSS[0])),
         }
     }),
     read_write!(
@@ -198,7 +198,7 @@ fn first_name(index: usize) -> [u8; NAME_BYTES] {
 
 /// Calls `work` for the arena of a call, or for all.
 fn each(mib: &[usize], work: fn(usize) -> bool) -> Result<()> {
-    match which(super::unsigned(mib, 1)? as usize) {
+    match which(crate::node::unsigned(mib, 1)? as usize) {
         Which::One(index) => {
             // One that has ended has nothing to return.
             work(index);
@@ -216,7 +216,7 @@ fn each(mib: &[usize], work: fn(usize) -> bool) -> Result<()> {
 
 /// Calls `work` for an explicit arena.
 fn explicit(mib: &[usize], work: fn(usize) -> bool) -> Result<()> {
-    match which(super::unsigned(mib, 1)? as usize) {
+    match which(crate::node::unsigned(mib, 1)? as usize) {
         Which::One(index) if work(index) => Ok(()),
         _ => Err(Errno::EFAULT),
     }

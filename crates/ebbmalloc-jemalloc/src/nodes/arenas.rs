@@ -7,14 +7,16 @@ use core::ffi::c_void;
 use core::ptr::null_mut;
 use ebbmalloc_core::arena::hooks::ExtentHooks;
 use ebbmalloc_core::base::exact::{u32_of, usize_of};
+use ebbmalloc_core::os::Os;
 use ebbmalloc_core::runtime::conf::Id;
-use ebbmalloc_core::runtime::{control, decay, in_force};
+use ebbmalloc_core::runtime::face::HEAP;
+use ebbmalloc_core::runtime::{decay, in_force};
 pub use ebbmalloc_core::size::large::LARGE_CLASSES;
 use ebbmalloc_core::size::large::large_class_size;
 use ebbmalloc_core::size::{CLASS, CLASSES, GRANULE, QUANTUM};
 
 pub static NODES: &[Node] = &[
-    read!("narenas", u32, |_| Ok(u32_of(control::arenas()))),
+    read!("narenas", u32, |_| Ok(u32_of(arenas::count()))),
     read_write!(
         "dirty_decay_ms",
         isize,
@@ -28,7 +30,7 @@ pub static NODES: &[Node] = &[
         |_, new| { done(arenas::set_muzzy(new)) }
     ),
     read!("quantum", usize, |_| Ok(QUANTUM)),
-    read!("page", usize, |_| Ok(control::page_bytes())),
+    read!("page", usize, |_| Ok(HEAP.os.page_bytes())),
     read!("hugepage", usize, |_| Ok(2 << 20)),
     read!("tcache_max", usize, |_| Ok(usize_of(in_force::number(
         Id::TcacheMax

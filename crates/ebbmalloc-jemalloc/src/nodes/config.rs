@@ -7,7 +7,7 @@ pub static NODES: &[Node] = &[
     read!("debug", bool, |_| Ok(cfg!(debug_assertions))),
     read!("fill", bool, |_| Ok(true)),
     read!("lazy_lock", bool, |_| Ok(false)),
-    read!("malloc_conf", Text, |_| Ok(super::text(c""))),
+    read!("malloc_conf", Text, |_| Ok(crate::node::text(c""))),
     read!("opt_safety_checks", bool, |_| Ok(true)),
     read!("prof", bool, |_| Ok(true)),
     read!("prof_libgcc", bool, |_| Ok(false)),

@@ -1,13 +1,17 @@
 //! The leaves of the root: version, epoch, the purger's thread.
 
 use crate::errno::Errno;
+use crate::figures;
 use crate::node::{Access, Node, Text};
-use ebbmalloc_core::runtime::{control, figures};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use ebbmalloc_core::base::exact::usize_of;
+use ebbmalloc_core::runtime::conf::Id;
+use ebbmalloc_core::runtime::{face, in_force};
 
 /// `version`: the jemalloc whose interface this is, and who gives it.
 const NAME: &core::ffi::CStr = c"5.3.0-0-ebbmalloc-0.1.0";
 
-pub const VERSION: Node = read!("version", Text, |_| Ok(super::text(NAME)));
+pub const VERSION: Node = read!("version", Text, |_| Ok(crate::node::text(NAME)));
 
 /// A write takes the statistics anew, whatever is written; what is read is how often that was done.
 pub const EPOCH: Node = Node::leaf::<u64>("epoch", Access::ReadWrite, |call| {
@@ -20,9 +24,9 @@ pub const EPOCH: Node = Node::leaf::<u64>("epoch", Access::ReadWrite, |call| {
 pub const BACKGROUND_THREAD: Node = read_write!(
     "background_thread",
     bool,
-    |_| Ok(control::may_start_thread()),
+    |_| Ok(face::may_start_thread()),
     |_, on| {
-        control::let_start_thread(on);
+        face::let_start_thread(on);
         Ok(())
     }
 );
@@ -31,10 +35,30 @@ pub const BACKGROUND_THREAD: Node = read_write!(
 pub const MAX_BACKGROUND_THREADS: Node = read_write!(
     "max_background_threads",
     usize,
-    |_| Ok(control::most_threads()),
-    |_, most| if control::let_have_threads(most) {
+    |_| Ok(most_threads()),
+    |_, most| if let_have_threads(most) {
         Ok(())
     } else {
         Err(Errno::EINVAL)
     }
 );
+
+/// The bound that was set on such threads since the start; 0 for none. Relaxed: a figure.
+static MOST_THREADS: AtomicUsize = AtomicUsize::new(0);
+
+/// How many threads there may be. There is never more than one.
+fn most_threads() -> usize {
+    match MOST_THREADS.load(Ordering::Relaxed) {
+        0 => usize_of(in_force::number(Id::MaxBackgroundThreads)),
+        most => most,
+    }
+}
+
+/// Bounds them, to no more than the settings do. False for a bound that is none.
+fn let_have_threads(most: usize) -> bool {
+    let allowed = (1..=usize_of(in_force::number(Id::MaxBackgroundThreads))).contains(&most);
+    if allowed {
+        MOST_THREADS.store(most, Ordering::Relaxed);
+    }
+    allowed
+}

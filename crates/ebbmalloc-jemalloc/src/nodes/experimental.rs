@@ -7,7 +7,7 @@ use crate::errno::{Errno, Result};
 use crate::node::{Access, Node};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
-use ebbmalloc_core::runtime::control;
+use ebbmalloc_core::runtime::face::HEAP;
 use ebbmalloc_core::runtime::profile_control as profile;
 
 pub static NODES: &[Node] = &[
@@ -84,7 +84,7 @@ struct Brief {
 fn query(call: &Call<'_>) -> Result<()> {
     call.insists_on_old::<Verbose>()?;
     let block = call.insists_on_new::<usize>()?;
-    let found = control::utilization(block);
+    let found = HEAP.utilization(block);
     call.give(Verbose {
         current_slab: null_mut(),
         free: found.free,
@@ -108,7 +108,7 @@ fn batch_query(call: &Call<'_>) -> Result<()> {
         // SAFETY: `new` has that many addresses, and `old` room for that many answers.
         unsafe {
             let block = new.cast::<usize>().add(index).read_unaligned();
-            let found = control::utilization(block);
+            let found = HEAP.utilization(block);
             old.cast::<Brief>().add(index).write_unaligned(Brief {
                 free: found.free,
                 slots: found.slots,

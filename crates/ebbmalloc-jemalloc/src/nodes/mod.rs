@@ -1,8 +1,6 @@
 //! The tree: a table a group, one file each.
 
-use crate::errno::{Errno, Result};
-use crate::node::{Node, Text};
-use core::ffi::CStr;
+use crate::node::Node;
 
 mod arena;
 mod arenas;
@@ -37,13 +35,3 @@ pub static ROOT: &[Node] = &[
 pub const ALL_ARENAS: usize = arena::ALL;
 /// The index that stands for the arenas that were destroyed.
 pub const DESTROYED_ARENAS: usize = arena::DESTROYED;
-
-const fn text(text: &'static CStr) -> Text {
-    text.as_ptr()
-}
-
-/// The index at `depth` of a mib, of a thing that is counted in C's `unsigned`.
-fn unsigned(mib: &[usize], depth: usize) -> Result<u32> {
-    let index = mib.get(depth).ok_or(Errno::ENOENT)?;
-    u32::try_from(*index).map_err(|_| Errno::EFAULT)
-}

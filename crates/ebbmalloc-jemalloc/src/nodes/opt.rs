@@ -1,12 +1,13 @@
 //! `opt.*`: the settings in force, a leaf for each key that jemalloc mirrors; made of the table of keys.
 
+use crate::arenas;
 use crate::call::Call;
 use crate::errno::Result;
 use crate::node::{Access, Node, Text};
 use ebbmalloc_core::base::exact::{u32_of, usize_of};
 use ebbmalloc_core::runtime::conf::keys::{KEYS, MIRRORED, OWN_DECAY, Shape, Width};
 use ebbmalloc_core::runtime::conf::{Id, Source};
-use ebbmalloc_core::runtime::{control, in_force};
+use ebbmalloc_core::runtime::{face, in_force};
 
 static MIRROR: [Node; MIRRORED + 1] = {
     let mut nodes = [const { Node::group("malloc_conf", SOURCES) }; MIRRORED + 1];
@@ -41,7 +42,7 @@ const fn mirror(place: usize) -> Node {
         },
         Shape::Decay => Node::leaf::<isize>(name, read, |call| give(call, decay)),
         Shape::Arenas => Node::leaf::<u32>(name, read, |call| {
-            give(call, |_| u32_of(control::automatic_arenas()))
+            give(call, |_| u32_of(arenas::automatic()))
         }),
         Shape::Ratio => Node::leaf::<u32>(name, read, |call| {
             give(call, |number| u32_of(usize_of(number)))
@@ -84,7 +85,7 @@ fn give<T: Copy>(call: &Call<'_>, convert: fn(u64) -> T) -> Result<()> {
 /// Where nobody set a decay, ebbmalloc's own delay.
 fn decay(number: u64) -> isize {
     if number == OWN_DECAY {
-        return control::own_decay_ms();
+        return face::own_decay_ms();
     }
     usize_of(number).cast_signed()
 }
@@ -105,7 +106,7 @@ const fn source(name: &'static str, run: fn(&Call<'_>) -> Result<()>) -> Node {
 
 /// ENOENT where there is no such text, as in jemalloc.
 fn text(call: &Call<'_>, source: Source) -> Result<()> {
-    let text = control::settings_text(source).ok_or(crate::Errno::ENOENT)?;
+    let text = in_force::source(source).ok_or(crate::Errno::ENOENT)?;
     call.read_only()?;
     call.give(text.as_ptr())
 }

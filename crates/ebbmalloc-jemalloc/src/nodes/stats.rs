@@ -3,11 +3,13 @@
 use super::arena;
 use super::arenas::LARGE_CLASSES;
 use crate::errno::{Errno, Result};
+use crate::figures::{self, Which};
 use crate::node::Node;
 use ebbmalloc_core::base::exact::{u32_of, usize_of};
 use ebbmalloc_core::heap::figures::{ArenaFigures, BinFigures};
+use ebbmalloc_core::os::Os;
 use ebbmalloc_core::runtime::control;
-use ebbmalloc_core::runtime::figures::{self, Which};
+use ebbmalloc_core::runtime::face::{self, HEAP};
 use ebbmalloc_core::size::CLASSES;
 
 pub static NODES: &[Node] = &[
@@ -30,9 +32,9 @@ pub static NODES: &[Node] = &[
 pub static APPROXIMATE: &[Node] = &[read!("active", usize, |_| all(|all| all.active))];
 
 static BACKGROUND_THREAD: &[Node] = &[
-    read!("num_threads", usize, |_| Ok(control::purger().0.into())),
+    read!("num_threads", usize, |_| Ok(face::purger().0.into())),
     read!("num_runs", u64, |_| all(|all| all.ticks)),
-    read!("run_interval", u64, |_| Ok(control::purger().1 * 1_000_000)),
+    read!("run_interval", u64, |_| Ok(face::purger().1 * 1_000_000)),
 ];
 
 fn all<R>(get: fn(&ArenaFigures) -> R) -> Result<R> {
@@ -45,7 +47,7 @@ fn of<R>(mib: &[usize], get: impl FnOnce(&ArenaFigures) -> R) -> Result<R> {
 }
 
 fn pages(bytes: usize) -> usize {
-    bytes / control::page_bytes()
+    bytes / HEAP.os.page_bytes()
 }
 
 static ARENA: &[Node] = &[
@@ -53,7 +55,9 @@ static ARENA: &[Node] = &[
         arena.threads
     ))),
     read!("uptime", u64, |_| Ok(figures::uptime_ms() * 1_000_000)),
-    read!("dss", crate::node::Text, |_| Ok(super::text(c"disabled"))),
+    read!("dss", crate::node::Text, |_| Ok(crate::node::text(
+        c"disabled"
+    ))),
     read!("dirty_decay_ms", isize, |mib| arena::decay_of(mib[2])),
     read!("muzzy_decay_ms", isize, |mib| arena::muzzy_decay_of(mib[2])),
     read!("pactive", usize, |mib| of(mib, |arena| pages(arena.active))),
@@ -66,7 +70,7 @@ static ARENA: &[Node] = &[
     read!("dirty_nmadvise", u64, |mib| of(mib, |arena| arena
         .purge_calls)),
     read!("dirty_purged", u64, |mib| of(mib, |arena| arena.purged
-        / control::page_bytes() as u64)),
+        / HEAP.os.page_bytes() as u64)),
     read!("muzzy_npurge", u64, |_| Ok(0)),
     read!("muzzy_nmadvise", u64, |_| Ok(0)),
     read!("muzzy_purged", u64, |_| Ok(0)),

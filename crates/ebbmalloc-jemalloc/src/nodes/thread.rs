@@ -5,8 +5,9 @@ use crate::errno::{Errno, Result};
 use crate::node::{Access, Node};
 use core::sync::atomic::{AtomicU64, Ordering};
 use ebbmalloc_core::base::exact::u32_of;
-use ebbmalloc_core::runtime::{control, thread_control};
-use ebbmalloc_core::size::SMALL_MAX;
+use ebbmalloc_core::runtime::face::{HEAP, with_own_cache};
+use ebbmalloc_core::runtime::thread_control;
+use ebbmalloc_core::size::{CLASS, SMALL_MAX};
 
 pub static NODES: &[Node] = &[
     Node::leaf::<u32>("arena", Access::ReadWrite, |call| {
@@ -54,8 +55,8 @@ static TCACHE: &[Node] = &[
         }
         call.give(was)
     }),
-    read_write!("max", usize, |_| Ok(control::cache_max()), |_, most| {
-        if control::set_cache_max(most.min(SMALL_MAX)) {
+    read_write!("max", usize, |_| Ok(cache_max()), |_, most| {
+        if set_cache_max(most.min(SMALL_MAX)) {
             Ok(())
         } else {
             Err(Errno::EAGAIN)
@@ -80,4 +81,27 @@ fn load(counter: &AtomicU64) -> u64 {
 fn flush(_: &[usize]) -> Result<()> {
     thread_control::flush_thread_cache();
     Ok(())
+}
+
+/// The largest slots that the calling thread's cache keeps, in bytes; 0 for none.
+fn cache_max() -> usize {
+    with_own_cache(|own| {
+        let class = own.map_or(0, |own| {
+            // SAFETY: `with_own_cache` has entered it.
+            unsafe { own.limit_now() }
+        });
+        CLASS[class].size as usize
+    })
+}
+
+/// Lets the calling thread's cache keep slots of up to `bytes`, or none for 0. False if it has none.
+fn set_cache_max(bytes: usize) -> bool {
+    with_own_cache(|own| match own {
+        // SAFETY: `with_own_cache` has entered it.
+        Some(own) => unsafe {
+            HEAP.limit_cache(own, bytes);
+            true
+        },
+        None => false,
+    })
 }

@@ -1,18 +1,12 @@
 //! One arena, or all of them together: pages, purges, what is allocated.
 
+use super::classes::{self, per_second};
 use super::emitter::Emitter;
-use super::{Options, Quoted, Shown, classes, number, value};
+use super::options::Options;
+use super::value::{Quoted, Shown, number, value};
 use crate::call::Call;
 use crate::tree::{DEPTH, by_mib, name_to_mib};
 use core::ffi::CStr;
-
-/// So many a second, of what has been counted since the start.
-pub fn per_second(count: u64, uptime_ns: u64) -> u64 {
-    match uptime_ns / 1_000_000_000 {
-        0 => count,
-        seconds => count / seconds,
-    }
-}
 
 pub fn print(out: &mut Emitter<'_>, index: usize, options: Options) {
     let figure = |name: &str| number(format_args!("stats.arenas.{index}.{name}"));

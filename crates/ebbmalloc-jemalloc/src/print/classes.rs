@@ -1,8 +1,7 @@
 //! The tables of an arena by size class: bins, and large blocks.
 
-use super::arena::per_second;
 use super::emitter::Emitter;
-use super::number;
+use super::value::number;
 
 /// Where classes without use were left out of a table.
 const GAP: &str = "                     ---\n";
@@ -19,6 +18,14 @@ const BIN: [&str; 9] = [
     "curslabs",
     "nonfull_slabs",
 ];
+
+/// So many a second, of what has been counted since the start.
+pub fn per_second(count: u64, uptime_ns: u64) -> u64 {
+    match uptime_ns / 1_000_000_000 {
+        0 => count,
+        seconds => count / seconds,
+    }
+}
 
 pub fn bins(out: &mut Emitter<'_>, arena: usize, uptime: u64) {
     let second = "(#/sec)";

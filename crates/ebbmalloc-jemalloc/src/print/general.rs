@@ -1,23 +1,8 @@
 //! The general part: version, build, settings, what all arenas have in common.
 
 use super::emitter::Emitter;
-use super::{group, number, value};
-
-/// The name of what is in force now, for a setting that can change after the start.
-pub fn now_in_force(group: &str, setting: &str) -> Option<&'static str> {
-    if group != "opt" {
-        return None;
-    }
-    Some(match setting {
-        "background_thread" => "background_thread",
-        "dirty_decay_ms" => "arenas.dirty_decay_ms",
-        "muzzy_decay_ms" => "arenas.muzzy_decay_ms",
-        "prof_active" => "prof.active",
-        "prof_thread_active_init" => "prof.thread_active_init",
-        "lg_prof_sample" => "prof.lg_sample",
-        _ => return None,
-    })
-}
+use super::group::group;
+use super::value::{number, value};
 
 pub fn print(out: &mut Emitter<'_>) {
     if let Some(version) = value(format_args!("version")) {

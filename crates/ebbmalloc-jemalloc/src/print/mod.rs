@@ -9,41 +9,17 @@ mod arena;
 mod classes;
 mod emitter;
 mod general;
+mod group;
+mod options;
+mod value;
 
-use crate::node::{Access, Kind, Node, Text, Type};
-use crate::tree::{DEPTH, name_to_mib, read_mib};
+use crate::figures;
 use core::ffi::CStr;
-use core::fmt::{self, Write};
 use ebbmalloc_core::base::exact::usize_of;
-use ebbmalloc_core::runtime::{control, figures};
+use ebbmalloc_core::runtime::control;
 use emitter::Emitter;
-
-/// What is left out, and how the rest is written.
-#[derive(Clone, Copy)]
-struct Options {
-    json: bool,
-    general: bool,
-    merged: bool,
-    destroyed: bool,
-    unmerged: bool,
-    bins: bool,
-    large: bool,
-}
-
-impl Options {
-    fn new(letters: &[u8]) -> Self {
-        let absent = |letter| !letters.contains(&letter);
-        Self {
-            json: !absent(b'J'),
-            general: absent(b'g'),
-            merged: absent(b'm'),
-            destroyed: absent(b'd'),
-            unmerged: absent(b'a'),
-            bins: absent(b'b'),
-            large: absent(b'l'),
-        }
-    }
-}
+use options::Options;
+use value::{Shown, number, value};
 
 /// Prints through `sink`, piece by piece.
 pub fn print(sink: &mut dyn FnMut(&CStr), letters: &[u8]) {
@@ -67,141 +43,6 @@ pub fn print(sink: &mut dyn FnMut(&CStr), letters: &[u8]) {
 /// Prints to where the allocator's words go: the program's `malloc_message`, or standard error.
 pub fn to_message(letters: &CStr) {
     print(&mut |text| control::message(text), letters.to_bytes());
-}
-
-/// A value of the tree, as it is printed.
-enum Shown {
-    Truth(bool),
-    Number(u64),
-    Signed(i64),
-    Text(&'static CStr),
-}
-
-impl fmt::Display for Shown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Truth(value) => value.fmt(f),
-            Self::Number(value) => value.fmt(f),
-            Self::Signed(value) => value.fmt(f),
-            Self::Text(text) => Quoted(text).fmt(f),
-        }
-    }
-}
-
-/// A text as JSON has it.
-struct Quoted<'a>(&'a CStr);
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_char('"')?;
-        for &byte in self.0.to_bytes() {
-            match byte {
-                b'"' | b'\\' => {
-                    f.write_char('\\')?;
-                    f.write_char(char::from(byte))?;
-                }
-                0..0x20 | 0x7f.. => write!(f, "\\u{byte:04x}")?,
-                byte => f.write_char(char::from(byte))?,
-            }
-        }
-        f.write_char('"')
-    }
-}
-
-/// The value of a leaf; `None` if it cannot be read now.
-fn shown(node: &Node, mib: &[usize]) -> Option<Shown> {
-    let Kind::Leaf { access, value, .. } = node.kind else {
-        return None;
-    };
-    // A text that can be written is read to where its buffer points.
-    let is_read = match access {
-        Access::Read => true,
-        Access::ReadWrite => value != Type::Text,
-        Access::Write | Access::Act => false,
-    };
-    if !is_read {
-        return None;
-    }
-    Some(match value {
-        Type::Bool => Shown::Truth(read_mib(mib).ok()?),
-        Type::Unsigned => Shown::Number(u64::from(read_mib::<u32>(mib).ok()?)),
-        Type::U64 => Shown::Number(read_mib(mib).ok()?),
-        Type::Size => Shown::Number(read_mib::<usize>(mib).ok()? as u64),
-        Type::I64 => Shown::Signed(read_mib(mib).ok()?),
-        Type::SignedSize => Shown::Signed(read_mib::<isize>(mib).ok()? as i64),
-        Type::Text => {
-            let text = read_mib::<Text>(mib).ok()?;
-            // SAFETY: the texts of leaves that can only be read live as long as the process.
-            Shown::Text(unsafe { (!text.is_null()).then(|| CStr::from_ptr(text)) }?)
-        }
-        Type::Pointer | Type::None => return None,
-    })
-}
-
-/// A name put together, as bytes.
-struct Name {
-    bytes: [u8; 96],
-    length: usize,
-}
-
-impl Write for Name {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let end = self.length + text.len();
-        let room = self.bytes.get_mut(self.length..end).ok_or(fmt::Error)?;
-        room.copy_from_slice(text.as_bytes());
-        self.length = end;
-        Ok(())
-    }
-}
-
-/// The value of the leaf of that name, 0 where it cannot be read.
-fn number(name: fmt::Arguments<'_>) -> u64 {
-    match value(name) {
-        Some(Shown::Number(number)) => number,
-        _ => 0,
-    }
-}
-
-/// The value of the leaf of that name, if it can be read.
-fn value(name: fmt::Arguments<'_>) -> Option<Shown> {
-    let mut text = Name {
-        bytes: [0; 96],
-        length: 0,
-    };
-    text.write_fmt(name).ok()?;
-    let mut mib = [0; DEPTH];
-    let depth = name_to_mib(&text.bytes[..text.length], &mut mib).ok()?;
-    shown(crate::tree::node(&mib[..depth])?, &mib[..depth])
-}
-
-/// Prints the leaves of a group, for JSON and in words alike.
-fn group(out: &mut Emitter<'_>, name: &'static str, title: &str) {
-    let mut mib = [0; DEPTH];
-    let Ok(depth) = name_to_mib(name.as_bytes(), &mut mib) else {
-        return;
-    };
-    let Some(Kind::Group(nodes)) = crate::tree::node(&mib[..depth]).map(|node| &node.kind) else {
-        return;
-    };
-    out.object(name);
-    out.text(format_args!("{title}\n"));
-    for (index, node) in nodes.iter().enumerate() {
-        mib[depth] = index;
-        let Some(value) = shown(node, &mib[..=depth]) else {
-            continue;
-        };
-        out.pair(node.name, &value);
-        out.text(format_args!("  {name}.{}: {value}", node.name));
-        if let Some(now) = general::now_in_force(name, node.name) {
-            out.text(format_args!(" ({now}: "));
-            if let Some(value) = self::value(format_args!("{now}")) {
-                out.text(format_args!("{value}"));
-            }
-            out.text(format_args!(")"));
-        }
-        out.text(format_args!("\n"));
-    }
-    out.end_object();
 }
 
 /// The figures of the whole process.

@@ -15,6 +15,7 @@ static HOOKS: Hooks = Hooks {
     program_settings: |_| None,
     message: |_| false,
     print_statistics: ebbmalloc_jemalloc::print::to_message,
+    in_child: ebbmalloc_jemalloc::in_child,
     is_own_object: false,
     errno_location,
     write_stream,

@@ -107,7 +107,9 @@ pub fn parse(text: &str) -> Result<Documents, Malformed> {
             ),
             Event::MappingEnd | Event::SequenceEnd => {
                 let Some(mut done) = open.pop() else {
-                    return Err(Malformed("a collection ends without a beginning".to_owned()));
+                    return Err(Malformed(
+                        "a collection ends without a beginning".to_owned(),
+                    ));
                 };
                 if let Kind::Mapping(_, Style::Flow) | Kind::Sequence(_, Style::Flow) =
                     done.node.kind

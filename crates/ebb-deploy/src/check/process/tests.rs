@@ -90,7 +90,12 @@ fn where_the_variable_was_lost_is_told() {
     let ancestors = [ancestor(6, None), ancestor(5, Some(JEMALLOC))];
     assert_only(&on_libc(), &ancestors, Id::EnvironmentDropped);
     let found = judge(&on_libc(), &wanted(), &ancestors);
-    assert!(found[0].what.contains("/bin/a6 (process 6) was started without it"), "{found:?}");
+    assert!(
+        found[0]
+            .what
+            .contains("/bin/a6 (process 6) was started without it"),
+        "{found:?}"
+    );
 }
 
 #[test]

@@ -92,7 +92,9 @@ fn nothing_asked(target: &str, facts: &[Process]) -> Report {
         (true, _) => Finding::new(Id::Unreadable, "all processes have ended"),
         (false, Some(why)) => Finding::new(
             Id::Closed,
-            format!("the environment cannot be read: {why}; name the expected allocator with --allocator"),
+            format!(
+                "the environment cannot be read: {why}; name the expected allocator with --allocator"
+            ),
         ),
         (false, None) => Finding::new(
             Id::NotAsked,

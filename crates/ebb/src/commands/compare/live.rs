@@ -280,8 +280,7 @@ fn trial(
         seconds,
         workload: Workload {
             name: "live".to_owned(),
-            description: "Running services, compared under their own traffic"
-                .to_owned(),
+            description: "Running services, compared under their own traffic".to_owned(),
             profile: None,
             vars: BTreeMap::new(),
             cycles: BTreeMap::new(),

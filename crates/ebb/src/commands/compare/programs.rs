@@ -32,11 +32,10 @@ pub fn look_up(workload: &Workload) -> Result<(), Failure> {
             continue;
         };
         if !is_there(&program, &workload.dir) {
-            return Err(Failure::new(
-                Exit::Usage,
-                format!("{whose}: program {program} not found"),
-            )
-            .remedy("install it or correct its name; nothing was started"));
+            return Err(
+                Failure::new(Exit::Usage, format!("{whose}: program {program} not found"))
+                    .remedy("install it or correct its name; nothing was started"),
+            );
         }
     }
     Ok(())

@@ -119,7 +119,9 @@ impl Progress {
                 self.warn(&format!("{variant}: run discarded: {reason}"))
             }
             Outcome::Failed { reason, last_lines } => {
-                self.warn(&format!("{variant}: {reason}; no more runs of this variant"));
+                self.warn(&format!(
+                    "{variant}: {reason}; no more runs of this variant"
+                ));
                 for line in last_lines {
                     self.warn(&format!("| {line}"));
                 }

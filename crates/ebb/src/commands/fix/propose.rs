@@ -171,8 +171,9 @@ fn services(
     wanted: &Wanted,
 ) -> Result<Proposal, Failure> {
     let name = args.file.display().to_string();
-    let unusable =
-        |why: String| Failure::new(Exit::Usage, format!("{name}: {why}")).remedy("nothing was changed");
+    let unusable = |why: String| {
+        Failure::new(Exit::Usage, format!("{name}: {why}")).remedy("nothing was changed")
+    };
     let all = declared::services(kind, &args.file, text).map_err(unusable)?;
     let names = chosen(args, &all)?;
     let is_chosen = |service: &Service| names.contains(&service.name);

@@ -166,9 +166,7 @@ fn crate_path(args: &Args, folder: &Path, wished: Crate) -> Result<String, Failu
                 Exit::Usage,
                 format!("--crate-path {path}: there is no Cargo.toml"),
             )
-            .remedy(
-                "name crates/ebbmalloc of a checkout, relative to this Cargo.toml",
-            ));
+            .remedy("name crates/ebbmalloc of a checkout, relative to this Cargo.toml"));
         }
         return Ok(path.clone());
     }

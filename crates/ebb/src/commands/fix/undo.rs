@@ -338,9 +338,8 @@ fn save(place: &Path, record: &Record) -> Result<(), Failure> {
 }
 
 fn unrecorded(path: &Path, error: &std::io::Error) -> Failure {
-    at(path, error).remedy(
-        "changes are recorded there for --undo: set XDG_STATE_HOME; nothing was written",
-    )
+    at(path, error)
+        .remedy("changes are recorded there for --undo: set XDG_STATE_HOME; nothing was written")
 }
 
 /// `$XDG_STATE_HOME/ebb/fix`, else below the home folder.

@@ -67,7 +67,10 @@ pub(super) fn holds(path: &Path, expected: Option<&[u8]>) -> bool {
 pub(super) fn changed(path: &Path) -> Failure {
     Failure::new(
         Exit::Changed,
-        format!("{} was changed by another program meanwhile", path.display()),
+        format!(
+            "{} was changed by another program meanwhile",
+            path.display()
+        ),
     )
     .remedy("nothing was written there: run ebb fix again")
 }

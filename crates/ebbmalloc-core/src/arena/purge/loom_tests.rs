@@ -6,6 +6,7 @@
 
 use super::super::Arena;
 use super::{IDLE_TICKS, Purged};
+use crate::base::lock::Wait;
 use crate::os::fake::Fake;
 use crate::size::GRANULE;
 use crate::slab::loom_tests::{model, spawn};
@@ -48,7 +49,7 @@ impl World {
     fn take(&self, bytes: usize) -> usize {
         let block = self
             .arena
-            .allocate_large(&self.os, bytes, 1, FREED, true)
+            .allocate_large(&self.os, bytes, 1, FREED, Wait::Yes)
             .expect("memory");
         for place in Self::ends(block.start, bytes) {
             self.os.use_bytes(place as usize, size_of::<usize>());
@@ -66,7 +67,10 @@ impl World {
         self.check(start, bytes);
         let head = self.arena.granule_of(start).expect("in a region");
         // SAFETY: a live block, not used any more.
-        assert!(unsafe { self.arena.free_large(&self.os, head, start, tick, true) });
+        assert!(unsafe {
+            self.arena
+                .free_large(&self.os, head, start, tick, Wait::Yes)
+        });
     }
 
     fn check(&self, start: usize, bytes: usize) {

@@ -44,7 +44,7 @@ fn pieces_stay_apart_and_keep_their_contents_whatever_is_returned() {
                 bytes,
                 byte: random(256) as u8,
             };
-            let start = metadata.allocate(&os, bytes, true).unwrap().as_ptr() as usize;
+            let start = metadata.allocate(&os, bytes, Wait::Yes).unwrap().as_ptr() as usize;
             assert_eq!(start % bytes.next_power_of_two().max(16), 0);
             let before = live.range(..start + bytes).next_back();
             assert!(before.is_none_or(|(&other, piece)| other + piece.bytes <= start));
@@ -94,7 +94,7 @@ fn pieces_stay_apart_and_keep_their_contents_whatever_is_returned() {
 fn an_empty_block_goes_at_the_second_pass_and_serves_again() {
     let os = Fake::new(PAGE);
     let metadata = Metadata::new();
-    let piece = metadata.allocate(&os, 100, true).unwrap();
+    let piece = metadata.allocate(&os, 100, Wait::Yes).unwrap();
     assert_eq!(metadata.purge(&os, false), Purged::default());
     // SAFETY: the piece is not used any more.
     unsafe { metadata.free(&os, piece, 100, false) };
@@ -104,17 +104,17 @@ fn an_empty_block_goes_at_the_second_pass_and_serves_again() {
     assert_eq!((second.returned_bytes, second.more), (BLOCK, false));
     assert_eq!(metadata.bytes(&os), (0, PAGE));
     assert_eq!(
-        metadata.allocate(&os, 64 << 10, true),
+        metadata.allocate(&os, 64 << 10, Wait::Yes),
         NonNull::new((piece.as_ptr() as usize & !(BLOCK - 1)) as *mut u8)
     );
-    assert_eq!(metadata.allocate(&os, (64 << 10) + 1, true), None);
+    assert_eq!(metadata.allocate(&os, (64 << 10) + 1, Wait::Yes), None);
 }
 
 #[test]
 fn a_block_whose_pieces_were_idle_when_they_came_back_has_waited_already() {
     let os = Fake::new(PAGE);
     let metadata = Metadata::new();
-    let pieces = [(); 2].map(|()| metadata.allocate(&os, 100, true).unwrap());
+    let pieces = [(); 2].map(|()| metadata.allocate(&os, 100, Wait::Yes).unwrap());
     metadata.purge(&os, false);
     let free = |piece, idle| {
         // SAFETY: the piece is not used any more.
@@ -126,7 +126,7 @@ fn a_block_whose_pieces_were_idle_when_they_came_back_has_waited_already() {
     assert_eq!(metadata.purge(&os, false).returned_bytes, 0);
     assert_eq!(metadata.purge(&os, false).returned_bytes, BLOCK);
 
-    let piece = metadata.allocate(&os, 100, true).unwrap();
+    let piece = metadata.allocate(&os, 100, Wait::Yes).unwrap();
     metadata.purge(&os, false);
     free(piece, true);
     assert_eq!(metadata.purge(&os, false).returned_bytes, BLOCK);
@@ -136,7 +136,7 @@ fn a_block_whose_pieces_were_idle_when_they_came_back_has_waited_already() {
 fn refused_blocks_are_tried_again() {
     let os = Fake::new(PAGE);
     let metadata = Metadata::new();
-    let piece = metadata.allocate(&os, 100, true).unwrap();
+    let piece = metadata.allocate(&os, 100, Wait::Yes).unwrap();
     // SAFETY: the piece is not used any more.
     unsafe { metadata.free(&os, piece, 100, false) };
     os.fail(Call::Discard, 0, 1, OsError::Refused);

@@ -8,7 +8,9 @@
 use super::super::bins::Bins;
 use super::super::cache::{Cache, Entered};
 use super::{Drained, Registry};
+use crate::base::lock::Wait;
 use crate::base::sync::spin_hint;
+use crate::slab::bin::Age;
 use crate::slab::loom_tests::{CLASS_NUMBER, Ground, Slot, model, spawn};
 use core::ptr::NonNull;
 use loom::sync::Arc;
@@ -74,8 +76,13 @@ impl World {
         self.ground.check(slot);
         // SAFETY: the slot came from these bins.
         let done = unsafe {
-            self.bins
-                .put(&self.ground.supply(), CLASS_NUMBER, &[slot.0], false, true)
+            self.bins.put(
+                &self.ground.supply(),
+                CLASS_NUMBER,
+                &[slot.0],
+                Age::Fresh,
+                Wait::Yes,
+            )
         };
         assert_eq!(done, 1);
     }

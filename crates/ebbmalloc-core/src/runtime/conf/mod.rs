@@ -10,6 +10,7 @@
 
 pub mod keys;
 mod nearest;
+mod options;
 mod path;
 #[cfg(test)]
 mod tests;
@@ -17,47 +18,8 @@ mod value;
 
 pub use keys::{Effect, Id, KEYS};
 pub use nearest::nearest;
+pub use options::{Fault, Options};
 pub use path::{PATH_BYTES, expand_path};
-
-/// The settings of a process: a value for each key of [`KEYS`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options<'a> {
-    /// By the key's place: a truth value, a number (a negative one in two's complement), or the place
-    /// of a word among those to choose from.
-    pub numbers: [u64; KEYS.len()],
-    /// The texts, where they are set.
-    pub texts: [Option<&'a [u8]>; keys::TEXTS],
-}
-
-impl Options<'_> {
-    /// The settings of a process that sets nothing.
-    pub const DEFAULT: Self = {
-        let mut numbers = [0; KEYS.len()];
-        let mut place = 0;
-        while place < numbers.len() {
-            numbers[place] = KEYS[place].default;
-            place += 1;
-        }
-        Self {
-            numbers,
-            texts: [None; keys::TEXTS],
-        }
-    };
-
-    /// Whether something is switched on.
-    pub const fn is(&self, id: Id) -> bool {
-        self.numbers[id as usize] != 0
-    }
-
-    /// A number, or the place of a word.
-    pub const fn number(&self, id: Id) -> u64 {
-        self.numbers[id as usize]
-    }
-
-    fn set(&mut self, id: Id, number: u64) {
-        self.numbers[id as usize] = number;
-    }
-}
 
 /// Where a text comes from, in the order in which they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,17 +56,6 @@ impl Source {
             Self::Harder => "malloc_conf_2_conf_harder",
         }
     }
-}
-
-/// What is wrong with a setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// Nobody knows the key.
-    UnknownKey,
-    /// The value is not one that the key can have.
-    BadValue,
-    /// The value is a number, but too small or too large.
-    OutOfRange,
 }
 
 /// One setting of a text, and what became of it.

@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 
-use super::Fault;
+use super::options::Fault;
 
 /// Room for a path, its final NUL included.
 pub const PATH_BYTES: usize = 512;

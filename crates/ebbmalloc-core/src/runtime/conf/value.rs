@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::keys::{Id, KEYS, Shape};
-use super::{Fault, Options, path};
+use super::options::{Fault, Options};
+use super::path;
 
 /// Sets the key at `place` from the text of its value.
 pub fn set<'a>(options: &mut Options<'a>, place: usize, text: &'a [u8]) -> Result<(), Fault> {

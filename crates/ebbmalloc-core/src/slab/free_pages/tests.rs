@@ -1,5 +1,6 @@
 //! The count against a look at every slab there is, in any state of the lists.
 
+use crate::base::lock::Wait;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
@@ -8,7 +9,7 @@ use crate::arena::granule::Granule;
 use crate::base::metadata::Metadata;
 use crate::os::fake::Fake;
 use crate::size::{CLASS, class_of};
-use crate::slab::bin::{Returned, Supply};
+use crate::slab::bin::{Age, Returned, Supply};
 use crate::slab::sweep::Sweep;
 
 struct Ground {
@@ -60,7 +61,7 @@ impl Ground {
         let mut slots = vec![null_mut(); count];
         let taken = self
             .bin
-            .take(&self.supply(), self.class, 0, &mut slots, true);
+            .take(&self.supply(), self.class, 0, &mut slots, Wait::Yes);
         for &slot in &slots[..taken] {
             let granule = self.arena.granule_of(slot as usize).expect("in a region");
             // SAFETY: every granule has a descriptor; a live slot's knows its slab.
@@ -83,8 +84,8 @@ impl Ground {
                     &self.supply(),
                     self.class,
                     &[Returned { slab, slots }],
-                    false,
-                    true,
+                    Age::Fresh,
+                    Wait::Yes,
                 )
             });
         }

@@ -1,6 +1,7 @@
 //! Pages, slots and bitmaps of a slab agree.
 
 use super::*;
+use crate::base::lock::Wait;
 use crate::os::fake::Fake;
 
 #[test]
@@ -40,7 +41,7 @@ fn slots_on_leaving_pages_are_taken_out_and_put_back_by_words() {
         let mut head = Granule::new(1 << 20);
         let slab = Slab(&mut head);
         // SAFETY: the descriptor is ours, and so is its bitmap.
-        assert!(unsafe { slab.create(&os, &metadata, shape, true, true) });
+        assert!(unsafe { slab.create(&os, &metadata, shape, true, Wait::Yes) });
         let some = 0xF0F0_0CA5_8001_0F36 & shape.all_pages();
         for pages in [some, shape.all_pages(), 1] {
             let touches = |slot: usize| shape.pages_of_slot(slot) & pages != 0;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::arena::Arena;
+use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::os::fake::Fake;
 use crate::size::{CLASS, class_of};
@@ -34,7 +35,7 @@ impl Ground {
         let mut slots = vec![null_mut(); slabs * SLOTS];
         let taken = self
             .bin
-            .take(&self.supply(), CLASS_NUMBER, 0, &mut slots, true);
+            .take(&self.supply(), CLASS_NUMBER, 0, &mut slots, Wait::Yes);
         assert_eq!(taken, slots.len());
         slots
     }
@@ -52,7 +53,7 @@ impl Ground {
         // SAFETY: the slots came from this bin.
         assert!(unsafe {
             self.bin
-                .put(&self.supply(), CLASS_NUMBER, &found, false, true)
+                .put(&self.supply(), CLASS_NUMBER, &found, Age::Fresh, Wait::Yes)
         });
         self.validate();
     }

@@ -16,8 +16,7 @@ pub(super) fn dropped_elsewhere(command: &Command, words: &[&str]) -> Option<Rem
         line: command.line,
     };
     let by = start.drops_environment()?;
-    let what =
-        format!("{by} starts programs without the LD_PRELOAD of the script");
+    let what = format!("{by} starts programs without the LD_PRELOAD of the script");
     Some(Remark::error(command.line, Id::EnvironmentDropped, what).as_note())
 }
 

@@ -1,14 +1,13 @@
 //! The figures in detail as of the last time that they were taken: what `stats.*` reads, so that what is
 //! read one by one belongs together.
 
-use super::instance::HEAP;
-use super::thread::visit_cache;
-use crate::base::lock::{Lock, Rank};
-use crate::cache::bins::SHARDS;
-use crate::cache::explicit::ExplicitArena;
-use crate::heap::figures::ArenaFigures;
-use crate::os::Os;
-use core::sync::atomic::{AtomicU64, Ordering};
+use ebbmalloc_core::base::lock::{Lock, Rank};
+use ebbmalloc_core::cache::bins::SHARDS;
+use ebbmalloc_core::cache::cache::Cache;
+use ebbmalloc_core::cache::explicit::ExplicitArena;
+use ebbmalloc_core::heap::figures::ArenaFigures;
+use ebbmalloc_core::os::Os;
+use ebbmalloc_core::runtime::face::{HEAP, boot_ms, visit_cache};
 
 /// Behind a lock, since whoever takes the figures writes all of them.
 struct Taken {
@@ -45,14 +44,6 @@ static TAKEN: Lock<Taken> = Lock::new(
     },
 );
 
-/// When the process booted, by the monotonic clock; 0 before. Written once, relaxed.
-static BOOT_MS: AtomicU64 = AtomicU64::new(0);
-
-/// At boot.
-pub(super) fn note_boot() {
-    BOOT_MS.store(HEAP.os.now_ms(), Ordering::Relaxed);
-}
-
 /// Which arenas are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
@@ -72,7 +63,7 @@ pub fn refresh() {
     visit_cache(|own| take(taken, own));
 }
 
-fn take(taken: &mut Taken, own: Option<&crate::cache::cache::Cache>) {
+fn take(taken: &mut Taken, own: Option<&Cache>) {
     taken.count = HEAP.figures(own, &mut taken.arenas);
     taken.merged = ArenaFigures::NONE;
     for arena in &taken.arenas[..taken.count] {
@@ -139,14 +130,14 @@ pub fn any_ended() -> bool {
 /// How long the process had run when the figures were taken, in milliseconds.
 pub fn uptime_ms() -> u64 {
     let taken = TAKEN.lock(&HEAP.os).taken_ms;
-    taken.saturating_sub(BOOT_MS.load(Ordering::Relaxed))
+    taken.saturating_sub(boot_ms())
 }
 
 /// In the child of a fork: figures that were just being taken are taken again by the next question.
 ///
 /// # Safety
 /// The process has no other thread.
-pub(super) unsafe fn reset() {
+pub unsafe fn reset() {
     // SAFETY: the process has no other thread that could hold the lock (fn contract).
     unsafe { TAKEN.reset() }
 }
