@@ -2,7 +2,7 @@
 
 use super::packages::Packages;
 
-/// The value that stands for no preload at all: the C library's own allocator.
+/// The value for no preload at all: the C library's own allocator.
 pub const SYSTEM: &str = "glibc";
 
 /// How an allocator takes `--conf key:value,...`.

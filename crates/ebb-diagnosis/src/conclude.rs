@@ -186,11 +186,11 @@ fn sentence(
             megabytes(groups.live)
         ),
         VerdictKind::Retention => format!(
-            "Retention: of {whole} MB of {who}, {} MB are freed and held by the allocator, mostly {main_text}.{doubt}",
+            "Retention: {} of {whole} MB of {who} are freed and held by the allocator, mostly {main_text}.{doubt}",
             megabytes(groups.held)
         ),
         VerdictKind::NotHeap => format!(
-            "Not malloc's heap: of {whole} MB of {who}, {} MB are not malloc's, mostly {main_text}{}.{doubt}",
+            "Not malloc's heap: {} of {whole} MB of {who}, mostly {main_text}{}.{doubt}",
             megabytes(groups.not_heap),
             match involves_allocator(snapshot, findings) {
                 true => "",
@@ -209,7 +209,7 @@ fn sentence(
             format!("Not enough evidence: no process of {who} could be read.")
         }
         VerdictKind::NotEnoughEvidence => format!(
-            "Not enough evidence: of {whole} MB of {who}, {} MB could not be identified as live or free, mostly {main_text}.",
+            "Not enough evidence: {} of {whole} MB of {who} could not be identified as live or free, mostly {main_text}.",
             megabytes(groups.unknown)
         ),
     }
@@ -232,7 +232,7 @@ fn involves_allocator(snapshot: &Snapshot, findings: &[Finding]) -> bool {
     is_there && snapshot.pool().is_some()
 }
 
-/// Whether nothing was read because all that was asked for ended meanwhile.
+/// Whether nothing was read because all requested processes ended meanwhile.
 fn has_ended(snapshot: &Snapshot) -> bool {
     snapshot.processes.is_empty() && snapshot.missing.iter().any(|it| it.what == ENDED)
 }

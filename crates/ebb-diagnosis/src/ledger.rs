@@ -280,7 +280,7 @@ pub(super) fn hidden_name(hidden: &Hidden) -> String {
     }
 }
 
-/// Who may have memory beside `malloc`: pools of libraries and runtimes' own heaps, each once.
+/// Who may have memory besides `malloc`: pools of libraries and runtimes' own heaps, each once.
 pub(super) fn owners(snapshot: &Snapshot) -> Vec<String> {
     let pools = snapshot
         .processes

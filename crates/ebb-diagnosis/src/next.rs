@@ -109,7 +109,7 @@ fn quoted(snapshot: &Snapshot) -> String {
     shlex::try_quote(asked).map_or_else(|_| asked.clone(), |quoted| quoted.into_owned())
 }
 
-/// What opens what could not be read: each gate once, with the processes behind it where there is more than one gate.
+/// Remedies for what could not be read: each gate once, with its processes if there is more than one gate.
 fn gates(snapshot: &Snapshot) -> Option<String> {
     let mut gates: Vec<(&str, BTreeSet<i32>)> = Vec::new();
     for missing in &snapshot.missing {

@@ -43,7 +43,7 @@ const OF_LIBC: u64 = bit(32) | bit(33);
 const STOPS_WITHIN: Duration = Duration::from_millis(200);
 /// How long a system call that was watched from its entry may take before it is interrupted.
 const ENDS_WITHIN: Duration = Duration::from_millis(20);
-/// How long a lock of malloc may stay taken by others while the thread stands still.
+/// How long a lock of malloc may stay taken by others while the thread is stopped.
 const LOCK_WITHIN: Duration = Duration::from_millis(5);
 
 const fn bit(signal: i32) -> u64 {
@@ -289,7 +289,7 @@ impl Attempt<'_> {
         Ok((entry, mask | !(SYNCHRONOUS | UNBLOCKABLE)))
     }
 
-    /// Sees each lock free once. The thread stands still, so it holds none of them.
+    /// Sees each lock free once. The thread is stopped, so it holds none of them.
     fn wait_for_locks(&self) -> Result<(), Left> {
         let until = Instant::now() + LOCK_WITHIN;
         let mut taken = self.function.locks.clone();

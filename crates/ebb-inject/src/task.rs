@@ -94,7 +94,7 @@ pub fn doing(target: &Target, tid: i32) -> Result<Doing, Unreadable> {
     )
 }
 
-/// `call`, or the one that the kernel resumes in its name; `next` is the instruction behind it.
+/// `call`, or the one that the kernel resumes in its name; `next` is the instruction after it.
 pub fn resumed(target: &Target, call: Call, next: u64) -> Call {
     let mut code = [0; CALL_BYTES];
     let at = next.wrapping_sub(CALL_BYTES as u64);

@@ -136,7 +136,7 @@ impl Tracee {
         )
     }
 
-    /// Its seccomp filter of that number, the newest first; `None` behind the last. Takes CAP_SYS_ADMIN.
+    /// Its seccomp filter of that number, the newest first; `None` after the last. Takes CAP_SYS_ADMIN.
     pub fn filter(&self, number: usize) -> Result<Option<Vec<libc::sock_filter>>, Errno> {
         let count = |data: usize| {
             // SAFETY: with null it writes nothing, else as many instructions as it said with null.

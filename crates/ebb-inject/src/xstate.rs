@@ -8,7 +8,7 @@ use std::arch::x86_64::__cpuid_count;
 
 /// Where software's bytes begin in the legacy area. ptrace has the features' mask there.
 const SOFTWARE_BYTES: usize = 464;
-/// The legacy area, and the header behind it.
+/// The legacy area, and the header after it.
 const LEGACY_BYTES: usize = 512;
 const HEADER_BYTES: usize = 64;
 const MAGIC_1: u32 = 0x4650_5853;

@@ -42,9 +42,9 @@ pub struct Ledger {
     pub free: Line,
     /// Free pages that it keeps, to use them again or return them later.
     pub kept: Line,
-    /// Free pages that it gave back lazily: the kernel takes them when memory is short (MADV_FREE).
+    /// Free pages that it returned lazily: the kernel takes them when memory is short (MADV_FREE).
     pub lazy: Line,
-    /// Free address space whose pages it gave back, or never used.
+    /// Free address space whose pages it returned, or never used.
     pub returned: Line,
     /// Its own structures, and what rounding leaves over.
     pub overhead: Line,

@@ -42,7 +42,7 @@ pub enum Unreadable {
     /// There is no mapping (any more) at this address.
     #[error("nothing is mapped at {0:#x}")]
     Unmapped(u64),
-    /// The page at this address was never touched, or was given back.
+    /// The page at this address was never touched, or was returned.
     #[error("the page at {0:#x} is not present")]
     Absent(u64),
     /// The page at this address is in swap, and was not brought in.
@@ -107,7 +107,7 @@ pub trait Memory {
         by_pages(self, start, end, each)
     }
 
-    /// Copies `ranges` (address and length), one behind the other, into `out`, which has exactly
+    /// Copies `ranges` (address and length), one after the other, into `out`, which has exactly
     /// their length. The caller has seen that their pages are present. Ranges that lost their mapping meanwhile
     /// are [`Unreadable::Unmapped`].
     fn copy(&self, ranges: &[(u64, usize)], out: &mut [u8]) -> Result<(), Unreadable>;

@@ -164,7 +164,7 @@ impl Sum {
         }
     }
 
-    /// Free memory: what is resident of it is kept, the rest has been given back or was never used.
+    /// Free memory: what is resident of it is kept, the rest has been returned or was never used.
     fn keep(&mut self, bytes: u64, resident: u64) {
         self.ledger.kept += Line::one(resident, resident);
         self.ledger.returned += Line::one(bytes - resident, 0);

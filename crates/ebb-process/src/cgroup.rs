@@ -119,7 +119,7 @@ impl Place {
         }
     }
 
-    /// Processes that were killed here for want of memory, ever.
+    /// Processes that were killed here for lack of memory, ever.
     pub fn oom_kills(&self) -> Option<u64> {
         let file = match self.version {
             1 => "memory.oom_control",

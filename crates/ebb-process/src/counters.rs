@@ -43,7 +43,7 @@ struct Place {
 
 impl Counters {
     /// The counters of `pid`, if it publishes any that are not older than `age`. They are written at
-    /// purges, so those of a process that has had nothing to give back for long say nothing of now.
+    /// purges, so those of a process that has had nothing to return for long say nothing of now.
     pub fn read(&self, pid: i32, age: Duration) -> Option<Snapshot> {
         let (memory, place) = self.open(pid)?;
         let mut bytes = [0; PAGE_BYTES];

@@ -38,7 +38,7 @@ pub struct Look {
     pub tree: Tree,
     /// None of its first processes was there before.
     pub restarted: bool,
-    /// Its cgroup, where it was asked for by one.
+    /// Its cgroup, if the target was named by one.
     pub cgroup: Option<Place>,
 }
 

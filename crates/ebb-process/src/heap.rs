@@ -158,7 +158,7 @@ fn of_walk(holdings: Holdings, seen: Option<&Snapshot>) -> Heap {
     heap
 }
 
-/// When idle pages go back, and whose blocks these are.
+/// When idle pages are returned, and whose blocks these are.
 fn add_rhythm(heap: &mut Heap, seen: &Snapshot) {
     heap.returns_within_ms = Some(seen.idle_time_ms)
         .filter(|&ms| ms != u64::MAX)

@@ -57,7 +57,7 @@ mod tests {
         let refused = NotRead::at_gate(Some(Gate::YamaDescendants), "no right");
         assert_eq!(
             refused.why,
-            "no right: Yama allows a process to read its descendants only (ptrace_scope 1)"
+            "no right: Yama lets a process read its descendants only (ptrace_scope 1)"
         );
         assert_eq!(refused.remedy, Some(Gate::YamaDescendants.remedy()));
         assert_eq!(NotRead::at_gate(None, "gone"), NotRead::because("gone"));

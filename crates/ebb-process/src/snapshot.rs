@@ -95,7 +95,7 @@ pub struct Process {
     pub allocator: Allocator,
     /// The language runtime, if it has a heap of its own besides `malloc`.
     pub runtime: Option<Runtime>,
-    /// A library that has a pool of its own beside `malloc`, unless it was told not to or is known not to use it.
+    /// A library that has a pool of its own besides `malloc`, unless it is configured not to or is known not to use it.
     #[serde(default)]
     pub pool: Option<Pool>,
     /// Other allocators in the process whose memory was not read.
@@ -260,7 +260,7 @@ pub struct Heap {
     /// mimalloc's before their purge, tcmalloc's free spans.
     #[serde(default)]
     pub kept: u64,
-    /// Free pages that it gave back lazily (MADV_FREE): the kernel takes them when memory is short.
+    /// Free pages that it returned lazily (MADV_FREE): the kernel takes them when memory is short.
     #[serde(default)]
     pub lazy: u64,
     /// Whole free pages that are locked in memory (mlock): the kernel refuses to take them back.

@@ -64,7 +64,7 @@ pub enum NotFound {
     Empty(String),
 }
 
-/// Finds what was asked for. A number is a process; what has a slash is a cgroup; else processes of
+/// Finds the requested target. A number is a pid; a name with a slash is a cgroup; else processes of
 /// that name are taken, then a cgroup that is called so.
 pub fn resolve(asked: &str) -> Result<Resolved, NotFound> {
     let found = |kind, roots, cgroup| Resolved {

@@ -311,7 +311,7 @@ fn draw_labels(svg: &mut String, axes: &Axes, lines: &[Line]) {
     }
 }
 
-/// A name that fits beside the plot: of a long one the beginning, which has the allocator, and the end,
+/// A name that fits next to the plot: of a long one the beginning, which has the allocator, and the end,
 /// which has the setting.
 fn short(name: &str) -> String {
     const LETTERS: usize = 19;

@@ -23,7 +23,7 @@ pub(super) fn is_disturbed(trial: &Trial) -> bool {
     trial.variants.iter().any(Variant::has_disturbed_times)
 }
 
-/// Said beside times that other programs may have lengthened.
+/// Added to times that other programs may have lengthened.
 pub(super) fn disturbed(trial: &Trial) -> &'static str {
     match is_disturbed(trial) {
         true => "; disturbed, see below",
@@ -234,7 +234,7 @@ fn about_variant(variant: &Variant, repetitions: u32) -> Vec<Note> {
     notes
 }
 
-/// `after 12 s, 3 of 3 runs` of a variant whose service was killed for want of memory.
+/// `after 12 s, 3 of 3 runs` of a variant whose service was killed for lack of memory.
 pub fn oom_fate(variant: &Variant) -> Option<String> {
     let killed: Vec<&Run> = variant
         .runs

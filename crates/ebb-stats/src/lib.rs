@@ -154,7 +154,7 @@ counters! {
     published_ms,
     /// Bytes that the kernel would not take back (locked in memory).
     refused_bytes,
-    /// Bytes of resident pages that hold nothing live: what goes back next, part of `idle_bytes`. Whoever grew tells of
+    /// Bytes of resident pages that hold nothing live: what is returned next, part of `idle_bytes`. Whoever grew tells of
     /// small blocks as the last purge left them. [`UNKNOWN`] where it is not published.
     returnable_bytes,
 }

@@ -2,7 +2,7 @@
 
 /// membarrier works: other threads' caches can be drained.
 pub const MEMBARRIER: u64 = 1 << 0;
-/// process_madvise works: many runs of pages go back in one call.
+/// process_madvise works: many runs of pages are returned in one call.
 pub const PROCESS_MADVISE: u64 = 1 << 1;
 /// A purger thread can be started (it need not run at the moment).
 pub const PURGER_THREAD: u64 = 1 << 2;

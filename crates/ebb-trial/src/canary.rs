@@ -170,7 +170,7 @@ fn paired(column: Column, windows: &[Measures], against: &[Measures]) -> Option<
     })
 }
 
-/// What the watch comes to: the second side against the first, the lowest where there are more.
+/// Result of the watch: the second side against the first, the lowest where there are more.
 pub fn judge(variants: &[Variant], canary: &Canary, metric: Metric) -> Verdict {
     let typical = |variant: &Variant| variant.summary.as_ref()?.median(Column::Typical);
     let not_enough = |reason: String| Verdict {

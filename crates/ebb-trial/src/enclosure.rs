@@ -19,7 +19,7 @@ pub trait Enclosure {
 
 /// The place that a process is in, limited by the trial or by somebody else; it outlives the process.
 pub trait Surroundings: Send + Sync {
-    /// Processes that were killed there for want of memory, ever.
+    /// Processes that were killed there for lack of memory, ever.
     fn oom_kills(&self) -> Option<u64>;
     /// Time for which CPU quotas there held processes back, ever; `None` where there is no quota.
     fn throttled_s(&self) -> Option<f64>;

@@ -54,7 +54,7 @@ pub struct Trial {
     pub max_rest: Vec<MaxRest>,
     /// Ctrl-C came before the end.
     pub interrupted: bool,
-    /// In the order in which they were asked for; the first is what the others are compared to.
+    /// In the order in which they were requested; the first is what the others are compared to.
     pub variants: Vec<Variant>,
     /// The verdict.
     pub verdict: Verdict,

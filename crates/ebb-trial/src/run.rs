@@ -262,7 +262,7 @@ struct OnSet {
     surroundings: Option<Arc<dyn Surroundings>>,
 }
 
-/// That a run failed because processes of it were killed for want of memory.
+/// That a run failed because processes of it were killed for lack of memory.
 fn oom_in_words(record: &Run) -> Option<String> {
     let oom = record.oom?;
     let when = match (oom.at_s, record.phases.last()) {

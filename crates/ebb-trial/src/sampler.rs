@@ -28,7 +28,7 @@ pub trait Observer: Send + Sync {
     fn sample(&self, pid: u32) -> Option<Seen>;
 
     /// Whether the variant's allocator is in charge in every process of the tree, and what is
-    /// preloaded beside it is there; the message names the process where that is not so.
+    /// preloaded together with it is there; the message names the process where that is not so.
     fn in_charge(&self, pid: u32, variant: &Prepared) -> Result<(), String>;
 
     /// The place that the process is in, to be asked also when the process is gone.
@@ -50,7 +50,7 @@ pub trait Observer: Send + Sync {
 pub struct Record {
     /// The samples, in order.
     pub samples: Vec<Sample>,
-    /// When a process was first seen to have been killed for want of memory.
+    /// When a process was first seen to have been killed for lack of memory.
     pub oom_at_s: Option<f64>,
 }
 

@@ -18,7 +18,7 @@ pub struct Sketch {
     /// The service under test.
     pub service: Vec<String>,
     /// How to know that it is there: `http://...`, `HOST:PORT` or `line:REGEX`. Without it the address
-    /// of the load is asked for a connection.
+    /// of the load is used for a connection check.
     pub ready: Option<String>,
     /// Command that drives the service.
     pub load: Vec<String>,

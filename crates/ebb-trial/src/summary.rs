@@ -157,7 +157,7 @@ pub fn difference(column: Column, of: &[f64], against: &[f64]) -> Option<Differe
     })
 }
 
-/// Live heap at the end of a rest: as the workload told it, else as a reader of the allocator did.
+/// Live heap at the end of a rest: as reported by the workload, else as a reader of the allocator did.
 fn live_at(run: &Run, rest: &PhaseSpan) -> Option<f64> {
     // The workload is asked when the phase has ended, so its answer comes a little after.
     let told = run.live.iter().rev().find(|live| live.at_s >= rest.from_s);

@@ -36,7 +36,7 @@ pub enum Exit {
     NotEnoughEvidence = 20,
     /// A right is missing.
     Permission = 30,
-    /// What was asked for cannot work on this program or system.
+    /// The request cannot work with this program or on this system.
     Unsupported = 31,
     /// Something that is needed is not installed.
     Missing = 32,

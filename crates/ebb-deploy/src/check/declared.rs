@@ -129,7 +129,7 @@ pub fn services(kind: Kind, path: &Path, text: &str) -> Result<Vec<Service>, Str
     }
 }
 
-/// Judges one service of the file called `name`. `host` is asked for files of services that no image holds.
+/// Judges one service of the file called `name`. `host` looks up files of services that no image contains.
 pub fn judge(name: &str, kind: Kind, service: &Service, host: &dyn Host) -> Judged {
     let at = |line: usize, id: Id, what: String| {
         Finding::new(id, format!("{}: {what}", service.name)).in_file(format!("{name}:{line}"))

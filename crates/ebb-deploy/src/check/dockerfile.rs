@@ -106,7 +106,7 @@ impl Image<'_> {
         }
     }
 
-    /// The image that all stages of the chain are built on, and the platform asked for.
+    /// The image that all stages of the chain are built on, and the requested platform.
     fn base(&self) -> (Base<'_>, Option<&str>) {
         let platform = self.chain.iter().find_map(|it| it.platform.as_deref());
         let lowest = self.chain.last().map_or("scratch", |it| it.base.as_str());

@@ -190,7 +190,7 @@ fn of_start(given: &Given<'_>, family: &Family, name: &str, value: &str) -> Opti
     }
 }
 
-/// Settings that were asked for, and are not those that the allocator has.
+/// Requested settings that differ from the allocator's.
 fn overruled(given: &Given<'_>) -> Vec<Finding> {
     let texts = read(given);
     // The last of two settings of a key counts.

@@ -239,7 +239,7 @@ impl Image<'_> {
     }
 }
 
-/// The last instruction behind which only instructions come that say how the container starts.
+/// The last instruction after which only instructions come that say how the container starts.
 fn last_step(stage: &Stage) -> &Piece {
     const AT_THE_END: [&str; 9] = [
         "CMD",

@@ -39,7 +39,7 @@ impl Edit {
         }
     }
 
-    /// New lines behind the line that holds the byte `place`, with the line ends of the text. A last line without
+    /// New lines after the line that holds the byte `place`, with the line ends of the text. A last line without
     /// an end keeps having none.
     pub fn below(text: &str, place: usize, lines: &[String], why: impl Into<String>) -> Self {
         let end = line_end(text);

@@ -23,7 +23,7 @@ pub struct Entry {
 #[error("{0}")]
 pub struct NoPlace(pub &'static str);
 
-/// Adds entries behind the last one of a collection.
+/// Adds entries after the last one of a collection.
 pub fn append(
     text: &str,
     collection: &Node,

@@ -240,7 +240,7 @@ impl One<'_> {
         })
     }
 
-    /// By how much lists stand behind their key: as the list of containers does.
+    /// Indentation of lists relative to their key: as the list of containers does.
     fn step(&self) -> usize {
         let Some((key, value)) = self.pod.pair("containers") else {
             return 2;

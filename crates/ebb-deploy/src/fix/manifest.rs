@@ -263,7 +263,7 @@ impl<'a> Manifest<'a> {
         Ok(fixed)
     }
 
-    /// A new entry behind the last one of `[dependencies]`, which is made where there is none.
+    /// A new entry after the last one of `[dependencies]`, which is made where there is none.
     fn add(&self, line: String, why: &str) -> Edit {
         let table = self.document.get("dependencies");
         let entries = table.and_then(Item::as_table).into_iter().flat_map(|it| {

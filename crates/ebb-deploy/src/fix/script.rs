@@ -84,7 +84,7 @@ fn unexported(wish: &Wish, script: &Script, settings: &[Setting]) -> Vec<Setting
     set.collect()
 }
 
-/// The new value as a word of the shell; where it `inherits`, with what the variable held behind it.
+/// The new value as a word of the shell; where it `inherits`, with what the variable held after it.
 fn with_old(setting: &Setting, inherits: bool) -> Result<String, Refused> {
     let old = match (
         inherits && setting.name == "LD_PRELOAD",

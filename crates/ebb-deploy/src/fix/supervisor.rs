@@ -131,7 +131,7 @@ fn line(text: &str, program: &Program, new: &[(String, String)]) -> Edit {
     Edit::below(text, program.last, &[line], whys.join("; "))
 }
 
-/// Pairs behind those that are there, in their manner: on one line, or one on each.
+/// Pairs after those that are there, in their manner: on one line, or one on each.
 fn appended(text: &str, own: &Environment, new: &[(String, String)]) -> Vec<Edit> {
     let Some(last) = own.pairs.last() else {
         // Not behind the space in front of a comment, which has to stay.

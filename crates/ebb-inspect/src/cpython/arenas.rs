@@ -35,7 +35,7 @@ pub struct Arenas {
     pub available_bytes: u64,
     /// Bytes of pools that hold nothing.
     pub unused_pool_bytes: u64,
-    /// Of these, resident: CPython gives back whole arenas only.
+    /// Of these, resident: CPython returns whole arenas only.
     pub unused_pool_resident_bytes: u64,
     /// Arenas that could not be read to their end, because they changed; an interpreter whose arenas were not
     /// found counts as one.

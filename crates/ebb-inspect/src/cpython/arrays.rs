@@ -13,7 +13,7 @@ use super::arenas::{FIRST_RECORDS, record};
 use super::layout::Layout;
 
 const WORD: u64 = 8;
-/// In pymalloc's state since 3.12: behind 64 words of its lists of pools.
+/// In pymalloc's state since 3.12: after 64 words of its lists of pools.
 const ARRAY_IN_STATE: u64 = 512;
 /// A state that begins so early in an interpreter is a part of it; a whole interpreter is never as small.
 const INSIDE_BYTES: u64 = 64 << 10;

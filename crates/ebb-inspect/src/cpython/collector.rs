@@ -11,7 +11,7 @@ use crate::memory::{Memory, Reader, Unreadable, unless_torn};
 /// `struct _gc_runtime_state`, the same from 3.8 to 3.14: two fields of the trash can, enabled, debug, then
 /// the generations.
 const ENABLED: u64 = 12;
-/// The generations begin behind these, in most builds at a multiple of 8, in Debian's 3.13.5 at 20.
+/// The generations begin after these, in most builds at a multiple of 8, in Debian's 3.13.5 at 20.
 const GENERATIONS: [u64; 2] = [24, 20];
 /// `struct gc_generation`: the list's head, threshold, count.
 const GENERATION_BYTES: u64 = 24;
@@ -217,7 +217,7 @@ fn follow<M: Memory>(
     }
 }
 
-/// The element behind `at`, if that one agrees.
+/// The element after `at`, if that one agrees.
 fn step<M: Memory>(reader: &mut Reader<M>, at: u64) -> Result<u64, Unreadable> {
     let next = reader.word(at)? & !FLAGS;
     let back = reader.word(next.wrapping_add(8))? & !FLAGS;

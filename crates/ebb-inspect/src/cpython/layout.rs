@@ -51,7 +51,7 @@ pub(super) struct Layout {
 }
 
 /// Behind three generations and a pointer to the first of them; 3.14 has moved the pointer. 3.14.0 to 3.14.4, whose collector is
-/// another, have a young list and two old ones at the places of the generations, and the frozen one behind: the
+/// another, have a young list and two old ones at the places of the generations, and the frozen one after them: the
 /// sources of 3.14.5 say that they kept every place. So the micro version decides nothing here.
 const FROZEN: Frozen = Frozen::InState(104);
 const SMALL: (u64, u64) = (256 << 10, 4 << 10);

@@ -17,7 +17,7 @@ const LAYOUT: Layout = Layout {
     pool_bytes: 16 << 10,
 };
 
-/// A collector whose lists are empty and begin `first` bytes behind `gc`.
+/// A collector whose lists are empty and begin `first` bytes after `gc`.
 fn empty_lists(memory: &mut FakeMemory, gc: u64, first: u64) {
     memory.write(gc, &[0; 256]);
     for head in (0..4).map(|it| gc + first + it * 24) {

@@ -135,7 +135,7 @@ impl Slab {
         live
     }
 
-    /// The slots that touch bytes `from..to` of the slab: the first, and the one behind the last.
+    /// The slots that touch bytes `from..to` of the slab: the first, and the one after the last.
     fn slots_between(&self, from: u64, to: u64) -> (u64, u64) {
         let Class { size, slots, .. } = self.class;
         ((from / size).min(slots), to.div_ceil(size).min(slots))

@@ -38,7 +38,7 @@ const TAKEN: u8 = u8::MAX;
 pub enum Known {
     /// All of their chunks.
     All,
-    /// A list led nowhere: it changed while it was followed. Chunks behind that place look in use.
+    /// A list led nowhere: it changed while it was followed. Chunks after that place look in use.
     Torn,
     /// There are more than could be followed. What looks in use may be free.
     Cut,
@@ -127,7 +127,7 @@ impl Fast {
         marks.is_some_and(|(marks, unit)| marks.is_some_and(|marks| is_set(&marks.fast, unit)))
     }
 
-    /// The first chunk behind `address` that is in a fastbin.
+    /// The first chunk after `address` that is in a fastbin.
     pub fn next_behind(&self, address: u64) -> Option<u64> {
         let from = address.checked_add(1)?.next_multiple_of(HEADER_BYTES);
         self.pieces.iter().find_map(|piece| {
@@ -202,7 +202,7 @@ impl Fast {
     }
 
     /// Finds the lists in what was noted. Each of `heads` is where one began before the walk and after it: a running process takes chunks
-    /// from a list and adds others, at its head, so behind one of the two the list is as it was.
+    /// from a list and adds others, at its head, so after one of the two the list is as it was.
     ///
     /// A list in memory is as slow as one in another process where it jumps about: each step waits for the one before. So the
     /// chunks to which nothing leads are taken away, and those to which only these led: what remains is what the heads lead to.

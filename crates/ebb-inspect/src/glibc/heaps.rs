@@ -73,7 +73,7 @@ pub fn secondary<M: Memory>(
     Ok(heaps)
 }
 
-/// Chunks lie so that what they hold, a header behind them, is a multiple of 16.
+/// Chunks lie so that what they hold, a header after them, is a multiple of 16.
 fn first_chunk(behind_arena: u64) -> u64 {
     behind_arena.next_multiple_of(HEADER_BYTES)
 }

@@ -65,7 +65,7 @@ pub struct TcacheFields {
     pub entries: u64,
 }
 
-/// Lists of a cache that hold chunks of one size each; those behind them hold ranges of sizes.
+/// Lists of a cache that hold chunks of one size each; those after them hold ranges of sizes.
 pub const TCACHE_SMALL_BINS: usize = 64;
 /// Fastbins of an arena.
 pub const FASTBINS: usize = 10;
@@ -77,7 +77,7 @@ pub const MIN_CHUNK_BYTES: u64 = 32;
 pub const HEADER_BYTES: u64 = 16;
 /// The largest number of bytes that a free chunk writes into itself.
 pub const FREE_CHUNK_HEAD_BYTES: u64 = 48;
-/// Address space of a heap of a secondary arena, unless huge pages are asked for.
+/// Address space of a heap of a secondary arena, unless huge pages are requested.
 pub const HEAP_BYTES: u64 = 64 << 20;
 
 const CLASSIC_ARENA: ArenaFields = ArenaFields {

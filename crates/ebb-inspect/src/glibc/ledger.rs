@@ -105,7 +105,7 @@ pub struct Trim {
     pub secondary_tops: u64,
     /// Resident free bytes on pages that also hold something else: no trim returns them.
     pub pinned: u64,
-    /// Resident whole free pages that no trim returns because they are locked in memory (mlock), or lie behind one
+    /// Resident whole free pages that no trim returns because they are locked in memory (mlock), or lie after one
     /// that is in the same free chunk.
     pub locked: u64,
 }

@@ -34,7 +34,7 @@ pub struct Parameters {
 pub struct Static {
     /// Addresses of all arenas, the main one first.
     pub arenas: Vec<u64>,
-    /// The parameters; `None` if they could not be told from other data.
+    /// The parameters; `None` if they could not be distinguished from other data.
     pub parameters: Option<Parameters>,
 }
 

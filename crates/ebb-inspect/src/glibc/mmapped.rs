@@ -26,9 +26,9 @@ const LEAST_HUGE_PAGE_BYTES: u64 = 2 << 20;
 /// Present pages without a chunk that are looked at in a process: 512 MiB of others' memory. 1 GiB took 0.32 s of CPU on
 /// an EPYC.
 const MOST_TRIES: u64 = 1 << 17;
-/// Pages whose presence is asked for on the way, present or not: 32 GiB of address space. 64 GiB took 0.17 s of CPU.
+/// Pages whose presence is checked on the way, present or not: 32 GiB of address space. 64 GiB took 0.17 s of CPU.
 const MOST_PAGES: u64 = 1 << 23;
-/// Presence is asked for piece by piece: where chunks are found little of it is needed.
+/// Presence is checked piece by piece: where chunks are found little of it is needed.
 const WINDOW_PAGES: u64 = 8192;
 /// Copied at once, where chunks are rare.
 const MOST_PIECE_PAGES: u64 = 64;
@@ -147,7 +147,7 @@ impl<M: Memory, F: FnMut(u64, u64)> Search<'_, M, F> {
         self.tries == 0 || self.pages == 0 || is_all(self.layout, &self.found, self.wanted)
     }
 
-    /// Looks at the first page of `range`, and at the page behind each chunk that is found.
+    /// Looks at the first page of `range`, and at the page after each chunk that is found.
     fn heads(&mut self, range: &Range) -> Result<(), Unreadable> {
         let page_bytes = self.memory.page_bytes();
         let mut at = range.start;

@@ -14,7 +14,7 @@ use super::layout::{FREE_CHUNK_HEAD_BYTES, MIN_CHUNK_BYTES};
 pub struct Trimmer {
     /// Bytes of a page.
     pub page_bytes: u64,
-    /// What the main heap's end is lowered by multiples of: a page, or a huge page if these are asked for.
+    /// What the main heap's end is lowered by multiples of: a page, or a huge page if these are requested.
     pub top_unit_bytes: u64,
     /// Where brk is. The main arena's top is lowered only if it ends there.
     pub brk: Option<u64>,
@@ -34,14 +34,14 @@ impl Default for Trimmer {
 }
 
 impl Trimmer {
-    /// Resident bytes that go back of the free chunk `from..to`, and those that locked pages keep.
+    /// Resident bytes that are returned of the free chunk `from..to`, and those that locked pages keep.
     pub fn free_chunk(&self, presence: &Presence, from: u64, to: u64) -> (u64, u64) {
         let aligned = (from + FREE_CHUNK_HEAD_BYTES).next_multiple_of(self.page_bytes);
         let pages = to.saturating_sub(aligned) / self.page_bytes;
         self.apart(presence, aligned, aligned + pages * self.page_bytes)
     }
 
-    /// Resident bytes that go back of the main arena's top.
+    /// Resident bytes that are returned of the main arena's top.
     pub fn main_top(&self, presence: &Presence, from: u64, to: u64) -> u64 {
         let spare = (to - from).saturating_sub(MIN_CHUNK_BYTES + 1);
         let extra = spare / self.top_unit_bytes * self.top_unit_bytes;
@@ -58,7 +58,7 @@ impl Trimmer {
         self.apart(presence, aligned, to)
     }
 
-    /// Resident bytes of `from..to` that go back in one call, and those that stay: the call ends at the first page that
+    /// Resident bytes of `from..to` that are returned in one call, and those that stay: the call ends at the first page that
     /// is locked.
     fn apart(&self, presence: &Presence, from: u64, to: u64) -> (u64, u64) {
         let locked = self.locked.iter();

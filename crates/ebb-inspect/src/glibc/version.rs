@@ -102,7 +102,7 @@ fn of_file(target: &Target, mappings: &[Mapping], path: &Path) -> Option<Version
     of_bytes(&bytes).or_else(|| of_static(&bytes).filter(|_| is_program))
 }
 
-/// The version in a static program, which has no banner: the constant behind gnu_get_libc_version, in a file
+/// The version in a static program, which has no banner: the constant after gnu_get_libc_version, in a file
 /// that has glibc's settings of malloc as well. `None` unless there is one such text.
 fn of_static(bytes: &[u8]) -> Option<Version> {
     memmem::find(bytes, b"glibc.malloc.mmap_threshold")?;

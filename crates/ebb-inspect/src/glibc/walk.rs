@@ -31,7 +31,7 @@ pub struct Chunk {
     pub next: u64,
     /// Whether it is in a bin. What is in a fastbin or in a thread's cache looks in use.
     pub is_free: bool,
-    /// The word behind the header of a chunk that may be in a fastbin: there it is the link.
+    /// The word after the header of a chunk that may be in a fastbin: there it is the link.
     pub link: Option<u64>,
 }
 

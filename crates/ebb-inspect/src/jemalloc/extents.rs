@@ -22,7 +22,7 @@ pub enum State {
         free: u64,
         bitmap: [u64; BITMAP_WORDS],
     },
-    /// One block, of no more than its class's bytes: since 5.3.1 it is as long as was asked for, in whole pages.
+    /// One block, of no more than its class's bytes: since 5.3.1 it is as long as the request, in whole pages.
     Large { block: u64, class_bytes: u64 },
     /// Free, not given back.
     Dirty,

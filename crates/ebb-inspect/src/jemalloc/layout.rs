@@ -44,7 +44,7 @@ pub struct Arena {
     pub muzzy_decay_ms: u64,
 }
 
-/// `edata_t`, before 5.3 `extent_t`: the first word's parts. Address and size are the words behind it.
+/// `edata_t`, before 5.3 `extent_t`: the first word's parts. Address and size are the words after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// It is aligned to this, and the lower bits of a pointer to it are used otherwise.

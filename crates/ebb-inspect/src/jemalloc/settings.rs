@@ -24,11 +24,11 @@ pub struct Settings {
     pub prefix: Option<String>,
     /// How long freed pages stay, in milliseconds; -1 for ever.
     pub dirty_decay_ms: i64,
-    /// How long pages stay that were given back lazily.
+    /// How long pages stay that were returned lazily.
     pub muzzy_decay_ms: Option<i64>,
     /// Whether a thread of its own gives pages back; else only the program's own requests do.
     pub background_thread: Option<bool>,
-    /// Whether such a thread was asked for; where it was and none runs, a fork has lost it.
+    /// Whether such a thread was requested; where it was and none runs, a fork has lost it.
     pub background_thread_asked: Option<bool>,
     /// Arenas that it was asked to have; it may have more.
     pub narenas: Option<u32>,

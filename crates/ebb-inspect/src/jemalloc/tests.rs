@@ -163,7 +163,7 @@ fn a_sound_one_is_read_exactly_in_every_layout() {
     }
 }
 
-/// 5.3.1 gives a large block the pages that it was asked for, not those of its class: `(block's place, pages)`
+/// 5.3.1 gives a large block the requested pages, not those of its class: `(block's place, pages)`
 /// of class 41 (up to 40 KiB) against the bytes that live then.
 #[test]
 fn a_large_block_is_as_long_as_its_extent_but_for_the_padding() {

@@ -80,7 +80,7 @@ impl Presence {
         self.start
     }
 
-    /// The first address behind what is covered.
+    /// The first address after what is covered.
     pub fn end(&self) -> u64 {
         self.start + (self.pages << self.page_shift)
     }

@@ -69,7 +69,7 @@ impl Map {
     }
 
     /// Whether a word of `data` leads to a map as it is before the first request: with the part for the lowest
-    /// addresses alone, which lies behind the table.
+    /// addresses alone, which lies after the table.
     pub fn is_unused<M: Memory>(
         space: Space<'_, M>,
         data: &[(u64, u64)],

@@ -14,7 +14,7 @@ const LEAST_OPTIONS: usize = 8;
 /// Candidates for the table's beginning that are looked at.
 const MAX_CANDIDATES: usize = 4096;
 const MAX_NAME_BYTES: usize = 48;
-/// Options that decide what goes back to the kernel, and when: those whose name has one of these.
+/// Options that decide what is returned to the kernel, and when: those whose name has one of these.
 const ABOUT_RETURNING: [&str; 6] = [
     "purge",
     "decommit",

@@ -102,7 +102,7 @@ const fn secure(layout: Layout) -> Layout {
     }
 }
 
-/// What a build without a global lock has more lies behind what is read.
+/// What a build without a global lock has more lies after what is read.
 const FREE_THREADED: Layout = Layout {
     versions: "2.1.2 of CPython without a global lock",
     page: PageLayout {

@@ -11,7 +11,7 @@ const CLASSES: usize = 128;
 const LIST_BYTES: u64 = 32;
 const LIST_LENGTH: u64 = 8;
 const LIST_SIZE: u64 = 24;
-/// The links to the next and the last cache come behind the lists, at a place that differs between versions.
+/// The links to the next and the last cache come after the lists, at a place that differs between versions.
 const LINKS: std::ops::Range<u64> = CLASSES as u64 * LIST_BYTES..CLASSES as u64 * LIST_BYTES + 256;
 /// Caches of threads; a longer list is torn.
 const MAX_CACHES: usize = 1 << 16;

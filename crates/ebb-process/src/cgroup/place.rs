@@ -197,7 +197,7 @@ fn mounted(
         })
 }
 
-/// Whether a folder's name is that of the unit or container that was asked for: `nginx` and
+/// Whether a folder's name is that of the requested unit or container: `nginx` and
 /// `nginx.service`, `0123456789ab` and `docker-0123456789ab....scope`.
 fn answers_to(folder: &str, asked: &str) -> bool {
     if folder == asked || folder.strip_suffix(".service") == Some(asked) {

@@ -108,7 +108,10 @@ fn shortened(mut headline: String, columns: usize) -> String {
             " are freed and held by the allocator",
             " are freed and held",
         ),
-        (" could not be identified as live or free", " unidentified"),
+        (
+            " could not be identified as live or free",
+            " are unidentified",
+        ),
         (", and holds little freed memory", ""),
         (" are not malloc's heap", " are no heap"),
     ];
@@ -321,13 +324,13 @@ mod tests {
     fn of_a_verdict_the_first_clause_is_the_headline_and_doubts_stay() {
         for (sentence, headline, rest) in [
             (
-                "Retention: of 9 MB of a (7), 8 MB are freed, mostly 8 MB free pages. 1.5 MB more could not be identified.",
-                "Retention: of 9 MB of a (7), 8 MB are freed.",
+                "Retention: 8 of 9 MB of a (7) are freed, mostly 8 MB free pages. 1.5 MB more could not be identified.",
+                "Retention: 8 of 9 MB of a (7) are freed.",
                 Some("1.5 MB more could not be identified."),
             ),
             (
-                "Not malloc's heap: 9 MB are not, mostly 8 MB stacks. Another allocator does not change that.",
-                "Not malloc's heap: 9 MB are not.",
+                "Not malloc's heap: 9 of 10 MB of a (7), mostly 8 MB stacks. Another allocator does not change that.",
+                "Not malloc's heap: 9 of 10 MB of a (7).",
                 Some("Another allocator does not change that."),
             ),
             (
@@ -350,15 +353,15 @@ mod tests {
     fn a_headline_fits_a_line_of_eighty_columns() {
         let who = "gunicorn (12345 and 4 more)";
         for long in [
-            format!("Retention: of 1234 MB of {who}, 1000 MB are freed and held by the allocator."),
-            "Not enough evidence: of 1234 MB of python3 (12345), 1000 MB could not be identified as live or free."
+            format!("Retention: 1000 of 1234 MB of {who} are freed and held by the allocator."),
+            "Not enough evidence: 1000 of 1234 MB of python3 (12345) could not be identified as live or free."
                 .to_owned(),
             format!("Nothing to gain: {who} uses 12.5 MB, and holds little freed memory."),
         ] {
             let short = shortened(long, 80);
             assert!(short.chars().count() <= 80, "{short}");
         }
-        let fits = "Retention: of 9 MB of a (7), 8 MB are freed and held by the allocator.";
+        let fits = "Retention: 8 of 9 MB of a (7) are freed and held by the allocator.";
         assert_eq!(shortened(fits.to_owned(), 80), fits);
     }
 }

@@ -15,7 +15,7 @@ pub struct Measures {
     pub after_rest_bytes: Option<f64>,
     /// After rest minus baseline.
     pub growth_bytes: Option<f64>,
-    /// What malloc_trim gave back at the end.
+    /// Bytes that malloc_trim returned at the end.
     pub reclaimable_bytes: Option<f64>,
     /// Live heap at the end of the last rest.
     pub live_bytes: Option<f64>,
@@ -27,7 +27,7 @@ pub struct Measures {
     /// Page faults that needed no disk, in the same time.
     #[serde(default)]
     pub page_faults: Option<f64>,
-    /// Pages that went back to the kernel and were touched again, in the same time.
+    /// Pages that were returned to the kernel and were touched again, in the same time.
     #[serde(default)]
     pub refaults: Option<f64>,
     /// Requests a second over the loaded phases.

@@ -25,7 +25,7 @@ pub struct Run {
     pub live: Vec<Live>,
     /// Around the malloc_trim at the end.
     pub trim: Option<Trim>,
-    /// Processes of it that were killed for want of memory.
+    /// Processes of it that were killed for lack of memory.
     #[serde(default)]
     pub oom: Option<Oom>,
     /// The health address under load.
@@ -192,7 +192,7 @@ pub struct Sample {
     /// Page faults so far that needed no disk, those of ended children that were waited for included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faults: Option<u64>,
-    /// Pages so far that a process of the tree had given back and touched again.
+    /// Pages so far that a process of the tree had returned and touched again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refaults: Option<u64>,
     /// Processes in the tree.
@@ -224,7 +224,7 @@ pub struct Live {
     pub bytes: u64,
 }
 
-/// Processes of a run that the kernel killed for want of memory.
+/// Processes of a run that the kernel killed for lack of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Oom {
     /// When the first was seen, in seconds after readiness; `None`: before.

@@ -128,7 +128,7 @@ pub enum TrapKind {
     OneStream,
     /// No rest after a load.
     NoIdlePhase,
-    /// The rest ends before the variant gives back what it means to.
+    /// The rest ends before the variant's decay.
     RestTooShort,
     /// The variant is set never to give memory back.
     NeverReturns,

@@ -4,7 +4,7 @@ use super::words::{and_others, mb};
 use crate::cost;
 use crate::results::{Column, Run, Summary, Variant, Verdict, VerdictKind};
 
-/// What it comes to where the first variant was killed for want of memory; `None` where it was not, and
+/// The verdict if the first variant was killed for lack of memory; `None` where it was not, and
 /// the figures decide as ever.
 pub(super) fn judge(variants: &[Variant]) -> Option<Verdict> {
     let (first, others) = variants.split_first()?;
@@ -66,7 +66,7 @@ pub(super) fn judge(variants: &[Variant]) -> Option<Verdict> {
     })
 }
 
-/// Whether a process of it was killed for want of memory in any run.
+/// Whether a process of it was killed for lack of memory in any run.
 pub(super) fn is_killed(variant: &Variant) -> bool {
     variant.runs.iter().any(|run| run.oom.is_some())
 }

@@ -294,6 +294,6 @@ fn silent_without_a_first_or_without_others() {
     let mut died = case("ebbmalloc", 61.0, 20.0);
     died.runs = 0;
     let alive = judge_cases(vec![case("glibc", 400.0, 20.0), died]);
-    assert!(alive.sentence.contains("no other variant gave a complete"));
+    assert!(alive.sentence.contains("no other variant has a complete"));
     assert_eq!(judge(&[], Metric::Rss).kind, VerdictKind::NotEnough);
 }

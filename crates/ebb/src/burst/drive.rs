@@ -6,7 +6,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// After a request that reached nobody: a service that is gone is not asked a million times a second.
+/// Pause after a request that failed to connect, so that a stopped service does not get a million attempts per second.
 const AFTER_NO_ANSWER: Duration = Duration::from_millis(10);
 
 /// Sends all of it and waits for the answers. Second: from the first request to the last answer.

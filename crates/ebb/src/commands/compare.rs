@@ -284,7 +284,7 @@ fn workload(args: &Args, profile: Option<&str>) -> Result<Workload, Failure> {
     }
 }
 
-/// What is to be compared: the settings of one allocator, or what was asked for, or what an earlier trial
+/// What is to be compared: the settings of one allocator, or what was requested, or what an earlier trial
 /// had, or the workload's choice.
 fn specs(
     args: &Args,

@@ -145,7 +145,7 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
     })
 }
 
-/// What a trial says to run on; said on stderr, because nobody typed it.
+/// The allocator that a trial recommends; it is printed on stderr, because the user did not name it.
 fn from_trial(file: &Path) -> Result<Choice, Failure> {
     let trial = earlier::read(file)?;
     let chosen = choice::of(&trial).ok_or_else(|| {

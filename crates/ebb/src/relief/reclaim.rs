@@ -11,7 +11,7 @@ use ebb_diagnosis::facts::trim::{Left, PageCache, Reason};
 use ebb_process::cgroup::Place;
 use ebb_process::snapshot::CgroupParts;
 
-/// How a cgroup's reclaim is asked for pages of files only.
+/// How a cgroup is made to reclaim file pages only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Request {
     file: &'static str,

@@ -34,7 +34,7 @@ fn why(target: &str) -> Command {
 fn a_c_program_after_a_burst() {
     let subject = Subject::start(&mut subjects::command("c:burst-1-thread"));
     let text = short(&mut why(&subject.pid()));
-    assert!(text.starts_with("Retention: of 1"), "{text}");
+    assert!(text.starts_with("Retention: 1"), "{text}");
     assert!(text.contains("Trim: malloc_trim would return 1"), "{text}");
     let next = format!("Next: ebb trim {} --inject", subject.pid());
     assert!(text.contains(&next), "{text}");

@@ -13,7 +13,7 @@ use crate::check::start::Start;
 pub struct Process {
     /// As every service is seen; the variables are the assignments in front of the program.
     pub service: Service,
-    /// Where the command stands.
+    /// Place of the command.
     pub command: Range<usize>,
     /// Whether a variable in front of the command reaches all of it.
     pub is_simple: bool,

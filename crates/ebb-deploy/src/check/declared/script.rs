@@ -27,7 +27,7 @@ pub struct Script {
     pub service: Service,
     /// Every assignment that is a command of its own, in order.
     pub sets: Vec<Set>,
-    /// The `LD_PRELOAD` that single commands are given, by line: in front of them, or behind `env`.
+    /// The `LD_PRELOAD` that single commands are given, by line: in front of them, or after `env`.
     pub given: Vec<(usize, String)>,
     /// Where the lines at the top end: `#!`, the comment below it, `set -e`. The start of a line, or the end of the text.
     pub top: usize,

@@ -43,7 +43,7 @@ struct Entry {
     /// In lower case, as supervisor compares them.
     key: String,
     line: usize,
-    /// Right behind the delimiter.
+    /// Right after the delimiter.
     start: usize,
     is_spaced: bool,
     /// Of each line, without comments and the space around.
@@ -237,7 +237,7 @@ fn sections(text: &str) -> Result<Vec<Section>, String> {
     Ok(sections)
 }
 
-/// Where a comment begins: at a sign in front of the line, or behind a space.
+/// Where a comment begins: at a sign at the start of the line, or after a space.
 ///
 /// configparser looks for the next `;` and the next `#` in turns and stops at the first turn that finds a comment.
 fn comment(line: &str) -> Option<usize> {

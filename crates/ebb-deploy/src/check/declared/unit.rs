@@ -69,7 +69,7 @@ impl Unit {
         Ok(unit)
     }
 
-    /// The entries of a drop-in, behind those that are there.
+    /// The entries of a drop-in, after those that are there.
     pub fn extend(&mut self, other: Unit) {
         self.entries.extend(other.entries);
     }

@@ -181,7 +181,7 @@ fn quote(style: ScalarStyle) -> Quote {
     }
 }
 
-/// A bracket ends what the parser tells of a start; an anchor or a tag may stand in front of it.
+/// A bracket ends what the parser tells of a start; an anchor or a tag may precede it.
 fn style(text: &str, bytes: &Places, span: Span) -> Style {
     let (start, end) = (bytes.at(span.start.index()), bytes.at(span.end.index()));
     match text.get(start..end) {

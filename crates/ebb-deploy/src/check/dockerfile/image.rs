@@ -50,7 +50,7 @@ pub struct Stage {
     pub cmd: Option<Placed<Words>>,
     /// The last `USER`.
     pub user: Option<String>,
-    /// Its instructions as they stand in the text, `FROM` first.
+    /// Its instructions as written in the text, `FROM` first.
     pub pieces: Vec<Piece>,
 }
 

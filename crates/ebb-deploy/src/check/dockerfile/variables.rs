@@ -52,7 +52,7 @@ fn replace(text: &str, known: &BTreeMap<String, String>, splits_later: bool) -> 
     out
 }
 
-/// The value of the variable whose name `text` starts with, and the length of what stands for it.
+/// The value of the variable whose name `text` starts with, and the length of its text.
 fn variable(text: &str, known: &BTreeMap<String, String>) -> (String, usize) {
     let unknown = |name: &str| format!("${{{name}}}");
     let Some(inner) = text.strip_prefix('{') else {

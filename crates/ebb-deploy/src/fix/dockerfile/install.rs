@@ -37,7 +37,7 @@ pub(super) enum Source {
 pub(super) struct At<'a> {
     pub(super) text: &'a str,
     pub(super) chain: &'a [&'a Stage],
-    /// The instruction behind which a copy goes.
+    /// The instruction after which a copy goes.
     pub(super) behind: &'a Piece,
 }
 

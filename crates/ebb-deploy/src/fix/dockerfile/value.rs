@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::check::dockerfile::Stage;
 
-/// Where the last value of the variable stands, quotes included.
+/// Place of the last value of the variable, quotes included.
 pub(super) fn of(text: &str, stage: &Stage, name: &str) -> Option<Range<usize>> {
     let pieces = stage.pieces.iter().rev().filter(|it| it.keyword == "ENV");
     pieces

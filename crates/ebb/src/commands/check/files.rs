@@ -98,7 +98,7 @@ impl Context for BuildContext {
     }
 }
 
-/// The drop-ins of a unit that lie beside it, by their names in order.
+/// The drop-ins of a unit that are next to it, by their names in order.
 pub(in crate::commands) fn drop_ins(unit: &Path) -> Result<Vec<(String, String)>, Failure> {
     let mut folder = unit.as_os_str().to_owned();
     folder.push(".d");
@@ -202,7 +202,7 @@ fn report(name: &str, subject: Subject, mut judged: Judged, wanted: Option<&Want
     Report::new(name, subject, allocator, Vec::new(), judged.findings)
 }
 
-/// Holds what is asked for against what was named on the command line.
+/// Compares the requested allocator with the one named on the command line.
 fn settle(name: &str, judged: &mut Judged, wanted: Option<&Wanted>) {
     let Some(wanted) = wanted else { return };
     match judged.allocator.as_deref() {

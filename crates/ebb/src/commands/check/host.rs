@@ -63,7 +63,7 @@ impl Host for ThisMachine<'_> {
     }
 }
 
-/// The program that a command starts, where it is on this machine: behind `exec`, assignments, and programs that only
+/// The program that a command starts, where it is on this machine: after `exec`, assignments, and programs that only
 /// start others. Of a script the interpreter.
 fn program(words: &[String]) -> Option<PathBuf> {
     let mut words = words.iter().map(String::as_str);

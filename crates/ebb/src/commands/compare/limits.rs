@@ -58,7 +58,7 @@ impl Args {
         }
     }
 
-    /// A maker of cgroups, tried once, where a limit was asked for.
+    /// A maker of cgroups, tried once, where a limit was requested.
     pub fn enclosures(&self) -> Result<Option<Box<dyn Enclosures>>, Failure> {
         if self.memory_max.is_none() && self.cpus.is_none() {
             return Ok(None);

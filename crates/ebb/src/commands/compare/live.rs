@@ -48,7 +48,7 @@ fn parse_side(text: &str) -> Result<(String, String), String> {
 }
 
 impl Args {
-    /// Whether it was asked for.
+    /// Whether `--live` was given.
     pub fn is_asked(&self) -> bool {
         !self.live.is_empty()
     }

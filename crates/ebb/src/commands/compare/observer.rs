@@ -196,7 +196,7 @@ fn takes_malloc_from(pid: i32, variant: &Prepared) -> Result<(), String> {
     Err(format!("{} {found}, not from {wanted}", name(pid)))
 }
 
-/// Whether what is preloaded beside the allocator is in the process.
+/// Whether what is preloaded together with the allocator is in the process.
 fn is_mapped(pid: i32, beside: &Path) -> Result<(), String> {
     match ebb_process::maps_contain(pid, beside) {
         Ok(true) | Err(Unreadable::Gone) => Ok(()),
@@ -315,7 +315,7 @@ fn resolve(spec: VariantSpec, workload: &Workload, program: &Program, values: &V
     }
 }
 
-/// The file that is preloaded beside the allocator; the loader would go on without one that is missing.
+/// The file that is preloaded together with the allocator; the loader would go on without one that is missing.
 fn beside(spec: &VariantSpec, values: &Values) -> Result<Option<PathBuf>, String> {
     let Some(text) = &spec.beside else {
         return Ok(None);

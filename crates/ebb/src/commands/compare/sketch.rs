@@ -89,7 +89,7 @@ impl Args {
             .map_err(|error| Failure::new(Exit::Usage, error.to_string()))
     }
 
-    /// Prints the file, where that is all that was asked for.
+    /// Prints the file if only that was requested.
     pub fn print(&self) -> Result<Option<Exit>, Failure> {
         if !self.print_workload || !self.has_service() {
             return Ok(None);

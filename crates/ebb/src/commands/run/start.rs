@@ -17,13 +17,13 @@ pub(super) struct Start {
     pub(super) arguments: Vec<OsString>,
     /// Its whole environment.
     pub(super) environment: BTreeMap<OsString, OsString>,
-    /// The allocator as it was asked for.
+    /// The requested allocator.
     pub(super) allocator: String,
     /// What it is to run on.
     pub(super) choice: Choice,
 }
 
-/// The failure that stands for an `execve` that did not work.
+/// The failure of an `execve` that did not work.
 pub(super) fn not_started(start: &Start, errno: Errno) -> Failure {
     let exit = match errno {
         Errno::ENOENT => Exit::CommandNotFound,

@@ -11,7 +11,7 @@ use ebb_process::not_read::NotRead;
 use ebb_process::snapshot::{Heap, Objects, Python};
 use ebb_process::{environ, python};
 
-/// Its interpreters and its object arenas, as deep as is asked for. A CPython whose objects are `malloc`'s has no arenas: that is
+/// Its interpreters and its object arenas, as deep as is requested. A CPython whose objects are `malloc`'s has no arenas: that is
 /// known of it, and no failure.
 pub(super) fn read(
     pid: i32,
@@ -44,7 +44,7 @@ pub(super) fn read(
     (python, objects)
 }
 
-/// Whether CPython was told to take all its memory from `malloc`: by ebbmalloc, or by the variable.
+/// Whether CPython is configured to take all its memory from `malloc`: by ebbmalloc, or by the variable.
 fn is_on_malloc(pid: i32, counters: &Counters) -> bool {
     let served = counters
         .read(pid, Duration::MAX)

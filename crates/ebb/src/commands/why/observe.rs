@@ -22,7 +22,7 @@ use ebb_process::{
     pool, python, runtime,
 };
 
-/// Less anonymous memory beside the heap is not worth reading the program for.
+/// Less anonymous memory outside the heap is not worth reading the program for.
 const LEAST_BESIDE: u64 = 8 << 20;
 
 /// An allocator that takes longer to return pages is not waited for.

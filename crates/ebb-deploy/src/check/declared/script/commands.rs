@@ -8,7 +8,7 @@ use std::ops::Range;
 /// A simple command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Command {
-    /// Where its words stand, in order; redirections are left out.
+    /// Places of its words, in order; redirections are left out.
     pub(super) words: Vec<Range<usize>>,
     /// Counted from one.
     pub(super) line: usize,

@@ -6,11 +6,11 @@ use std::ops::Range;
 /// The pairs of one `environment`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Environment {
-    /// Right behind the `=` of the option.
+    /// Right after the `=` of the option.
     pub start: usize,
     /// The pairs, in order.
     pub pairs: Vec<Pair>,
-    /// The end of a separator behind the last pair.
+    /// The end of a separator after the last pair.
     pub separator: Option<usize>,
 }
 
