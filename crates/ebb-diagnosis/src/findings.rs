@@ -183,7 +183,7 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
             "no allocator lowers this; ebb why --watch or ebb diff shows whether it grows"
         }
         Cause::Trimmable => {
-            "ebb trim --inject or malloc_trim(0) returns it once; an allocator that returns idle pages does so \
+            "ebb trim --inject, or malloc_trim(0) in the program, returns it once; an allocator that returns idle pages does so \
              always"
         }
         Cause::Tops => {

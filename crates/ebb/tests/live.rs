@@ -127,7 +127,7 @@ fn a_restart_is_followed_and_ctrl_c_keeps_what_was_seen() {
     wait_for("watching old, new for 2h");
     std::thread::sleep(Duration::from_secs(3));
     drop(new);
-    wait_for("new is gone");
+    wait_for("new has ended");
     let again = Holder::start(20, &other);
     wait_for(&format!("new restarted as process {}", again.0.id()));
     std::thread::sleep(Duration::from_secs(3));

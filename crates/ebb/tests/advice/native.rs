@@ -100,7 +100,7 @@ fn tcmalloc_that_decommits_at_once() {
 fn tcmalloc_that_never_released() {
     let never = [("TCMALLOC_RELEASE_RATE", "0")];
     let process = Process::start(&mut under("tcmalloc", "burst", "release", &never));
-    call(process, "free spans stay for ever").helps("ReleaseFreeMemory() after a rate of 0");
+    call(process, "free spans are never returned").helps("ReleaseFreeMemory() after a rate of 0");
 }
 
 #[test]

@@ -39,8 +39,8 @@ pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, 
         Some(Kind::Unit) => service_unit(args, text, wish, &wanted),
         Some(kind) => services(args, kind, text, wish, &wanted),
         None if is_dockerfile(&file_name) || Stages::parse(text).is_ok() => dockerfile(args, text, wish, &wanted),
-        None => Err(Failure::new(Exit::Usage, format!("{}: not a file that ebb understands", path.display())).remedy(
-            "nothing was changed; ebb fix knows Dockerfiles, compose files, Kubernetes manifests, systemd services, Procfiles, supervisor's \
+        None => Err(Failure::new(Exit::Usage, format!("{}: not a kind of file that ebb fix knows", path.display())).remedy(
+            "nothing was changed; it knows Dockerfiles, compose files, Kubernetes manifests, systemd services, Procfiles, supervisor's \
              configuration, entrypoint scripts and Cargo.toml",
         )),
     }

@@ -202,7 +202,7 @@ mod tests {
             lines,
             [
                 "ebb: a (/l/a.so) is NOT in charge of 1 of 2 processes",
-                "ebb:   process 7 /bin/p: its malloc comes from /l/libc.so.6",
+                "ebb:   process 7 /bin/p: it uses malloc from /l/libc.so.6",
             ]
         );
     }
