@@ -233,7 +233,7 @@ fn flags_that_make_no_sense_are_refused_before_anything_starts() {
         ),
         (
             vec!["--burst", "http://127.0.0.1:1/", "--ready", "soon"],
-            "neither http://..., nor HOST:PORT",
+            "write http://..., HOST:PORT or line:REGEX",
         ),
     ] {
         let all: Vec<&str> = ["compare"]
@@ -329,7 +329,7 @@ fn a_burst_that_cannot_be_sent_is_one_line_and_a_code() {
         &["none of 4 requests was answered", "refused"],
     );
     for (arguments, expected) in [
-        (vec!["https://localhost/"], "speaks no TLS"),
+        (vec!["https://localhost/"], "does not support TLS"),
         (vec!["localhost:80"], "that is no http://"),
         (vec!["http://h/", "--rate", "0"], "no number above 0"),
         (vec!["http://h/", "--body", "/nowhere/x"], "/nowhere/x"),

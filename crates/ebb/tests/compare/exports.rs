@@ -133,7 +133,11 @@ fn an_export_that_cannot_be_written_is_refused_before_anything_starts() {
             "/proc/figures.md",
             "nothing was started",
         ),
-        ("--export-csv", "-", "stdout is used for the tables; name a file"),
+        (
+            "--export-csv",
+            "-",
+            "stdout is used for the tables; name a file",
+        ),
     ] {
         let finished = run(&fixture(), &["--variants", "glibc", option, file]);
         finished.expect(64, &[], &[&format!("{option} {file}"), why]);
