@@ -331,7 +331,7 @@ fn a_burst_that_cannot_be_sent_is_one_line_and_a_code() {
     for (arguments, expected) in [
         (vec!["https://localhost/"], "does not support TLS"),
         (vec!["localhost:80"], "not http://HOST"),
-        (vec!["http://h/", "--rate", "0"], "no number above 0"),
+        (vec!["http://h/", "--rate", "0"], "not a number above 0"),
         (vec!["http://h/", "--body", "/nowhere/x"], "/nowhere/x"),
         (vec!["http://h/", "-H", "nothing"], "NAME: VALUE"),
         (
