@@ -269,7 +269,7 @@ fn a_watch_says_a_line_for_each_window_and_concludes_when_it_is_ended() {
     let mut said = BufReader::new(watch.stderr.take().expect("a pipe")).lines();
     let mut line = || said.next().expect("a line").expect("text");
     let first = line();
-    assert!(first.contains("for 12 s; Ctrl-C ends earlier"), "{first}");
+    assert!(first.contains("for 12 s; Ctrl-C ends it"), "{first}");
     for _ in 0..3 {
         let window = line();
         assert!(
