@@ -87,13 +87,25 @@ pub fn inside(path: &Path) -> Option<Inside> {
         return Some(Inside::Go);
     }
     let mut symbols = file.symbols().peekable();
-    if symbols.peek().is_some() {
-        return symbols
+    let found = if symbols.peek().is_some() {
+        symbols
             // A thread's variable is none in that word's sense.
             .filter(|it| it.is_definition() || it.kind() == SymbolKind::Tls)
-            .find_map(|symbol| by_any_symbol(symbol.name().ok()?));
-    }
-    by_texts(path)
+            .find_map(|symbol| by_any_symbol(symbol.name().ok()?))
+    } else {
+        by_texts(path)
+    };
+    found.filter(|inside| *inside != Inside::Mimalloc || !is_idle_in_cpython(&file))
+}
+
+/// Whether a mimalloc in `file` is that of a CPython with the global lock: it is there since 3.13, and only
+/// `PYTHONMALLOC=mimalloc` uses it. Free-threaded builds always do.
+fn is_idle_in_cpython<'a>(file: &impl Object<'a>) -> bool {
+    let defines = |name| {
+        let mut symbols = file.dynamic_symbols().filter(|it| it.is_definition());
+        symbols.any(|symbol| symbol.name() == Ok(name))
+    };
+    defines("PyMem_SetAllocator") && !defines("_Py_MergeZeroLocalRefcount")
 }
 
 /// The allocator inside the mapped library or program at `path`, if one is found: by its symbols, else by the texts of
@@ -213,6 +225,31 @@ mod tests {
     fn an_ordinary_program_has_none() {
         assert_eq!(inside(Path::new("/bin/sh")), None);
         assert_eq!(inside(Path::new("/etc/passwd")), None);
+    }
+
+    /// Compiles `code` to a program whose names are in its dynamic symbol table.
+    fn program(folder: &Path, code: &str) -> std::path::PathBuf {
+        let path = folder.join("program");
+        std::fs::write(folder.join("code.c"), code).unwrap();
+        let mut cc = std::process::Command::new("cc");
+        cc.arg("-rdynamic").arg(folder.join("code.c"));
+        assert!(cc.arg("-o").arg(&path).status().unwrap().success());
+        path
+    }
+
+    #[test]
+    fn the_mimalloc_in_a_cpython_counts_only_without_the_global_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let mimalloc = "void *mi_malloc(void) { return 0; } int main(void) { return 0; }";
+        let python = format!("{mimalloc} void PyMem_SetAllocator(void) {{}}");
+        let free_threaded = format!("{python} void _Py_MergeZeroLocalRefcount(void) {{}}");
+        for (code, found) in [
+            (mimalloc, Some(Inside::Mimalloc)),
+            (&python, None),
+            (&free_threaded, Some(Inside::Mimalloc)),
+        ] {
+            assert_eq!(inside(&program(folder.path(), code)), found, "{code}");
+        }
     }
 
     #[test]

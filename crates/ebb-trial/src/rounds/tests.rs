@@ -183,7 +183,7 @@ fn found_between_equals(wanted: f64) -> (u32, u32) {
     (by_significance, by_width)
 }
 
-/// Prints the table of the decision; run by hand: `cargo test -p ebb --release rounds -- --ignored --nocapture`.
+/// Prints the table of the decision; run by hand: `cargo test -p ebb-trial --release rounds -- --ignored --nocapture`.
 #[test]
 #[ignore = "prints a table"]
 fn table_of_the_decision() {
