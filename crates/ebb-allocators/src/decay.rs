@@ -39,10 +39,7 @@ pub fn decay(allocator: &str, setting: impl Fn(&str) -> Option<String>) -> Optio
         }
         "mimalloc" => match setting("MIMALLOC_PURGE_DELAY")?.trim().parse::<i64>() {
             Ok(ms) if ms < 0 => Some(Decay::Never),
-            Ok(ms) => Some(Decay::Within {
-                seconds: ms as f64 / 1000.0,
-                only_when_active: true,
-            }),
+            Ok(ms) => Some(Decay::Within { seconds: ms as f64 / 1000.0, only_when_active: true }),
             Err(_) => None,
         },
         _ => None,
@@ -99,10 +96,7 @@ mod tests {
     }
 
     fn within(seconds: f64, only_when_active: bool) -> Option<Decay> {
-        Some(Decay::Within {
-            seconds,
-            only_when_active,
-        })
+        Some(Decay::Within { seconds, only_when_active })
     }
 
     #[test]
@@ -126,10 +120,7 @@ mod tests {
         assert_eq!(of("ebbmalloc", &bounded), within(0.5, false));
         let long = [("MALLOC_CONF", "dirty_decay_ms:30000")];
         assert_eq!(of("ebbmalloc", &long), within(2.0, false));
-        assert_eq!(
-            of("ebbmalloc", &[("EBB_CONF", "purge:off")]),
-            Some(Decay::Never)
-        );
+        assert_eq!(of("ebbmalloc", &[("EBB_CONF", "purge:off")]), Some(Decay::Never));
     }
 
     #[test]
@@ -137,10 +128,7 @@ mod tests {
         assert_eq!(of("glibc", &[]), None);
         assert_eq!(of("tcmalloc", &[]), None);
         assert_eq!(of("mimalloc", &[]), None);
-        assert_eq!(
-            of("mimalloc", &[("MIMALLOC_PURGE_DELAY", "-1")]),
-            Some(Decay::Never)
-        );
+        assert_eq!(of("mimalloc", &[("MIMALLOC_PURGE_DELAY", "-1")]), Some(Decay::Never));
         assert_eq!(of("/opt/libother.so", &[]), None);
     }
 }

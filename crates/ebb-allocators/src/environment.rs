@@ -65,10 +65,8 @@ impl Environment {
     /// Ours first, then what was there, without other allocators.
     fn preload(&mut self, choice: &Choice, inherited: Option<&OsStr>) {
         let ours = choice.library().map(|library| library.path.as_path());
-        let mut entries: Vec<OsString> = ours
-            .map(|path| path.as_os_str().to_owned())
-            .into_iter()
-            .collect();
+        let mut entries: Vec<OsString> =
+            ours.map(|path| path.as_os_str().to_owned()).into_iter().collect();
         for entry in preload_entries(inherited.unwrap_or_default()) {
             if ours.is_some_and(|ours| ours.as_os_str() == entry) {
                 continue;
@@ -132,8 +130,7 @@ impl Environment {
                     }
                     value.extend(format!("{key}:{setting}").into_bytes());
                 }
-                self.changes
-                    .insert(variable.into(), Some(OsString::from_vec(value)));
+                self.changes.insert(variable.into(), Some(OsString::from_vec(value)));
             }
             Some(Settings::Prefix(prefix)) => {
                 for (key, setting) in pairs {
@@ -165,29 +162,19 @@ mod tests {
     use super::*;
 
     fn library(name: &str, path: &str) -> Choice {
-        Choice::Library(Library {
-            path: path.into(),
-            allocator: known::by_name(name),
-        })
+        Choice::Library(Library { path: path.into(), allocator: known::by_name(name) })
     }
 
     fn change(choice: &Choice, conf: &[&str], inherited: &[(&str, &str)]) -> Environment {
         let conf: Vec<String> = conf.iter().map(|text| (*text).to_owned()).collect();
         Environment::of(choice, &conf, |name| {
-            inherited
-                .iter()
-                .find(|(key, _)| *key == name)
-                .map(|(_, value)| OsString::from(value))
+            inherited.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value))
         })
         .unwrap()
     }
 
     fn value<'a>(environment: &'a Environment, name: &str) -> Option<&'a str> {
-        environment
-            .changes
-            .get(OsStr::new(name))?
-            .as_ref()?
-            .to_str()
+        environment.changes.get(OsStr::new(name))?.as_ref()?.to_str()
     }
 
     #[test]
@@ -195,10 +182,7 @@ mod tests {
         let environment = change(
             &library("jemalloc", "/l/libjemalloc.so.2"),
             &[],
-            &[(
-                "LD_PRELOAD",
-                "/l/libfaketime.so.1 /l/libjemalloc.so.2:/l/b.so",
-            )],
+            &[("LD_PRELOAD", "/l/libfaketime.so.1 /l/libjemalloc.so.2:/l/b.so")],
         );
         assert_eq!(
             value(&environment, "LD_PRELOAD"),
@@ -214,29 +198,15 @@ mod tests {
             &[],
             &[("LD_PRELOAD", "libtcmalloc_minimal.so.4")],
         );
-        assert_eq!(
-            value(&environment, "LD_PRELOAD"),
-            Some("/l/libebbmalloc.so")
-        );
+        assert_eq!(value(&environment, "LD_PRELOAD"), Some("/l/libebbmalloc.so"));
         assert_eq!(environment.replaced, ["libtcmalloc_minimal.so.4"]);
     }
 
     #[test]
     fn the_systems_own_removes_allocators_and_nothing_else() {
-        let environment = change(
-            &Choice::System,
-            &[],
-            &[("LD_PRELOAD", "/l/libmimalloc.so.2")],
-        );
-        assert_eq!(
-            environment.changes.get(OsStr::new("LD_PRELOAD")),
-            Some(&None)
-        );
-        let environment = change(
-            &Choice::System,
-            &[],
-            &[("LD_PRELOAD", "a.so libjemalloc.so.2")],
-        );
+        let environment = change(&Choice::System, &[], &[("LD_PRELOAD", "/l/libmimalloc.so.2")]);
+        assert_eq!(environment.changes.get(OsStr::new("LD_PRELOAD")), Some(&None));
+        let environment = change(&Choice::System, &[], &[("LD_PRELOAD", "a.so libjemalloc.so.2")]);
         assert_eq!(value(&environment, "LD_PRELOAD"), Some("a.so"));
         assert!(change(&Choice::System, &[], &[]).changes.is_empty());
     }
@@ -262,11 +232,8 @@ mod tests {
     #[test]
     fn settings_that_an_allocator_does_not_take_are_refused() {
         let conf = ["a:b".to_owned()];
-        for choice in [
-            Choice::System,
-            library("tcmalloc", "/l/x.so"),
-            library("nobody", "/l/x.so"),
-        ] {
+        for choice in [Choice::System, library("tcmalloc", "/l/x.so"), library("nobody", "/l/x.so")]
+        {
             let error = Environment::of(&choice, &conf, |_| None).unwrap_err();
             assert!(error.to_string().contains("--env"), "{error}");
         }

@@ -58,12 +58,7 @@ pub const KNOWN: &[Allocator] = &[
     },
     Allocator {
         name: "mimalloc",
-        sonames: &[
-            "libmimalloc.so.3",
-            "libmimalloc.so.2",
-            "libmimalloc.so.2.0",
-            "libmimalloc.so",
-        ],
+        sonames: &["libmimalloc.so.3", "libmimalloc.so.2", "libmimalloc.so.2.0", "libmimalloc.so"],
         file_prefix: "libmimalloc",
         packages: Packages {
             debian: "libmimalloc2.0",

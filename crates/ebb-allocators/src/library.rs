@@ -82,10 +82,7 @@ pub fn resolve(name: &str, target: &Elf) -> Result<Choice, Unresolved> {
     }
     let Some(allocator) = known::by_name(name) else {
         let known: Vec<&str> = known::KNOWN.iter().map(|it| it.name).collect();
-        return Err(Unresolved::Unknown {
-            name: name.to_owned(),
-            known: known.join(", "),
-        });
+        return Err(Unresolved::Unknown { name: name.to_owned(), known: known.join(", ") });
     };
     if allocator.sonames.is_empty() {
         return Ok(Choice::System);
@@ -121,10 +118,7 @@ fn search(allocator: &'static Allocator, target: &Elf) -> Result<Library, Unreso
             }
             match check(&path, target) {
                 Ok(library) => {
-                    return Ok(Library {
-                        allocator: Some(allocator),
-                        ..library
-                    });
+                    return Ok(Library { allocator: Some(allocator), ..library });
                 }
                 Err(error) => refusal = refusal.or(Some(error)),
             }
@@ -144,10 +138,7 @@ fn search(allocator: &'static Allocator, target: &Elf) -> Result<Library, Unreso
 
 /// Whether the loader of `target` will take the file, and it is an allocator.
 fn check(path: &Path, target: &Elf) -> Result<Library, Unresolved> {
-    let unusable = |why: &str| Unresolved::Unusable {
-        path: path.to_owned(),
-        why: why.to_owned(),
-    };
+    let unusable = |why: &str| Unresolved::Unusable { path: path.to_owned(), why: why.to_owned() };
     let elf = Elf::read(path).map_err(|error| unusable(&format!("cannot be used: {error}")))?;
     if elf.machine != target.machine {
         return Err(Unresolved::DoesNotFit {
@@ -160,9 +151,7 @@ fn check(path: &Path, target: &Elf) -> Result<Library, Unresolved> {
         return Err(unusable("is a program, not a shared object"));
     }
     if !elf.defines.malloc {
-        return Err(unusable(
-            "does not define malloc, so it is not an allocator",
-        ));
+        return Err(unusable("does not define malloc, so it is not an allocator"));
     }
     let (library, program) = (libc_of(&elf), libc_of(target));
     if library != Libc::Any && library != program {
@@ -178,18 +167,12 @@ fn check(path: &Path, target: &Elf) -> Result<Library, Unresolved> {
             "its path contains a space or a colon, which separate paths in LD_PRELOAD: link it elsewhere",
         ));
     }
-    Ok(Library {
-        path: path.to_owned(),
-        allocator: recognise(path, &elf),
-    })
+    Ok(Library { path: path.to_owned(), allocator: recognise(path, &elf) })
 }
 
 /// Which known allocator a library is. Its own functions tell best; a file may be renamed.
 pub fn recognise(path: &Path, elf: &Elf) -> Option<&'static Allocator> {
-    let defined = [
-        (elf.defines.mimalloc, "mimalloc"),
-        (elf.defines.tcmalloc, "tcmalloc"),
-    ];
+    let defined = [(elf.defines.mimalloc, "mimalloc"), (elf.defines.tcmalloc, "tcmalloc")];
     if let Some((_, name)) = defined.iter().find(|(is, _)| *is) {
         return known::by_name(name);
     }
@@ -239,10 +222,7 @@ pub fn system_folders(target: &Elf) -> Vec<PathBuf> {
 /// Folders in which an installation or a build keeps libebbmalloc.so, seen from this program. A build
 /// for debugging has an optimised one next door, which is the one to judge by.
 fn beside_this_program() -> Vec<PathBuf> {
-    let Some(own) = env::current_exe()
-        .ok()
-        .and_then(|path| fs::canonicalize(path).ok())
-    else {
+    let Some(own) = env::current_exe().ok().and_then(|path| fs::canonicalize(path).ok()) else {
         return Vec::new();
     };
     let mut folders = Vec::new();

@@ -19,23 +19,12 @@ pub struct Packages {
 
 impl Packages {
     /// No distribution has it.
-    pub const NONE: Packages = Packages {
-        debian: "",
-        debian_t64: "",
-        alpine: "",
-        fedora: "",
-        arch: "",
-    };
+    pub const NONE: Packages =
+        Packages { debian: "", debian_t64: "", alpine: "", fedora: "", arch: "" };
 
     /// Every name, each once.
     pub fn all(&self) -> Vec<&'static str> {
-        let mut names = vec![
-            self.debian,
-            self.debian_t64,
-            self.alpine,
-            self.fedora,
-            self.arch,
-        ];
+        let mut names = vec![self.debian, self.debian_t64, self.alpine, self.fedora, self.arch];
         names.retain(|name| !name.is_empty());
         names.dedup();
         names
@@ -64,11 +53,7 @@ impl Packages {
             // Debian's testing has no number and is newer than every release with one.
             let major = field("VERSION_ID").split('.').next().unwrap_or_default();
             let renamed = major.parse::<u32>().map_or(true, |it| it >= renamed_from);
-            let package = if renamed {
-                self.debian_t64
-            } else {
-                self.debian
-            };
+            let package = if renamed { self.debian_t64 } else { self.debian };
             format!("apt-get install {package}")
         } else if is("alpine") {
             format!("apk add {}", self.alpine)
@@ -93,10 +78,7 @@ mod tests {
     fn the_command_is_that_of_the_distribution() {
         let tcmalloc = &by_name("tcmalloc").unwrap().packages;
         let on = |text: &str| tcmalloc.install_command_on(text);
-        assert_eq!(
-            on("ID=debian\nVERSION_ID=\"12\"\n"),
-            "apt-get install libtcmalloc-minimal4"
-        );
+        assert_eq!(on("ID=debian\nVERSION_ID=\"12\"\n"), "apt-get install libtcmalloc-minimal4");
         assert_eq!(
             on("ID=ubuntu\nID_LIKE=debian\nVERSION_ID=\"24.04\"\n"),
             "apt-get install libtcmalloc-minimal4t64"

@@ -17,24 +17,12 @@ const fn none(name: &'static str) -> Tuning {
 
 const GLIBC: &[Tuning] = &[
     none("glibc"),
-    Tuning {
-        name: "glibc-arena2",
-        env: &[("MALLOC_ARENA_MAX", "2")],
-    },
-    Tuning {
-        name: "glibc-arena1",
-        env: &[("MALLOC_ARENA_MAX", "1")],
-    },
-    Tuning {
-        name: "glibc-trim64k",
-        env: &[("MALLOC_TRIM_THRESHOLD_", "65536")],
-    },
+    Tuning { name: "glibc-arena2", env: &[("MALLOC_ARENA_MAX", "2")] },
+    Tuning { name: "glibc-arena1", env: &[("MALLOC_ARENA_MAX", "1")] },
+    Tuning { name: "glibc-trim64k", env: &[("MALLOC_TRIM_THRESHOLD_", "65536")] },
     Tuning {
         name: "glibc-mmap64k",
-        env: &[
-            ("MALLOC_MMAP_THRESHOLD_", "65536"),
-            ("MALLOC_TRIM_THRESHOLD_", "131072"),
-        ],
+        env: &[("MALLOC_MMAP_THRESHOLD_", "65536"), ("MALLOC_TRIM_THRESHOLD_", "131072")],
     },
 ];
 
@@ -42,17 +30,11 @@ const JEMALLOC: &[Tuning] = &[
     none("jemalloc"),
     Tuning {
         name: "jemalloc-1000",
-        env: &[(
-            "MALLOC_CONF",
-            "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000",
-        )],
+        env: &[("MALLOC_CONF", "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000")],
     },
     Tuning {
         name: "jemalloc-5000",
-        env: &[(
-            "MALLOC_CONF",
-            "background_thread:true,dirty_decay_ms:5000,muzzy_decay_ms:5000",
-        )],
+        env: &[("MALLOC_CONF", "background_thread:true,dirty_decay_ms:5000,muzzy_decay_ms:5000")],
     },
     Tuning {
         name: "jemalloc-decay0",
@@ -69,10 +51,7 @@ const JEMALLOC: &[Tuning] = &[
     // The Dockerfile that Rails generates.
     Tuning {
         name: "jemalloc-rails",
-        env: &[(
-            "MALLOC_CONF",
-            "dirty_decay_ms:1000,narenas:2,background_thread:true",
-        )],
+        env: &[("MALLOC_CONF", "dirty_decay_ms:1000,narenas:2,background_thread:true")],
     },
     // ClickHouse, without its profiling.
     Tuning {
@@ -100,35 +79,20 @@ const MIMALLOC: &[Tuning] = &[
     },
     Tuning {
         name: "mimalloc-decommit",
-        env: &[
-            ("MIMALLOC_PAGE_RESET", "1"),
-            ("MIMALLOC_RESET_DECOMMITS", "1"),
-        ],
+        env: &[("MIMALLOC_PAGE_RESET", "1"), ("MIMALLOC_RESET_DECOMMITS", "1")],
     },
 ];
 
 const TCMALLOC: &[Tuning] = &[
     none("tcmalloc"),
-    Tuning {
-        name: "tcmalloc-release10",
-        env: &[("TCMALLOC_RELEASE_RATE", "10")],
-    },
-    Tuning {
-        name: "tcmalloc-decommit",
-        env: &[("TCMALLOC_AGGRESSIVE_DECOMMIT", "1")],
-    },
+    Tuning { name: "tcmalloc-release10", env: &[("TCMALLOC_RELEASE_RATE", "10")] },
+    Tuning { name: "tcmalloc-decommit", env: &[("TCMALLOC_AGGRESSIVE_DECOMMIT", "1")] },
 ];
 
 const EBBMALLOC: &[Tuning] = &[
     none("ebbmalloc"),
-    Tuning {
-        name: "ebbmalloc-decay250",
-        env: &[("EBB_CONF", "dirty_decay_ms:250")],
-    },
-    Tuning {
-        name: "ebbmalloc-narenas1",
-        env: &[("EBB_CONF", "narenas:1")],
-    },
+    Tuning { name: "ebbmalloc-decay250", env: &[("EBB_CONF", "dirty_decay_ms:250")] },
+    Tuning { name: "ebbmalloc-narenas1", env: &[("EBB_CONF", "narenas:1")] },
 ];
 
 /// The variable that moves CPython's small objects from arenas of its own to malloc.
@@ -160,12 +124,7 @@ mod tests {
             let names: BTreeSet<_> = tunings.iter().map(|tuning| tuning.name).collect();
             assert_eq!(names.len(), tunings.len());
             let settings: BTreeSet<_> = tunings.iter().map(|tuning| tuning.env).collect();
-            assert_eq!(
-                settings.len(),
-                tunings.len(),
-                "{}: the same twice",
-                allocator.name
-            );
+            assert_eq!(settings.len(), tunings.len(), "{}: the same twice", allocator.name);
         }
         assert_eq!(tunings("hoard"), None);
     }

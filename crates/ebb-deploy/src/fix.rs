@@ -71,10 +71,7 @@ fn settle(
         return Err(Refused::cannot(why, elsewhere.remedy));
     }
     let settled = wish.settle(library, &|name| service.variable(name)?.value.clone());
-    let noted = Fixed {
-        edits: Vec::new(),
-        notes: settled.notes,
-    };
+    let noted = Fixed { edits: Vec::new(), notes: settled.notes };
     Ok((settled.settings, noted))
 }
 

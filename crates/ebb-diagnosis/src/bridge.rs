@@ -29,16 +29,10 @@ pub fn of(snapshot: &Snapshot, ledger: &Ledger) -> Option<Bridge> {
 
 /// Free pages, and what caches hold of them; pinned bytes are nobody's to return.
 fn returnable(ledger: &Ledger) -> u64 {
-    [
-        Cause::Trimmable,
-        Cause::Tops,
-        Cause::Cached,
-        Cause::Kept,
-        Cause::Lazy,
-    ]
-    .into_iter()
-    .map(|cause| ledger.bytes(cause))
-    .sum()
+    [Cause::Trimmable, Cause::Tops, Cause::Cached, Cause::Kept, Cause::Lazy]
+        .into_iter()
+        .map(|cause| ledger.bytes(cause))
+        .sum()
 }
 
 /// Anonymous memory by shares where that is known, so that forked workers' pages count once.

@@ -119,10 +119,7 @@ fn groups(snapshot: &Snapshot, findings: &[Finding]) -> Groups {
 /// Free pages of allocators that return them without help: no remedy is needed.
 fn returning(snapshot: &Snapshot) -> u64 {
     let heaps = snapshot.processes.iter().filter_map(|it| it.heap.as_ref());
-    heaps
-        .filter(|heap| heap.returns_within_ms.is_some())
-        .map(|heap| heap.trimmable)
-        .sum()
+    heaps.filter(|heap| heap.returns_within_ms.is_some()).map(|heap| heap.trimmable).sum()
 }
 
 /// The largest cause of the group that the verdict is about.
@@ -159,10 +156,7 @@ fn sentence(
 ) -> String {
     let who = who(snapshot);
     let doubt = match groups.unknown as f64 >= NOTED * whole as f64 && groups.unknown > 0 {
-        true => format!(
-            " {} MB more could not be identified.",
-            megabytes(groups.unknown)
-        ),
+        true => format!(" {} MB more could not be identified.", megabytes(groups.unknown)),
         false => String::new(),
     };
     let whole = megabytes(whole);

@@ -39,18 +39,12 @@ fn sentence(asked: &str, from: u64, to: u64, changes: &[Change]) -> String {
     let bytes = || changes.iter().filter(|change| change.unit == Unit::Bytes);
     let part = |change: &Change| {
         let sign = if change.growth() < 0 { "\u{2212}" } else { "+" };
-        format!(
-            "{} ({sign}{} MB)",
-            change.what,
-            megabytes(change.growth().unsigned_abs())
-        )
+        format!("{} ({sign}{} MB)", change.what, megabytes(change.growth().unsigned_abs()))
     };
     let most = |change: &Change| format!(", mostly in {}", part(change));
     if from.abs_diff(to) < LEAST_CHANGE {
         // Lines of the ledger stand in front of size classes, and the last of equal ones would be taken.
-        let largest = bytes()
-            .rev()
-            .max_by_key(|change| change.growth().unsigned_abs());
+        let largest = bytes().rev().max_by_key(|change| change.growth().unsigned_abs());
         let within = largest.map_or_else(String::new, |change| {
             format!("; the largest change is in {}", part(change))
         });
@@ -180,11 +174,7 @@ fn cautions(before: &Snapshot, after: &Snapshot) -> Vec<String> {
         Some((first.pid, first.started_ticks))
     };
     let read = |snapshot: &Snapshot| {
-        snapshot
-            .processes
-            .iter()
-            .filter(|process| process.heap.is_some())
-            .count()
+        snapshot.processes.iter().filter(|process| process.heap.is_some()).count()
     };
     let mut cautions = Vec::new();
     if identity(before) != identity(after) {
@@ -231,12 +221,8 @@ mod tests {
     const MB: u64 = 1_000_000;
 
     fn snapshot(at_s: f64, live_mb: u64, count: u64) -> Snapshot {
-        let usage = Usage {
-            mappings: count,
-            rss: live_mb * MB,
-            pss: live_mb * MB,
-            ..Usage::default()
-        };
+        let usage =
+            Usage { mappings: count, rss: live_mb * MB, pss: live_mb * MB, ..Usage::default() };
         Snapshot {
             at_s,
             ..example::snapshot(vec![Process {
@@ -246,13 +232,7 @@ mod tests {
                     live: live_mb * MB,
                     resident: live_mb * MB,
                     arenas: Some(2),
-                    classes: BTreeMap::from([(
-                        64,
-                        Class {
-                            count,
-                            bytes: live_mb * MB,
-                        },
-                    )]),
+                    classes: BTreeMap::from([(64, Class { count, bytes: live_mb * MB })]),
                     ..Heap::default()
                 }),
                 ..Process::default()
@@ -264,18 +244,13 @@ mod tests {
     fn what_grew_is_named_the_largest_first_and_noise_is_not() {
         let difference = of(&snapshot(1.0, 50, 10), &snapshot(61.0, 90, 20));
         assert!(
-            difference
-                .sentence
-                .starts_with("7 grew from 50.0 to 90.0 MB"),
+            difference.sentence.starts_with("7 grew from 50.0 to 90.0 MB"),
             "{}",
             difference.sentence
         );
         assert_eq!(difference.seconds, Some(60.0));
-        let named: Vec<&str> = difference
-            .changes
-            .iter()
-            .map(|change| change.what.as_str())
-            .collect();
+        let named: Vec<&str> =
+            difference.changes.iter().map(|change| change.what.as_str()).collect();
         assert!(named.contains(&"live blocks up to 64 B"), "{named:?}");
         assert!(!named.contains(&"arenas"), "they did not change: {named:?}");
         assert_eq!(difference.cautions, Vec::<String>::new());
@@ -289,12 +264,7 @@ mod tests {
                 let mut snapshot = snapshot(at_s, live, 10);
                 let process = &mut snapshot.processes[0];
                 process.heap.as_mut().unwrap().trimmable = held * MB;
-                let usage = process
-                    .memory
-                    .as_mut()
-                    .unwrap()
-                    .get_mut(&Kind::Brk)
-                    .unwrap();
+                let usage = process.memory.as_mut().unwrap().get_mut(&Kind::Brk).unwrap();
                 usage.pss += held * MB;
                 usage.rss += held * MB;
                 snapshot
@@ -323,15 +293,11 @@ mod tests {
             process.threads = 3 + more;
             let heap = process.heap.as_mut().unwrap();
             heap.classes.insert(32, class(100 + more, 3200 + 32 * more));
-            heap.classes
-                .insert(4096, class(100 + 100 * more, 409_600 * (1 + more)));
+            heap.classes.insert(4096, class(100 + 100 * more, 409_600 * (1 + more)));
         }
         let difference = of(&before, &after);
-        let named: Vec<(&str, Unit)> = difference
-            .changes
-            .iter()
-            .map(|change| (change.what.as_str(), change.unit))
-            .collect();
+        let named: Vec<(&str, Unit)> =
+            difference.changes.iter().map(|change| (change.what.as_str(), change.unit)).collect();
         assert_eq!(
             named,
             [

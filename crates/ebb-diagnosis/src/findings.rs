@@ -40,10 +40,7 @@ fn swap(snapshot: &Snapshot) -> Option<u64> {
 }
 
 fn causes(snapshot: &Snapshot, ledger: &Ledger) -> Vec<(Cause, Option<u64>)> {
-    let heap_is_known = snapshot
-        .processes
-        .iter()
-        .all(|process| process.heap.is_some());
+    let heap_is_known = snapshot.processes.iter().all(|process| process.heap.is_some());
     let heap = |cause: Cause| {
         let bytes = ledger.bytes(cause);
         (cause, (heap_is_known || bytes > 0).then_some(bytes))
@@ -85,13 +82,7 @@ fn of_cgroup(snapshot: &Snapshot, ledger: &Ledger) -> Vec<(Cause, Option<u64>)> 
         let mapped = parts.mapped.unwrap_or(0);
         Some(parts.file?.saturating_sub(parts.shared?.max(mapped)))
     };
-    let tmpfs = || {
-        Some(
-            parts
-                .shared?
-                .saturating_sub(ledger.bytes(Cause::SharedMemory)),
-        )
-    };
+    let tmpfs = || Some(parts.shared?.saturating_sub(ledger.bytes(Cause::SharedMemory)));
     let kernel = || {
         parts.kernel.or_else(|| {
             Some(
@@ -102,11 +93,7 @@ fn of_cgroup(snapshot: &Snapshot, ledger: &Ledger) -> Vec<(Cause, Option<u64>)> 
             )
         })
     };
-    vec![
-        (Cause::PageCache, cache()),
-        (Cause::Tmpfs, tmpfs()),
-        (Cause::Kernel, kernel()),
-    ]
+    vec![(Cause::PageCache, cache()), (Cause::Tmpfs, tmpfs()), (Cause::Kernel, kernel())]
 }
 
 fn finding(cause: Cause, bytes: Option<u64>, whole: u64, snapshot: &Snapshot) -> Finding {
@@ -123,12 +110,7 @@ fn finding(cause: Cause, bytes: Option<u64>, whole: u64, snapshot: &Snapshot) ->
     };
     let evidence = match (bytes, share) {
         (Some(bytes), Some(share)) => {
-            format!(
-                "{} of {} MB ({:.0} %)",
-                megabytes(bytes),
-                megabytes(whole),
-                share * 100.0
-            )
+            format!("{} of {} MB ({:.0} %)", megabytes(bytes), megabytes(whole), share * 100.0)
         }
         _ => "not known".to_owned(),
     };
@@ -158,18 +140,12 @@ fn error(cause: Cause, snapshot: &Snapshot) -> Option<String> {
             | Cause::Locked
     );
     if of_heap {
-        let heaps = snapshot
-            .processes
-            .iter()
-            .filter_map(|process| process.heap.as_ref());
+        let heaps = snapshot.processes.iter().filter_map(|process| process.heap.as_ref());
         let worst = heaps.map(|heap| heap.error).fold(0.0, f64::max);
         return (worst > 0.0)
             .then(|| format!("within {:.0} % of the heap", (worst * 100.0).ceil()));
     }
-    let closed = snapshot
-        .processes
-        .iter()
-        .any(|process| process.memory.is_none());
+    let closed = snapshot.processes.iter().any(|process| process.memory.is_none());
     closed.then(|| "from status, shared pages counted for each process".to_owned())
 }
 
@@ -261,19 +237,12 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
 /// Bytes in MB with about three digits.
 pub fn megabytes(bytes: u64) -> String {
     let mb = bytes as f64 / 1e6;
-    if mb >= 100.0 {
-        format!("{mb:.0}")
-    } else {
-        format!("{mb:.1}")
-    }
+    if mb >= 100.0 { format!("{mb:.0}") } else { format!("{mb:.1}") }
 }
 
 /// Memory that may be an allocator's, and whose.
 fn unread_noun(snapshot: &Snapshot) -> String {
-    let hidden = snapshot
-        .processes
-        .iter()
-        .flat_map(|process| &process.hidden);
+    let hidden = snapshot.processes.iter().flat_map(|process| &process.hidden);
     let hidden: BTreeSet<String> = hidden.map(ledger::hidden_name).collect();
     match hidden.into_iter().collect::<Vec<_>>().as_slice() {
         [] => {
@@ -284,10 +253,7 @@ fn unread_noun(snapshot: &Snapshot) -> String {
                 None => "an allocator's memory that cannot be identified".to_owned(),
             }
         }
-        names => format!(
-            "memory of {}, or mapped by the program itself",
-            names.join(", ")
-        ),
+        names => format!("memory of {}, or mapped by the program itself", names.join(", ")),
     }
 }
 

@@ -30,10 +30,7 @@ const NO_WORK: f64 = 0.01;
 /// One look in sums; `start_s` is the time of the first.
 pub fn point(diagnosis: &Diagnosis, start_s: f64) -> Point {
     let (snapshot, ledger) = (&diagnosis.snapshot, &diagnosis.ledger);
-    let read = snapshot
-        .processes
-        .iter()
-        .all(|process| process.heap.is_some());
+    let read = snapshot.processes.iter().all(|process| process.heap.is_some());
     let swap = snapshot.total(|process| process.status.swap).unwrap_or(0);
     Point {
         at_s: snapshot.at_s - start_s,
@@ -42,27 +39,18 @@ pub fn point(diagnosis: &Diagnosis, start_s: f64) -> Point {
         other: ledger.bytes(Cause::Anonymous) + ledger.bytes(Cause::UnreadHeap) + swap,
         shared: ledger.bytes(Cause::SharedMemory),
         total: ledger.total + swap,
-        cpu_s: snapshot
-            .processes
-            .iter()
-            .map(|process| process.work.cpu_s)
-            .sum(),
+        cpu_s: snapshot.processes.iter().map(|process| process.work.cpu_s).sum(),
         io_bytes: snapshot.total(|process| process.work.io_bytes),
     }
 }
 
 /// Concludes from the looks and the last of them in full.
 pub fn of(points: Vec<Point>, last: Diagnosis) -> Growth {
-    let trends: Vec<Trend> = [
-        Series::Live,
-        Series::Held,
-        Series::Other,
-        Series::Shared,
-        Series::Total,
-    ]
-    .into_iter()
-    .filter_map(|series| trend_of(series, &points))
-    .collect();
+    let trends: Vec<Trend> =
+        [Series::Live, Series::Held, Series::Other, Series::Shared, Series::Total]
+            .into_iter()
+            .filter_map(|series| trend_of(series, &points))
+            .collect();
     let growing = trends
         .iter()
         .filter(|trend| trend.grows && trend.series != Series::Total)
@@ -70,13 +58,7 @@ pub fn of(points: Vec<Point>, last: Diagnosis) -> Growth {
         .max_by_key(|trend| trend.to.saturating_sub(trend.from));
     let company = growing.map(|trend| company(trend.series, &points));
     let verdict = verdict(&trends, growing, company, &points, &last);
-    Growth {
-        verdict,
-        trends,
-        company,
-        points,
-        last,
-    }
+    Growth { verdict, trends, company, points, last }
 }
 
 /// Whether so much held memory is a reason for a verdict.
@@ -97,10 +79,7 @@ fn value(series: Series, point: &Point) -> Option<u64> {
 
 /// The values of a series; those of looks at which it could not be read are left out.
 fn values(series: Series, points: &[Point]) -> Vec<(f64, f64)> {
-    points
-        .iter()
-        .filter_map(|point| Some((point.at_s, value(series, point)? as f64)))
-        .collect()
+    points.iter().filter_map(|point| Some((point.at_s, value(series, point)? as f64))).collect()
 }
 
 fn trend_of(series: Series, points: &[Point]) -> Option<Trend> {
@@ -139,32 +118,21 @@ fn company(series: Series, points: &[Point]) -> Company {
         windows[window.min(slope::WINDOWS - 1)].push(point);
     }
     // From the end of one window to that of the next: seconds, CPU seconds, growth.
-    let ends: Vec<&Point> = windows
-        .iter()
-        .filter_map(|window| window.last().copied())
-        .collect();
+    let ends: Vec<&Point> = windows.iter().filter_map(|window| window.last().copied()).collect();
     let steps: Vec<(f64, f64, f64)> = ends
         .windows(2)
         .filter_map(|pair| {
             let grown = value(series, pair[1])? as f64 - value(series, pair[0])? as f64;
-            Some((
-                pair[1].at_s - pair[0].at_s,
-                pair[1].cpu_s - pair[0].cpu_s,
-                grown,
-            ))
+            Some((pair[1].at_s - pair[0].at_s, pair[1].cpu_s - pair[0].cpu_s, grown))
         })
         .filter(|(seconds, ..)| *seconds > 0.0)
         .collect();
-    let busiest = steps
-        .iter()
-        .map(|(seconds, cpu, _)| cpu / seconds)
-        .fold(0.0, f64::max);
+    let busiest = steps.iter().map(|(seconds, cpu, _)| cpu / seconds).fold(0.0, f64::max);
     if busiest < NO_WORK {
         return Company::NoLoad;
     }
-    let (idle, busy): (Vec<_>, Vec<_>) = steps
-        .iter()
-        .partition(|(seconds, cpu, _)| cpu / seconds < IDLE * busiest);
+    let (idle, busy): (Vec<_>, Vec<_>) =
+        steps.iter().partition(|(seconds, cpu, _)| cpu / seconds < IDLE * busiest);
     let rate = |steps: &[&(f64, f64, f64)]| {
         let seconds: f64 = steps.iter().map(|step| step.0).sum();
         let grown: f64 = steps.iter().map(|step| step.2).sum();
@@ -175,11 +143,7 @@ fn company(series: Series, points: &[Point]) -> Company {
         return Company::AlwaysLoad;
     }
     let (with, without) = (rate(&busy), rate(&idle));
-    if without < 0.1 * with {
-        Company::OnlyWithLoad
-    } else {
-        Company::WithAndWithoutLoad
-    }
+    if without < 0.1 * with { Company::OnlyWithLoad } else { Company::WithAndWithoutLoad }
 }
 
 fn verdict(
@@ -202,10 +166,7 @@ fn verdict(
         let each = seconds / (points.len().max(2) - 1) as f64;
         let enough = each * slope::WINDOWS as f64;
         return too_short(
-            format!(
-                "{looks} at {who} in {} are too few for a slope",
-                time(seconds)
-            ),
+            format!("{looks} at {who} in {} are too few for a slope", time(seconds)),
             enough.max(2.0 * seconds),
             &last.snapshot,
         );
@@ -217,22 +178,17 @@ fn verdict(
     let owners = owners(&last.snapshot);
     let (kind, what) = match (trend.series, runtime_of) {
         (Series::Live, _) => (VerdictKind::LiveHeapGrows, "The live heap".to_owned()),
-        (Series::Held, _) => (
-            VerdictKind::Retention,
-            "The freed memory that the allocator holds".to_owned(),
-        ),
+        (Series::Held, _) => {
+            (VerdictKind::Retention, "The freed memory that the allocator holds".to_owned())
+        }
         (Series::Shared, _) => (VerdictKind::NotHeap, "Shared memory".to_owned()),
         // A new arena is mapped only when the objects alive need more than there are.
-        (_, Some(Runtime::Cpython)) if owners.len() == 1 => (
-            VerdictKind::LiveHeapGrows,
-            "The memory of CPython's objects".to_owned(),
-        ),
+        (_, Some(Runtime::Cpython)) if owners.len() == 1 => {
+            (VerdictKind::LiveHeapGrows, "The memory of CPython's objects".to_owned())
+        }
         _ if !owners.is_empty() => (
             VerdictKind::NotEnoughEvidence,
-            format!(
-                "{}, whose live part is not known,",
-                capital(&owners.join(" or "))
-            ),
+            format!("{}, whose live part is not known,", capital(&owners.join(" or "))),
         ),
         _ => (
             VerdictKind::NotEnoughEvidence,
@@ -358,23 +314,12 @@ fn not_growing(
     let coarse = slope::slope(&slope::coarser(&floors));
     if !excludes(slope) && !coarse.is_some_and(excludes) {
         return too_short(
-            format!(
-                "{who} varies too much for a slope after {} ({})",
-                time(seconds),
-                rate(slope)
-            ),
+            format!("{who} varies too much for a slope after {} ({})", time(seconds), rate(slope)),
             4.0 * seconds,
         );
     }
-    let verb = if slope.high < 0.0 {
-        "It shrinks"
-    } else {
-        "No growth"
-    };
-    flat(
-        format!("{verb} in {} ({})", time(seconds), rate(slope)),
-        last,
-    )
+    let verb = if slope.high < 0.0 { "It shrinks" } else { "No growth" };
+    flat(format!("{verb} in {} ({})", time(seconds), rate(slope)), last)
 }
 
 /// How much a series has to rise from its first floor on until that is a verdict.
@@ -391,9 +336,7 @@ fn flat(how: String, last: &Diagnosis) -> Verdict {
     Verdict {
         sentence: format!(
             "{how}. {}",
-            last.verdict
-                .sentence
-                .replace(". To see whether they grow, look again later", "")
+            last.verdict.sentence.replace(". To see whether they grow, look again later", "")
         ),
         next: match last.verdict.kind {
             VerdictKind::InUse | VerdictKind::NotEnoughEvidence => None,
@@ -460,11 +403,7 @@ fn with(company: Company) -> &'static str {
 
 /// The command that finds who allocates.
 pub fn find_the_stack(last: &Diagnosis, runtime: Option<Runtime>) -> String {
-    let pid = last
-        .snapshot
-        .processes
-        .first()
-        .map_or(0, |process| process.pid);
+    let pid = last.snapshot.processes.first().map_or(0, |process| process.pid);
     match runtime {
         Some(Runtime::Cpython) => format!("memray attach {pid}"),
         Some(Runtime::V8) => {
@@ -489,9 +428,7 @@ fn time(seconds: f64) -> String {
 
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| {
-        first.to_uppercase().chain(letters).collect()
-    })
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 #[cfg(test)]

@@ -65,30 +65,17 @@ pub fn of(snapshot: &Snapshot) -> Ledger {
         .iter()
         .filter_map(|&cause| {
             let bytes = sums.get(&cause).copied().filter(|&bytes| bytes > 0)?;
-            Some(Line {
-                cause,
-                bytes,
-                note: note(cause, snapshot),
-            })
+            Some(Line { cause, bytes, note: note(cause, snapshot) })
         })
         .collect();
     let explained: u64 = lines.iter().map(|line| line.bytes).sum();
-    Ledger {
-        total,
-        proportional,
-        remainder: total as i64 - explained as i64,
-        lines,
-    }
+    Ledger { total, proportional, remainder: total as i64 - explained as i64, lines }
 }
 
 impl Ledger {
     /// The bytes of one line.
     pub fn bytes(&self, cause: Cause) -> u64 {
-        self.lines
-            .iter()
-            .filter(|line| line.cause == cause)
-            .map(|line| line.bytes)
-            .sum()
+        self.lines.iter().filter(|line| line.cause == cause).map(|line| line.bytes).sum()
     }
 
     /// What the allocator holds of memory that was freed.
@@ -120,10 +107,9 @@ fn with_mappings(process: &Process) -> (u64, Lines) {
             lines
         }
         // A runtime maps its own heap; without one, what is anonymous may be arenas of malloc.
-        None if process.runtime.is_some() => vec![
-            (Cause::UnreadHeap, malloc.pss),
-            (Cause::Anonymous, usage(Kind::Anonymous).pss),
-        ],
+        None if process.runtime.is_some() => {
+            vec![(Cause::UnreadHeap, malloc.pss), (Cause::Anonymous, usage(Kind::Anonymous).pss)]
+        }
         None => vec![(Cause::UnreadHeap, anywhere.pss)],
     };
     let rest = [
@@ -234,12 +220,8 @@ fn note(cause: Cause, snapshot: &Snapshot) -> Option<String> {
                     .filter(|process| process.heap.is_none())
                     .filter_map(|process| process.allocator.name.clone()),
             );
-            let hidden = names(
-                processes
-                    .iter()
-                    .flat_map(|process| &process.hidden)
-                    .map(hidden_name),
-            );
+            let hidden =
+                names(processes.iter().flat_map(|process| &process.hidden).map(hidden_name));
             let is_missing =
                 |process: &Process| process.heap.as_ref().is_some_and(|heap| heap.missing > 0);
             match (unread.is_empty(), hidden.is_empty()) {
@@ -261,9 +243,7 @@ fn note(cause: Cause, snapshot: &Snapshot) -> Option<String> {
             (!readers.is_empty()).then_some(readers)
         }
         Cause::Objects => {
-            let readers = processes
-                .iter()
-                .filter_map(|process| process.objects.as_ref());
+            let readers = processes.iter().filter_map(|process| process.objects.as_ref());
             let readers = names(readers.map(|objects| objects.reader.clone()));
             (!readers.is_empty()).then_some(readers)
         }

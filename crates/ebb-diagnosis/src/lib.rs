@@ -31,13 +31,7 @@ pub fn of(snapshot: Snapshot) -> Diagnosis {
     let bridge = bridge::of(&snapshot, &ledger);
     let findings = findings::of(&snapshot, &ledger);
     let verdict = conclude::verdict(&snapshot, &ledger, &findings);
-    Diagnosis {
-        verdict,
-        ledger,
-        bridge,
-        findings,
-        snapshot,
-    }
+    Diagnosis { verdict, ledger, bridge, findings, snapshot }
 }
 
 #[cfg(test)]

@@ -140,10 +140,7 @@ fn gates(snapshot: &Snapshot) -> Option<String> {
 
 /// Whether a process of it is on glibc's malloc.
 fn is_glibc(snapshot: &Snapshot) -> bool {
-    snapshot
-        .processes
-        .iter()
-        .any(|process| process.allocator.name.as_deref() == Some("glibc"))
+    snapshot.processes.iter().any(|process| process.allocator.name.as_deref() == Some("glibc"))
 }
 
 #[cfg(test)]
@@ -162,19 +159,13 @@ mod tests {
             remedy: remedy.map(str::to_owned),
         };
         let of = |missing: Vec<Missing>| {
-            gates(&Snapshot {
-                missing,
-                ..ebb_process::example::snapshot(Vec::new())
-            })
+            gates(&Snapshot { missing, ..ebb_process::example::snapshot(Vec::new()) })
         };
         assert_eq!(of(vec![missing(1, None)]), None);
         let one = vec![missing(1, Some("Open it.")), missing(2, Some("Open it."))];
         assert_eq!(of(one.clone()).as_deref(), Some("Open it."));
         let other = vec![missing(7, Some("Another.")), missing(1, Some("Open it."))];
-        assert_eq!(
-            of([one, other].concat()).as_deref(),
-            Some("1, 2: Open it. 7: Another.")
-        );
+        assert_eq!(of([one, other].concat()).as_deref(), Some("1, 2: Open it. 7: Another."));
     }
 
     #[test]
@@ -183,10 +174,7 @@ mod tests {
             give_back(
                 Some(main),
                 &ebb_process::example::snapshot(vec![Process {
-                    allocator: Allocator {
-                        name: Some(reader.to_owned()),
-                        file: None,
-                    },
+                    allocator: Allocator { name: Some(reader.to_owned()), file: None },
                     heap: Some(Heap {
                         reader: reader.to_owned(),
                         kept: 50,
@@ -201,16 +189,8 @@ mod tests {
             (Cause::Trimmable, "glibc", "ebb trim 7 --inject"),
             (Cause::Tops, "glibc", "glibc+MALLOC_TRIM_THRESHOLD_=131072"),
             (Cause::FreeObjects, "glibc", "--variants glibc,ebbmalloc:"),
-            (
-                Cause::FreeObjects,
-                "ebbmalloc",
-                "without python:off in EBB_CONF",
-            ),
-            (
-                Cause::Kept,
-                "jemalloc",
-                "MALLOC_CONF=background_thread:true",
-            ),
+            (Cause::FreeObjects, "ebbmalloc", "without python:off in EBB_CONF"),
+            (Cause::Kept, "jemalloc", "MALLOC_CONF=background_thread:true"),
             (Cause::Pinned, "glibc", "ebb compare WORKLOAD -o DIR"),
         ] {
             let next = of(main, reader);

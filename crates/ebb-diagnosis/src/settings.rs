@@ -69,12 +69,7 @@ fn bytes(cause: Cause, heap: &Heap) -> u64 {
 
 /// Where CPython has arenas although it runs on ebbmalloc, which would serve its objects.
 fn cpython_on_ebbmalloc(snapshot: &Snapshot) -> Option<String> {
-    let free = |process: &Process| {
-        process
-            .objects
-            .as_ref()
-            .map_or(0, |it| it.resident - it.live)
-    };
+    let free = |process: &Process| process.objects.as_ref().map_or(0, |it| it.resident - it.live);
     let worst = snapshot.processes.iter().max_by_key(|it| free(it))?;
     let heap = worst.heap.as_ref()?;
     heap.reader.starts_with("ebbmalloc").then(|| {
@@ -201,10 +196,7 @@ mod tests {
             settings_variable: Some("_RJEM_MALLOC_CONF".to_owned()),
             ..Heap::default()
         };
-        let snapshot = example::snapshot(vec![Process {
-            heap: Some(heap),
-            ..Process::default()
-        }]);
+        let snapshot = example::snapshot(vec![Process { heap: Some(heap), ..Process::default() }]);
         remedy(cause, &snapshot)
     }
 
@@ -213,14 +205,8 @@ mod tests {
         let kept =
             |settings: &[(&str, &str)]| asked("jemalloc 5.3.0", settings, Cause::Kept).unwrap();
         let idle = kept(&[("background_thread", "false"), ("dirty_decay_ms", "10000")]);
-        assert!(
-            idle.contains("_RJEM_MALLOC_CONF=background_thread:true"),
-            "{idle}"
-        );
-        let forked = kept(&[
-            ("background_thread", "false"),
-            ("background_thread_asked", "true"),
-        ]);
+        assert!(idle.contains("_RJEM_MALLOC_CONF=background_thread:true"), "{idle}");
+        let forked = kept(&[("background_thread", "false"), ("background_thread_asked", "true")]);
         assert!(forked.contains("fork"), "{forked}");
         let never = kept(&[("background_thread", "true"), ("dirty_decay_ms", "-1")]);
         assert!(never.contains("never returned"), "{never}");
@@ -231,11 +217,7 @@ mod tests {
     #[test]
     fn of_two_allocators_the_one_that_keeps_pages_is_asked() {
         let asked = |cause| {
-            asked(
-                "glibc 2.36 and jemalloc 5.3.1 in engine.so",
-                &[("dirty_decay_ms", "-1")],
-                cause,
-            )
+            asked("glibc 2.36 and jemalloc 5.3.1 in engine.so", &[("dirty_decay_ms", "-1")], cause)
         };
         assert!(asked(Cause::Kept).unwrap().contains("_RJEM_MALLOC_CONF"));
         assert_eq!(asked(Cause::Pinned), None, "it may be glibc's");
@@ -245,16 +227,8 @@ mod tests {
     fn without_a_setting_that_helps_there_is_no_remedy_here() {
         assert_eq!(asked("glibc 2.36", &[], Cause::Cached), None);
         assert_eq!(asked("jemalloc 5.3.0", &[], Cause::Live), None);
-        assert_eq!(
-            asked("jemalloc 5.3.0", &[], Cause::Lazy),
-            None,
-            "it has none"
-        );
-        let spans = asked(
-            "tcmalloc 2.10",
-            &[("tcmalloc_release_rate", "0")],
-            Cause::Kept,
-        );
+        assert_eq!(asked("jemalloc 5.3.0", &[], Cause::Lazy), None, "it has none");
+        let spans = asked("tcmalloc 2.10", &[("tcmalloc_release_rate", "0")], Cause::Kept);
         assert!(spans.unwrap().contains("never returned"));
     }
 }

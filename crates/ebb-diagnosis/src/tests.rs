@@ -28,15 +28,9 @@ fn process(kinds: &[(Kind, u64)], heap: Option<Heap>) -> Process {
         name: "service".into(),
         threads: 1,
         memory: Some(memory),
-        allocator: Allocator {
-            name: Some("glibc".into()),
-            file: None,
-        },
+        allocator: Allocator { name: Some("glibc".into()), file: None },
         heap,
-        status: Status {
-            swap: Some(0),
-            ..Status::default()
-        },
+        status: Status { swap: Some(0), ..Status::default() },
         ..Process::default()
     }
 }
@@ -61,14 +55,8 @@ fn judged(process: Process) -> (VerdictKind, Option<Cause>) {
 
 fn adds_up(diagnosis: &Diagnosis) {
     let lines: u64 = diagnosis.ledger.lines.iter().map(|line| line.bytes).sum();
-    assert_eq!(
-        lines as i64 + diagnosis.ledger.remainder,
-        diagnosis.ledger.total as i64
-    );
-    assert!(
-        !diagnosis.verdict.sentence.contains("leak"),
-        "one look never says it"
-    );
+    assert_eq!(lines as i64 + diagnosis.ledger.remainder, diagnosis.ledger.total as i64);
+    assert!(!diagnosis.verdict.sentence.contains("leak"), "one look never says it");
 }
 
 #[test]
@@ -85,39 +73,18 @@ fn the_next_command_is_a_trim_where_one_would_help() {
 
 #[test]
 fn held_memory_is_retention_by_its_largest_part() {
-    let brk = |heap: Heap| {
-        process(
-            &[(Kind::Brk, heap.resident / MB), (Kind::File, 3)],
-            Some(heap),
-        )
-    };
-    assert_eq!(
-        judged(brk(heap(20, 300, 10, 5))),
-        (VerdictKind::Retention, Some(Cause::Trimmable))
-    );
-    assert_eq!(
-        judged(brk(heap(20, 10, 200, 5))),
-        (VerdictKind::Retention, Some(Cause::Tops))
-    );
-    assert_eq!(
-        judged(brk(heap(50, 0, 0, 100))),
-        (VerdictKind::Retention, Some(Cause::Pinned))
-    );
+    let brk = |heap: Heap| process(&[(Kind::Brk, heap.resident / MB), (Kind::File, 3)], Some(heap));
+    assert_eq!(judged(brk(heap(20, 300, 10, 5))), (VerdictKind::Retention, Some(Cause::Trimmable)));
+    assert_eq!(judged(brk(heap(20, 10, 200, 5))), (VerdictKind::Retention, Some(Cause::Tops)));
+    assert_eq!(judged(brk(heap(50, 0, 0, 100))), (VerdictKind::Retention, Some(Cause::Pinned)));
 }
 
 #[test]
 fn a_live_peak_is_in_use_and_so_is_a_small_process() {
-    let large = process(
-        &[(Kind::Brk, 310), (Kind::File, 4)],
-        Some(heap(300, 2, 1, 7)),
-    );
+    let large = process(&[(Kind::Brk, 310), (Kind::File, 4)], Some(heap(300, 2, 1, 7)));
     assert_eq!(judged(large), (VerdictKind::InUse, Some(Cause::Live)));
     let small = process(&[(Kind::Brk, 4), (Kind::File, 4)], Some(heap(1, 3, 0, 0)));
-    assert_eq!(
-        judged(small).0,
-        VerdictKind::InUse,
-        "3 MB are not worth a word"
-    );
+    assert_eq!(judged(small).0, VerdictKind::InUse, "3 MB are not worth a word");
 }
 
 #[test]
@@ -136,55 +103,27 @@ fn what_is_not_malloc_is_told_as_that() {
 
 #[test]
 fn retention_beside_much_that_is_not_heap_is_mixed() {
-    let both = process(
-        &[(Kind::Brk, 110), (Kind::Shared, 100)],
-        Some(heap(10, 100, 0, 0)),
-    );
+    let both = process(&[(Kind::Brk, 110), (Kind::Shared, 100)], Some(heap(10, 100, 0, 0)));
     assert_eq!(judged(both).0, VerdictKind::Mixed);
 }
 
 #[test]
 fn a_heap_that_was_not_read_decides_nothing() {
     let unread = process(&[(Kind::Brk, 10), (Kind::Anonymous, 300)], None);
-    assert_eq!(
-        judged(unread.clone()),
-        (VerdictKind::NotEnoughEvidence, Some(Cause::UnreadHeap))
-    );
+    assert_eq!(judged(unread.clone()), (VerdictKind::NotEnoughEvidence, Some(Cause::UnreadHeap)));
     let diagnosis = of(snapshot(vec![unread]));
-    let trimmable = diagnosis
-        .findings
-        .iter()
-        .find(|finding| finding.cause == Cause::Trimmable);
-    assert_eq!(
-        trimmable.unwrap().weight,
-        Weight::Unknown,
-        "not ruled out, not known"
-    );
+    let trimmable = diagnosis.findings.iter().find(|finding| finding.cause == Cause::Trimmable);
+    assert_eq!(trimmable.unwrap().weight, Weight::Unknown, "not ruled out, not known");
 }
 
 #[test]
 fn a_runtimes_own_heap_is_told_apart() {
-    let mut node = process(
-        &[(Kind::Brk, 10), (Kind::Anonymous, 300)],
-        Some(heap(10, 0, 0, 0)),
-    );
+    let mut node = process(&[(Kind::Brk, 10), (Kind::Anonymous, 300)], Some(heap(10, 0, 0, 0)));
     node.runtime = Some(Runtime::V8);
-    assert_eq!(
-        judged(node.clone()),
-        (VerdictKind::NotHeap, Some(Cause::Anonymous))
-    );
-    assert!(
-        of(snapshot(vec![node.clone()]))
-            .verdict
-            .sentence
-            .contains("V8's own heap")
-    );
+    assert_eq!(judged(node.clone()), (VerdictKind::NotHeap, Some(Cause::Anonymous)));
+    assert!(of(snapshot(vec![node.clone()])).verdict.sentence.contains("V8's own heap"));
     node.runtime = Some(Runtime::Cpython);
-    assert_eq!(
-        judged(node).0,
-        VerdictKind::NotEnoughEvidence,
-        "arenas may be free inside"
-    );
+    assert_eq!(judged(node).0, VerdictKind::NotEnoughEvidence, "arenas may be free inside");
 }
 
 #[test]
@@ -192,27 +131,15 @@ fn a_librarys_own_pool_is_named_with_what_opens_it() {
     let process = Process {
         runtime: Some(Runtime::Cpython),
         pool: Some(Pool::Arrow),
-        ..process(
-            &[(Kind::Brk, 10), (Kind::Anonymous, 300)],
-            Some(heap(10, 0, 0, 0)),
-        )
+        ..process(&[(Kind::Brk, 10), (Kind::Anonymous, 300)], Some(heap(10, 0, 0, 0)))
     };
     let diagnosis = of(snapshot(vec![process]));
-    let finding = diagnosis
-        .findings
-        .iter()
-        .find(|finding| finding.cause == Cause::Anonymous)
-        .unwrap();
+    let finding =
+        diagnosis.findings.iter().find(|finding| finding.cause == Cause::Anonymous).unwrap();
     let remedy = finding.remedy.as_deref().unwrap_or_default();
-    assert!(
-        remedy.contains("ARROW_DEFAULT_MEMORY_POOL=system"),
-        "{remedy}"
-    );
+    assert!(remedy.contains("ARROW_DEFAULT_MEMORY_POOL=system"), "{remedy}");
     let noun = findings::noun(Cause::Anonymous, &diagnosis.snapshot);
-    assert_eq!(
-        noun,
-        "Arrow's own pool, CPython's own heap, or mapped by the program itself"
-    );
+    assert_eq!(noun, "Arrow's own pool, CPython's own heap, or mapped by the program itself");
 }
 
 #[test]
@@ -249,10 +176,8 @@ fn pages_shared_by_workers_are_scaled_to_their_share() {
 }
 
 fn in_cgroup(parts: CgroupParts, usage: u64, pids: Vec<i32>) -> Snapshot {
-    let mut snapshot = snapshot(vec![process(
-        &[(Kind::Brk, 30), (Kind::File, 5)],
-        Some(heap(28, 2, 0, 0)),
-    )]);
+    let mut snapshot =
+        snapshot(vec![process(&[(Kind::Brk, 30), (Kind::File, 5)], Some(heap(28, 2, 0, 0)))]);
     snapshot.cgroup = Some(Cgroup {
         version: 2,
         path: "/service".into(),
@@ -285,11 +210,7 @@ fn page_cache_counts_where_the_cgroup_is_the_targets_own() {
         bridge.cgroup_anon as i64
     );
     let shared = of(in_cgroup(parts, 440 * MB, vec![7, 99]));
-    assert_eq!(
-        shared.verdict.kind,
-        VerdictKind::InUse,
-        "the cache may be the other's"
-    );
+    assert_eq!(shared.verdict.kind, VerdictKind::InUse, "the cache may be the other's");
 }
 
 #[test]
@@ -303,26 +224,17 @@ fn files_on_tmpfs_that_nobody_maps_are_found_in_the_cgroup() {
         ..CgroupParts::default()
     };
     let own = of(in_cgroup(parts, 340 * MB, vec![7]));
-    assert_eq!(
-        (own.verdict.kind, own.verdict.main),
-        (VerdictKind::NotHeap, Some(Cause::Tmpfs))
-    );
+    assert_eq!((own.verdict.kind, own.verdict.main), (VerdictKind::NotHeap, Some(Cause::Tmpfs)));
 }
 
 #[test]
 fn nothing_read_is_not_enough() {
-    assert_eq!(
-        of(snapshot(Vec::new())).verdict.kind,
-        VerdictKind::NotEnoughEvidence
-    );
+    assert_eq!(of(snapshot(Vec::new())).verdict.kind, VerdictKind::NotEnoughEvidence);
 }
 
 /// Whether a verdict says that no allocator has a part in it.
 fn is_sure_of_no_allocator(diagnosis: &Diagnosis) -> bool {
-    diagnosis
-        .verdict
-        .sentence
-        .contains("Another allocator does not change that")
+    diagnosis.verdict.sentence.contains("Another allocator does not change that")
 }
 
 /// Every way in which a look may end early: the report names the memory in doubt, and no verdict rests on it.
@@ -347,10 +259,7 @@ fn what_was_not_read_is_never_told_as_known() {
         ..base()
     };
     let cases = [
-        (
-            "large blocks that were not found",
-            with(&|heap| heap.missing = 300 * MB),
-        ),
+        ("large blocks that were not found", with(&|heap| heap.missing = 300 * MB)),
         ("more than there is", with(&|heap| heap.missing = u64::MAX)),
         (
             "heaps that changed, are in swap or were out of time",
@@ -360,35 +269,16 @@ fn what_was_not_read_is_never_told_as_known() {
                 heap.missing = 150 * MB;
             }),
         ),
-        (
-            "an allocator inside a library",
-            hidden(Some("an rpmalloc of its own")),
-        ),
+        ("an allocator inside a library", hidden(Some("an rpmalloc of its own"))),
         ("a library that was not searched", hidden(None)),
-        (
-            "a heap that contradicts itself",
-            Process {
-                heap: None,
-                ..base()
-            },
-        ),
-        (
-            "object arenas that were not read",
-            Process {
-                runtime: Some(Runtime::Cpython),
-                ..base()
-            },
-        ),
+        ("a heap that contradicts itself", Process { heap: None, ..base() }),
+        ("object arenas that were not read", Process { runtime: Some(Runtime::Cpython), ..base() }),
         (
             "mappings that are closed",
             Process {
                 memory: None,
                 heap: None,
-                status: Status {
-                    rss: Some(320 * MB),
-                    anon: Some(318 * MB),
-                    ..Status::default()
-                },
+                status: Status { rss: Some(320 * MB), anon: Some(318 * MB), ..Status::default() },
                 ..base()
             },
         ),
@@ -397,12 +287,7 @@ fn what_was_not_read_is_never_told_as_known() {
         let diagnosis = of(snapshot(vec![process]));
         adds_up(&diagnosis);
         let verdict = &diagnosis.verdict;
-        assert_eq!(
-            verdict.kind,
-            VerdictKind::NotEnoughEvidence,
-            "{doubt}: {}",
-            verdict.sentence
-        );
+        assert_eq!(verdict.kind, VerdictKind::NotEnoughEvidence, "{doubt}: {}", verdict.sentence);
         assert!(!is_sure_of_no_allocator(&diagnosis), "{doubt}");
     }
 }
@@ -410,11 +295,7 @@ fn what_was_not_read_is_never_told_as_known() {
 #[test]
 fn small_blocks_that_may_be_free_do_not_count_as_live() {
     // 100 MB of small blocks, whose lists were not read to their end.
-    let unsure = Heap {
-        resident: 200 * MB,
-        unread: 100 * MB,
-        ..heap(100, 0, 0, 0)
-    };
+    let unsure = Heap { resident: 200 * MB, unread: 100 * MB, ..heap(100, 0, 0, 0) };
     let diagnosis = of(snapshot(vec![process(&[(Kind::Brk, 200)], Some(unsure))]));
     adds_up(&diagnosis);
     assert_eq!(diagnosis.verdict.kind, VerdictKind::NotEnoughEvidence);
@@ -433,57 +314,34 @@ fn doubt_that_could_not_change_the_verdict_is_a_sentence_beside_it() {
     };
     let held = unread(100, 100, 20);
     assert_eq!(held.kind, VerdictKind::Retention);
-    assert!(
-        held.sentence
-            .ends_with("20.0 MB more could not be identified."),
-        "{held:?}"
-    );
+    assert!(held.sentence.ends_with("20.0 MB more could not be identified."), "{held:?}");
     let live = unread(200, 0, 10);
     assert_eq!(live.kind, VerdictKind::InUse);
-    assert!(
-        live.sentence
-            .ends_with("10.0 MB more could not be identified."),
-        "{live:?}"
-    );
+    assert!(live.sentence.ends_with("10.0 MB more could not be identified."), "{live:?}");
     assert!(!unread(200, 0, 1).sentence.contains("identified"));
 }
 
 #[test]
 fn a_part_that_is_missing_is_moved_and_no_more() {
-    let mut some = process(
-        &[(Kind::Brk, 20), (Kind::Anonymous, 300)],
-        Some(heap(18, 2, 0, 0)),
-    );
+    let mut some = process(&[(Kind::Brk, 20), (Kind::Anonymous, 300)], Some(heap(18, 2, 0, 0)));
     some.heap.as_mut().unwrap().missing = 30 * MB;
     let diagnosis = of(snapshot(vec![some]));
     adds_up(&diagnosis);
     assert_eq!(diagnosis.ledger.bytes(Cause::UnreadHeap), 30 * MB);
     assert_eq!(diagnosis.ledger.bytes(Cause::Anonymous), 270 * MB);
     assert_eq!(diagnosis.verdict.kind, VerdictKind::NotHeap);
-    assert!(
-        diagnosis
-            .verdict
-            .sentence
-            .contains("30.0 MB more could not be identified")
-    );
+    assert!(diagnosis.verdict.sentence.contains("30.0 MB more could not be identified"));
 }
 
 #[test]
 fn a_librarys_pool_is_an_allocator() {
     let process = Process {
         pool: Some(Pool::Arrow),
-        ..process(
-            &[(Kind::Brk, 10), (Kind::Anonymous, 300)],
-            Some(heap(10, 0, 0, 0)),
-        )
+        ..process(&[(Kind::Brk, 10), (Kind::Anonymous, 300)], Some(heap(10, 0, 0, 0)))
     };
     let diagnosis = of(snapshot(vec![process]));
     assert_eq!(diagnosis.verdict.kind, VerdictKind::NotHeap);
-    assert!(
-        !is_sure_of_no_allocator(&diagnosis),
-        "{}",
-        diagnosis.verdict.sentence
-    );
+    assert!(!is_sure_of_no_allocator(&diagnosis), "{}", diagnosis.verdict.sentence);
 }
 
 #[test]
@@ -519,10 +377,7 @@ fn a_librarys_pool_that_is_not_read_is_not_told_apart() {
             file: "/usr/lib/libarrow.so.2600".into(),
             why: "ebb has no reader for it".into(),
         }],
-        ..process(
-            &[(Kind::Brk, 10), (Kind::Anonymous, 300)],
-            Some(heap(10, 0, 0, 0)),
-        )
+        ..process(&[(Kind::Brk, 10), (Kind::Anonymous, 300)], Some(heap(10, 0, 0, 0)))
     };
     let mut look = snapshot(vec![process]);
     look.missing.push(Missing {
@@ -544,10 +399,7 @@ fn what_is_locked_is_unlocked_and_not_compared() {
     locked.resident += 200 * MB;
     let look = snapshot(vec![process(&[(Kind::Brk, 210)], Some(locked))]);
     let verdict = of(look).verdict;
-    assert_eq!(
-        (verdict.kind, verdict.main),
-        (VerdictKind::Retention, Some(Cause::Locked))
-    );
+    assert_eq!((verdict.kind, verdict.main), (VerdictKind::Retention, Some(Cause::Locked)));
     let next = verdict.next.as_deref().unwrap_or_default();
     assert!(next.contains("munlock"), "{next}");
     assert!(!next.contains("ebb compare"), "{next}");
@@ -557,17 +409,11 @@ fn what_is_locked_is_unlocked_and_not_compared() {
 fn pages_that_go_back_by_themselves_are_no_retention() {
     let mut ours = heap(20, 300, 0, 0);
     ours.returns_within_ms = Some(1000);
-    let diagnosis = of(snapshot(vec![process(
-        &[(Kind::Brk, 320)],
-        Some(ours.clone()),
-    )]));
+    let diagnosis = of(snapshot(vec![process(&[(Kind::Brk, 320)], Some(ours.clone()))]));
     adds_up(&diagnosis);
     assert_eq!(diagnosis.verdict.kind, VerdictKind::InUse);
     assert!(
-        diagnosis
-            .verdict
-            .sentence
-            .contains("by itself within 1000 ms"),
+        diagnosis.verdict.sentence.contains("by itself within 1000 ms"),
         "{}",
         diagnosis.verdict.sentence
     );
@@ -575,24 +421,14 @@ fn pages_that_go_back_by_themselves_are_no_retention() {
     ours.resident += 200 * MB;
     ours.pinned = 200 * MB;
     let process = process(&[(Kind::Brk, 520)], Some(ours));
-    assert_eq!(
-        judged(process),
-        (VerdictKind::Retention, Some(Cause::Pinned))
-    );
+    assert_eq!(judged(process), (VerdictKind::Retention, Some(Cause::Pinned)));
 }
 
 #[test]
 fn locked_pages_are_held_and_no_trim_is_advised() {
-    let heap = Heap {
-        resident: 320 * MB,
-        locked: 300 * MB,
-        ..heap(20, 0, 0, 0)
-    };
+    let heap = Heap { resident: 320 * MB, locked: 300 * MB, ..heap(20, 0, 0, 0) };
     let process = process(&[(Kind::Brk, 320)], Some(heap));
-    assert_eq!(
-        judged(process),
-        (VerdictKind::Retention, Some(Cause::Locked))
-    );
+    assert_eq!(judged(process), (VerdictKind::Retention, Some(Cause::Locked)));
 }
 
 #[test]
@@ -606,11 +442,7 @@ fn one_that_ended_is_said_to_have_ended() {
     });
     let verdict = of(ended).verdict;
     assert_eq!(verdict.kind, VerdictKind::NotEnoughEvidence);
-    assert!(
-        verdict.sentence.contains("ended while it was read"),
-        "{}",
-        verdict.sentence
-    );
+    assert!(verdict.sentence.contains("ended while it was read"), "{}", verdict.sentence);
 }
 
 #[test]

@@ -43,12 +43,7 @@ fn predict(heap: &Heap, cost: Option<&Cost>) -> Prediction {
         // No more blocks than pages have a whole page each.
         cost.call_s * pages.min(blocks as f64) + cost.page_s * pages
     });
-    Prediction {
-        returns: heap.trimmable,
-        tops: heap.tops,
-        pinned: heap.pinned,
-        pause_s,
-    }
+    Prediction { returns: heap.trimmable, tops: heap.tops, pinned: heap.pinned, pause_s }
 }
 
 fn too_little(prediction: &Prediction, locked: u64, limits: &Limits) -> Option<Left> {
@@ -80,9 +75,7 @@ fn too_little(prediction: &Prediction, locked: u64, limits: &Limits) -> Option<L
 }
 
 fn too_long(prediction: &Prediction, limits: &Limits) -> Option<Left> {
-    let pause_s = prediction
-        .pause_s
-        .filter(|&pause_s| pause_s > limits.most_pause_s)?;
+    let pause_s = prediction.pause_s.filter(|&pause_s| pause_s > limits.most_pause_s)?;
     Some(Left {
         reason: Reason::TooLong,
         why: format!(
@@ -117,13 +110,9 @@ fn of_ebbmalloc(heap: &Heap) -> Left {
 
 fn unread(process: &Process, missing: &[Missing]) -> Left {
     let about = |what: &str| {
-        missing
-            .iter()
-            .find(|missing| missing.pid == Some(process.pid) && missing.what == what)
+        missing.iter().find(|missing| missing.pid == Some(process.pid) && missing.what == what)
     };
-    let found = about("mappings")
-        .or_else(|| about("heap"))
-        .or_else(|| about("allocator"));
+    let found = about("mappings").or_else(|| about("heap")).or_else(|| about("allocator"));
     match found {
         Some(missing) => Left {
             reason: match missing.remedy {
@@ -179,42 +168,25 @@ mod tests {
     use ebb_process::snapshot::Allocator;
 
     const MB: u64 = 1_000_000;
-    const COST: Cost = Cost {
-        call_s: 1e-6,
-        page_s: 2e-7,
-        page_bytes: 4096,
-    };
-    const LIMITS: Limits = Limits {
-        least_bytes: 16 * MB,
-        most_pause_s: 0.1,
-    };
+    const COST: Cost = Cost { call_s: 1e-6, page_s: 2e-7, page_bytes: 4096 };
+    const LIMITS: Limits = Limits { least_bytes: 16 * MB, most_pause_s: 0.1 };
 
     fn process(allocator: &str, heap: Option<Heap>) -> Process {
         Process {
             pid: 7,
-            allocator: Allocator {
-                name: Some(allocator.to_owned()),
-                file: None,
-            },
+            allocator: Allocator { name: Some(allocator.to_owned()), file: None },
             heap,
             ..Process::default()
         }
     }
 
     fn glibc(trimmable: u64, tops: u64, free_blocks: u64) -> Process {
-        let heap = Heap {
-            trimmable,
-            tops,
-            free_blocks: Some(free_blocks),
-            ..Heap::default()
-        };
+        let heap = Heap { trimmable, tops, free_blocks: Some(free_blocks), ..Heap::default() };
         process("glibc", Some(heap))
     }
 
     fn reason(process: &Process) -> Option<Reason> {
-        judge(process, &[], Some(&COST), &LIMITS)
-            .1
-            .map(|left| left.reason)
+        judge(process, &[], Some(&COST), &LIMITS).1.map(|left| left.reason)
     }
 
     #[test]
@@ -232,12 +204,7 @@ mod tests {
         assert_eq!(reason(&glibc(15 * MB, 0, 1)), Some(Reason::BelowThreshold));
         assert_eq!(reason(&glibc(4000 * MB, 0, 900_000)), Some(Reason::TooLong));
         let (_, left) = judge(&glibc(0, 200 * MB, 1), &[], Some(&COST), &LIMITS);
-        assert!(
-            left.unwrap()
-                .remedy
-                .unwrap()
-                .contains("MALLOC_TRIM_THRESHOLD_")
-        );
+        assert!(left.unwrap().remedy.unwrap().contains("MALLOC_TRIM_THRESHOLD_"));
     }
 
     #[test]
@@ -269,11 +236,8 @@ mod tests {
 
     #[test]
     fn ebbmalloc_needs_no_help_unless_it_was_told_to_keep() {
-        let heap = |returns_within_ms| Heap {
-            trimmable: 5 * MB,
-            returns_within_ms,
-            ..Heap::default()
-        };
+        let heap =
+            |returns_within_ms| Heap { trimmable: 5 * MB, returns_within_ms, ..Heap::default() };
         let by_itself = process("ebbmalloc", Some(heap(Some(500))));
         assert_eq!(reason(&by_itself), Some(Reason::ReturnsByItself));
         let kept = process("ebbmalloc", Some(heap(None)));

@@ -94,10 +94,7 @@ mod tests {
         Process {
             pid,
             name: name.into(),
-            status: Status {
-                rss: Some(mb * 1_000_000),
-                ..Status::default()
-            },
+            status: Status { rss: Some(mb * 1_000_000), ..Status::default() },
             ..Process::default()
         }
     }
@@ -113,18 +110,9 @@ mod tests {
             process(6, "sh", 2),
         ]);
         let groups = groups(&snapshot);
-        let said: Vec<_> = groups
-            .iter()
-            .map(|it| (it.pids.len(), it.name.as_str(), it.differs))
-            .collect();
-        assert_eq!(
-            said,
-            [
-                (1, "gunicorn", true),
-                (4, "gunicorn", false),
-                (1, "sh", false)
-            ]
-        );
+        let said: Vec<_> =
+            groups.iter().map(|it| (it.pids.len(), it.name.as_str(), it.differs)).collect();
+        assert_eq!(said, [(1, "gunicorn", true), (4, "gunicorn", false), (1, "sh", false)]);
         assert_eq!(groups[0].pids, [4]);
         assert_eq!((groups[1].least, groups[1].most), (30_000_000, 42_000_000));
     }

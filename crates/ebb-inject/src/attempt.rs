@@ -186,10 +186,7 @@ impl Attempt<'_> {
     /// it may be called again.
     fn resumed(&self, registers: user_regs_struct) -> user_regs_struct {
         let call = task::resumed(self.target, place::call_of(&registers), registers.rip);
-        user_regs_struct {
-            orig_rax: call.number.cast_unsigned(),
-            ..registers
-        }
+        user_regs_struct { orig_rax: call.number.cast_unsigned(), ..registers }
     }
 
     /// Leads the thread into the function, or lets it go as it was.
@@ -259,11 +256,7 @@ impl Attempt<'_> {
         if status.is_filtered {
             seccomp::check(tracee)?;
         }
-        let context = Context {
-            registers,
-            mask,
-            vectors: tracee.vectors()?,
-        };
+        let context = Context { registers, mask, vectors: tracee.vectors()? };
         let frame = Frame::new(&context, self.function.restorer);
         let thread = Thread {
             is_first: status.is_first,
@@ -318,10 +311,7 @@ mod tests {
     /// The kernel refuses a thread that has ended with the word for one that we have no right to.
     #[test]
     fn a_thread_that_has_ended_is_no_refusal() {
-        let mut child = Command::new("cat")
-            .stdin(Stdio::piped())
-            .spawn()
-            .expect("cat");
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat");
         let pid = i32::try_from(child.id()).expect("a pid");
         let function = loop {
             let target = Target::open(pid).expect("it lives");

@@ -96,10 +96,7 @@ fn candidates(target: &Target, left: &mut Vec<String>) -> Result<Vec<(u8, i32, D
             Ok(doing) => match (rank(doing), doing) {
                 (Some(rank), _) => found.push((rank, tid, doing)),
                 (None, Doing::Waiting(call)) => {
-                    left.push(format!(
-                        "thread {tid}: it waits in system call {}",
-                        call.number
-                    ));
+                    left.push(format!("thread {tid}: it waits in system call {}", call.number));
                 }
                 (None, _) => left.push(format!("thread {tid}: it waits for something else")),
             },
@@ -142,14 +139,7 @@ fn attempt(
         _ => None,
     };
     let mappings = target.mappings()?;
-    let attempt = Attempt {
-        target,
-        mappings: &mappings,
-        function,
-        tid,
-        waits_since,
-        until,
-    };
+    let attempt = Attempt { target, mappings: &mappings, function, tid, waits_since, until };
     // When this thread ends, the kernel lets go of the other one.
     let made = std::thread::scope(|scope| scope.spawn(|| attempt.make()).join());
     made.unwrap_or_else(|_| Err(Left::Other("ebb's own thread failed".to_owned())))

@@ -36,10 +36,7 @@ impl Cost {
             at_once = at_once.min(memory.time_return(PAGES)?);
             one_by_one = one_by_one.min(memory.time_return(1)?);
         }
-        Ok(Self {
-            call: one_by_one.saturating_sub(at_once) / PAGES_U32,
-            page: at_once / PAGES_U32,
-        })
+        Ok(Self { call: one_by_one.saturating_sub(at_once) / PAGES_U32, page: at_once / PAGES_U32 })
     }
 
     /// Cost of returning `pages` in `calls`.
@@ -100,10 +97,7 @@ impl Refault {
             all.sort_unstable();
             all[Self::ROUNDS / 2] / PAGES_U32
         };
-        Ok(Self {
-            touched: a_page(touched),
-            returned: a_page(returned),
-        })
+        Ok(Self { touched: a_page(touched), returned: a_page(returned) })
     }
 }
 
@@ -161,12 +155,7 @@ impl Memory {
     fn touch(&self) {
         for page in 0..PAGES {
             // SAFETY: within the mapping, which is ours alone.
-            unsafe {
-                self.start
-                    .cast::<u8>()
-                    .add(page * self.page_bytes)
-                    .write_volatile(1)
-            };
+            unsafe { self.start.cast::<u8>().add(page * self.page_bytes).write_volatile(1) };
         }
     }
 
@@ -204,10 +193,7 @@ mod tests {
     fn a_page_that_goes_and_comes_costs_both_ways() {
         let refault = Refault::measure().unwrap();
         for cost in [refault.touched, refault.returned] {
-            assert!(
-                cost > Duration::ZERO && cost < Duration::from_millis(1),
-                "{refault:?}"
-            );
+            assert!(cost > Duration::ZERO && cost < Duration::from_millis(1), "{refault:?}");
         }
     }
 }

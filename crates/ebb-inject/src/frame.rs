@@ -141,11 +141,7 @@ mod tests {
         registers.rsp = rsp;
         registers.rip = 0x1111;
         registers.rax = 0x2222;
-        Context {
-            registers,
-            mask: 0x3333,
-            vectors: Vectors::of_thread(vec![7; 1024]).unwrap(),
-        }
+        Context { registers, mask: 0x3333, vectors: Vectors::of_thread(vec![7; 1024]).unwrap() }
     }
 
     fn word(frame: &Frame, offset: usize) -> u64 {

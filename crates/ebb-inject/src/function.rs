@@ -59,23 +59,14 @@ impl Function {
         let image = Image::of(target, &mappings, &heap.file).ok_or(NotFound::Absent)?;
         let entry = image.function("malloc_trim").ok_or(NotFound::Absent)?;
         let code = |address: u64| {
-            mappings
-                .iter()
-                .find(|mapping| mapping.contains(address) && mapping.executable)
+            mappings.iter().find(|mapping| mapping.contains(address) && mapping.executable)
         };
         let mapping = code(entry).ok_or(NotFound::Absent)?;
-        let file = target
-            .open_mapped(mapping)
-            .map_err(|_| NotFound::Replaced)?;
+        let file = target.open_mapped(mapping).map_err(|_| NotFound::Replaced)?;
         same_code(target, &file, mapping, entry)?;
         let restorer = restorer(&file, mapping).ok_or(NotFound::Absent)?;
         same_code(target, &file, mapping, restorer)?;
-        Ok(Self {
-            entry,
-            argument: NO_PADDING,
-            restorer,
-            locks: heap.locks,
-        })
+        Ok(Self { entry, argument: NO_PADDING, restorer, locks: heap.locks })
     }
 }
 
@@ -89,9 +80,7 @@ fn restorer(file: &File, mapping: &Mapping) -> Option<u64> {
     }
     let mut code = vec![0; usize_of(mapping.len())];
     file.read_exact_at(&mut code, mapping.offset).ok()?;
-    let at = code
-        .windows(RESTORER.len())
-        .position(|code| code == RESTORER)?;
+    let at = code.windows(RESTORER.len()).position(|code| code == RESTORER)?;
     Some(mapping.start + at as u64)
 }
 
@@ -105,9 +94,7 @@ fn same_code(
 ) -> Result<(), NotFound> {
     let mut there = [0; COMPARED_BYTES];
     let mut here = [0; COMPARED_BYTES];
-    target
-        .memory()
-        .copy(&[(address, there.len())], &mut there)?;
+    target.memory().copy(&[(address, there.len())], &mut there)?;
     let offset = address - mapping.start + mapping.offset;
     let read = file.read_exact_at(&mut here, offset);
     match read.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0))) {

@@ -88,26 +88,17 @@ pub fn malloc_trim(target: &Target, patience: Duration) -> Result<Ran, NotRun> {
         ));
     }
     if remote.is_pending {
-        return Err(NotRun::Unoffered(
-            "another tool's script is waiting to run in it".to_owned(),
-        ));
+        return Err(NotRun::Unoffered("another tool's script is waiting to run in it".to_owned()));
     }
     let script = Script::write(target, remote.path_bytes).map_err(NotRun::Unoffered)?;
     let started = Instant::now();
     ask(target, &remote, script.path()).map_err(|error| refusal(target, error))?;
-    let taken = wait_until(started + patience, || {
-        is_pending(target, &remote).map(|it| !it)
-    })?;
+    let taken = wait_until(started + patience, || is_pending(target, &remote).map(|it| !it))?;
     if !taken && !take_back(target, &remote, &script)? {
-        return Err(NotRun::NoThread {
-            thread: remote.thread,
-            after: started.elapsed(),
-        });
+        return Err(NotRun::NoThread { thread: remote.thread, after: started.elapsed() });
     }
     let waited = started.elapsed();
-    if !wait_until(Instant::now() + BEGINS_WITHIN, || {
-        alive(target, script.said().is_some())
-    })? {
+    if !wait_until(Instant::now() + BEGINS_WITHIN, || alive(target, script.said().is_some()))? {
         return Err(NotRun::Failed(
             "it accepted the script but did not run it: look for an audit hook or a message on its stderr"
                 .to_owned(),
@@ -117,19 +108,11 @@ pub fn malloc_trim(target: &Target, patience: Duration) -> Result<Ran, NotRun> {
         alive(target, !matches!(script.said(), Some(Said::Began)))
     })?;
     match script.said() {
-        Some(Said::Failed(why)) => Err(NotRun::Failed(format!(
-            "its Python could not call malloc_trim: {why}"
-        ))),
-        Some(Said::Trimmed(ran)) => Ok(Ran {
-            thread: remote.thread,
-            waited,
-            ran: Some(ran),
-        }),
-        _ => Ok(Ran {
-            thread: remote.thread,
-            waited,
-            ran: None,
-        }),
+        Some(Said::Failed(why)) => {
+            Err(NotRun::Failed(format!("its Python could not call malloc_trim: {why}")))
+        }
+        Some(Said::Trimmed(ran)) => Ok(Ran { thread: remote.thread, waited, ran: Some(ran) }),
+        _ => Ok(Ran { thread: remote.thread, waited, ran: None }),
     }
 }
 
@@ -139,9 +122,7 @@ fn ask(target: &Target, remote: &Remote, path: &str) -> Result<(), Unreadable> {
     write(target, remote.path, &text)?;
     write(target, remote.pending, &1i32.to_ne_bytes())?;
     let mut bits = [0];
-    target
-        .memory()
-        .copy(&[(remote.eval_breaker, 1)], &mut bits)?;
+    target.memory().copy(&[(remote.eval_breaker, 1)], &mut bits)?;
     write(target, remote.eval_breaker, &[bits[0] | Remote::BIT])
 }
 
@@ -149,9 +130,7 @@ fn ask(target: &Target, remote: &Remote, path: &str) -> Result<(), Unreadable> {
 fn take_back(target: &Target, remote: &Remote, script: &Script) -> Result<bool, NotRun> {
     write(target, remote.pending, &0i32.to_ne_bytes())?;
     // One that saw the flag before it fell opens the file now.
-    wait_until(Instant::now() + 10 * LONGEST_PAUSE, || {
-        alive(target, script.said().is_some())
-    })
+    wait_until(Instant::now() + 10 * LONGEST_PAUSE, || alive(target, script.said().is_some()))
 }
 
 fn is_pending(target: &Target, remote: &Remote) -> Result<bool, Unreadable> {
@@ -191,21 +170,15 @@ fn refusal(target: &Target, error: Unreadable) -> NotRun {
 }
 
 fn write(target: &Target, address: u64, bytes: &[u8]) -> Result<(), Unreadable> {
-    let place = RemoteIoVec {
-        base: usize_of(address),
-        len: bytes.len(),
-    };
-    let written = process_vm_writev(
-        Pid::from_raw(target.pid()),
-        &[std::io::IoSlice::new(bytes)],
-        &[place],
-    )
-    .map_err(|errno| match errno {
-        nix::errno::Errno::ESRCH => Unreadable::Gone,
-        nix::errno::Errno::EPERM => Unreadable::Refused,
-        nix::errno::Errno::EFAULT => Unreadable::Unmapped(address),
-        other => Unreadable::Other(other.desc().to_owned()),
-    })?;
+    let place = RemoteIoVec { base: usize_of(address), len: bytes.len() };
+    let written =
+        process_vm_writev(Pid::from_raw(target.pid()), &[std::io::IoSlice::new(bytes)], &[place])
+            .map_err(|errno| match errno {
+            nix::errno::Errno::ESRCH => Unreadable::Gone,
+            nix::errno::Errno::EPERM => Unreadable::Refused,
+            nix::errno::Errno::EFAULT => Unreadable::Unmapped(address),
+            other => Unreadable::Other(other.desc().to_owned()),
+        })?;
     match written == bytes.len() {
         true => Ok(()),
         false => Err(Unreadable::Unmapped(address)),

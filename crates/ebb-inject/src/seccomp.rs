@@ -64,10 +64,7 @@ fn allows(filter: &[sock_filter], call: i64) -> bool {
         data[4 + 2 * 2] = ADVICE;
     }
     let verdict = run(filter, &data).map(|verdict| verdict & ACTION);
-    matches!(
-        verdict,
-        Some(libc::SECCOMP_RET_ALLOW | libc::SECCOMP_RET_LOG)
-    )
+    matches!(verdict, Some(libc::SECCOMP_RET_ALLOW | libc::SECCOMP_RET_LOG))
 }
 
 /// Runs a program; `None` for one that the kernel would not have taken.
@@ -149,12 +146,7 @@ mod tests {
     use super::*;
 
     fn step(code: u32, jt: u8, jf: u8, k: u32) -> sock_filter {
-        sock_filter {
-            code: code as u16,
-            jt,
-            jf,
-            k,
-        }
+        sock_filter { code: code as u16, jt, jf, k }
     }
 
     const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;

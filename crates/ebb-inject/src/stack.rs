@@ -75,9 +75,8 @@ pub fn has_frame_of_a_handler(target: &Target, from: u64, to: u64) -> Result<boo
     let (first, last) = (from & !(page_bytes - 1), to.next_multiple_of(page_bytes));
     let presence = Presence::read(memory, first, last)?;
     let mut bytes = vec![0; usize_of(last - first)];
-    for (page, copy) in (first..last)
-        .step_by(usize_of(page_bytes))
-        .zip(bytes.chunks_mut(usize_of(page_bytes)))
+    for (page, copy) in
+        (first..last).step_by(usize_of(page_bytes)).zip(bytes.chunks_mut(usize_of(page_bytes)))
     {
         // What is absent has never been written to.
         if presence.bytes(page, page + page_bytes) > 0 {
@@ -91,13 +90,8 @@ pub fn has_frame_of_a_handler(target: &Target, from: u64, to: u64) -> Result<boo
     };
     let begin = from.next_multiple_of(WORD);
     Ok((begin..to).step_by(usize_of(WORD)).any(|at| {
-        let words = (|| {
-            Some((
-                word(at + TO_FLAGS)?,
-                word(at + TO_LINK)?,
-                word(at + TO_SEGMENTS)?,
-            ))
-        })();
+        let words =
+            (|| Some((word(at + TO_FLAGS)?, word(at + TO_LINK)?, word(at + TO_SEGMENTS)?)))();
         words.is_some_and(|(flags, link, segments)| frame::is_of_a_handler(flags, link, segments))
     }))
 }
@@ -108,11 +102,7 @@ mod tests {
     use ebb_inspect::memory::fake::mapping;
 
     fn first(stack_pointer: u64) -> Thread {
-        Thread {
-            is_first: true,
-            stack_pointer,
-            own_data: 0x9000,
-        }
+        Thread { is_first: true, stack_pointer, own_data: 0x9000 }
     }
 
     #[test]
@@ -124,32 +114,16 @@ mod tests {
         assert_eq!(first(0xb0000).used(&maps, 0xa8000), Ok((0xb0000, 0xc0000)));
         assert_eq!(first(0x50000).used(&maps, 0x48000), Err(Unfit::NotItsOwn));
         assert_eq!(first(0xa1000).used(&maps, 0x99000), Err(Unfit::Full));
-        let other = |stack_pointer, own_data| Thread {
-            is_first: false,
-            stack_pointer,
-            own_data,
-        };
-        assert_eq!(
-            other(0x50000, 0x88000).used(&maps, 0x48000),
-            Ok((0x50000, 0x88000))
-        );
-        assert_eq!(
-            other(0x50000, 0x20000).used(&maps, 0x48000),
-            Err(Unfit::NotItsOwn)
-        );
-        assert_eq!(
-            other(0xb0000, 0x88000).used(&maps, 0xa8000),
-            Err(Unfit::NotItsOwn)
-        );
+        let other = |stack_pointer, own_data| Thread { is_first: false, stack_pointer, own_data };
+        assert_eq!(other(0x50000, 0x88000).used(&maps, 0x48000), Ok((0x50000, 0x88000)));
+        assert_eq!(other(0x50000, 0x20000).used(&maps, 0x48000), Err(Unfit::NotItsOwn));
+        assert_eq!(other(0xb0000, 0x88000).used(&maps, 0xa8000), Err(Unfit::NotItsOwn));
     }
 
     #[test]
     fn a_stack_that_is_too_deep_to_look_through_is_none() {
         let end = 0x1_0000_0000;
         let maps = [mapping(0x10000, end - 0x10000, Backing::Stack)];
-        assert_eq!(
-            first(end - MOST_BYTES - 8).used(&maps, 0x20000),
-            Err(Unfit::Deep)
-        );
+        assert_eq!(first(end - MOST_BYTES - 8).used(&maps, 0x20000), Err(Unfit::Deep));
     }
 }

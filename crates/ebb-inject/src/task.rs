@@ -40,11 +40,7 @@ pub enum Doing {
 /// The threads of a process.
 pub fn all(pid: i32) -> Result<Vec<i32>, Unreadable> {
     let tasks = Process::new(pid).and_then(|process| process.tasks());
-    Ok(tasks
-        .map_err(reason)?
-        .flatten()
-        .map(|task| task.tid)
-        .collect())
+    Ok(tasks.map_err(reason)?.flatten().map(|task| task.tid).collect())
 }
 
 /// The state of thread `tid`.
@@ -64,9 +60,7 @@ pub fn status(pid: i32, tid: i32) -> Result<Status, Unreadable> {
 /// thread with EPERM, as if we had no right to.
 pub fn has_ended(pid: i32, tid: i32) -> bool {
     let task = Process::new(pid).and_then(|process| process.task_from_tid(tid));
-    let state = task
-        .and_then(|task| task.stat())
-        .and_then(|stat| stat.state());
+    let state = task.and_then(|task| task.stat()).and_then(|stat| stat.state());
     match state {
         Ok(state) => matches!(state, ProcState::Zombie | ProcState::Dead),
         Err(error) => matches!(reason(error), Unreadable::Gone),
@@ -77,21 +71,19 @@ pub fn has_ended(pid: i32, tid: i32) -> bool {
 pub fn doing(target: &Target, tid: i32) -> Result<Doing, Unreadable> {
     let pid = target.pid();
     let task = Process::new(pid).and_then(|process| process.task_from_tid(tid));
-    Ok(
-        match task.and_then(|task| task.syscall()).map_err(reason)? {
-            Syscall::Running => Doing::Running,
-            Syscall::Blocked {
-                syscall_number: number @ 0..,
-                argument_registers: arguments,
-                program_counter,
-                ..
-            } => {
-                let call = Call { number, arguments };
-                Doing::Waiting(resumed(target, call, program_counter))
-            }
-            _ => Doing::Elsewhere,
-        },
-    )
+    Ok(match task.and_then(|task| task.syscall()).map_err(reason)? {
+        Syscall::Running => Doing::Running,
+        Syscall::Blocked {
+            syscall_number: number @ 0..,
+            argument_registers: arguments,
+            program_counter,
+            ..
+        } => {
+            let call = Call { number, arguments };
+            Doing::Waiting(resumed(target, call, program_counter))
+        }
+        _ => Doing::Elsewhere,
+    })
 }
 
 /// `call`, or the one that the kernel resumes in its name; `next` is the instruction after it.

@@ -107,15 +107,8 @@ impl Tracee {
     /// Its vector state.
     pub fn vectors(&self) -> Result<Vectors, Errno> {
         let mut area = vec![0u8; MOST_VECTOR_BYTES];
-        let mut range = libc::iovec {
-            iov_base: area.as_mut_ptr().cast(),
-            iov_len: area.len(),
-        };
-        self.request(
-            libc::PTRACE_GETREGSET,
-            NT_X86_XSTATE,
-            (&raw mut range) as usize,
-        )?;
+        let mut range = libc::iovec { iov_base: area.as_mut_ptr().cast(), iov_len: area.len() };
+        self.request(libc::PTRACE_GETREGSET, NT_X86_XSTATE, (&raw mut range) as usize)?;
         area.truncate(range.iov_len);
         Vectors::of_thread(area).ok_or(Errno::EIO)
     }
@@ -129,11 +122,7 @@ impl Tracee {
 
     /// Sets the signals that it blocks.
     pub fn set_mask(&self, mask: u64) -> Result<(), Errno> {
-        self.request(
-            SET_SIGNAL_MASK,
-            size_of::<u64>(),
-            (&raw const mask) as usize,
-        )
+        self.request(SET_SIGNAL_MASK, size_of::<u64>(), (&raw const mask) as usize)
     }
 
     /// Its seccomp filter of that number, the newest first; `None` after the last. Takes CAP_SYS_ADMIN.
@@ -148,12 +137,7 @@ impl Tracee {
             Err(Errno::ENOENT) => return Ok(None),
             found => found?,
         };
-        let nothing = libc::sock_filter {
-            code: 0,
-            jt: 0,
-            jf: 0,
-            k: 0,
-        };
+        let nothing = libc::sock_filter { code: 0, jt: 0, jf: 0, k: 0 };
         let mut filter = vec![nothing; instructions];
         count(filter.as_mut_ptr() as usize)?;
         Ok(Some(filter))
@@ -161,10 +145,7 @@ impl Tracee {
 
     /// Writes into its process's memory, where that may be written.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Errno> {
-        let range = RemoteIoVec {
-            base: usize_of(address),
-            len: bytes.len(),
-        };
+        let range = RemoteIoVec { base: usize_of(address), len: bytes.len() };
         match process_vm_writev(self.tid, &[IoSlice::new(bytes)], &[range])? {
             written if written == bytes.len() => Ok(()),
             _ => Err(Errno::EFAULT),

@@ -71,10 +71,7 @@ impl Call {
         let [load, number @ .., _, _] = *code;
         let is_poll = i64::from(i32::from_le_bytes(number)) == libc::SYS_poll;
         let is_call = load == LOAD_NUMBER && code[CALL_BYTES - 2..] == SYSTEM_CALL;
-        let poll = Self {
-            number: libc::SYS_poll,
-            ..self
-        };
+        let poll = Self { number: libc::SYS_poll, ..self };
         match self.is_resumed() && is_call && is_poll && poll.wait() == Wait::Endless {
             true => poll,
             false => self,
@@ -176,11 +173,8 @@ impl Call {
 
     /// The file that it reads from, where it is one for files.
     pub fn file(&self) -> Option<i32> {
-        matches!(
-            self.number,
-            libc::SYS_read | libc::SYS_readv | libc::SYS_pread64
-        )
-        .then_some(low_half(self.arguments[0]).cast_signed())
+        matches!(self.number, libc::SYS_read | libc::SYS_readv | libc::SYS_pread64)
+            .then_some(low_half(self.arguments[0]).cast_signed())
     }
 }
 
@@ -262,10 +256,7 @@ mod tests {
         ] {
             assert_eq!(call(-1).resumed(&code), call(-1));
         }
-        let other = Call {
-            number: libc::SYS_pause,
-            ..call(-1)
-        };
+        let other = Call { number: libc::SYS_pause, ..call(-1) };
         assert_eq!(other.resumed(&poll), other);
     }
 
@@ -297,10 +288,7 @@ mod tests {
             libc::SYS_rt_sigreturn,
             libc::SYS_rt_sigsuspend,
         ] {
-            let call = Call {
-                number,
-                arguments: [0; 6],
-            };
+            let call = Call { number, arguments: [0; 6] };
             assert!(!call.is_outside_malloc(), "{number}");
             assert_eq!(call.wait(), Wait::Other, "{number}");
         }

@@ -36,10 +36,7 @@ impl Vectors {
         let in_use = self.word(LEGACY_BYTES);
         let features = enabled & (!ON_REQUEST | in_use);
         let bytes = bytes_of(features).min(self.area.len());
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "the processor's state has some KiB"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "the processor's state has some KiB")]
         let size = bytes as u32;
         let mut area = self.area[..bytes].to_vec();
         let mut software = Vec::with_capacity(LEGACY_BYTES - SOFTWARE_BYTES);
@@ -106,17 +103,10 @@ mod tests {
     fn tiles_that_are_not_in_use_are_left_out() {
         let features = |vectors: Vectors| {
             let framed = vectors.in_frame();
-            u64::from_le_bytes(
-                framed[SOFTWARE_BYTES + 8..SOFTWARE_BYTES + 16]
-                    .try_into()
-                    .unwrap(),
-            )
+            u64::from_le_bytes(framed[SOFTWARE_BYTES + 8..SOFTWARE_BYTES + 16].try_into().unwrap())
         };
         assert_eq!(features(area(0b11 | ON_REQUEST, 0b11, 16384)), 0b11);
-        assert_eq!(
-            features(area(0b11 | ON_REQUEST, 0b11 | ON_REQUEST, 16384)),
-            0b11 | ON_REQUEST
-        );
+        assert_eq!(features(area(0b11 | ON_REQUEST, 0b11 | ON_REQUEST, 16384)), 0b11 | ON_REQUEST);
     }
 
     #[test]

@@ -57,20 +57,11 @@ impl Python {
     pub fn read(target: &Target, blocks: &[(u64, u64)]) -> Result<Self, Unsupported> {
         let mut found = Found::of(target)?;
         let (arrays, arenas) = found.arenas()?;
-        let Found {
-            place,
-            layout,
-            mut reader,
-        } = found;
+        let Found { place, layout, mut reader } = found;
         let buffers = buffers::owners(&mut reader, blocks, &arrays, &layout, place.type_of_types)?;
         // At the end: the collectors' lists may be longer than there is time.
         let interpreters = interpreters(&mut reader, place.runtime, &layout)?;
-        Ok(Self {
-            version: place.version,
-            interpreters,
-            arenas,
-            buffers,
-        })
+        Ok(Self { version: place.version, interpreters, arenas, buffers })
     }
 
     /// Its version and its arenas alone, without a step through the collector's lists: those of many
@@ -95,20 +86,12 @@ impl<'a> Found<'a> {
         let place = locate::runtime(target, &mappings)?;
         let mut reader = Reader::new(target.memory());
         let layout = Layout::of(&mut reader, &place)?;
-        Ok(Self {
-            place,
-            layout,
-            reader,
-        })
+        Ok(Self { place, layout, reader })
     }
 
     /// Where the arrays of pymalloc's arenas are, and what is in them.
     fn arenas(&mut self) -> Result<(Vec<u64>, Option<Arenas>), Unsupported> {
-        let Self {
-            place,
-            layout,
-            reader,
-        } = self;
+        let Self { place, layout, reader } = self;
         let Some(first) = arrays::find(reader, &place.data, layout)? else {
             return Ok((Vec::new(), None));
         };
@@ -118,10 +101,7 @@ impl<'a> Found<'a> {
             let states = states(reader, place.runtime, layout)?;
             arrays::of_interpreters(reader, &first, &states, layout)?
         };
-        let mut sum = Arenas {
-            unread: arrays.unknown,
-            ..Arenas::default()
-        };
+        let mut sum = Arenas { unread: arrays.unknown, ..Arenas::default() };
         for &array in &arrays.found {
             arenas::read(reader, array, layout, &mut sum)?;
         }

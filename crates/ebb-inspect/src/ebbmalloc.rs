@@ -37,10 +37,7 @@ const PIECE_BYTES: u64 = 1 << 40;
 /// What the ebbmalloc of `target` holds whose layout is `place`.
 pub fn read(target: &Target, place: &Place) -> Result<Holdings, Unsupported> {
     let mappings = target.mappings()?;
-    let space = Space {
-        memory: target.memory(),
-        mappings: &mappings,
-    };
+    let space = Space { memory: target.memory(), mappings: &mappings };
     of_place(space, place)
 }
 
@@ -87,14 +84,9 @@ fn is_sane(offsets: &Offsets) -> bool {
         && (12..=256).contains(&offsets.class_bytes)
         && (64..=1024).contains(&offsets.descriptor_bytes)
         && offsets.views <= 4096
-        && [
-            offsets.bits,
-            offsets.resident,
-            offsets.leaving,
-            offsets.base,
-        ]
-        .iter()
-        .all(|&at| at <= offsets.descriptor_bytes - 8)
+        && [offsets.bits, offsets.resident, offsets.leaving, offsets.base]
+            .iter()
+            .all(|&at| at <= offsets.descriptor_bytes - 8)
         && [offsets.kind, offsets.fill, offsets.class]
             .iter()
             .all(|&at| at < offsets.descriptor_bytes)
@@ -141,9 +133,7 @@ impl<M: Memory> Region<'_, M> {
     /// Which pages of `from..to` are present.
     fn presence(&mut self, from: u64, to: u64) -> Result<&Presence, Unreadable> {
         if from < self.presence.start() || to > self.presence.end() {
-            let end = to
-                .max(from.saturating_add(LOOK_AHEAD))
-                .min(self.end.max(to));
+            let end = to.max(from.saturating_add(LOOK_AHEAD)).min(self.end.max(to));
             self.presence = self.space.presence(from, end)?;
         }
         Ok(&self.presence)
@@ -165,8 +155,7 @@ impl Sum<'_> {
             return Ok(());
         }
         let sizes = (
-            top.checked_mul(offsets.granule_bytes)
-                .and_then(|bytes| base.checked_add(bytes)),
+            top.checked_mul(offsets.granule_bytes).and_then(|bytes| base.checked_add(bytes)),
             descriptors.checked_add(top.saturating_mul(offsets.descriptor_bytes)),
         );
         let (Some(end), Some(_), true) = (sizes.0, sizes.1, top <= MOST_GRANULES) else {
@@ -210,11 +199,7 @@ impl Sum<'_> {
             // An absent page has as much to say of all descriptors on it.
             let page_bytes = region.space.memory.page_bytes();
             let on_page = (page_bytes - at % page_bytes) / offsets.descriptor_bytes;
-            let granules = if found {
-                1
-            } else {
-                on_page.clamp(1, top - index)
-            };
+            let granules = if found { 1 } else { on_page.clamp(1, top - index) };
             self.free(region, start, granules, false)?;
             return Ok(granules);
         }

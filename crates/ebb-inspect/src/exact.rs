@@ -3,19 +3,13 @@
 const _: () = assert!(usize::BITS == 64, "sizes and addresses are kept in 64 bits");
 
 /// A number of 64 bits as a size or a place.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "sizes have 64 bits, as is asserted"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "sizes have 64 bits, as is asserted")]
 pub const fn usize_of(number: u64) -> usize {
     number as usize
 }
 
 /// The lower half of a word.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the other half is not meant"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "the other half is not meant")]
 pub const fn low_half(word: u64) -> u32 {
     word as u32
 }

@@ -151,14 +151,7 @@ impl<'a> Space<'a, ProcessMemory> {
         let libc = version::of(target, mappings).ok_or(Unsupported::NoGlibc)?;
         let layout = Layout::of(libc.version).ok_or(Unsupported::Layout(libc.version))?;
         let memory = target.memory();
-        Ok((
-            libc,
-            Self {
-                memory,
-                layout,
-                mappings,
-            },
-        ))
+        Ok((libc, Self { memory, layout, mappings }))
     }
 
     /// malloc's static data, in libc's writable mappings.
@@ -180,11 +173,7 @@ impl<M: Memory> Space<'_, M> {
     }
 
     fn read(&self, version: Version, found: &Static) -> Result<Heap, Unsupported> {
-        let mut quality = Quality {
-            fastbins_complete: true,
-            counted: true,
-            ..Quality::default()
-        };
+        let mut quality = Quality { fastbins_complete: true, counted: true, ..Quality::default() };
         let mut all = Census::new(0, Trimmer::default());
         // Sizes first: whatever takes its time later, these are known.
         let mut arenas = Vec::new();
@@ -233,10 +222,7 @@ impl<M: Memory> Space<'_, M> {
 
     /// The area that brk moves; the kernel may show it in several pieces.
     fn brk_area(&self) -> Option<(u64, u64)> {
-        let mut pieces = self
-            .mappings
-            .iter()
-            .filter(|mapping| mapping.backing == Backing::Heap);
+        let mut pieces = self.mappings.iter().filter(|mapping| mapping.backing == Backing::Heap);
         let first = pieces.next()?;
         let end = pieces.next_back().map_or(first.end, |last| last.end);
         Some((first.start, end))
@@ -275,14 +261,7 @@ impl<M: Memory> Space<'_, M> {
             let area = self.brk_area().unwrap_or_default();
             let begin = begin(area);
             let mapping_of = |address| self.mapping_of(address);
-            heaps::main(
-                &mut self.reader(),
-                &self.layout,
-                arena,
-                begin,
-                area,
-                mapping_of,
-            )
+            heaps::main(&mut self.reader(), &self.layout, arena, begin, area, mapping_of)
         } else {
             let heap_bytes = Self::heap_bytes(parameters);
             heaps::secondary(&mut self.reader(), &self.layout, arena, heap_bytes)
@@ -369,10 +348,7 @@ impl<M: Memory> Space<'_, M> {
         let mut in_order: Vec<_> = its.iter().collect();
         in_order.sort_by_key(|(heap, _)| heap.start);
         for (heap, presence) in in_order {
-            let mut notes = Notes {
-                fast: &mut fast,
-                layout: &self.layout,
-            };
+            let mut notes = Notes { fast: &mut fast, layout: &self.layout };
             let end = self.walk_chain(arena, heap, presence, None, &mut notes)?;
             if end.is_late || fast.known() == Known::Cut {
                 fast.cut();
@@ -402,19 +378,10 @@ impl<M: Memory> Space<'_, M> {
     ) -> Result<Look, Unreadable> {
         let mut census = Census::new(self.layout.tcache.chunk_bytes, self.trimmer(found));
         census.begin(presence, heap);
-        let mut counting = Counting {
-            census: &mut census,
-            presence,
-            fast,
-            is_main: heap.is_main,
-        };
+        let mut counting = Counting { census: &mut census, presence, fast, is_main: heap.is_main };
         let end = self.walk_chain(arena, heap, presence, Some(fast), &mut counting)?;
         census.close(presence, heap);
-        Ok(Look {
-            census,
-            breaks: end.breaks,
-            is_late: end.is_late,
-        })
+        Ok(Look { census, breaks: end.breaks, is_late: end.is_late })
     }
 
     /// Walks a heap; where the chain breaks the next chunk that the arena's lists know leads back.
@@ -450,9 +417,7 @@ impl<M: Memory> Space<'_, M> {
                     anchors.insert(known)
                 }
             };
-            let binned = known
-                .get(known.partition_point(|chunk| *chunk <= at))
-                .copied();
+            let binned = known.get(known.partition_point(|chunk| *chunk <= at)).copied();
             let fast = fast.and_then(|fast| fast.next_behind(at));
             let next = match (binned, fast) {
                 (Some(binned), Some(fast)) => Some(binned.min(fast)),
@@ -499,10 +464,7 @@ impl<M: Memory> Space<'_, M> {
             system => unless_final(system, 0)?,
         };
         let missing = if system <= mapped { system } else { 0 }.saturating_sub(walked);
-        let line = Line {
-            bytes: missing,
-            ..Line::default()
-        };
+        let line = Line { bytes: missing, ..Line::default() };
         ledger.system += line;
         ledger.unread += line;
         ledger.missing += missing;
@@ -514,9 +476,7 @@ impl<M: Memory> Space<'_, M> {
         let candidates = std::mem::take(&mut all.candidates);
         let cached = tcache::cached(&mut self.reader(), &self.layout, &candidates)?;
         for (chunk, size) in cached.chunks {
-            let heap = heaps
-                .iter()
-                .find(|heap| (heap.start()..heap.end()).contains(&chunk));
+            let heap = heaps.iter().find(|heap| (heap.start()..heap.end()).contains(&chunk));
             let Some(heap) = heap else { continue };
             let resident = heap.bytes(chunk, chunk.saturating_add(size));
             let Ledger { in_use, tcache, .. } = &mut all.ledger;
@@ -537,25 +497,13 @@ impl<M: Memory> Space<'_, M> {
         };
         let wanted = (parameters.mmapped_chunks, parameters.mmapped_bytes);
         let heap_bytes = Self::heap_bytes(Some(parameters));
-        let ranges: Vec<(u64, u64)> = heaps
-            .iter()
-            .map(|(start, end)| (*start, end.next_multiple_of(heap_bytes)))
-            .collect();
+        let ranges: Vec<(u64, u64)> =
+            heaps.iter().map(|(start, end)| (*start, end.next_multiple_of(heap_bytes))).collect();
         let large = |from, to| all.large(from, to);
-        let found = mmapped::find(
-            self.memory,
-            &self.layout,
-            self.mappings,
-            &ranges,
-            wanted,
-            large,
-        )?;
+        let found =
+            mmapped::find(self.memory, &self.layout, self.mappings, &ranges, wanted, large)?;
         let ledger = &mut all.ledger;
-        ledger.mmapped = Line {
-            chunks: wanted.0,
-            bytes: wanted.1,
-            resident: found.resident,
-        };
+        ledger.mmapped = Line { chunks: wanted.0, bytes: wanted.1, resident: found.resident };
         ledger.mmapped_complete = mmapped::is_all(&self.layout, &found, wanted);
         if ledger.mmapped_complete {
             ledger.mmapped.bytes = found.bytes;

@@ -68,15 +68,7 @@ impl Ledger {
     }
 
     fn parts(&self) -> [Line; 7] {
-        [
-            self.live,
-            self.cached,
-            self.free,
-            self.kept,
-            self.lazy,
-            self.returned,
-            self.overhead,
-        ]
+        [self.live, self.cached, self.free, self.kept, self.lazy, self.returned, self.overhead]
     }
 }
 
@@ -136,11 +128,7 @@ impl Classes {
     }
 
     fn add(&mut self, up_to: u64, blocks: u64, bytes: u64) {
-        let class = self.0.entry(up_to).or_insert(SizeCount {
-            up_to,
-            chunks: 0,
-            bytes: 0,
-        });
+        let class = self.0.entry(up_to).or_insert(SizeCount { up_to, chunks: 0, bytes: 0 });
         class.chunks += blocks;
         class.bytes = class.bytes.saturating_add(bytes);
     }

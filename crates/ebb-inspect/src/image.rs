@@ -27,9 +27,7 @@ pub struct Image {
 impl Image {
     /// The mapped file `path` of `target`; `None` for one of 32 bits, or that cannot be read.
     pub fn of(target: &Target, mappings: &[Mapping], path: &Path) -> Option<Self> {
-        let mut of_file = mappings
-            .iter()
-            .filter(|mapping| mapping.file() == Some(path));
+        let mut of_file = mappings.iter().filter(|mapping| mapping.file() == Some(path));
         let mapping = of_file.next()?;
         let start = std::iter::once(mapping)
             .chain(of_file)
@@ -49,11 +47,7 @@ impl Image {
         let header = FileHeader64::<Endianness>::parse(data).ok()?;
         let endian = header.endian().ok()?;
         let segments = header.program_headers(endian, data).ok()?;
-        let loads = || {
-            segments
-                .iter()
-                .filter(|segment| segment.p_type(endian) == elf::PT_LOAD)
-        };
+        let loads = || segments.iter().filter(|segment| segment.p_type(endian) == elf::PT_LOAD);
         let first = loads().next()?;
         let begin = first.p_vaddr(endian).wrapping_sub(first.p_offset(endian));
         let moved = start.wrapping_sub(begin);

@@ -42,10 +42,7 @@ const MAX_BASE_BLOCKS: usize = 1 << 16;
 /// What the jemalloc in the mapped file `file` of `target` holds.
 pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
     let mappings = target.mappings()?;
-    let space = Space {
-        memory: target.memory(),
-        mappings: &mappings,
-    };
+    let space = Space { memory: target.memory(), mappings: &mappings };
     let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere("jemalloc"))?;
     let version = version(&image);
     let mut holdings = of_data(space, image.data(), version.as_deref())?;
@@ -53,10 +50,7 @@ pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
     let thread = settings::has_background_thread(target);
     let others = [
         ("background_thread", thread.map(|it| it.to_string())),
-        (
-            "background_thread_asked",
-            asked.background_thread_asked.map(|it| it.to_string()),
-        ),
+        ("background_thread_asked", asked.background_thread_asked.map(|it| it.to_string())),
         ("narenas", asked.narenas.map(|it| it.to_string())),
     ];
     let others = others.into_iter();

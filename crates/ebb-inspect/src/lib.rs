@@ -51,11 +51,7 @@
 #![deny(unsafe_code)]
 #![cfg_attr(
     not(test),
-    deny(
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss
-    )
+    deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
 )]
 
 pub mod cpython;

@@ -18,11 +18,7 @@ pub struct Line {
 impl Line {
     /// One of `bytes`, `resident` of them on present pages.
     pub(crate) fn one(bytes: u64, resident: u64) -> Self {
-        Self {
-            chunks: 1,
-            bytes,
-            resident,
-        }
+        Self { chunks: 1, bytes, resident }
     }
 
     /// Counts a chunk from `from` to `to`.

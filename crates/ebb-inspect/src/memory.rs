@@ -56,10 +56,7 @@ pub enum Unreadable {
 impl Unreadable {
     /// Whether no further read of this process can succeed.
     pub fn is_final(&self) -> bool {
-        matches!(
-            self,
-            Self::Gone | Self::Late | Self::Refused | Self::Other(_)
-        )
+        matches!(self, Self::Gone | Self::Late | Self::Refused | Self::Other(_))
     }
 
     pub(crate) fn from_io(error: &io::Error) -> Self {

@@ -32,10 +32,7 @@ const TORN_BYTES: u64 = 32 << 20;
 /// What the mimalloc in the mapped file `file` of `target` holds.
 pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
     let mappings = target.mappings()?;
-    let space = Space {
-        memory: target.memory(),
-        mappings: &mappings,
-    };
+    let space = Space { memory: target.memory(), mappings: &mappings };
     let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere("mimalloc"))?;
     of_data(space, image.data(), layouts_of(file))
 }
@@ -125,12 +122,7 @@ impl Sum {
         match page.state {
             State::Own => self.ledger.overhead += Line::one(end - start, resident),
             State::Free => self.keep(end - start, resident),
-            State::Blocks {
-                first,
-                bytes,
-                capacity,
-                live,
-            } => {
+            State::Blocks { first, bytes, capacity, live } => {
                 let blocks_end = (first + bytes * capacity).min(end);
                 let of_blocks = presence.bytes(first, blocks_end);
                 self.ledger.overhead += Line::one(first - start, presence.bytes(start, first));
@@ -149,11 +141,7 @@ impl Sum {
                 if of_blocks < blocks_end - first && free > 0 {
                     self.guessed += live_resident.min(of_blocks - live_resident);
                 }
-                self.ledger.live += Line {
-                    chunks: live,
-                    bytes: in_use,
-                    resident: live_resident,
-                };
+                self.ledger.live += Line { chunks: live, bytes: in_use, resident: live_resident };
                 self.classes.count(bytes, live);
                 self.ledger.free += Line {
                     chunks: capacity.saturating_sub(live),

@@ -37,10 +37,7 @@ const TORN_BYTES: u64 = 1 << 20;
 /// What the musl in the mapped file `file` of `target` holds: its libc, or the program that has it inside.
 pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
     let mappings = target.mappings()?;
-    let space = Space {
-        memory: target.memory(),
-        mappings: &mappings,
-    };
+    let space = Space { memory: target.memory(), mappings: &mappings };
     let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere("musl"))?;
     of_data(space, image.data(), version(&image).as_deref())
 }
@@ -111,9 +108,7 @@ fn once<M: Memory>(
         sum.group(&groups, group, &presence);
     }
     for &(from, to) in &groups.areas {
-        sum.ledger
-            .overhead
-            .add(from, to, &space.presence(from, to)?);
+        sum.ledger.overhead.add(from, to, &space.presence(from, to)?);
     }
     sum.ledger.close();
     Ok(Ok(Holdings {
@@ -173,10 +168,8 @@ fn version(image: &Image) -> Option<String> {
             let rest = &bytes[at + 1..];
             let text = &rest[..rest.iter().position(|byte| *byte == 0)?];
             let text = std::str::from_utf8(text).ok()?;
-            let numbers: Vec<u32> = text
-                .split('.')
-                .map(|part| part.parse().ok())
-                .collect::<Option<_>>()?;
+            let numbers: Vec<u32> =
+                text.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
             // musl's numbers: 1.1.24, 1.2.3.
             matches!(numbers[..], [1, 1..=2, 0..=99]).then(|| text.to_owned())
         })

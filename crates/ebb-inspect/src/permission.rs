@@ -135,9 +135,7 @@ pub fn gate(seen: &Credentials) -> Gate {
     if privileged {
         return match seen.yama {
             Some(3) => Gate::YamaNobody,
-            _ if !opens_files => Gate::Files {
-                uid: seen.files_uid,
-            },
+            _ if !opens_files => Gate::Files { uid: seen.files_uid },
             // The capability would do in our namespace.
             _ if seen.same_namespace != Some(true) => Gate::Namespace,
             _ => Gate::Policy,
@@ -166,9 +164,7 @@ pub fn gate(seen: &Credentials) -> Gate {
 impl Credentials {
     /// Looks them up for process `pid`.
     pub fn read(pid: i32) -> Result<Self, Unreadable> {
-        let own = Process::myself()
-            .and_then(|own| own.status())
-            .map_err(reason)?;
+        let own = Process::myself().and_then(|own| own.status()).map_err(reason)?;
         let process = Process::new(pid).map_err(reason)?;
         let its: Status = process.status().map_err(reason)?;
         // The folder itself belongs to the process's user always.
@@ -236,15 +232,9 @@ mod tests {
         assert_eq!(with(|seen| seen.yama = None), Gate::Policy);
         assert_eq!(with(|seen| seen.uids = [0; 3]), Gate::User { uid: 0 });
         // A user that was changed half way: the saved one still differs.
-        assert_eq!(
-            with(|seen| seen.uids = [1000, 1000, 0]),
-            Gate::User { uid: 1000 }
-        );
+        assert_eq!(with(|seen| seen.uids = [1000, 1000, 0]), Gate::User { uid: 1000 });
         assert_eq!(with(|seen| seen.dumpable = false), Gate::NonDumpable);
-        assert_eq!(
-            with(|seen| seen.same_namespace = Some(false)),
-            Gate::Namespace
-        );
+        assert_eq!(with(|seen| seen.same_namespace = Some(false)), Gate::Namespace);
         assert_eq!(with(|seen| seen.capabilities = 1 << 10), Gate::Capabilities);
     }
 

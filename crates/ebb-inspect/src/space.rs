@@ -26,9 +26,7 @@ impl<'a, M: Memory> Space<'a, M> {
 
     /// The mapping of `address`, if it is the process's own memory and of no file.
     pub(crate) fn own(&self, address: u64) -> Option<&'a Mapping> {
-        let at = self
-            .mappings
-            .partition_point(|mapping| mapping.end <= address);
+        let at = self.mappings.partition_point(|mapping| mapping.end <= address);
         let mapping = self.mappings.get(at)?;
         let is_own = matches!(mapping.backing, Backing::Anonymous | Backing::Heap);
         (mapping.contains(address) && is_own && !mapping.shared).then_some(mapping)

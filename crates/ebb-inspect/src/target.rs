@@ -114,18 +114,12 @@ impl From<MemoryMap> for Mapping {
 impl Target {
     /// Opens process `pid`.
     pub fn open(pid: i32) -> Result<Self, Unreadable> {
-        Ok(Self {
-            process: Process::new(pid).map_err(reason)?,
-            memory: ProcessMemory::open(pid)?,
-        })
+        Ok(Self { process: Process::new(pid).map_err(reason)?, memory: ProcessMemory::open(pid)? })
     }
 
     /// The same process, of whose memory nothing is read from `until` on.
     pub fn until(self, until: std::time::Instant) -> Self {
-        Self {
-            memory: self.memory.until(until),
-            ..self
-        }
+        Self { memory: self.memory.until(until), ..self }
     }
 
     /// The kernel's id of the process.
@@ -175,10 +169,7 @@ impl Target {
     /// in a container.
     pub fn path_of(&self, path: &Path) -> PathBuf {
         let relative = path.strip_prefix("/").unwrap_or(path);
-        Path::new("/proc")
-            .join(self.pid().to_string())
-            .join("root")
-            .join(relative)
+        Path::new("/proc").join(self.pid().to_string()).join("root").join(relative)
     }
 }
 

@@ -38,10 +38,7 @@ const TORN_BYTES: u64 = 1 << 20;
 /// What the tcmalloc in the mapped file `file` of `target` holds.
 pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
     let mappings = target.mappings()?;
-    let space = Space {
-        memory: target.memory(),
-        mappings: &mappings,
-    };
+    let space = Space { memory: target.memory(), mappings: &mappings };
     let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere("tcmalloc"))?;
     let version = version(&image);
     let mut holdings = of_data(space, image.data(), version.as_deref())?;
@@ -55,9 +52,7 @@ fn of_data<M: Memory>(
     data: &[(u64, u64)],
     version: Option<&str>,
 ) -> Result<Holdings, Unsupported> {
-    let name = version.map_or("tcmalloc".to_owned(), |version| {
-        format!("tcmalloc {version}")
-    });
+    let name = version.map_or("tcmalloc".to_owned(), |version| format!("tcmalloc {version}"));
     let map = PageMap::find(space, data)?;
     let caches = Caches::find(space, data)?;
     let (Some(map), Some(caches)) = (map, caches) else {
@@ -88,13 +83,7 @@ fn once<M: Memory>(
         let cached = cached.get(class).copied().unwrap_or(0);
         let beyond = cached.saturating_sub(small.out);
         missing = missing.saturating_add(beyond.saturating_mul(bytes));
-        divide(
-            small,
-            bytes,
-            cached.min(small.out),
-            &mut ledger,
-            &mut classes,
-        );
+        divide(small, bytes, cached.min(small.out), &mut ledger, &mut classes);
     }
     for &block in &spans.large {
         classes.count(block, 1);
@@ -131,20 +120,12 @@ fn divide(small: &Small, bytes: u64, cached: u64, ledger: &mut Ledger, classes: 
         let there = bytes.min(resident);
         room -= bytes;
         resident -= there;
-        Line {
-            chunks: count,
-            bytes,
-            resident: there,
-        }
+        Line { chunks: count, bytes, resident: there }
     };
     ledger.live += line(live);
     ledger.cached += line(cached);
     ledger.free += line(objects - small.out);
-    ledger.overhead += Line {
-        chunks: small.lengths.values().sum(),
-        bytes: room,
-        resident,
-    };
+    ledger.overhead += Line { chunks: small.lengths.values().sum(), bytes: room, resident };
 }
 
 /// `2.10`, from the text that names the package.

@@ -81,18 +81,12 @@ impl Place {
         let stat = table(&self.folder.join("memory.stat"));
         // Without use_hierarchy only the cgroup's own are there.
         let part = |name: &str| {
-            stat.get(format!("total_{name}").as_str())
-                .or_else(|| stat.get(name))
-                .copied()
+            stat.get(format!("total_{name}").as_str()).or_else(|| stat.get(name)).copied()
         };
         let usage = number(&self.folder.join("memory.usage_in_bytes"));
         let with_swap = number(&self.folder.join("memory.memsw.usage_in_bytes"));
         let oom = table(&self.folder.join("memory.oom_control"));
-        let cpu = self
-            .cpu
-            .as_ref()
-            .map(|cpu| table(&cpu.join("cpu.stat")))
-            .unwrap_or_default();
+        let cpu = self.cpu.as_ref().map(|cpu| table(&cpu.join("cpu.stat"))).unwrap_or_default();
         Cgroup {
             usage,
             peak: number(&self.folder.join("memory.max_usage_in_bytes")),
@@ -173,13 +167,8 @@ impl Place {
 /// Of both versions; "no quota" is -1 and `max`, which are no such numbers.
 fn has_cpu_quota(folder: &Path) -> bool {
     let max = fs::read_to_string(folder.join("cpu.max")).unwrap_or_default();
-    let quota = max
-        .split_whitespace()
-        .next()
-        .and_then(|word| word.parse::<u64>().ok());
-    quota
-        .or_else(|| number(&folder.join("cpu.cfs_quota_us")))
-        .is_some()
+    let quota = max.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
+    quota.or_else(|| number(&folder.join("cpu.cfs_quota_us"))).is_some()
 }
 
 /// A file with one number; `max` is no number.
@@ -201,9 +190,7 @@ fn table(path: &Path) -> BTreeMap<String, u64> {
 /// The average of the last minute from a pressure file.
 fn average_60(text: &str, line: &str) -> Option<f64> {
     let line = text.lines().find(|it| it.starts_with(line))?;
-    let value = line
-        .split(' ')
-        .find_map(|word| word.strip_prefix("avg60="))?;
+    let value = line.split(' ').find_map(|word| word.strip_prefix("avg60="))?;
     value.parse().ok()
 }
 

@@ -55,9 +55,7 @@ impl MallocSource {
 
 /// Whether the process has the file `library` mapped, by whatever path or link.
 pub fn maps_contain(pid: i32, library: &Path) -> Result<bool, Unreadable> {
-    Ok(mapped_files(pid)?
-        .iter()
-        .any(|path| same_file(path, library)))
+    Ok(mapped_files(pid)?.iter().any(|path| same_file(path, library)))
 }
 
 /// Between two looks at a process that is being started.
@@ -84,9 +82,7 @@ pub fn malloc_source(pid: i32) -> Result<MallocSource, Unreadable> {
     match link_map::objects(&process, &own, &program) {
         Ok(objects) => {
             let replaced = Replaced::of(&process, &root);
-            first_definer(&objects, &own, |path| {
-                replaced.open(path, || here(&root, path))
-            })
+            first_definer(&objects, &own, |path| replaced.open(path, || here(&root, path)))
         }
         Err(Unreadable::Permission | Unreadable::Swapped) => only_definer(pid, &own, &program),
         Err(error) => Err(error),
@@ -194,10 +190,9 @@ impl Replaced {
     fn of(process: &Process, root: &Root) -> Self {
         let maps = process.maps().map(|maps| maps.0).unwrap_or_default();
         let files = maps.iter().filter_map(|map| match &map.pathname {
-            MMapPath::Path(name) if name.to_string_lossy().ends_with(DELETED) => Some((
-                name_when_mapped(name),
-                mapped_file(process.pid(), root, map)?,
-            )),
+            MMapPath::Path(name) if name.to_string_lossy().ends_with(DELETED) => {
+                Some((name_when_mapped(name), mapped_file(process.pid(), root, map)?))
+            }
             _ => None,
         });
         Self(files.collect())
@@ -211,9 +206,7 @@ impl Replaced {
 
 /// The files that the process has mapped, each once.
 fn mapped_files(pid: i32) -> Result<BTreeSet<PathBuf>, Unreadable> {
-    let maps = Process::new(pid)
-        .and_then(|process| process.maps())
-        .map_err(reason)?;
+    let maps = Process::new(pid).and_then(|process| process.maps()).map_err(reason)?;
     let root = Root::of(pid);
     Ok(maps
         .into_iter()

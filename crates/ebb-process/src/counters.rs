@@ -82,9 +82,7 @@ impl Counters {
 
     fn place(&self, pid: i32, started: u64, memory: &Memory) -> Option<Place> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        *places
-            .entry((pid, started))
-            .or_insert_with(|| find(pid, memory))
+        *places.entry((pid, started)).or_insert_with(|| find(pid, memory))
     }
 }
 
@@ -142,10 +140,7 @@ fn find_in(
     may_have: &dyn Fn(&Path) -> bool,
 ) -> Option<Place> {
     maps.iter()
-        .filter(|map| {
-            map.perms
-                .contains(MMPermissions::READ | MMPermissions::WRITE)
-        })
+        .filter(|map| map.perms.contains(MMPermissions::READ | MMPermissions::WRITE))
         .find_map(|map| {
             let MMapPath::Path(path) = &map.pathname else {
                 return None;
@@ -157,11 +152,7 @@ fn find_in(
             let mut bytes = vec![0; usize::try_from((to - from).min(MOST_DATA_BYTES)).ok()?];
             memory.read_all_but_swapped(&mut bytes, from).ok()?;
             let address = from + ebb_stats::find(&bytes)? as u64;
-            Some(Place {
-                address,
-                layout: layout::find(&bytes),
-                in_program: program == Some(path),
-            })
+            Some(Place { address, layout: layout::find(&bytes), in_program: program == Some(path) })
         })
 }
 
@@ -180,12 +171,8 @@ mod tests {
 
     #[test]
     fn counters_of_another_process_or_of_long_ago_are_not_believed() {
-        let snapshot = Snapshot {
-            process_id: 7,
-            published_ms: 1000,
-            live_bytes: 1,
-            ..Snapshot::default()
-        };
+        let snapshot =
+            Snapshot { process_id: 7, published_ms: 1000, live_bytes: 1, ..Snapshot::default() };
         let age = Duration::from_secs(2);
         assert!(is_fresh(&snapshot, 7, 2900, age));
         assert!(!is_fresh(&snapshot, 8, 2900, age), "the page of a parent");
@@ -194,11 +181,8 @@ mod tests {
 
     #[test]
     fn what_is_free_in_old_counters_did_not_go_back() {
-        let mut snapshot = Snapshot {
-            published_ms: 1000,
-            idle_time_ms: 500,
-            ..Snapshot::default()
-        };
+        let mut snapshot =
+            Snapshot { published_ms: 1000, idle_time_ms: 500, ..Snapshot::default() };
         assert!(!is_settled(&snapshot, 2000));
         assert!(is_settled(&snapshot, 2001));
         snapshot.idle_time_ms = u64::MAX;
@@ -207,9 +191,6 @@ mod tests {
 
     #[test]
     fn a_process_without_the_library_has_none() {
-        assert_eq!(
-            Counters::default().read(std::process::id() as i32, Duration::MAX),
-            None
-        );
+        assert_eq!(Counters::default().read(std::process::id() as i32, Duration::MAX), None);
     }
 }

@@ -185,9 +185,7 @@ fn is_glibc_name(name: &str) -> bool {
 }
 
 fn file_name(path: &Path) -> String {
-    path.file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default()
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 fn parse<'data, H, R>(data: R) -> object::Result<Elf>
@@ -219,9 +217,7 @@ where
         let segment = segments.iter().find(|it| it.p_type(endian) == kind);
         segment.map(|it| it.p_memsz(endian).into())
     };
-    let loads = segments
-        .iter()
-        .filter(|it| it.p_type(endian) == elf::PT_LOAD);
+    let loads = segments.iter().filter(|it| it.p_type(endian) == elf::PT_LOAD);
     let (needed, soname) = match dynamic {
         Some(entries) => dynamic_names::<H, R>(endian, data, segments, entries),
         None => (Vec::new(), None),
@@ -274,31 +270,21 @@ where
             .ok()
             .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
     };
-    let tagged = |tag| {
-        entries
-            .iter()
-            .filter(move |entry| entry.d_tag(endian) == tag)
-    };
-    (
-        tagged(elf::DT_NEEDED).filter_map(text).collect(),
-        tagged(elf::DT_SONAME).find_map(text),
-    )
+    let tagged = |tag| entries.iter().filter(move |entry| entry.d_tag(endian) == tag);
+    (tagged(elf::DT_NEEDED).filter_map(text).collect(), tagged(elf::DT_SONAME).find_map(text))
 }
 
 fn file_offset<H>(endian: Endianness, segments: &[H::ProgramHeader], address: u64) -> Option<u64>
 where
     H: FileHeader<Endian = Endianness>,
 {
-    segments
-        .iter()
-        .filter(|segment| segment.p_type(endian) == elf::PT_LOAD)
-        .find_map(|segment| {
-            let start: u64 = segment.p_vaddr(endian).into();
-            let size: u64 = segment.p_filesz(endian).into();
-            let within = address.checked_sub(start).filter(|&within| within < size)?;
-            let offset: u64 = segment.p_offset(endian).into();
-            Some(offset + within)
-        })
+    segments.iter().filter(|segment| segment.p_type(endian) == elf::PT_LOAD).find_map(|segment| {
+        let start: u64 = segment.p_vaddr(endian).into();
+        let size: u64 = segment.p_filesz(endian).into();
+        let within = address.checked_sub(start).filter(|&within| within < size)?;
+        let offset: u64 = segment.p_offset(endian).into();
+        Some(offset + within)
+    })
 }
 
 /// Which allocators' functions the dynamic symbol table defines. A reference to `malloc` (undefined,
@@ -309,9 +295,7 @@ where
     R: ReadRef<'data>,
 {
     let mut defines = Defines::default();
-    let symbols = header
-        .sections(endian, data)?
-        .symbols(endian, data, elf::SHT_DYNSYM)?;
+    let symbols = header.sections(endian, data)?.symbols(endian, data, elf::SHT_DYNSYM)?;
     for symbol in symbols.iter() {
         let is_function =
             symbol.st_type() == elf::STT_FUNC || symbol.st_type() == elf::STT_GNU_IFUNC;

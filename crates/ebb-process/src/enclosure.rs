@@ -64,12 +64,7 @@ impl Ground {
             }
         }
         if own.version != 1 {
-            let ground = Ground {
-                version: 2,
-                memory: own.folder.clone(),
-                cpu: None,
-                limits,
-            };
+            let ground = Ground { version: 2, memory: own.folder.clone(), cpu: None, limits };
             match hand_down(&own.folder, limits).and_then(|()| ground.enclose("probe").map(|_| ()))
             {
                 Ok(()) => return Ok(ground),
@@ -93,10 +88,7 @@ impl Ground {
         if own.version == 1 {
             return vec![ground(&own.folder, own.cpu.as_deref())];
         }
-        let beside = own
-            .folder
-            .parent()
-            .filter(|parent| parent.starts_with(&own.mount));
+        let beside = own.folder.parent().filter(|parent| parent.starts_with(&own.mount));
         let handed_down = |folder: &&Path| {
             let handed =
                 fs::read_to_string(folder.join("cgroup.subtree_control")).unwrap_or_default();
@@ -114,19 +106,10 @@ impl Ground {
     /// Makes a cgroup with the limits; `name` is made fit for a file.
     pub fn enclose(&self, name: &str) -> Result<Enclosure, EnclosureError> {
         let safe = |letter: char| {
-            if letter.is_ascii_alphanumeric() || letter == '-' {
-                letter
-            } else {
-                '_'
-            }
+            if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' }
         };
-        let name: String = format!("ebb-{}-{name}", std::process::id())
-            .chars()
-            .map(safe)
-            .collect();
-        let mut made = Enclosure {
-            folders: Vec::new(),
-        };
+        let name: String = format!("ebb-{}-{name}", std::process::id()).chars().map(safe).collect();
+        let mut made = Enclosure { folders: Vec::new() };
         if self.limits.memory_bytes.is_some() || self.version != 1 {
             made.add(self.memory.join(&name))?;
         }
@@ -135,10 +118,7 @@ impl Ground {
             if self.version == 1 {
                 write(&folder.join("memory.limit_in_bytes"), &bytes.to_string())?;
                 // Without swap accounting in the kernel there is no such file, and with no swap no need.
-                let _ = write(
-                    &folder.join("memory.memsw.limit_in_bytes"),
-                    &bytes.to_string(),
-                );
+                let _ = write(&folder.join("memory.memsw.limit_in_bytes"), &bytes.to_string());
             } else {
                 write(&folder.join("memory.max"), &bytes.to_string())?;
                 let _ = write(&folder.join("memory.swap.max"), "0");
@@ -159,10 +139,7 @@ impl Ground {
                 write(&folder.join("cpu.cfs_period_us"), &PERIOD_US.to_string())?;
                 write(&folder.join("cpu.cfs_quota_us"), &quota.to_string())?;
             } else {
-                write(
-                    &made.folders[0].join("cpu.max"),
-                    &format!("{quota} {PERIOD_US}"),
-                )?;
+                write(&made.folders[0].join("cpu.max"), &format!("{quota} {PERIOD_US}"))?;
             }
         }
         Ok(made)
@@ -172,52 +149,35 @@ impl Ground {
 /// The controllers of version 2 that limits need.
 fn controllers(limits: Limits) -> Vec<&'static str> {
     let memory = limits.memory_bytes.map(|_| "memory");
-    memory
-        .into_iter()
-        .chain(limits.cpus.map(|_| "cpu"))
-        .collect()
+    memory.into_iter().chain(limits.cpus.map(|_| "cpu")).collect()
 }
 
 /// Makes a leaf for this process below its cgroup and hands the controllers down to the others.
 fn hand_down(own: &Path, limits: Limits) -> Result<(), EnclosureError> {
     let leaf = own.join("ebb");
     if !leaf.is_dir() {
-        fs::create_dir(&leaf).map_err(|source| EnclosureError {
-            path: leaf.clone(),
-            source,
-        })?;
+        fs::create_dir(&leaf).map_err(|source| EnclosureError { path: leaf.clone(), source })?;
     }
     write(&leaf.join("cgroup.procs"), "0")?;
-    let all: Vec<String> = controllers(limits)
-        .iter()
-        .map(|name| format!("+{name}"))
-        .collect();
+    let all: Vec<String> = controllers(limits).iter().map(|name| format!("+{name}")).collect();
     write(&own.join("cgroup.subtree_control"), &all.join(" "))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), EnclosureError> {
-    fs::write(path, text).map_err(|source| EnclosureError {
-        path: path.to_owned(),
-        source,
-    })
+    fs::write(path, text).map_err(|source| EnclosureError { path: path.to_owned(), source })
 }
 
 impl Enclosure {
     fn add(&mut self, folder: PathBuf) -> Result<(), EnclosureError> {
-        fs::create_dir(&folder).map_err(|source| EnclosureError {
-            path: folder.clone(),
-            source,
-        })?;
+        fs::create_dir(&folder)
+            .map_err(|source| EnclosureError { path: folder.clone(), source })?;
         self.folders.push(folder);
         Ok(())
     }
 
     /// The files that a process writes `0` into to enter.
     pub fn doors(&self) -> Vec<PathBuf> {
-        self.folders
-            .iter()
-            .map(|folder| folder.join("cgroup.procs"))
-            .collect()
+        self.folders.iter().map(|folder| folder.join("cgroup.procs")).collect()
     }
 }
 
@@ -239,20 +199,12 @@ impl Drop for Enclosure {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits {
-        memory_bytes: Some(64_000_000),
-        cpus: Some(0.5),
-    };
+    const LIMITS: Limits = Limits { memory_bytes: Some(64_000_000), cpus: Some(0.5) };
 
     fn place(mount: &Path, below: &str) -> Place {
         let folder = mount.join(below);
         fs::create_dir_all(&folder).unwrap();
-        Place {
-            version: 2,
-            mount: mount.to_owned(),
-            folder,
-            cpu: None,
-        }
+        Place { version: 2, mount: mount.to_owned(), folder, cpu: None }
     }
 
     fn read(path: PathBuf) -> String {
@@ -264,11 +216,7 @@ mod tests {
         let mount = tempfile::tempdir().unwrap();
         let own = place(mount.path(), "user/app");
         assert!(Ground::candidates(&own, LIMITS).is_empty());
-        fs::write(
-            mount.path().join("user/cgroup.subtree_control"),
-            "cpu memory pids\n",
-        )
-        .unwrap();
+        fs::write(mount.path().join("user/cgroup.subtree_control"), "cpu memory pids\n").unwrap();
         let beside = Ground::candidates(&own, LIMITS);
         assert_eq!(beside.len(), 1);
         let made = beside[0].enclose("a/b").unwrap();
@@ -287,20 +235,12 @@ mod tests {
         let own = place(mount.path(), "scope");
         hand_down(&own.folder, LIMITS).unwrap();
         assert_eq!(read(own.folder.join("ebb/cgroup.procs")), "0");
-        assert_eq!(
-            read(own.folder.join("cgroup.subtree_control")),
-            "+memory +cpu"
-        );
+        assert_eq!(read(own.folder.join("cgroup.subtree_control")), "+memory +cpu");
     }
 
     #[test]
     fn what_is_not_allowed_names_the_file() {
-        let ground = Ground {
-            version: 1,
-            memory: "/proc/self".into(),
-            cpu: None,
-            limits: LIMITS,
-        };
+        let ground = Ground { version: 1, memory: "/proc/self".into(), cpu: None, limits: LIMITS };
         let message = ground.enclose("x").unwrap_err().to_string();
         assert!(message.starts_with("/proc/self/ebb-"), "{message}");
     }
@@ -308,9 +248,7 @@ mod tests {
     #[test]
     fn an_enclosure_is_gone_when_it_is_dropped() {
         let dir = tempfile::tempdir().unwrap();
-        let mut made = Enclosure {
-            folders: Vec::new(),
-        };
+        let mut made = Enclosure { folders: Vec::new() };
         made.add(dir.path().join("one")).unwrap();
         drop(made);
         assert!(!dir.path().join("one").exists());

@@ -37,9 +37,7 @@ fn variables<'a>(entries: impl Iterator<Item = &'a [u8]>) -> Variables {
             continue;
         };
         let name = OsStr::from_bytes(&entry[..at]).to_owned();
-        variables
-            .entry(name)
-            .or_insert_with(|| OsString::from_vec(entry[at + 1..].to_vec()));
+        variables.entry(name).or_insert_with(|| OsString::from_vec(entry[at + 1..].to_vec()));
     }
     variables
 }

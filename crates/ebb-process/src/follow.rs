@@ -76,21 +76,15 @@ impl Followed {
                 Err(_) => (Vec::new(), Tree::of_pids(Vec::new()), None),
             },
         };
-        let now: Vec<(i32, u64)> = roots
-            .iter()
-            .filter_map(|&pid| Some((pid, tree::identity(pid)?.0)))
-            .collect();
+        let now: Vec<(i32, u64)> =
+            roots.iter().filter_map(|&pid| Some((pid, tree::identity(pid)?.0))).collect();
         let restarted = !now.is_empty()
             && !self.roots.is_empty()
             && !now.iter().any(|root| self.roots.contains(root));
         if !now.is_empty() {
             self.roots = now;
         }
-        Look {
-            tree,
-            restarted,
-            cgroup,
-        }
+        Look { tree, restarted, cgroup }
     }
 
     /// The process that was given by its number, or what was started in its place.
@@ -144,11 +138,7 @@ mod tests {
     use super::*;
 
     fn sleeper(word: &str) -> Child {
-        Command::new("sleep")
-            .args(["600", word])
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap()
+        Command::new("sleep").args(["600", word]).stdin(Stdio::null()).spawn().unwrap()
     }
 
     #[test]

@@ -52,9 +52,7 @@ pub fn read(
             let found = inside(&program).and_then(|found| read_inside(pid, found));
             let musl = || regions::read(pid, "musl", &program).filter(Result::is_ok);
             found.or_else(musl).unwrap_or_else(|| {
-                Err(NotRead::because(
-                    "it is not known which allocator is in charge",
-                ))
+                Err(NotRead::because("it is not known which allocator is in charge"))
             })
         }),
     }
@@ -95,9 +93,7 @@ fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
             Ok(heap)
         }
         (_, None) if counters::are_closed(pid) => Err(NotRead::refused(pid, Unreadable::Refused)),
-        (_, None) => Err(NotRead::because(
-            "ebbmalloc has not published its counters yet",
-        )),
+        (_, None) => Err(NotRead::because("ebbmalloc has not published its counters yet")),
     }
 }
 
@@ -160,19 +156,13 @@ fn of_walk(holdings: Holdings, seen: Option<&Snapshot>) -> Heap {
 
 /// When idle pages are returned, and whose blocks these are.
 fn add_rhythm(heap: &mut Heap, seen: &Snapshot) {
-    heap.returns_within_ms = Some(seen.idle_time_ms)
-        .filter(|&ms| ms != u64::MAX)
-        .map(|ms| 2 * ms);
+    heap.returns_within_ms = Some(seen.idle_time_ms).filter(|&ms| ms != u64::MAX).map(|ms| 2 * ms);
     heap.notes.push(match seen.idle_time_ms {
         u64::MAX => "idle pages are kept (decay -1)".to_owned(),
-        ms => format!(
-            "idle pages are returned automatically after {ms} to {} ms",
-            2 * ms
-        ),
+        ms => format!("idle pages are returned automatically after {ms} to {} ms", 2 * ms),
     });
     if seen.mechanisms & mechanism::CPYTHON != 0 {
-        heap.notes
-            .push("CPython's small objects are among its blocks".to_owned());
+        heap.notes.push("CPython's small objects are among its blocks".to_owned());
     }
 }
 
@@ -272,10 +262,7 @@ fn from_glibc(heap: &ebb_inspect::Heap) -> Heap {
     let unsure = match heap.quality.fastbins_complete {
         true => 0,
         false => {
-            let small = heap
-                .sizes
-                .iter()
-                .filter(|size| size.up_to <= MOST_FAST_BYTES);
+            let small = heap.sizes.iter().filter(|size| size.up_to <= MOST_FAST_BYTES);
             let unsure = small.map(|size| size.bytes).sum::<u64>().min(live);
             notes.push(format!(
                 "some lists of small free blocks were not read to their end: {:.1} MB of small blocks may be free",
@@ -330,28 +317,16 @@ mod tests {
     /// A block of 1 TiB that is hardly touched counts in full in the counters.
     #[test]
     fn counters_that_say_more_than_is_resident_tell_nothing_apart() {
-        let counted = Heap {
-            resident: 1 << 40,
-            live: 1 << 40,
-            ..Heap::default()
-        };
+        let counted = Heap { resident: 1 << 40, live: 1 << 40, ..Heap::default() };
         let heap = within(counted, 300 << 20);
         assert_eq!((heap.live, heap.unread), (0, 300 << 20));
-        let usual = Heap {
-            resident: 301 << 20,
-            live: 301 << 20,
-            ..Heap::default()
-        };
+        let usual = Heap { resident: 301 << 20, live: 301 << 20, ..Heap::default() };
         assert_eq!(within(usual, 300 << 20).live, 301 << 20);
     }
 
     #[test]
     fn the_parts_of_a_glibc_heap_add_up_whatever_the_prediction_says() {
-        let line = |resident| Line {
-            chunks: 1,
-            bytes: resident + 10,
-            resident,
-        };
+        let line = |resident| Line { chunks: 1, bytes: resident + 10, resident };
         for (returns, fastbins_complete) in [(0, true), (300, true), (5000, true), (300, false)] {
             let heap = from_glibc(&ebb_inspect::Heap {
                 version: "2.36".into(),
@@ -368,24 +343,12 @@ mod tests {
                     mmapped_complete: true,
                     ..Ledger::default()
                 },
-                trim: Trim {
-                    returns,
-                    secondary_tops: 290,
-                    pinned: 0,
-                    locked: 30,
-                },
+                trim: Trim { returns, secondary_tops: 290, pinned: 0, locked: 30 },
                 thresholds: None,
-                sizes: vec![SizeCount {
-                    up_to: 64,
-                    chunks: 3,
-                    bytes: 190,
-                }],
+                sizes: vec![SizeCount { up_to: 64, chunks: 3, bytes: 190 }],
                 large: Vec::new(),
                 caches: 1,
-                quality: Quality {
-                    fastbins_complete,
-                    ..Quality::default()
-                },
+                quality: Quality { fastbins_complete, ..Quality::default() },
             });
             let parts = heap.live
                 + heap.trimmable

@@ -96,11 +96,7 @@ impl Found {
             }
             Err(why) => (None, why.to_owned()),
         };
-        self.hidden.push(Hidden {
-            name: allocator,
-            file: name.display().to_string(),
-            why,
-        });
+        self.hidden.push(Hidden { name: allocator, file: name.display().to_string(), why });
     }
 }
 

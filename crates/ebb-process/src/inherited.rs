@@ -33,9 +33,7 @@ extern "C" fn remember() {
 
 /// Whether this process ignores `signal` now.
 pub fn is_ignored(signal: i32) -> bool {
-    let bit = u32::try_from(signal - 1)
-        .ok()
-        .and_then(|place| 1_u64.checked_shl(place));
+    let bit = u32::try_from(signal - 1).ok().and_then(|place| 1_u64.checked_shl(place));
     let ignored = procfs::process::Process::myself()
         .and_then(|own| own.status())
         .map_or(0, |status| status.sigign);

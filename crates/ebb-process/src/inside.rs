@@ -142,9 +142,7 @@ pub fn in_library(path: &Path, budget: &mut u64) -> Result<Option<Inside>, &'sta
         let Ok(bytes) = section.data() else {
             return Err(unreadable);
         };
-        let here = TEXTS
-            .iter()
-            .position(|(text, _)| memchr::memmem::find(bytes, text).is_some());
+        let here = TEXTS.iter().position(|(text, _)| memchr::memmem::find(bytes, text).is_some());
         found = [found, here].into_iter().flatten().min();
     }
     Ok(found.map(|at| TEXTS[at].1))
@@ -198,11 +196,7 @@ fn by_texts(path: &Path) -> Option<Inside> {
     let mut found = [false; TEXTS.len()];
     let mut piece = Vec::with_capacity(PIECE_BYTES + longest);
     loop {
-        let read = file
-            .by_ref()
-            .take(PIECE_BYTES as u64)
-            .read_to_end(&mut piece)
-            .ok()?;
+        let read = file.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut piece).ok()?;
         for (place, (text, _)) in found.iter_mut().zip(TEXTS) {
             *place |= memchr::memmem::find(&piece, text).is_some();
         }

@@ -62,10 +62,7 @@ pub fn of(pid: i32) -> Vec<Instrument> {
     let counts_references = |file: &str| elf::exports(Path::new(file), &REFERENCE_TOTALS);
     seen(&words, variable, &files, counts_references)
         .into_iter()
-        .map(|(kind, by)| Instrument {
-            kind,
-            seen: format!("process {pid}, {by}"),
-        })
+        .map(|(kind, by)| Instrument { kind, seen: format!("process {pid}, {by}") })
         .collect()
 }
 
@@ -93,10 +90,7 @@ fn seen(
         }
     }
     if let Some(value) = variable("PYTHONMALLOC").filter(|value| value.ends_with("debug")) {
-        add(
-            InstrumentKind::DebugAllocator,
-            format!("PYTHONMALLOC={value}"),
-        );
+        add(InstrumentKind::DebugAllocator, format!("PYTHONMALLOC={value}"));
     }
     for option in interpreter_options(words) {
         match option.split('=').next() {
@@ -105,10 +99,7 @@ fn seen(
             _ => {}
         }
     }
-    let program = words
-        .iter()
-        .take(3)
-        .find(|word| file_name(word) == "memray");
+    let program = words.iter().take(3).find(|word| file_name(word) == "memray");
     if let Some(word) = program {
         add(InstrumentKind::Memray, format!("\"{word}\" in its command"));
     }
@@ -145,28 +136,18 @@ fn interpreter_options(words: &[String]) -> Vec<&str> {
 
 /// `python3.11d`, `python3.11-dbg`, `libpython3.11d.so.1.0`: the letter that a build with checks has.
 fn is_debug_build(name: &str) -> bool {
-    let Some(rest) = name
-        .strip_prefix("libpython")
-        .or_else(|| name.strip_prefix("python"))
-    else {
+    let Some(rest) = name.strip_prefix("libpython").or_else(|| name.strip_prefix("python")) else {
         return false;
     };
     let suffix = rest.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
     let flags = suffix.split(".so").next().unwrap_or(suffix);
-    let is_flags = |flags: &str| {
-        flags
-            .chars()
-            .all(|letter| matches!(letter, 'd' | 'm' | 't'))
-    };
+    let is_flags = |flags: &str| flags.chars().all(|letter| matches!(letter, 'd' | 'm' | 't'));
     rest.starts_with(|letter: char| letter.is_ascii_digit())
         && (flags == "-dbg" || (is_flags(flags) && flags.contains('d')))
 }
 
 fn file_name(path: &str) -> &str {
-    Path::new(path)
-        .file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or_default()
+    Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -174,37 +155,21 @@ mod tests {
     use super::*;
 
     fn kinds(words: &[&str], variables: &[(&str, &str)], files: &[&str]) -> Vec<InstrumentKind> {
-        let own = |texts: &[&str]| {
-            texts
-                .iter()
-                .map(|text| (*text).to_owned())
-                .collect::<Vec<_>>()
-        };
+        let own = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         let variable = |name: &str| {
             let found = variables.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        let found = seen(&own(words), variable, &own(files), |file| {
-            file.contains("/checked/")
-        });
+        let found = seen(&own(words), variable, &own(files), |file| file.contains("/checked/"));
         found.into_iter().map(|(kind, _)| kind).collect()
     }
 
     #[test]
     fn tracemalloc_is_seen_by_its_variable_and_its_option() {
         use InstrumentKind::Tracemalloc;
-        assert_eq!(
-            kinds(&["python3"], &[("PYTHONTRACEMALLOC", "1")], &[]),
-            [Tracemalloc]
-        );
-        assert_eq!(
-            kinds(&["python3", "-X", "tracemalloc=25", "a.py"], &[], &[]),
-            [Tracemalloc]
-        );
-        assert_eq!(
-            kinds(&["python3", "-Xtracemalloc", "a.py"], &[], &[]),
-            [Tracemalloc]
-        );
+        assert_eq!(kinds(&["python3"], &[("PYTHONTRACEMALLOC", "1")], &[]), [Tracemalloc]);
+        assert_eq!(kinds(&["python3", "-X", "tracemalloc=25", "a.py"], &[], &[]), [Tracemalloc]);
+        assert_eq!(kinds(&["python3", "-Xtracemalloc", "a.py"], &[], &[]), [Tracemalloc]);
         assert!(kinds(&["python3"], &[("PYTHONTRACEMALLOC", "0")], &[]).is_empty());
         assert!(
             kinds(&["python3", "a.py", "-X", "tracemalloc"], &[], &[]).is_empty(),
@@ -215,14 +180,8 @@ mod tests {
     #[test]
     fn memray_is_seen_by_its_command_and_its_library() {
         use InstrumentKind::Memray;
-        assert_eq!(
-            kinds(&["python3", "-m", "memray", "run", "a.py"], &[], &[]),
-            [Memray]
-        );
-        assert_eq!(
-            kinds(&["python3", "/v/bin/memray", "run"], &[], &[]),
-            [Memray]
-        );
+        assert_eq!(kinds(&["python3", "-m", "memray", "run", "a.py"], &[], &[]), [Memray]);
+        assert_eq!(kinds(&["python3", "/v/bin/memray", "run"], &[], &[]), [Memray]);
         let library =
             "/v/lib/python3.11/site-packages/memray/_memray.cpython-311-x86_64-linux-gnu.so";
         assert_eq!(kinds(&["python3", "a.py"], &[], &[library]), [Memray]);
@@ -250,14 +209,8 @@ mod tests {
         ] {
             assert!(kinds(&["x"], &[], &[file]).is_empty(), "{file}");
         }
-        assert_eq!(
-            kinds(&["x"], &[("PYTHONMALLOC", "malloc_debug")], &[]),
-            [DebugAllocator]
-        );
+        assert_eq!(kinds(&["x"], &[("PYTHONMALLOC", "malloc_debug")], &[]), [DebugAllocator]);
         assert!(kinds(&["x"], &[("PYTHONMALLOC", "malloc")], &[]).is_empty());
-        assert_eq!(
-            kinds(&["python3", "-X", "dev", "a.py"], &[], &[]),
-            [DebugAllocator]
-        );
+        assert_eq!(kinds(&["python3", "-X", "dev", "a.py"], &[], &[]), [DebugAllocator]);
     }
 }

@@ -53,13 +53,7 @@ mod tests {
     fn what_a_child_uses_is_the_machines_and_our_own() {
         let (machine, own) = (busy().unwrap(), own_s().unwrap());
         let spin = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done";
-        assert!(
-            Command::new("sh")
-                .args(["-c", spin])
-                .status()
-                .unwrap()
-                .success()
-        );
+        assert!(Command::new("sh").args(["-c", spin]).status().unwrap().success());
         let (machine_after, own_after) = (busy().unwrap(), own_s().unwrap());
         assert!(machine.processors > 0);
         assert!(own_after > own, "{own} {own_after}");

@@ -38,13 +38,10 @@ impl Hints {
             })
             .collect();
         let stack_bytes =
-            process
-                .limits()
-                .ok()
-                .and_then(|limits| match limits.max_stack_size.soft_limit {
-                    procfs::process::LimitValue::Value(bytes) => Some(bytes),
-                    procfs::process::LimitValue::Unlimited => None,
-                });
+            process.limits().ok().and_then(|limits| match limits.max_stack_size.soft_limit {
+                procfs::process::LimitValue::Value(bytes) => Some(bytes),
+                procfs::process::LimitValue::Unlimited => None,
+            });
         let memory_devices = process
             .mountinfo()
             .map(|mounts| {
@@ -55,11 +52,7 @@ impl Hints {
                     .collect()
             })
             .unwrap_or_default();
-        Self {
-            stack_pointers,
-            stack_bytes,
-            memory_devices,
-        }
+        Self { stack_pointers, stack_bytes, memory_devices }
     }
 }
 
@@ -164,11 +157,7 @@ fn is_stack(map: &MemoryMap, before: Option<&MemoryMap>, hints: &Hints) -> bool 
     if !map.perms.contains(MMPermissions::WRITE) {
         return false;
     }
-    if hints
-        .stack_pointers
-        .iter()
-        .any(|sp| (from..to).contains(sp))
-    {
+    if hints.stack_pointers.iter().any(|sp| (from..to).contains(sp)) {
         return true;
     }
     let guarded = before.is_some_and(|guard| {

@@ -18,10 +18,7 @@ pub struct NotRead {
 impl NotRead {
     /// What no right opens.
     pub(super) fn because(why: impl fmt::Display) -> Self {
-        Self {
-            why: why.to_string(),
-            remedy: None,
-        }
+        Self { why: why.to_string(), remedy: None }
     }
 
     /// What the kernel refuses of process `pid`: names the gate that is shut.
@@ -39,10 +36,7 @@ impl NotRead {
 
     fn at_gate(gate: Option<Gate>, why: impl fmt::Display) -> Self {
         match gate {
-            Some(gate) => Self {
-                why: format!("{why}: {gate}"),
-                remedy: Some(gate.remedy()),
-            },
+            Some(gate) => Self { why: format!("{why}: {gate}"), remedy: Some(gate.remedy()) },
             None => Self::because(why),
         }
     }

@@ -27,10 +27,8 @@ pub fn of_mappings(pid: i32, maps: &MemoryMaps) -> Option<Pool> {
 }
 
 /// The allocators inside Arrow, and the variable from which each takes its settings.
-const INSIDE_ARROW: [(&str, Option<&str>); 2] = [
-    ("mimalloc", None),
-    ("jemalloc", Some("JE_ARROW_MALLOC_CONF")),
-];
+const INSIDE_ARROW: [(&str, Option<&str>); 2] =
+    [("mimalloc", None), ("jemalloc", Some("JE_ARROW_MALLOC_CONF"))];
 /// jemalloc has pages of its own from its start on, with Arrow's pool elsewhere.
 const LEAST_USED: u64 = 1 << 20;
 
@@ -79,16 +77,13 @@ fn of_arrow_in(pid: i32, file: &Path) -> Found {
 }
 
 fn is_arrow(file: &OsStr) -> bool {
-    file.to_str()
-        .is_some_and(|file| file.starts_with("libarrow.so"))
+    file.to_str().is_some_and(|file| file.starts_with("libarrow.so"))
 }
 
 /// Whether the process was started with that variable at that value.
 fn is_told(pid: i32, (name, value): (&str, &str)) -> bool {
     let variables = environ::at_start(pid).unwrap_or_default();
-    variables
-        .get(OsStr::new(name))
-        .is_some_and(|it| it == value)
+    variables.get(OsStr::new(name)).is_some_and(|it| it == value)
 }
 
 #[cfg(test)]

@@ -56,12 +56,7 @@ impl Program {
             match Elf::read(&image) {
                 Ok(elf) => {
                     check_loader(&image, &elf)?;
-                    return Ok(Self {
-                        path,
-                        by_shell,
-                        image,
-                        elf,
-                    });
+                    return Ok(Self { path, by_shell, image, elf });
                 }
                 Err(ElfError::Io(error)) => return Err(not_executable(&image, error)),
                 Err(ElfError::Format(error)) => {
@@ -104,11 +99,7 @@ fn locate(command: &OsStr, search_path: &OsStr) -> Result<PathBuf, ProgramError>
     }
     let mut refused = None;
     for folder in std::env::split_paths(search_path) {
-        let folder = if folder.as_os_str().is_empty() {
-            PathBuf::from(".")
-        } else {
-            folder
-        };
+        let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
         let path = folder.join(command);
         match executable(&path) {
             Ok(()) => return Ok(path),
@@ -145,9 +136,7 @@ fn check_loader(image: &Path, elf: &Elf) -> Result<(), ProgramError> {
 
 fn first_line(path: &Path) -> io::Result<Vec<u8>> {
     let mut start = Vec::new();
-    File::open(path)?
-        .take(FIRST_LINE_BYTES)
-        .read_to_end(&mut start)?;
+    File::open(path)?.take(FIRST_LINE_BYTES).read_to_end(&mut start)?;
     let end = start.iter().position(|&byte| byte == b'\n');
     start.truncate(end.unwrap_or(start.len()));
     Ok(start)
@@ -170,9 +159,8 @@ impl Interpreter {
     /// Reads `#!/path [argument]`; through `env`, to the program that env will start.
     fn parse(line: &[u8]) -> Option<Self> {
         let rest = line.strip_prefix(b"#!")?;
-        let mut words = rest
-            .split(|byte| byte.is_ascii_whitespace())
-            .filter(|word| !word.is_empty());
+        let mut words =
+            rest.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
         let path = words.next()?;
         if path.rsplit(|&byte| byte == b'/').next() != Some(b"env") {
             return Some(Self::File(PathBuf::from(OsString::from_vec(path.to_vec()))));
@@ -189,9 +177,7 @@ impl Interpreter {
     fn locate(self, script: &Path, search_path: &OsStr) -> Result<PathBuf, ProgramError> {
         let (name, found) = match self {
             Self::File(path) => (path.display().to_string(), {
-                executable(&path)
-                    .map(|()| path)
-                    .map_err(|error| error.to_string())
+                executable(&path).map(|()| path).map_err(|error| error.to_string())
             }),
             Self::InPath(name) => (
                 name.to_string_lossy().into_owned(),
@@ -199,10 +185,7 @@ impl Interpreter {
             ),
         };
         found.map_err(|error| {
-            not_executable(
-                script,
-                format!("its interpreter {name} cannot be run: {error}"),
-            )
+            not_executable(script, format!("its interpreter {name} cannot be run: {error}"))
         })
     }
 }

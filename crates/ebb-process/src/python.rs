@@ -134,11 +134,7 @@ fn types(interpreters: &[cpython::Interpreter]) -> Vec<OfType> {
     }
     let mut types: Vec<OfType> = sums
         .into_iter()
-        .map(|(name, (count, bytes))| OfType {
-            name: Some(name.to_owned()),
-            count,
-            bytes,
-        })
+        .map(|(name, (count, bytes))| OfType { name: Some(name.to_owned()), count, bytes })
         .collect();
     types.sort_by(|one, other| (other.bytes, &one.name).cmp(&(one.bytes, &other.name)));
     types.truncate(MOST_TYPES);

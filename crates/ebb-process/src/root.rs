@@ -28,9 +28,7 @@ impl Root {
 
     /// The root of an unpacked image.
     pub fn at(folder: &Path) -> Self {
-        Self {
-            folder: folder.to_owned(),
-        }
+        Self { folder: folder.to_owned() }
     }
 
     /// The root of a process; ours where it has the same one, or does not show its own.
@@ -40,11 +38,7 @@ impl Root {
         let mounts = |who: &str| fs::read_link(format!("/proc/{who}/ns/mnt")).ok();
         let known = place(&theirs.join(".")).filter(|_| fs::read_dir(&theirs).is_ok());
         let same = known == place(Path::new("/")) && mounts(&pid.to_string()) == mounts("self");
-        if known.is_none() || same {
-            Self::own()
-        } else {
-            Self::at(&theirs)
-        }
+        if known.is_none() || same { Self::own() } else { Self::at(&theirs) }
     }
 
     /// The folder, as it can be opened from here.
@@ -126,10 +120,7 @@ mod tests {
             root.resolve(Path::new("/lib/b.so")).unwrap_err().kind(),
             io::ErrorKind::NotFound
         );
-        assert_eq!(
-            root.resolve(Path::new("/loop")).unwrap_err().raw_os_error(),
-            Some(libc::ELOOP)
-        );
+        assert_eq!(root.resolve(Path::new("/loop")).unwrap_err().raw_os_error(), Some(libc::ELOOP));
     }
 
     #[test]

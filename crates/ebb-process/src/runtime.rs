@@ -45,9 +45,7 @@ pub fn of_name(name: &str) -> Option<Runtime> {
 
 /// `python3.13t`.
 fn is_free_threaded(name: &str) -> bool {
-    let version = name
-        .strip_prefix("python")
-        .and_then(|it| it.strip_suffix('t'));
+    let version = name.strip_prefix("python").and_then(|it| it.strip_suffix('t'));
     version
         .is_some_and(|it| it.starts_with('3') && it.chars().all(|c| c.is_ascii_digit() || c == '.'))
 }
@@ -58,11 +56,8 @@ pub fn is_go(path: &Path) -> bool {
         return false;
     };
     let data = ReadCache::new(file);
-    object::File::parse(&data).is_ok_and(|program| {
-        GO_SECTIONS
-            .iter()
-            .any(|name| program.section_by_name(name).is_some())
-    })
+    object::File::parse(&data)
+        .is_ok_and(|program| GO_SECTIONS.iter().any(|name| program.section_by_name(name).is_some()))
 }
 
 #[cfg(test)]

@@ -68,10 +68,7 @@ pub enum NotFound {
 /// that name are taken, then a cgroup that is called so.
 pub fn resolve(asked: &str) -> Result<Resolved, NotFound> {
     let found = |kind, roots, cgroup| Resolved {
-        target: Target {
-            asked: asked.to_owned(),
-            kind,
-        },
+        target: Target { asked: asked.to_owned(), kind },
         roots,
         cgroup,
     };
@@ -83,11 +80,7 @@ pub fn resolve(asked: &str) -> Result<Resolved, NotFound> {
             None => Ok(found(TargetKind::Pid, vec![pid], None)),
         };
     }
-    let named = if asked.contains('/') {
-        Vec::new()
-    } else {
-        of_name(asked)
-    };
+    let named = if asked.contains('/') { Vec::new() } else { of_name(asked) };
     if !named.is_empty() {
         return Ok(found(TargetKind::Name, named, None));
     }
@@ -116,9 +109,7 @@ pub fn resolve_in_one_cgroup(asked: &str) -> Result<Resolved, NotFound> {
         return Ok(resolved);
     }
     let described = groups.iter().map(|(place, roots)| {
-        let path = place
-            .as_ref()
-            .map_or_else(|| "no cgroup".to_owned(), Place::path);
+        let path = place.as_ref().map_or_else(|| "no cgroup".to_owned(), Place::path);
         let pids: Vec<String> = roots.iter().map(i32::to_string).collect();
         format!("{path} (pid {})", pids.join(", "))
     });
@@ -133,10 +124,7 @@ pub fn by_cgroup(resolved: Resolved) -> Vec<Resolved> {
     if resolved.roots.len() < 2 || resolved.cgroup.is_some() {
         return vec![resolved];
     }
-    let of = |(_, roots)| Resolved {
-        roots,
-        ..resolved.clone()
-    };
+    let of = |(_, roots)| Resolved { roots, ..resolved.clone() };
     groups(&resolved.roots).into_iter().map(of).collect()
 }
 
@@ -159,11 +147,7 @@ fn without_memory(stat: &Stat, goes_on: bool) -> Option<NotFound> {
     if stat.flags & KERNEL_THREAD != 0 {
         Some(NotFound::KernelThread(stat.pid, stat.comm.clone()))
     } else if !goes_on && matches!(stat.state, 'Z' | 'X') {
-        Some(NotFound::Zombie {
-            pid: stat.pid,
-            name: stat.comm.clone(),
-            parent: stat.ppid,
-        })
+        Some(NotFound::Zombie { pid: stat.pid, name: stat.comm.clone(), parent: stat.ppid })
     } else {
         None
     }
@@ -233,11 +217,7 @@ fn of_name(name: &str) -> Vec<i32> {
         }
         false
     };
-    matching
-        .iter()
-        .copied()
-        .filter(|&pid| !has_ancestor(pid))
-        .collect()
+    matching.iter().copied().filter(|&pid| !has_ancestor(pid)).collect()
 }
 
 /// By the kernel's name (15 bytes of it) or by the file that is executed.
@@ -300,10 +280,7 @@ mod tests {
             Some("2 (kthreadd) is a kernel thread: it has no memory of its own")
         );
         let zombies = of(zombie, false).unwrap();
-        assert!(
-            zombies.starts_with("process 77 (sh) is a zombie: "),
-            "{zombies}"
-        );
+        assert!(zombies.starts_with("process 77 (sh) is a zombie: "), "{zombies}");
         assert!(zombies.contains("its parent 76"), "{zombies}");
         assert_eq!(of(zombie, true), None, "another thread of it goes on");
     }
@@ -314,10 +291,7 @@ mod tests {
         let name = format!("named-{}", std::process::id());
         let program = folder.path().join(&name);
         // By another process: one that is started from here meanwhile would have it open for writing.
-        let copied = std::process::Command::new("cp")
-            .arg("/bin/sh")
-            .arg(&program)
-            .status();
+        let copied = std::process::Command::new("cp").arg("/bin/sh").arg(&program).status();
         assert!(copied.unwrap().success());
         let mut child = std::process::Command::new(&program)
             .args(["-c", "echo ready; read line"])
@@ -327,15 +301,10 @@ mod tests {
             .unwrap();
         let mut line = String::new();
         use std::io::BufRead;
-        std::io::BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
+        std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let pid = child.id() as i32;
         let by_name = resolve(&name).unwrap();
-        assert_eq!(
-            (by_name.target.kind, by_name.roots.clone()),
-            (TargetKind::Name, vec![pid])
-        );
+        assert_eq!((by_name.target.kind, by_name.roots.clone()), (TargetKind::Name, vec![pid]));
         let by_number = resolve(&pid.to_string()).unwrap();
         assert_eq!(by_number.target.kind, TargetKind::Pid);
         assert_eq!(processes(&by_number, true), [pid]);

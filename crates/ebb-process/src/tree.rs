@@ -204,12 +204,7 @@ fn read(pid: i32) -> ProcResult<Share> {
     Ok(Share {
         rss,
         pss,
-        held: Held {
-            pid,
-            started_ticks: stat.starttime,
-            stack: stat.startstack,
-            anon,
-        },
+        held: Held { pid, started_ticks: stat.starttime, stack: stat.startstack, anon },
         cpu_user: user / ticks,
         cpu_sys: system / ticks,
         faults: stat.minflt + stat.cminflt,
@@ -259,11 +254,7 @@ fn sum(shares: impl Iterator<Item = Share>) -> Sample {
         cpu_sys: Some(shares.iter().map(|share| share.cpu_sys).sum()),
         faults: Some(shares.iter().map(|share| share.faults).sum()),
         processes: shares.iter().filter(|share| !share.zombie).count(),
-        held: shares
-            .iter()
-            .filter(|share| !share.zombie)
-            .map(|share| share.held)
-            .collect(),
+        held: shares.iter().filter(|share| !share.zombie).map(|share| share.held).collect(),
     }
 }
 
@@ -275,12 +266,7 @@ mod tests {
         Share {
             rss,
             pss,
-            held: Held {
-                pid: 7,
-                started_ticks: 100,
-                stack: 0x7ffc_0000,
-                anon: rss,
-            },
+            held: Held { pid: 7, started_ticks: 100, stack: 0x7ffc_0000, anon: rss },
             cpu_user: 0.25,
             cpu_sys: 0.5,
             faults: 7,
@@ -305,12 +291,7 @@ mod tests {
 
     #[test]
     fn a_zombie_uses_no_memory_but_its_time_counts() {
-        let zombie = Share {
-            zombie: true,
-            rss: Some(0),
-            pss: Some(0),
-            ..share(None, None)
-        };
+        let zombie = Share { zombie: true, rss: Some(0), pss: Some(0), ..share(None, None) };
         let tree = sum([share(Some(8), Some(8)), zombie].into_iter());
         assert_eq!((tree.rss, tree.processes), (Some(8), 1));
         assert_eq!(tree.held, [share(Some(8), None).held]);

@@ -10,10 +10,7 @@ use ebb_trial::results::{Column, Trial, Unit};
 /// What changed since an earlier trial in those of `columns` that either has.
 pub fn table(trial: &Trial, against: &Against, columns: &[Column]) -> Table {
     let has = |column: &Column| {
-        against
-            .variants
-            .iter()
-            .any(|changes| changes.columns.contains_key(column))
+        against.variants.iter().any(|changes| changes.columns.contains_key(column))
     };
     let columns: Vec<Column> = columns.iter().copied().filter(has).collect();
     let rows = against.variants.iter().map(|changes| Row {
@@ -35,20 +32,15 @@ pub fn table(trial: &Trial, against: &Against, columns: &[Column]) -> Table {
             notes::disturbed(trial)
         ),
         rows: rows.collect(),
-        columns: columns
-            .iter()
-            .map(|column| column.label().to_owned())
-            .collect(),
+        columns: columns.iter().map(|column| column.label().to_owned()).collect(),
     }
 }
 
 fn change_cell(change: &Change, unit: Unit) -> Cell {
     let interval = match change.difference.interval {
-        Some((low, high)) => format!(
-            "{} … {}",
-            figures::signed(low, unit),
-            figures::signed(high, unit)
-        ),
+        Some((low, high)) => {
+            format!("{} … {}", figures::signed(low, unit), figures::signed(high, unit))
+        }
         None => "one run".to_owned(),
     };
     Cell {

@@ -74,10 +74,7 @@ pub fn draw(timeline: &Timeline, size: Size) -> String {
     draw_names(&mut svg, &axes, &timeline.shades);
     // A drawing of its own, so that zooming is another view of it.
     let (left, top) = (size.left, size.top);
-    let (width, height) = (
-        size.width - size.left - size.right,
-        axes.bottom() - size.top,
-    );
+    let (width, height) = (size.width - size.left - size.right, axes.bottom() - size.top);
     let _ = write!(
         svg,
         "<svg class=\"data\" x=\"{left}\" y=\"{top}\" width=\"{width}\" height=\"{height}\" \
@@ -243,11 +240,8 @@ fn draw_live(svg: &mut String, axes: &Axes, line: &Line) {
     let colour = format!("style=\"--c:var(--line-{})\"", line.stroke.colour);
     if line.live.len() > 1 {
         let data = path(axes, line.live.iter().copied());
-        let _ = write!(
-            svg,
-            "<path class=\"live\" data-v=\"{}\" {colour} d=\"{data}\"/>",
-            line.variant
-        );
+        let _ =
+            write!(svg, "<path class=\"live\" data-v=\"{}\" {colour} d=\"{data}\"/>", line.variant);
     }
     // What is told only at the ends of the rests is shown where it was told.
     if line.live_is_told {
@@ -269,20 +263,12 @@ fn draw_labels(svg: &mut String, axes: &Axes, lines: &[Line]) {
     let gap = if narrow { 12.0 } else { 16.0 };
     let mut labels: Vec<(f64, f64, &Line)> = lines
         .iter()
-        .filter_map(|line| {
-            line.median
-                .last()
-                .map(|(_, mb)| (axes.y(*mb), axes.y(*mb), line))
-        })
+        .filter_map(|line| line.median.last().map(|(_, mb)| (axes.y(*mb), axes.y(*mb), line)))
         .collect();
     labels.sort_by(|left, right| left.0.total_cmp(&right.0));
     let lowest = axes.bottom();
     for index in 0..labels.len() {
-        let above = if index == 0 {
-            axes.size.top
-        } else {
-            labels[index - 1].1 + gap
-        };
+        let above = if index == 0 { axes.size.top } else { labels[index - 1].1 + gap };
         labels[index].1 = labels[index].1.max(above);
     }
     let mut below = lowest;
@@ -292,11 +278,7 @@ fn draw_labels(svg: &mut String, axes: &Axes, lines: &[Line]) {
     }
     let x = axes.size.width - axes.size.right;
     for (end, at, line) in labels {
-        let text = if narrow {
-            (line.variant + 1).to_string()
-        } else {
-            short(&line.name)
-        };
+        let text = if narrow { (line.variant + 1).to_string() } else { short(&line.name) };
         let _ = write!(
             svg,
             "<path class=\"leader\" {} d=\"M{x} {end:.1}L{:.1} {at:.1}\"/>\
@@ -321,10 +303,7 @@ fn short(name: &str) -> String {
         return name.to_owned();
     }
     let start = name.chars().take(LETTERS - 1 - END);
-    start
-        .chain(['…'])
-        .chain(name.chars().skip(count - END))
-        .collect()
+    start.chain(['…']).chain(name.chars().skip(count - END)).collect()
 }
 
 #[cfg(test)]
@@ -354,10 +333,7 @@ mod tests {
         timeline.end_s = 86_400.0;
         timeline.lines[0].restarts = vec![(3600.0, "restarted <again>".into())];
         let svg = draw(&timeline, WIDE);
-        assert!(
-            svg.contains(">20</text>") && svg.contains("hours after readiness"),
-            "{svg}"
-        );
+        assert!(svg.contains(">20</text>") && svg.contains("hours after readiness"), "{svg}");
         assert_eq!(svg.matches("class=\"restart\"").count(), 1);
         assert!(svg.contains("restarted &lt;again&gt;"));
     }
@@ -366,12 +342,7 @@ mod tests {
     fn labels_that_would_overlap_are_pushed_apart_and_stay_inside() {
         let mut timeline = Timeline::of(&example::trial());
         let line = timeline.lines[0].clone();
-        timeline.lines = (0..9)
-            .map(|variant| Line {
-                variant,
-                ..line.clone()
-            })
-            .collect();
+        timeline.lines = (0..9).map(|variant| Line { variant, ..line.clone() }).collect();
         let svg = draw(&timeline, WIDE);
         let mut heights: Vec<f64> = svg
             .split("class=\"end-label\"")
@@ -380,14 +351,8 @@ mod tests {
             .collect();
         heights.sort_by(f64::total_cmp);
         assert_eq!(heights.len(), 9);
-        assert!(
-            heights.windows(2).all(|pair| pair[1] - pair[0] >= 15.9),
-            "{heights:?}"
-        );
-        assert!(
-            heights.iter().all(|y| *y > 0.0 && *y < WIDE.height),
-            "{heights:?}"
-        );
+        assert!(heights.windows(2).all(|pair| pair[1] - pair[0] >= 15.9), "{heights:?}");
+        assert!(heights.iter().all(|y| *y > 0.0 && *y < WIDE.height), "{heights:?}");
     }
 
     #[test]

@@ -72,9 +72,8 @@ fn notes(out: &mut String, snapshot: &Snapshot) {
     for process in &snapshot.processes {
         let heap = process.heap.iter().flat_map(|heap| heap.notes.clone());
         for note in heap.chain(process.python.iter().flat_map(python::lines)) {
-            let known = notes
-                .iter_mut()
-                .find(|(text, name, _)| *text == note && *name == process.name);
+            let known =
+                notes.iter_mut().find(|(text, name, _)| *text == note && *name == process.name);
             let pid = process.pid.to_string();
             match known {
                 Some((_, _, pids)) => pids.push(pid),
@@ -109,10 +108,7 @@ fn ledger(ledger: &Ledger, snapshot: &Snapshot) -> String {
         "what changed between two readings".into(),
     ]);
     rows.push([
-        format!(
-            "{} ({measure})",
-            count(snapshot.processes.len() as u64, "process")
-        ),
+        format!("{} ({measure})", count(snapshot.processes.len() as u64, "process")),
         mb(ledger.total as i64),
         String::new(),
     ]);
@@ -139,26 +135,15 @@ fn cgroup_ledger(cgroup: &Cgroup) -> String {
     row("  threads' stacks", parts.kernel_stack, String::new());
     row("sockets", parts.sockets, String::new());
     row("swap", cgroup.swap, String::new());
-    row(
-        "usage",
-        cgroup.usage,
-        count(cgroup.pids.len() as u64, "process"),
-    );
+    row("usage", cgroup.usage, count(cgroup.pids.len() as u64, "process"));
     row(
         "usage less inactive file",
         Option::zip(cgroup.usage, parts.inactive_file)
             .map(|(usage, inactive)| usage.saturating_sub(inactive)),
         "what an autoscaler sees".into(),
     );
-    let of = cgroup
-        .limit_of
-        .as_ref()
-        .filter(|path| **path != cgroup.path);
-    row(
-        "limit",
-        cgroup.limit,
-        of.map_or_else(String::new, |path| format!("of {path}")),
-    );
+    let of = cgroup.limit_of.as_ref().filter(|path| **path != cgroup.path);
+    row("limit", cgroup.limit, of.map_or_else(String::new, |path| format!("of {path}")));
     row("high", cgroup.high, "the kernel slows down above it".into());
     row("peak", cgroup.peak, String::new());
     let title = format!("cgroup v{} {}", cgroup.version, cgroup.path);
@@ -179,13 +164,11 @@ fn stress(cgroup: &Cgroup) -> Option<String> {
     let lines: Vec<String> = [
         times(stress.oom_kills, "processes OOM-killed"),
         times(stress.limit_hits, "times at a limit"),
-        times(
-            stress.throttled_periods,
-            "periods throttled by the CPU quota",
-        )
-        .map(|text| match stress.throttled_s {
-            Some(seconds) => format!("{text} ({seconds:.1} s)"),
-            None => text,
+        times(stress.throttled_periods, "periods throttled by the CPU quota").map(|text| {
+            match stress.throttled_s {
+                Some(seconds) => format!("{text} ({seconds:.1} s)"),
+                None => text,
+            }
         }),
         percent(stress.memory_some_60, "some task waited for memory"),
         percent(stress.memory_full_60, "all tasks waited for memory"),
@@ -227,10 +210,7 @@ fn findings(out: &mut String, findings: &[Finding]) {
             Weight::RuledOut => "not ",
             _ => "",
         };
-        let error = finding
-            .error
-            .as_ref()
-            .filter(|_| finding.weight != Weight::RuledOut);
+        let error = finding.error.as_ref().filter(|_| finding.weight != Weight::RuledOut);
         let _ = writeln!(
             out,
             "{mark}{not}{}: {}{}",
@@ -245,21 +225,14 @@ fn findings(out: &mut String, findings: &[Finding]) {
 }
 
 fn missing_line(missing: &Missing) -> String {
-    let of = missing
-        .pid
-        .map_or_else(String::new, |pid| format!(" of {pid}"));
-    let remedy = missing
-        .remedy
-        .as_ref()
-        .map_or_else(String::new, |remedy| format!(" {remedy}"));
+    let of = missing.pid.map_or_else(String::new, |pid| format!(" of {pid}"));
+    let remedy = missing.remedy.as_ref().map_or_else(String::new, |remedy| format!(" {remedy}"));
     format!("{}{of}: {}.{remedy}", missing.what, missing.why)
 }
 
 fn draw(header: [&str; 3], rows: &[[String; 3]]) -> String {
     let mut table = comfy_table::Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic);
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_width(MOST_COLUMNS);
     table.set_header(header);
     for row in rows {

@@ -4,16 +4,7 @@ use ebb_trial::results::Variant;
 use serde::Serialize;
 
 /// Patterns of the lines; the first is solid.
-const DASHES: [&str; 8] = [
-    "",
-    "7 3",
-    "10 3 2 3",
-    "4 2",
-    "14 4",
-    "12 3 2 3 2 3",
-    "20 3",
-    "6 2 6 6",
-];
+const DASHES: [&str; 8] = ["", "7 3", "10 3 2 3", "4 2", "14 4", "12 3 2 3 2 3", "20 3", "6 2 6 6"];
 
 /// Number of colours that the page defines as `--line-0` and so on.
 pub const COLOURS: usize = 9;
@@ -61,13 +52,9 @@ pub fn strokes(variants: &[Variant]) -> Vec<Stroke> {
             let with = strokes.iter().filter(|it| it.dashes == dashes);
             with.filter(|it| !same || it.colour == colour).count()
         };
-        let dashes = DASHES
-            .into_iter()
-            .min_by_key(|dashes| (used(dashes, true), used(dashes, false)));
-        strokes.push(Stroke {
-            colour,
-            dashes: dashes.unwrap_or_default(),
-        });
+        let dashes =
+            DASHES.into_iter().min_by_key(|dashes| (used(dashes, true), used(dashes, false)));
+        strokes.push(Stroke { colour, dashes: dashes.unwrap_or_default() });
     }
     strokes
 }
@@ -125,10 +112,7 @@ pub(super) fn nice_step(rough: f64) -> f64 {
 
 /// Text within SVG.
 pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
@@ -163,9 +147,6 @@ mod tests {
 
     #[test]
     fn steps_are_round_numbers() {
-        assert_eq!(
-            (nice_step(103.0), nice_step(0.7), nice_step(20.0)),
-            (200.0, 1.0, 20.0)
-        );
+        assert_eq!((nice_step(103.0), nice_step(0.7), nice_step(20.0)), (200.0, 1.0, 20.0));
     }
 }

@@ -34,31 +34,18 @@ type Part = (&'static str, fn(&Figure) -> Option<f64>);
 const PARTS: [Part; 5] = [
     ("_min", |figure| Some(figure.min)),
     ("_max", |figure| Some(figure.max)),
-    ("_diff", |figure| {
-        figure.versus_first.map(|versus| versus.value)
-    }),
+    ("_diff", |figure| figure.versus_first.map(|versus| versus.value)),
     ("_diff_low", |figure| Some(figure.versus_first?.interval?.0)),
-    ("_diff_high", |figure| {
-        Some(figure.versus_first?.interval?.1)
-    }),
+    ("_diff_high", |figure| Some(figure.versus_first?.interval?.1)),
 ];
 
 /// The CSV: a header and a row per variant, in the order of the trial.
 pub fn csv(trial: &Trial) -> Result<String, String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let about = [
-        "variant",
-        "allocator",
-        "recommended",
-        "n",
-        "disturbed_times",
-        "disturbed_memory",
-    ];
+    let about = ["variant", "allocator", "recommended", "n", "disturbed_times", "disturbed_memory"];
     let header = about.map(str::to_owned).into_iter();
     let header = header.chain(Column::ALL.into_iter().flat_map(names));
-    writer
-        .write_record(header)
-        .map_err(|error| error.to_string())?;
+    writer.write_record(header).map_err(|error| error.to_string())?;
     for variant in &trial.variants {
         let about = [
             variant.name.clone(),
@@ -68,13 +55,9 @@ pub fn csv(trial: &Trial) -> Result<String, String> {
             in_words(times_disturbed(variant)),
             in_words(memory_disturbed(variant)),
         ];
-        let cells = Column::ALL
-            .into_iter()
-            .flat_map(|column| values(variant, column));
+        let cells = Column::ALL.into_iter().flat_map(|column| values(variant, column));
         let cells = cells.map(|value| value.map_or_else(String::new, |value| value.to_string()));
-        writer
-            .write_record(about.into_iter().chain(cells))
-            .map_err(|error| error.to_string())?;
+        writer.write_record(about.into_iter().chain(cells)).map_err(|error| error.to_string())?;
     }
     let bytes = writer.into_inner().map_err(|error| error.to_string())?;
     String::from_utf8(bytes).map_err(|error| error.to_string())
@@ -105,29 +88,18 @@ fn values(variant: &Variant, column: Column) -> Vec<Option<f64>> {
     let figure = figure(variant, column);
     let parts = parts(column).iter();
     let parts = parts.map(|(_, part)| figure.and_then(part));
-    std::iter::once(figure.map(|figure| figure.median))
-        .chain(parts)
-        .collect()
+    std::iter::once(figure.map(|figure| figure.median)).chain(parts).collect()
 }
 
 fn parts(column: Column) -> &'static [Part] {
-    if IN_FULL.contains(&column) {
-        &PARTS
-    } else {
-        &[]
-    }
+    if IN_FULL.contains(&column) { &PARTS } else { &[] }
 }
 
 /// The Markdown: the columns of memory and cost that some variant has, in the units of the tables.
 pub fn markdown(trial: &Trial) -> String {
     let shown: Vec<(Column, bool)> = IN_MARKDOWN
         .into_iter()
-        .filter(|(column, _)| {
-            trial
-                .variants
-                .iter()
-                .any(|it| figure(it, *column).is_some())
-        })
+        .filter(|(column, _)| trial.variants.iter().any(|it| figure(it, *column).is_some()))
         .map(|(column, versus)| (column, versus && trial.variants.len() > 1))
         .collect();
     let mut header = vec!["variant".to_owned(), "n".to_owned()];
@@ -145,11 +117,7 @@ pub fn markdown(trial: &Trial) -> String {
     let rule = format!("|---|{}---|\n", "---:|".repeat(header.len() - 2));
     let rows = trial.variants.iter().map(|variant| {
         let name = escape(&variant.name);
-        let name = if is_recommended(trial, variant) {
-            format!("**{name}**")
-        } else {
-            name
-        };
+        let name = if is_recommended(trial, variant) { format!("**{name}**") } else { name };
         let mut cells = vec![name, complete(variant).to_string()];
         for (column, versus) in &shown {
             cells.extend(cells_of(trial, figure(variant, *column), *column, *versus));
@@ -193,16 +161,12 @@ fn is_recommended(trial: &Trial, variant: &Variant) -> bool {
 
 /// Whether other programs took processors from a run that counts; nothing where no run could tell.
 fn times_disturbed(variant: &Variant) -> Option<bool> {
-    known(variant, variant.has_disturbed_times(), |it| {
-        it.others_cpu_share
-    })
+    known(variant, variant.has_disturbed_times(), |it| it.others_cpu_share)
 }
 
 /// The same of memory.
 fn memory_disturbed(variant: &Variant) -> Option<bool> {
-    known(variant, variant.has_disturbed_memory(), |it| {
-        it.memory_pressure_share
-    })
+    known(variant, variant.has_disturbed_memory(), |it| it.memory_pressure_share)
 }
 
 /// A disturbance is known from one run; its absence only where every run was measured.
@@ -237,9 +201,7 @@ mod tests {
     use ebb_trial::example;
 
     fn read(text: &str) -> Vec<csv::StringRecord> {
-        let mut reader = csv::ReaderBuilder::new()
-            .has_headers(false)
-            .from_reader(text.as_bytes());
+        let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
         reader.records().map(Result::unwrap).collect()
     }
 
@@ -266,11 +228,7 @@ mod tests {
         assert_eq!(rows.len(), trial.variants.len() + 1);
         assert_eq!(&rows[1][0], "x, \"y\"");
         let at = |name: &str| rows[0].iter().position(|it| it == name).unwrap();
-        assert_eq!(
-            &rows[1][at("after_rest_bytes_diff")],
-            "",
-            "the first itself"
-        );
+        assert_eq!(&rows[1][at("after_rest_bytes_diff")], "", "the first itself");
         let without = trial.variants.iter().position(|it| it.summary.is_none());
         let row = &rows[without.unwrap() + 1];
         assert_eq!(&row[at("n")], "0");
@@ -286,20 +244,11 @@ mod tests {
         let bars = |line: &str| line.replace("\\|", "").matches('|').count();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), trial.variants.len() + 2, "{text}");
-        assert!(
-            lines.iter().all(|line| bars(line) == bars(lines[0])),
-            "{text}"
-        );
-        assert!(
-            lines[0].contains("| after rest MB | after rest MB vs. a\\|b |"),
-            "{text}"
-        );
+        assert!(lines.iter().all(|line| bars(line) == bars(lines[0])), "{text}");
+        assert!(lines[0].contains("| after rest MB | after rest MB vs. a\\|b |"), "{text}");
         assert!(text.contains("| **ebbmalloc** |"), "{text}");
         let missing = lines.iter().find(|line| line.starts_with("| tcmalloc"));
-        assert!(
-            missing.unwrap().starts_with("| tcmalloc | 0 |  |  |"),
-            "{text}"
-        );
+        assert!(missing.unwrap().starts_with("| tcmalloc | 0 |  |  |"), "{text}");
     }
 
     #[test]

@@ -76,13 +76,7 @@ mod tests {
     }
 
     fn figure(median: f64) -> Figure {
-        Figure {
-            n: 3,
-            median,
-            min: median,
-            max: median,
-            versus_first: None,
-        }
+        Figure { n: 3, median, min: median, max: median, versus_first: None }
     }
 
     #[test]
@@ -99,11 +93,7 @@ mod tests {
 
     #[test]
     fn who_touched_nothing_again_has_no_price_for_it() {
-        let text = price(&trial(&[
-            (200_000.0, Some(0.0)),
-            (100_000.0, Some(50_000.0)),
-        ]))
-        .unwrap();
+        let text = price(&trial(&[(200_000.0, Some(0.0)), (100_000.0, Some(50_000.0))])).unwrap();
         assert!(text.ends_with("at least: ebbmalloc 0.10 s."), "{text}");
         let none = price(&trial(&[(200_000.0, Some(0.0)), (100_000.0, Some(0.0))])).unwrap();
         assert!(none.ends_with("ebbmalloc 0.15 s."), "{none}");

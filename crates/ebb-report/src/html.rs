@@ -27,9 +27,7 @@ pub fn render(trial: &Trial) -> Result<String, String> {
     environment
         .add_template("page.html", include_str!("page/page.html"))
         .map_err(|error| error.to_string())?;
-    let page = environment
-        .get_template("page.html")
-        .map_err(|error| error.to_string())?;
+    let page = environment.get_template("page.html").map_err(|error| error.to_string())?;
     let contents = Contents {
         style: include_str!("page/page.css"),
         script: include_str!("page/page.js"),
@@ -59,8 +57,7 @@ pub fn render(trial: &Trial) -> Result<String, String> {
         metric: trial.metric.label(),
         is_live: trial.canary.is_some(),
     };
-    page.render(Serde(&contents))
-        .map_err(|error| error.to_string())
+    page.render(Serde(&contents)).map_err(|error| error.to_string())
 }
 
 /// What the template shows.
@@ -103,10 +100,8 @@ struct Step {
 
 /// What follows from a trial: the commands are for the folder that has `results.json`.
 fn next(trial: &Trial) -> Vec<Step> {
-    let step = |what: &str, command: &str| Step {
-        what: what.to_owned(),
-        command: command.to_owned(),
-    };
+    let step =
+        |what: &str, command: &str| Step { what: what.to_owned(), command: command.to_owned() };
     let mut steps = Vec::new();
     if trial.verdict.kind == VerdictKind::Recommend && trial.canary.is_none() {
         steps.push(step(
@@ -114,10 +109,7 @@ fn next(trial: &Trial) -> Vec<Step> {
              unit, Procfile or Cargo.toml). The command shows the change and writes nothing.",
             "ebb fix Dockerfile --from results.json",
         ));
-        steps.push(step(
-            "Try it once without a change.",
-            "ebb run --from results.json -- COMMAND",
-        ));
+        steps.push(step("Try it once without a change.", "ebb run --from results.json -- COMMAND"));
     }
     if notes::is_disturbed(trial) {
         steps.push(step(
@@ -157,11 +149,7 @@ impl<'a> Ground<'a> {
             preloaded: variant.preloaded(),
             without_preload: variant.without_preload(),
             command: variant.command_line(workload),
-            env: variant
-                .env
-                .iter()
-                .map(|(key, value)| format!("{key}={value}"))
-                .collect(),
+            env: variant.env.iter().map(|(key, value)| format!("{key}={value}")).collect(),
         }
     }
 }
@@ -203,19 +191,15 @@ fn bars(trial: &Trial) -> Vec<Bar> {
     let strokes = strokes(&trial.variants);
     let bar = |(index, variant): (usize, &Variant)| {
         let figure = |column: Column| {
-            variant
-                .summary
-                .as_ref()
-                .and_then(|summary| summary.figures.get(&column))
+            variant.summary.as_ref().and_then(|summary| summary.figures.get(&column))
         };
         let (after, peak) = (figure(held), figure(Column::Peak));
         Bar {
             name: variant.name.clone(),
             recommended: trial.verdict.variant.as_deref() == Some(variant.name.as_str()),
             colour: strokes[index].colour,
-            after_rest: after.map_or(String::new(), |figure| {
-                figures::plain(figure.median, Unit::Bytes)
-            }),
+            after_rest: after
+                .map_or(String::new(), |figure| figures::plain(figure.median, Unit::Bytes)),
             after_rest_percent: after.map_or(0.0, |figure| percent(figure.median)),
             peak: peak.map(|figure| figures::plain(figure.median, Unit::Bytes)),
             peak_percent: peak.map(|figure| percent(figure.median)),
@@ -225,9 +209,8 @@ fn bars(trial: &Trial) -> Vec<Bar> {
                 .map(|figure| (percent(figure.min), percent(figure.max))),
             missing: after.is_none().then(|| match &variant.unavailable {
                 Some(reason) => format!("not run: {reason}"),
-                None => notes::oom_fate(variant).map_or("no complete run".into(), |fate| {
-                    format!("OOM-killed {fate}")
-                }),
+                None => notes::oom_fate(variant)
+                    .map_or("no complete run".into(), |fate| format!("OOM-killed {fate}")),
             }),
         }
     };
@@ -246,11 +229,7 @@ fn legend(timeline: &Timeline) -> Vec<Entry> {
     timeline
         .lines
         .iter()
-        .map(|line| Entry {
-            variant: line.variant,
-            name: line.name.clone(),
-            stroke: line.stroke,
-        })
+        .map(|line| Entry { variant: line.variant, name: line.name.clone(), stroke: line.stroke })
         .collect()
 }
 
@@ -280,11 +259,7 @@ fn data(timeline: &Timeline) -> Result<String, String> {
     let lines = timeline.lines.iter().map(|line| DataLine {
         variant: line.variant,
         name: &line.name,
-        points: line
-            .median
-            .iter()
-            .map(|(at_s, mb)| (round(*at_s), round(*mb)))
-            .collect(),
+        points: line.median.iter().map(|(at_s, mb)| (round(*at_s), round(*mb))).collect(),
     });
     let phases = timeline.shades.iter().map(|shade| DataPhase {
         name: &shade.name,
@@ -365,17 +340,13 @@ mod tests {
 
     /// The colours of one mode, by their names.
     fn colours(css: &str) -> std::collections::BTreeMap<String, [f64; 3]> {
-        let declared = css
-            .lines()
-            .filter_map(|line| line.trim().strip_prefix("--")?.strip_suffix(';'));
+        let declared =
+            css.lines().filter_map(|line| line.trim().strip_prefix("--")?.strip_suffix(';'));
         declared
             .filter_map(|line| {
                 let (name, value) = line.split_once(": #")?;
-                let channel = |at: usize| {
-                    u8::from_str_radix(value.get(at..at + 2)?, 16)
-                        .ok()
-                        .map(f64::from)
-                };
+                let channel =
+                    |at: usize| u8::from_str_radix(value.get(at..at + 2)?, 16).ok().map(f64::from);
                 Some((name.to_owned(), [channel(0)?, channel(2)?, channel(4)?]))
             })
             .collect()
@@ -385,11 +356,7 @@ mod tests {
     fn contrast(one: [f64; 3], other: [f64; 3]) -> f64 {
         let linear = |value: f64| {
             let share = value / 255.0;
-            if share <= 0.04045 {
-                share / 12.92
-            } else {
-                ((share + 0.055) / 1.055).powf(2.4)
-            }
+            if share <= 0.04045 { share / 12.92 } else { ((share + 0.055) / 1.055).powf(2.4) }
         };
         let luminance = |[red, green, blue]: [f64; 3]| {
             0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue)
@@ -401,17 +368,12 @@ mod tests {
     #[test]
     fn text_and_lines_can_be_read_in_both_modes() {
         let css = include_str!("page/page.css");
-        let (light, dark) = css
-            .split_once("@media screen and (prefers-color-scheme: dark)")
-            .unwrap();
+        let (light, dark) =
+            css.split_once("@media screen and (prefers-color-scheme: dark)").unwrap();
         for (mode, text) in [("light", light), ("dark", dark)] {
             let colours = colours(text);
             let lines: Vec<String> = (0..COLOURS).map(|line| format!("line-{line}")).collect();
-            for name in lines
-                .iter()
-                .map(String::as_str)
-                .chain(["ink", "soft", "accent"])
-            {
+            for name in lines.iter().map(String::as_str).chain(["ink", "soft", "accent"]) {
                 for ground in ["panel", "paper"] {
                     let ratio = contrast(colours[name], colours[ground]);
                     assert!(

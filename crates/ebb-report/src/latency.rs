@@ -9,13 +9,8 @@ use ebb_trial::results::{LoadResult, Trial, Variant};
 use std::fmt::Write;
 
 /// The quantiles of the table.
-pub const QUANTILES: [(&str, f64); 5] = [
-    ("p50", 0.5),
-    ("p90", 0.9),
-    ("p99", 0.99),
-    ("p99.9", 0.999),
-    ("slowest", 1.0),
-];
+pub const QUANTILES: [(&str, f64); 5] =
+    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("slowest", 1.0)];
 
 /// The latencies of one variant.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,14 +55,9 @@ pub fn of(trial: &Trial) -> Vec<Distribution> {
             .filter(|span| span.kind.counts())
             .filter_map(|span| span.load.as_ref())
             .collect();
-        let cells: Option<Vec<_>> = loads
-            .iter()
-            .map(|load| load.histogram_ms.as_ref())
-            .collect();
+        let cells: Option<Vec<_>> = loads.iter().map(|load| load.histogram_ms.as_ref()).collect();
         let cells = ebb_statistics::merge_cells(cells?.into_iter().flatten());
-        let any = cells
-            .iter()
-            .any(|(upper, count)| *count > 0 && *upper > 0.0);
+        let any = cells.iter().any(|(upper, count)| *count > 0 && *upper > 0.0);
         any.then(|| Distribution {
             variant,
             name: facts.name.clone(),
@@ -81,13 +71,7 @@ pub fn of(trial: &Trial) -> Vec<Distribution> {
 /// Draws them as shares over a logarithmic axis; empty without one.
 pub fn draw(distributions: &[Distribution], size: Size) -> String {
     let curves: Vec<Vec<(f64, f64)>> = distributions.iter().map(Distribution::shares).collect();
-    let bounds = || {
-        curves
-            .iter()
-            .flatten()
-            .map(|(ms, _)| *ms)
-            .filter(|ms| *ms > 0.0)
-    };
+    let bounds = || curves.iter().flatten().map(|(ms, _)| *ms).filter(|ms| *ms > 0.0);
     let (Some(low), Some(high)) = (bounds().reduce(f64::min), bounds().reduce(f64::max)) else {
         return String::new();
     };
@@ -153,18 +137,10 @@ pub fn draw(distributions: &[Distribution], size: Size) -> String {
 /// 1, 2 and 5 of each power of ten between two bounds; of many only the powers.
 fn ticks(low: f64, high: f64) -> Vec<f64> {
     let decades = (high / low).log10();
-    let factors: &[f64] = if decades > 2.5 {
-        &[1.0]
-    } else {
-        &[1.0, 2.0, 5.0]
-    };
+    let factors: &[f64] = if decades > 2.5 { &[1.0] } else { &[1.0, 2.0, 5.0] };
     let from = low.log10().floor() as i32;
     (from..from + decades.ceil() as i32 + 2)
-        .flat_map(|power| {
-            factors
-                .iter()
-                .map(move |factor| factor * 10_f64.powi(power))
-        })
+        .flat_map(|power| factors.iter().map(move |factor| factor * 10_f64.powi(power)))
         .map(|ms| (ms * 1e6).round() / 1e6)
         .filter(|ms| *ms >= low && *ms <= high)
         .collect()
@@ -217,10 +193,7 @@ mod tests {
         for size in [WIDE, NARROW] {
             let svg = draw(&of(&trial()), size);
             assert_eq!(svg.matches("class=\"line\"").count(), 2);
-            assert!(
-                svg.contains(">10</text>") && svg.contains("milliseconds"),
-                "{svg}"
-            );
+            assert!(svg.contains(">10</text>") && svg.contains("milliseconds"), "{svg}");
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
         assert_eq!(ticks(5.0, 120.0), [5.0, 10.0, 20.0, 50.0, 100.0]);

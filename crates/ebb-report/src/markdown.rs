@@ -7,10 +7,7 @@ use std::fmt::Write;
 
 /// The whole file.
 pub fn render(trial: &Trial) -> String {
-    let mut out = format!(
-        "# {}: what each allocator keeps\n\n",
-        escape(&trial.workload.name)
-    );
+    let mut out = format!("# {}: what each allocator keeps\n\n", escape(&trial.workload.name));
     for sentence in notes::conclusions(trial) {
         let _ = writeln!(out, "**{}**\n", escape(sentence));
     }
@@ -20,11 +17,7 @@ pub fn render(trial: &Trial) -> String {
         let _ = writeln!(out, "|---|{}", "---:|".repeat(table.columns.len()));
         for row in &table.rows {
             let name = escape(&row.name);
-            let name = if row.recommended {
-                format!("**{name}**")
-            } else {
-                name
-            };
+            let name = if row.recommended { format!("**{name}**") } else { name };
             let cells: Vec<String> = row.cells.iter().map(Cell::in_one_line).collect();
             let _ = writeln!(out, "| {name} | {} |", cells.join(" | "));
         }
@@ -55,11 +48,8 @@ pub fn render(trial: &Trial) -> String {
     }
     out.push_str("\n| variant | preloaded | environment, command |\n|---|---|---|\n");
     for variant in &trial.variants {
-        let preloaded: Vec<String> = variant
-            .preloaded()
-            .iter()
-            .map(|path| escape(&path.display().to_string()))
-            .collect();
+        let preloaded: Vec<String> =
+            variant.preloaded().iter().map(|path| escape(&path.display().to_string())).collect();
         let preloaded = if preloaded.is_empty() {
             escape(&variant.without_preload())
         } else {
@@ -73,13 +63,8 @@ pub fn render(trial: &Trial) -> String {
             .chain(command)
             .map(|text| format!("`{text}`"))
             .collect();
-        let _ = writeln!(
-            out,
-            "| {} | {} | {} |",
-            escape(&variant.name),
-            preloaded,
-            env.join("<br>")
-        );
+        let _ =
+            writeln!(out, "| {} | {} | {} |", escape(&variant.name), preloaded, env.join("<br>"));
     }
     out
 }
@@ -98,9 +83,7 @@ pub(super) fn escape(text: &str) -> String {
 
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| {
-        first.to_uppercase().chain(letters).collect()
-    })
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 #[cfg(test)]

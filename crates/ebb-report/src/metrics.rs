@@ -92,21 +92,14 @@ mod tests {
                 next: None,
             },
             ledger: Ledger {
-                lines: vec![Line {
-                    cause: Cause::Trimmable,
-                    bytes: 7,
-                    note: None,
-                }],
+                lines: vec![Line { cause: Cause::Trimmable, bytes: 7, note: None }],
                 remainder: -3,
                 ..Ledger::default()
             },
             bridge: None,
             findings: Vec::new(),
             snapshot: Snapshot {
-                cgroup: Some(Cgroup {
-                    usage: Some(10),
-                    ..Cgroup::default()
-                }),
+                cgroup: Some(Cgroup { usage: Some(10), ..Cgroup::default() }),
                 ..example::snapshot(Vec::new())
             },
         };
@@ -118,10 +111,7 @@ mod tests {
             "ebb_processes 0",
             "ebb_heaps_age_seconds 1.5",
         ] {
-            assert!(
-                text.lines().any(|it| it == line),
-                "{line} is not in\n{text}"
-            );
+            assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
         }
         assert!(!text.contains("limit"), "absent is not 0:\n{text}");
     }

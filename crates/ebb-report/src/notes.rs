@@ -41,11 +41,7 @@ pub fn of(trial: &Trial) -> Vec<Note> {
             lines: Vec::new(),
         });
     }
-    let of_all = |text: String| Note {
-        about: String::new(),
-        text,
-        lines: Vec::new(),
-    };
+    let of_all = |text: String| Note { about: String::new(), text, lines: Vec::new() };
     notes.extend(trial.traps.iter().map(trap));
     notes.extend(trial.stopping.as_ref().map(stopping).map(of_all));
     notes.extend(disturbances(trial).into_iter().map(of_all));
@@ -82,12 +78,7 @@ pub fn of(trial: &Trial) -> Vec<Note> {
 fn trap(trap: &Trap) -> Note {
     Note {
         about: trap.variant.clone().unwrap_or_default(),
-        text: format!(
-            "trap, {}: {}. {}.",
-            trap.kind.label(),
-            trap.sentence,
-            trap.remedy
-        ),
+        text: format!("trap, {}: {}. {}.", trap.kind.label(), trap.sentence, trap.remedy),
         lines: Vec::new(),
     }
 }
@@ -145,10 +136,7 @@ fn disturbances(trial: &Trial) -> Vec<String> {
             highest(|run| run.disturbance.others_cpu_share)
         ));
     }
-    let memory = runs
-        .iter()
-        .filter(|run| run.disturbance.of_memory())
-        .count();
+    let memory = runs.iter().filter(|run| run.disturbance.of_memory()).count();
     if memory > 0 {
         notes.push(format!(
             "disturbed: in {memory} of {all} runs programs on this machine waited for memory up to {} of the time, \
@@ -186,16 +174,10 @@ fn about_variant(variant: &Variant, repetitions: u32) -> Vec<Note> {
                 }
             }
             Outcome::Discarded { reason } => {
-                notes.push(note(
-                    format!("run {} discarded: {reason}", run.repetition),
-                    &[],
-                ));
+                notes.push(note(format!("run {} discarded: {reason}", run.repetition), &[]));
             }
             Outcome::Failed { reason, last_lines } => {
-                notes.push(note(
-                    format!("run {} failed: {reason}", run.repetition),
-                    last_lines,
-                ));
+                notes.push(note(format!("run {} failed: {reason}", run.repetition), last_lines));
             }
             Outcome::Interrupted => {
                 notes.push(note(format!("run {} was interrupted", run.repetition), &[]))
@@ -221,10 +203,8 @@ fn about_variant(variant: &Variant, repetitions: u32) -> Vec<Note> {
     let asked = || variant.complete().flat_map(|run| &run.health);
     let silent = asked().filter(|answer| answer.latency_ms.is_none()).count();
     if silent > 0 {
-        let text = format!(
-            "the health address failed {silent} of {} times under load",
-            asked().count()
-        );
+        let text =
+            format!("the health address failed {silent} of {} times under load", asked().count());
         notes.push(note(text, &[]));
     }
     let complete = variant.complete().count() as u32;
@@ -236,11 +216,7 @@ fn about_variant(variant: &Variant, repetitions: u32) -> Vec<Note> {
 
 /// `after 12 s, 3 of 3 runs` of a variant whose service was killed for lack of memory.
 pub fn oom_fate(variant: &Variant) -> Option<String> {
-    let killed: Vec<&Run> = variant
-        .runs
-        .iter()
-        .filter(|run| run.oom.is_some())
-        .collect();
+    let killed: Vec<&Run> = variant.runs.iter().filter(|run| run.oom.is_some()).collect();
     let mut times: Vec<f64> = killed.iter().filter_map(|run| run.oom?.at_s).collect();
     times.sort_by(f64::total_cmp);
     let when = match times.get(times.len() / 2) {
@@ -266,25 +242,11 @@ pub fn method(trial: &Trial) -> Vec<String> {
     let machine = &trial.machine;
     let mut place: Vec<String> = Vec::new();
     place.extend(machine.cpu.clone());
-    place.extend(
-        machine
-            .processors
-            .map(|count| format!("{count} processors")),
-    );
+    place.extend(machine.processors.map(|count| format!("{count} processors")));
     place.extend(machine.memory_bytes.map(figures::gigabytes));
     place.extend(machine.system.clone());
-    place.extend(
-        machine
-            .kernel
-            .as_ref()
-            .map(|kernel| format!("kernel {kernel}")),
-    );
-    place.extend(
-        machine
-            .thp
-            .as_ref()
-            .map(|thp| format!("transparent huge pages: {thp}")),
-    );
+    place.extend(machine.kernel.as_ref().map(|kernel| format!("kernel {kernel}")));
+    place.extend(machine.thp.as_ref().map(|thp| format!("transparent huge pages: {thp}")));
     let what = match &trial.canary {
         Some(canary) => vec![format!(
             "{} for {}, a look every {} s, in {} windows of {}; ebb started and stopped nothing and sent no requests.",
@@ -299,10 +261,7 @@ pub fn method(trial: &Trial) -> Vec<String> {
     let machine = format!("Machine: {}.", place.join(", "));
     let began = format!("Started {} with ebb {}.", trial.started, trial.ebb_version);
     let faults = faults::price(trial);
-    what.into_iter()
-        .chain(faults)
-        .chain([machine, began])
-        .collect()
+    what.into_iter().chain(faults).chain([machine, began]).collect()
 }
 
 /// How a trial went that started its services.
@@ -312,16 +271,9 @@ fn conducted(trial: &Trial) -> Vec<String> {
         .profile
         .as_ref()
         .map_or(String::new(), |profile| format!(", profile {profile}"));
-    let runs: Vec<&Run> = trial
-        .variants
-        .iter()
-        .flat_map(|variant| &variant.runs)
-        .collect();
+    let runs: Vec<&Run> = trial.variants.iter().flat_map(|variant| &variant.runs).collect();
     let mut lines = vec![
-        format!(
-            "Workload: {}{profile}. {}",
-            trial.workload.name, trial.workload.description
-        ),
+        format!("Workload: {}{profile}. {}", trial.workload.name, trial.workload.description),
         format!(
             "{} in {}, variants interleaved, {} requested; the process tree was sampled every {} ms from readiness to the end.",
             figures::counted(runs.len(), "run"),
@@ -331,15 +283,11 @@ fn conducted(trial: &Trial) -> Vec<String> {
         ),
     ];
     let loads = runs.iter().flat_map(|run| &run.phases);
-    let tools: BTreeSet<&str> = loads
-        .filter_map(|span| span.load.as_ref()?.tool.as_deref())
-        .collect();
+    let tools: BTreeSet<&str> =
+        loads.filter_map(|span| span.load.as_ref()?.tool.as_deref()).collect();
     if !tools.is_empty() {
         let tools: Vec<&str> = tools.into_iter().collect();
-        lines.push(format!(
-            "Throughput and latency are as reported by {}.",
-            tools.join(" and ")
-        ));
+        lines.push(format!("Throughput and latency are as reported by {}.", tools.join(" and ")));
     }
     let limits = [
         trial
@@ -350,10 +298,7 @@ fn conducted(trial: &Trial) -> Vec<String> {
     ];
     let limits: Vec<String> = limits.into_iter().flatten().collect();
     if !limits.is_empty() {
-        lines.push(format!(
-            "The service of each run had a cgroup with {}.",
-            limits.join(" and ")
-        ));
+        lines.push(format!("The service of each run had a cgroup with {}.", limits.join(" and ")));
     }
     lines
 }

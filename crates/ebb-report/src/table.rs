@@ -63,9 +63,5 @@ impl Cell {
 
 /// A cell without a figure, and why.
 pub(super) fn no_figure(text: &str) -> Cell {
-    Cell {
-        main: text.to_owned(),
-        detail: None,
-        is_figure: false,
-    }
+    Cell { main: text.to_owned(), detail: None, is_figure: false }
 }

@@ -50,23 +50,14 @@ pub fn of(trial: &Trial) -> Vec<Table> {
         table(
             trial,
             "Memory",
-            &format!(
-                "{} of the process tree in MB; {}",
-                trial.metric.label(),
-                spread(trial)
-            ),
+            &format!("{} of the process tree in MB; {}", trial.metric.label(), spread(trial)),
             &MEMORY,
             absolute,
         ),
         table(
             trial,
             "Cost",
-            &format!(
-                "{}; {}{}",
-                cpu_caption(trial),
-                spread(trial),
-                notes::disturbed(trial)
-            ),
+            &format!("{}; {}{}", cpu_caption(trial), spread(trial), notes::disturbed(trial)),
             &COST,
             absolute,
         ),
@@ -87,19 +78,13 @@ pub fn of(trial: &Trial) -> Vec<Table> {
         for table in &mut tables {
             // Best first; what gave no figure keeps its place at the end.
             let place = |row: &Row| tuned.order.iter().position(|name| *name == row.name);
-            table
-                .rows
-                .sort_by_key(|row| place(row).unwrap_or(usize::MAX));
+            table.rows.sort_by_key(|row| place(row).unwrap_or(usize::MAX));
         }
     }
     tables.retain(Table::tells_something);
     tables.extend(latencies(trial));
-    tables.extend(
-        trial
-            .against
-            .as_ref()
-            .map(|against| changes::table(trial, against, &DIFFERENCE)),
-    );
+    tables
+        .extend(trial.against.as_ref().map(|against| changes::table(trial, against, &DIFFERENCE)));
     tables
 }
 
@@ -128,10 +113,7 @@ fn latencies(trial: &Trial) -> Option<Table> {
             "milliseconds, over all requests of all complete runs, from the loads' histograms{}",
             notes::disturbed(trial)
         ),
-        columns: latency::QUANTILES
-            .iter()
-            .map(|(name, _)| (*name).to_owned())
-            .collect(),
+        columns: latency::QUANTILES.iter().map(|(name, _)| (*name).to_owned()).collect(),
         rows,
     })
 }
@@ -149,10 +131,7 @@ fn most_runs(trial: &Trial) -> u32 {
 fn cpu_caption(trial: &Trial) -> String {
     match &trial.canary {
         None => "CPU time from readiness to the end of the last phase".to_owned(),
-        Some(canary) => format!(
-            "CPU time in a window of {}",
-            figures::duration(canary.window_s)
-        ),
+        Some(canary) => format!("CPU time in a window of {}", figures::duration(canary.window_s)),
     }
 }
 
@@ -188,18 +167,12 @@ fn table(
     // A column that no variant has is left out, except where that is news: malloc_trim was not measured, a
     // load's summary was not read, somebody did not live to the rest.
     let unread = trial.variants.iter().any(Variant::has_unread_loads);
-    let oom = trial
-        .variants
-        .iter()
-        .any(|variant| notes::oom_fate(variant).is_some());
+    let oom = trial.variants.iter().any(|variant| notes::oom_fate(variant).is_some());
     let has = |column: &&Column| {
         (**column == Column::Reclaimable && trial.canary.is_none())
             || (**column == Column::AfterRest && oom)
             || (**column == Column::Throughput && unread)
-            || trial
-                .variants
-                .iter()
-                .any(|variant| figure(variant, **column).is_some())
+            || trial.variants.iter().any(|variant| figure(variant, **column).is_some())
     };
     let columns: Vec<Column> = columns.iter().filter(has).copied().collect();
     let rows = trial.variants.iter().map(|variant| Row {
@@ -223,10 +196,7 @@ fn table(
         title: title.to_owned(),
         caption: caption.to_owned(),
         rows: rows.collect(),
-        columns: columns
-            .iter()
-            .map(|column| column.label().to_owned())
-            .collect(),
+        columns: columns.iter().map(|column| column.label().to_owned()).collect(),
     }
 }
 
@@ -236,22 +206,13 @@ fn figure(variant: &Variant, column: Column) -> Option<&Figure> {
 
 /// How a cell of differences is made.
 pub(super) fn difference(trial: &Trial) -> fn(&Figure, Unit) -> Cell {
-    if notes::is_disturbed(trial) {
-        versus_disturbed
-    } else {
-        versus
-    }
+    if notes::is_disturbed(trial) { versus_disturbed } else { versus }
 }
 
 /// A median with its spread.
 pub(super) fn absolute(figure: &Figure, unit: Unit) -> Cell {
-    let spread = || {
-        format!(
-            "{}–{}",
-            figures::plain(figure.min, unit),
-            figures::plain(figure.max, unit)
-        )
-    };
+    let spread =
+        || format!("{}–{}", figures::plain(figure.min, unit), figures::plain(figure.max, unit));
     Cell {
         main: figures::plain(figure.median, unit),
         detail: (figure.n > 1).then(spread),
@@ -266,13 +227,8 @@ fn with_own_interval(cell: Cell, variant: &Variant) -> Cell {
         return cell;
     };
     let hourly = |bytes_per_s: f64| figures::signed(bytes_per_s * 3600.0, Unit::BytesPerHour);
-    let interval = run
-        .slope
-        .map(|slope| format!("{} … {}", hourly(slope.low), hourly(slope.high)));
-    Cell {
-        detail: interval,
-        ..cell
-    }
+    let interval = run.slope.map(|slope| format!("{} … {}", hourly(slope.low), hourly(slope.high)));
+    Cell { detail: interval, ..cell }
 }
 
 fn versus(figure: &Figure, unit: Unit) -> Cell {
@@ -287,9 +243,8 @@ fn versus_disturbed(figure: &Figure, unit: Unit) -> Cell {
     let mut cell = versus(figure, unit);
     let is_time = matches!(unit, Unit::Seconds | Unit::PerSecond | Unit::Milliseconds);
     if is_time && cell.is_figure {
-        let interval = figure
-            .versus_first
-            .and_then(|difference| interval_in_words(&difference, unit));
+        let interval =
+            figure.versus_first.and_then(|difference| interval_in_words(&difference, unit));
         cell.detail = Some(match interval {
             Some(interval) => format!("{interval}, disturbed"),
             None => "disturbed".to_owned(),
@@ -300,11 +255,7 @@ fn versus_disturbed(figure: &Figure, unit: Unit) -> Cell {
 
 fn interval_in_words(difference: &Difference, unit: Unit) -> Option<String> {
     let (low, high) = difference.interval?;
-    Some(format!(
-        "{} … {}",
-        figures::signed(low, unit),
-        figures::signed(high, unit)
-    ))
+    Some(format!("{} … {}", figures::signed(low, unit), figures::signed(high, unit)))
 }
 
 /// A difference with its interval; what the interval does not show to be one is called so.
@@ -315,21 +266,14 @@ fn difference_cell(difference: &Difference, unit: Unit) -> Cell {
             None => interval,
         }
     });
-    Cell {
-        main: figures::signed(difference.value, unit),
-        detail: interval,
-        is_figure: true,
-    }
+    Cell { main: figures::signed(difference.value, unit), detail: interval, is_figure: true }
 }
 
 fn missing(variant: &Variant, column: Column) -> Cell {
     if let (None, Column::AfterRest, Some(fate)) =
         (&variant.summary, column, notes::oom_fate(variant))
     {
-        return Cell {
-            detail: Some(fate),
-            ..no_figure("OOM-killed")
-        };
+        return Cell { detail: Some(fate), ..no_figure("OOM-killed") };
     }
     let text = match (&variant.summary, column) {
         (None, _) => "–",

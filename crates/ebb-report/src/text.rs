@@ -14,21 +14,12 @@ pub fn render(trial: &Trial, width: u16) -> String {
             true => "* recommended\n",
             false => "",
         };
-        let _ = writeln!(
-            out,
-            "{} ({})\n{}\n{mark}",
-            table.title,
-            table.caption,
-            draw(&table, width)
-        );
+        let _ =
+            writeln!(out, "{} ({})\n{}\n{mark}", table.title, table.caption, draw(&table, width));
     }
     let notes = notes::of(trial);
     for note in &notes {
-        let about = if note.about.is_empty() {
-            String::new()
-        } else {
-            format!("{}: ", note.about)
-        };
+        let about = if note.about.is_empty() { String::new() } else { format!("{}: ", note.about) };
         let _ = writeln!(out, "! {about}{}", note.text);
         for line in &note.lines {
             let _ = writeln!(out, "    | {line}");
@@ -59,9 +50,7 @@ fn draw(table: &Table, width: u16) -> String {
     }
     if let Some(column) = drawn.column_mut(0) {
         // With its padding.
-        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(
-            widest as u16 + 2,
-        )));
+        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(widest as u16 + 2)));
     }
     for column in drawn.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -118,11 +107,7 @@ mod tests {
             assert!(text.contains(expected), "{expected} is not in\n{text}");
         }
         assert!(
-            text.trim_end()
-                .lines()
-                .last()
-                .unwrap()
-                .starts_with("Verdict: ebbmalloc holds 61 MB")
+            text.trim_end().lines().last().unwrap().starts_with("Verdict: ebbmalloc holds 61 MB")
         );
     }
 

@@ -86,11 +86,7 @@ impl Timeline {
             .collect();
         let highest = |line: &Line| {
             let band = line.band.iter().map(|(_, _, high)| *high);
-            line.median
-                .iter()
-                .map(|(_, mb)| *mb)
-                .chain(band)
-                .fold(0.0, f64::max)
+            line.median.iter().map(|(_, mb)| *mb).chain(band).fold(0.0, f64::max)
         };
         let highest_mb = lines.iter().map(highest).fold(0.0, f64::max);
         Timeline {
@@ -124,13 +120,8 @@ fn common_axis(runs: &[&Run]) -> Vec<Shade> {
                 .collect();
             lengths.sort_by(f64::total_cmp);
             let to_s = from_s + lengths[lengths.len() / 2];
-            let shade = Shade {
-                name: span.name.clone(),
-                kind: span.kind,
-                round: span.round,
-                from_s,
-                to_s,
-            };
+            let shade =
+                Shade { name: span.name.clone(), kind: span.kind, round: span.round, from_s, to_s };
             from_s = to_s;
             shade
         })
@@ -142,21 +133,14 @@ fn onto_axis(at_s: f64, phases: &[PhaseSpan], shades: &[Shade]) -> Option<f64> {
     let index = phases.iter().position(|span| at_s <= span.to_s)?;
     let (span, shade) = (&phases[index], shades.get(index)?);
     let length = span.to_s - span.from_s;
-    let share = if length > 0.0 {
-        ((at_s - span.from_s) / length).clamp(0.0, 1.0)
-    } else {
-        0.0
-    };
+    let share = if length > 0.0 { ((at_s - span.from_s) / length).clamp(0.0, 1.0) } else { 0.0 };
     Some(shade.from_s + share * (shade.to_s - shade.from_s))
 }
 
 fn line(index: usize, variant: &Variant, shades: &[Shade], end_s: f64, metric: Metric) -> Line {
     let curve = |run: &Run, pick: &dyn Fn(&Sample) -> Option<u64>| -> Vec<(f64, f64)> {
         let on_axis = |sample: &Sample| {
-            Some((
-                onto_axis(sample.at_s, &run.phases, shades)?,
-                pick(sample)? as f64 / 1e6,
-            ))
+            Some((onto_axis(sample.at_s, &run.phases, shades)?, pick(sample)? as f64 / 1e6))
         };
         run.samples.iter().filter_map(on_axis).collect()
     };
@@ -180,17 +164,11 @@ fn line(index: usize, variant: &Variant, shades: &[Shade], end_s: f64, metric: M
     {
         (line.median, line.band) = condensed(only, end_s);
     }
-    let points = if line.median.is_empty() {
-        POINTS + 1
-    } else {
-        0
-    };
+    let points = if line.median.is_empty() { POINTS + 1 } else { 0 };
     for point in 0..points {
         let at_s = end_s * point as f64 / POINTS as f64;
-        let mut values: Vec<f64> = curves
-            .iter()
-            .filter_map(|curve| value_at(curve, at_s))
-            .collect();
+        let mut values: Vec<f64> =
+            curves.iter().filter_map(|curve| value_at(curve, at_s)).collect();
         values.sort_by(f64::total_cmp);
         let (Some(low), Some(high)) = (values.first(), values.last()) else {
             continue;
@@ -248,10 +226,7 @@ fn condensed(curve: &[(f64, f64)], end_s: f64) -> (Vec<(f64, f64)>, Vec<(f64, f6
 /// Straight between two samples.
 pub(super) fn value_at(curve: &[(f64, f64)], at_s: f64) -> Option<f64> {
     let after = curve.partition_point(|(time, _)| *time < at_s);
-    match (
-        after.checked_sub(1).and_then(|before| curve.get(before)),
-        curve.get(after),
-    ) {
+    match (after.checked_sub(1).and_then(|before| curve.get(before)), curve.get(after)) {
         (Some(left), Some(right)) if right.0 > left.0 => {
             Some(left.1 + (right.1 - left.1) * (at_s - left.0) / (right.0 - left.0))
         }
@@ -269,18 +244,9 @@ mod tests {
     fn phases_of_different_length_lie_on_one_axis() {
         let trial = example::trial();
         let timeline = Timeline::of(&trial);
-        let names: Vec<_> = timeline
-            .shades
-            .iter()
-            .map(|shade| shade.name.as_str())
-            .collect();
+        let names: Vec<_> = timeline.shades.iter().map(|shade| shade.name.as_str()).collect();
         assert_eq!(names, ["warm-up", "burst", "rest"]);
-        assert!(
-            timeline
-                .shades
-                .windows(2)
-                .all(|pair| pair[0].to_s == pair[1].from_s)
-        );
+        assert!(timeline.shades.windows(2).all(|pair| pair[0].to_s == pair[1].from_s));
         // glibc's burst takes 2 s, the other's 4 s: in the middle of it both are at their peak.
         let burst = &timeline.shades[1];
         for line in &timeline.lines {
@@ -292,11 +258,7 @@ mod tests {
     #[test]
     fn variants_without_a_complete_run_have_no_line_and_one_run_has_no_band() {
         let timeline = Timeline::of(&example::trial());
-        let names: Vec<_> = timeline
-            .lines
-            .iter()
-            .map(|line| line.name.as_str())
-            .collect();
+        let names: Vec<_> = timeline.lines.iter().map(|line| line.name.as_str()).collect();
         assert_eq!(names, ["glibc", "ebbmalloc"]);
         assert!(!timeline.lines[0].band.is_empty());
         assert!(timeline.highest_mb > 400.0 && timeline.highest_mb < 420.0);

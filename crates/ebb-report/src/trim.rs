@@ -43,10 +43,7 @@ fn foreseen(predicted: &Prediction) -> String {
         mb(predicted.returns),
         predicted
             .pause_s
-            .map_or("an unknown time".to_owned(), |pause_s| format!(
-                "about {}",
-                time(pause_s)
-            )),
+            .map_or("an unknown time".to_owned(), |pause_s| format!("about {}", time(pause_s))),
         mb(predicted.tops),
         mb(predicted.pinned)
     )
@@ -104,11 +101,7 @@ fn found(measured: &Measured) -> String {
 fn page_cache(out: &mut String, cache: &PageCache) {
     let known = |bytes: Option<u64>| bytes.map_or("unknown".to_owned(), mb);
     let _ = writeln!(out, "page cache of {}", cache.cgroup);
-    let _ = writeln!(
-        out,
-        "  expected  {} MB of files could be dropped",
-        known(cache.before)
-    );
+    let _ = writeln!(out, "  expected  {} MB of files could be dropped", known(cache.before));
     match &cache.refused {
         Some(left) => {
             let _ = writeln!(out, "  not done  {}", not_done(left));
@@ -150,10 +143,7 @@ mod tests {
 
     fn of(outcome: Outcome, measured: Option<Measured>) -> String {
         render(&Trim {
-            target: Target {
-                asked: "7".to_owned(),
-                kind: TargetKind::Pid,
-            },
+            target: Target { asked: "7".to_owned(), kind: TargetKind::Pid },
             taken: String::new(),
             processes: vec![ProcessTrim {
                 pid: 7,
@@ -226,19 +216,12 @@ mod tests {
             remedy: Some("--inject".to_owned()),
         };
         let text = of(Outcome::Left(left), None);
-        assert!(
-            text.ends_with("not done  nothing was changed; --inject\n"),
-            "{text}"
-        );
+        assert!(text.ends_with("not done  nothing was changed; --inject\n"), "{text}");
     }
 
     #[test]
     fn a_process_that_grew_meanwhile_is_told_as_such() {
-        let measured = Measured {
-            rss_before: 100,
-            rss_after: 5_000_100,
-            ..Measured::default()
-        };
+        let measured = Measured { rss_before: 100, rss_after: 5_000_100, ..Measured::default() };
         assert!(found(&measured).starts_with("-5.0 MB were returned"));
     }
 }

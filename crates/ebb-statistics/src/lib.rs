@@ -69,9 +69,8 @@ pub fn difference_interval(of: &[f64], against: &[f64]) -> Option<(f64, f64)> {
     }
     let mut random = fastrand::Rng::with_seed(0x0ebb);
     let mut resample = |values: &[f64]| {
-        let mut drawn: Vec<f64> = (0..values.len())
-            .map(|_| values[random.usize(..values.len())])
-            .collect();
+        let mut drawn: Vec<f64> =
+            (0..values.len()).map(|_| values[random.usize(..values.len())]).collect();
         drawn.sort_by(f64::total_cmp);
         median_sorted(&drawn)
     };
@@ -149,10 +148,7 @@ mod tests {
         let high = [400.0, 404.0, 398.0, 410.0, 402.0];
         let (from, to) = difference_interval(&low, &high).unwrap();
         assert!(from <= -320.0 && -320.0 <= to, "{from} .. {to}");
-        assert!(
-            from >= -330.0 && to <= -314.0,
-            "as wide as the data allow: {from} .. {to}"
-        );
+        assert!(from >= -330.0 && to <= -314.0, "as wide as the data allow: {from} .. {to}");
         assert_eq!(difference_interval(&low, &high), Some((from, to)));
     }
 
@@ -186,9 +182,7 @@ mod tests {
     fn coverage_with_five_runs_is_near_its_promise() {
         let mut random = fastrand::Rng::with_seed(7);
         let mut draw = |mean: f64| -> Vec<f64> {
-            (0..5)
-                .map(|_| mean + (0..12).map(|_| random.f64()).sum::<f64>() - 6.0)
-                .collect()
+            (0..5).map(|_| mean + (0..12).map(|_| random.f64()).sum::<f64>() - 6.0).collect()
         };
         let held = (0..200)
             .filter(|_| {

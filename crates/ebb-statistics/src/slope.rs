@@ -150,18 +150,13 @@ fn dependence(points: &[(f64, f64)], trend: f64) -> f64 {
     if points.len() < LEAST_DEPENDENT {
         return 1.0;
     }
-    let rest: Vec<f64> = points
-        .iter()
-        .map(|(at, value)| value - trend * at)
-        .collect();
+    let rest: Vec<f64> = points.iter().map(|(at, value)| value - trend * at).collect();
     let ranks = ranks(&rest);
     let count = ranks.len() as f64;
     let mean = (count - 1.0) / 2.0;
     let product = |lag: usize| -> f64 {
         let pairs = ranks.iter().zip(&ranks[lag..]);
-        pairs
-            .map(|(left, right)| (left - mean) * (right - mean))
-            .sum()
+        pairs.map(|(left, right)| (left - mean) * (right - mean)).sum()
     };
     let all = product(0);
     if all == 0.0 {

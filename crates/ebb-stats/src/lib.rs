@@ -29,11 +29,7 @@
 // What can lose bits is checked, or argued.
 #![cfg_attr(
     not(test),
-    deny(
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss
-    )
+    deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
 )]
 #![forbid(unsafe_code)]
 
@@ -187,11 +183,9 @@ impl fmt::Display for Unreadable {
                 f,
                 "ebbmalloc's counters have version {version}; this reader knows {VERSION}"
             ),
-            Self::TooShort(counters) => write!(
-                f,
-                "{counters} of ebbmalloc's {} counters are there",
-                NAMES.len()
-            ),
+            Self::TooShort(counters) => {
+                write!(f, "{counters} of ebbmalloc's {} counters are there", NAMES.len())
+            }
         }
     }
 }

@@ -30,10 +30,7 @@ fn layout_is_as_promised() {
     assert_eq!(offset_of!(Page, counters), 12);
     assert_eq!(offset_of!(Page, live_bytes), HEADER_BYTES);
     assert_eq!(offset_of!(Page, cached_bytes), HEADER_BYTES + 8);
-    assert_eq!(
-        offset_of!(Page, returnable_bytes),
-        HEADER_BYTES + 8 * (NAMES.len() - 1)
-    );
+    assert_eq!(offset_of!(Page, returnable_bytes), HEADER_BYTES + 8 * (NAMES.len() - 1));
 }
 
 #[test]

@@ -69,10 +69,7 @@ pub fn compare(
             continue;
         };
         if (&then.allocator, &then.env) != (&variant.allocator, &variant.env) {
-            notes.push(format!(
-                "{} had another allocator or environment",
-                variant.name
-            ));
+            notes.push(format!("{} had another allocator or environment", variant.name));
         }
         variants.push(Changes {
             name: variant.name.clone(),
@@ -129,12 +126,7 @@ fn change(column: Column, then: &Variant, now: &Variant, threshold_share: f64) -
         Some(Reading::Real) if higher == (column == Column::Throughput) => Judgement::Better,
         Some(Reading::Real) => Judgement::Worse,
     };
-    Some(Change {
-        before,
-        now: ebb_statistics::median(&new)?,
-        difference,
-        judgement,
-    })
+    Some(Change { before, now: ebb_statistics::median(&new)?, difference, judgement })
 }
 
 /// "glibc: after rest 42 % higher".
@@ -152,11 +144,7 @@ fn worse(variants: &[Changes]) -> Vec<String> {
                     changes.name,
                     column.label(),
                     (change.difference.value / change.before * 100.0).abs(),
-                    if change.difference.value > 0.0 {
-                        "higher"
-                    } else {
-                        "lower"
-                    }
+                    if change.difference.value > 0.0 { "higher" } else { "lower" }
                 ));
             }
         }
@@ -172,11 +160,7 @@ fn machine_differs(then: &Machine, now: &Machine) -> Vec<String> {
     let fields = [
         ("processor", then.cpu.clone(), now.cpu.clone()),
         ("processors", text(&then.processors), text(&now.processors)),
-        (
-            "memory",
-            gigabytes(&then.memory_bytes),
-            gigabytes(&now.memory_bytes),
-        ),
+        ("memory", gigabytes(&then.memory_bytes), gigabytes(&now.memory_bytes)),
         ("kernel", then.kernel.clone(), now.kernel.clone()),
         ("transparent huge pages", then.thp.clone(), now.thp.clone()),
         ("system", then.system.clone(), now.system.clone()),
@@ -192,25 +176,12 @@ fn machine_differs(then: &Machine, now: &Machine) -> Vec<String> {
 
 fn sentence(against: &Against) -> String {
     let count = |judgement: Judgement| {
-        let changes = against
-            .variants
-            .iter()
-            .flat_map(|changes| changes.columns.values());
-        changes
-            .filter(|change| change.judgement == judgement)
-            .count()
+        let changes = against.variants.iter().flat_map(|changes| changes.columns.values());
+        changes.filter(|change| change.judgement == judgement).count()
     };
-    let machine = if against.machine_differs.is_empty() {
-        ""
-    } else {
-        " The machine differs."
-    };
+    let machine = if against.machine_differs.is_empty() { "" } else { " The machine differs." };
     let since = &against.started;
-    if against
-        .variants
-        .iter()
-        .all(|changes| changes.columns.is_empty())
-    {
+    if against.variants.iter().all(|changes| changes.columns.is_empty()) {
         return format!("Nothing can be compared with the trial of {since}.{machine}");
     }
     if !against.worse.is_empty() {

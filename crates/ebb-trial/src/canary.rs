@@ -19,23 +19,13 @@ const WINDOWS: usize = 24;
 /// Fewer samples in a window say too little of its middle.
 const LEAST_SAMPLES: usize = 3;
 /// Columns that a window gives.
-const COLUMNS: [Column; 6] = [
-    Column::Peak,
-    Column::Typical,
-    Column::Floor,
-    Column::Live,
-    Column::Cgroup,
-    Column::Cpu,
-];
+const COLUMNS: [Column; 6] =
+    [Column::Peak, Column::Typical, Column::Floor, Column::Live, Column::Cgroup, Column::Cpu];
 
 /// How a time is cut in which there were so many looks; fewer than `every_s` promises on a busy machine.
 pub fn cut(seconds: f64, every_s: f64, looks: usize) -> Canary {
     let windows = (looks / LEAST_SAMPLES).clamp(1, WINDOWS);
-    Canary {
-        every_s,
-        windows: windows as u32,
-        window_s: seconds / windows as f64,
-    }
+    Canary { every_s, windows: windows as u32, window_s: seconds / windows as f64 }
 }
 
 /// Fills in summaries, slopes and measures of variants with one run each.
@@ -79,11 +69,7 @@ fn windows(run: &Run, canary: &Canary, metric: Metric) -> Vec<Measures> {
 
 fn measure(samples: &[&Sample], metric: Metric) -> Measures {
     let values = |pick: &dyn Fn(&Sample) -> Option<u64>| -> Vec<f64> {
-        samples
-            .iter()
-            .filter_map(|sample| pick(sample))
-            .map(|bytes| bytes as f64)
-            .collect()
+        samples.iter().filter_map(|sample| pick(sample)).map(|bytes| bytes as f64).collect()
     };
     let memory = values(&|sample| metric.of(sample));
     if memory.len() < LEAST_SAMPLES.min(2) {
@@ -125,21 +111,14 @@ fn summary_of(
 ) -> Option<Summary> {
     let mut figures = BTreeMap::new();
     for column in COLUMNS {
-        let values: Vec<f64> = windows
-            .iter()
-            .filter_map(|window| column.of(window))
-            .collect();
+        let values: Vec<f64> = windows.iter().filter_map(|window| column.of(window)).collect();
         let versus_first = against.and_then(|against| paired(column, windows, against));
         figures.extend(figure(&values, versus_first).map(|figure| (column, figure)));
     }
     let slope: Vec<f64> = slope.into_iter().collect();
     figures.extend(figure(&slope, None).map(|figure| (Column::Slope, figure)));
     let runs = figures.get(&Column::Typical)?.n;
-    Some(Summary {
-        runs,
-        errors: 0,
-        figures,
-    })
+    Some(Summary { runs, errors: 0, figures })
 }
 
 fn figure(values: &[f64], versus_first: Option<Difference>) -> Option<Figure> {
@@ -182,11 +161,7 @@ pub fn judge(variants: &[Variant], canary: &Canary, metric: Metric) -> Verdict {
         return not_enough("nothing was watched".into());
     };
     let Some(held) = typical(first) else {
-        return not_enough(format!(
-            "the {} of {} could not be read",
-            metric.label(),
-            first.name
-        ));
+        return not_enough(format!("the {} of {} could not be read", metric.label(), first.name));
     };
     let lowest = others
         .iter()
@@ -195,15 +170,9 @@ pub fn judge(variants: &[Variant], canary: &Canary, metric: Metric) -> Verdict {
     let Some((other, other_held)) = lowest else {
         return not_enough(format!("no service except {} could be read", first.name));
     };
-    let figure = other
-        .summary
-        .as_ref()
-        .and_then(|summary| summary.figures.get(&Column::Typical));
+    let figure = other.summary.as_ref().and_then(|summary| summary.figures.get(&Column::Typical));
     let Some(difference) = figure.and_then(|figure| figure.versus_first) else {
-        return not_enough(format!(
-            "{} and {} never ran at the same time",
-            first.name, other.name
-        ));
+        return not_enough(format!("{} and {} never ran at the same time", first.name, other.name));
     };
     let (Some((low, high)), Some(reading)) = (difference.interval, difference.reading) else {
         return not_enough("fewer than two windows have figures of both services".into());
@@ -247,10 +216,7 @@ pub fn judge(variants: &[Variant], canary: &Canary, metric: Metric) -> Verdict {
 }
 
 fn cpu(variant: &Variant) -> String {
-    let figure = variant
-        .summary
-        .as_ref()
-        .and_then(|summary| summary.figures.get(&Column::Cpu));
+    let figure = variant.summary.as_ref().and_then(|summary| summary.figures.get(&Column::Cpu));
     let Some((figure, difference)) = figure.and_then(|figure| Some((figure, figure.versus_first?)))
     else {
         return String::new();
@@ -262,11 +228,9 @@ fn cpu(variant: &Variant) -> String {
     let interval = share.interval_in_words();
     match share.reading {
         Some(Reading::NoRealDifference) => format!(" No real difference in CPU time{interval}."),
-        Some(Reading::Real) => format!(
-            " CPU time of {}: {:+.0} %{interval}.",
-            variant.name,
-            share.value * 100.0
-        ),
+        Some(Reading::Real) => {
+            format!(" CPU time of {}: {:+.0} %{interval}.", variant.name, share.value * 100.0)
+        }
         _ => format!(" The difference in CPU time is unclear{interval}."),
     }
 }

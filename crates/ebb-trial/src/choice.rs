@@ -35,10 +35,7 @@ pub fn of(trial: &Trial) -> Option<Choice> {
     let named = |name: &str| trial.variants.iter().find(|variant| variant.name == name);
     let (variant, mut reason) = match recommended.and_then(named) {
         Some(variant) => (variant, recommended_by(trial)),
-        None => (
-            trial.variants.first()?,
-            "the trial recommends no change".to_owned(),
-        ),
+        None => (trial.variants.first()?, "the trial recommends no change".to_owned()),
     };
     let (env, why) = environment(trial, variant);
     if let Some(why) = why {
@@ -55,10 +52,7 @@ pub fn of(trial: &Trial) -> Option<Choice> {
 /// Why a variant is recommended, and which of its costs are unknown.
 fn recommended_by(trial: &Trial) -> String {
     match trial.canary.is_none() && cost::is_disturbed(&trial.variants) {
-        true => format!(
-            "the trial recommends it for its memory; {}",
-            cost::DISTURBED
-        ),
+        true => format!("the trial recommends it for its memory; {}", cost::DISTURBED),
         false => "the trial recommends it".to_owned(),
     }
 }
@@ -97,11 +91,7 @@ fn allows(trial: &Trial, variant: &Variant) -> (bool, String) {
     let Some(share) = sibling.and_then(|other| dearer_by(variant, other)) else {
         return left_out("the trial has no CPU time without it");
     };
-    let words = format!(
-        "{:+.0} % CPU time{}",
-        share.value * 100.0,
-        share.interval_in_words()
-    );
+    let words = format!("{:+.0} % CPU time{}", share.value * 100.0, share.interval_in_words());
     if share.value <= DEARER || share.reading == Some(Reading::NoRealDifference) {
         (true, format!("PYTHONMALLOC costs {words}"))
     } else {
@@ -116,11 +106,7 @@ fn dearer_by(with: &Variant, without: &Variant) -> Option<Share> {
     let before = median(without)?;
     let difference =
         summary::difference(Column::Cpu, &values(with), &values(without)).or_else(|| {
-            Some(Difference {
-                value: median(with)? - before,
-                interval: None,
-                reading: None,
-            })
+            Some(Difference { value: median(with)? - before, interval: None, reading: None })
         })?;
     Share::from(Column::Cpu, &difference, before)
 }
@@ -152,22 +138,14 @@ mod tests {
         let choice = of(&trial(10.4, 10.0)).unwrap();
         assert_eq!(choice.allocator, "jemalloc");
         assert_eq!(choice.env[PYTHONMALLOC], "malloc");
-        assert!(
-            choice.reason.ends_with("PYTHONMALLOC costs +4 % CPU time"),
-            "{}",
-            choice.reason
-        );
+        assert!(choice.reason.ends_with("PYTHONMALLOC costs +4 % CPU time"), "{}", choice.reason);
     }
 
     #[test]
     fn pythonmalloc_goes_where_it_is_dear_or_nobody_knows() {
         let choice = of(&trial(13.0, 10.0)).unwrap();
         assert!(choice.env.is_empty());
-        assert!(
-            choice.reason.contains("costs +30 % CPU time"),
-            "{}",
-            choice.reason
-        );
+        assert!(choice.reason.contains("costs +30 % CPU time"), "{}", choice.reason);
         let mut alone = trial(10.0, 10.0);
         alone.variants.remove(1);
         assert!(of(&alone).unwrap().env.is_empty());
@@ -180,9 +158,7 @@ mod tests {
         let choice = of(&trial).unwrap();
         assert!(choice.env.is_empty());
         assert!(
-            choice
-                .reason
-                .ends_with("ebbmalloc serves CPython's objects without it"),
+            choice.reason.ends_with("ebbmalloc serves CPython's objects without it"),
             "{}",
             choice.reason
         );
@@ -206,10 +182,7 @@ mod tests {
         let mut trial = example::trial();
         trial.verdict.variant = None;
         let choice = of(&trial).unwrap();
-        assert_eq!(
-            (choice.variant.as_str(), choice.allocator.as_str()),
-            ("glibc", "glibc")
-        );
+        assert_eq!((choice.variant.as_str(), choice.allocator.as_str()), ("glibc", "glibc"));
         trial.variants.clear();
         assert_eq!(of(&trial), None);
     }

@@ -10,11 +10,8 @@ use crate::results::{Column, Difference, Figure, Summary, Variant};
 /// Differences below this are not mentioned where one run is all there is.
 const COST_SHARE: f64 = 0.05;
 /// The columns that are costs, in the order of the sentence.
-const COSTS: [(Column, &str); 3] = [
-    (Column::Cpu, "CPU time"),
-    (Column::Throughput, "throughput"),
-    (Column::P99, "p99"),
-];
+const COSTS: [(Column, &str); 3] =
+    [(Column::Cpu, "CPU time"), (Column::Throughput, "throughput"), (Column::P99, "p99")];
 /// Said instead of a cost that other programs may have changed.
 pub const DISTURBED: &str = "cost unknown: disturbed";
 
@@ -51,32 +48,20 @@ pub fn in_words(summary: &Summary, disturbed: bool) -> String {
     let named =
         |_: Column, name: &str, share: &Share| format!("{name}{}", share.interval_in_words());
     let real = with(Reading::Real, |column, name, share| {
-        format!(
-            "{}{}",
-            change_in_words(column, name, share.value),
-            share.interval_in_words()
-        )
+        format!("{}{}", change_in_words(column, name, share.value), share.interval_in_words())
     });
-    let (same, unclear) = (
-        with(Reading::NoRealDifference, named),
-        with(Reading::Unclear, named),
-    );
+    let (same, unclear) = (with(Reading::NoRealDifference, named), with(Reading::Unclear, named));
     if real.is_empty() && unclear.is_empty() {
         let bare = known.iter().map(|(_, name, share)| {
             let (low, high) = share.interval.unwrap_or_default();
             format!("{name} {} … {} %", signed(low), signed(high))
         });
-        return format!(
-            ", at no measurable cost ({})",
-            bare.collect::<Vec<_>>().join(", ")
-        );
+        return format!(", at no measurable cost ({})", bare.collect::<Vec<_>>().join(", "));
     }
     let mut text = String::new();
-    for (lead, words) in [
-        (", with ", real),
-        ("; no real difference: ", same),
-        ("; unclear: ", unclear),
-    ] {
+    for (lead, words) in
+        [(", with ", real), ("; no real difference: ", same), ("; unclear: ", unclear)]
+    {
         if !words.is_empty() {
             text += &format!("{lead}{}", words.join(", "));
         }
@@ -129,9 +114,8 @@ impl Share {
 
     /// " (+15 … +25 %)"; nothing without an interval.
     pub fn interval_in_words(&self) -> String {
-        self.interval.map_or(String::new(), |(low, high)| {
-            format!(" ({} … {} %)", signed(low), signed(high))
-        })
+        self.interval
+            .map_or(String::new(), |(low, high)| format!(" ({} … {} %)", signed(low), signed(high)))
     }
 }
 
@@ -149,16 +133,8 @@ fn change_in_words(column: Column, name: &str, share: f64) -> String {
     if share >= 1.0 {
         return format!("{:.1} times the {name}", share + 1.0);
     }
-    let (up, down) = if column == Column::P99 {
-        ("higher", "lower")
-    } else {
-        ("more", "less")
-    };
-    format!(
-        "{:.0} % {} {name}",
-        share.abs() * 100.0,
-        if share > 0.0 { up } else { down }
-    )
+    let (up, down) = if column == Column::P99 { ("higher", "lower") } else { ("more", "less") };
+    format!("{:.0} % {} {name}", share.abs() * 100.0, if share > 0.0 { up } else { down })
 }
 
 /// Whether every run of `other` took more CPU time than every run of `best`, of several runs each.
@@ -213,18 +189,12 @@ mod tests {
 
     #[test]
     fn unclear_is_never_no_measurable_cost() {
-        let unclear = summary(&[
-            (Column::Cpu, -0.08, 0.01, 0.12),
-            (Column::P99, -0.3, 0.0, 0.3),
-        ]);
+        let unclear = summary(&[(Column::Cpu, -0.08, 0.01, 0.12), (Column::P99, -0.3, 0.0, 0.3)]);
         assert_eq!(
             in_words(&unclear, false),
             "; unclear: CPU time (\u{2212}8 … +12 %), p99 (\u{2212}30 … +30 %)"
         );
-        let half = summary(&[
-            (Column::Cpu, -0.01, 0.0, 0.02),
-            (Column::P99, -0.3, 0.0, 0.3),
-        ]);
+        let half = summary(&[(Column::Cpu, -0.01, 0.0, 0.02), (Column::P99, -0.3, 0.0, 0.3)]);
         assert_eq!(
             in_words(&half, false),
             "; no real difference: CPU time (\u{2212}1 … +2 %); unclear: p99 (\u{2212}30 … +30 %)"
@@ -233,10 +203,8 @@ mod tests {
 
     #[test]
     fn no_measurable_cost_needs_narrow_intervals() {
-        let same = summary(&[
-            (Column::Cpu, -0.01, 0.0, 0.02),
-            (Column::Throughput, -0.02, 0.0, 0.01),
-        ]);
+        let same =
+            summary(&[(Column::Cpu, -0.01, 0.0, 0.02), (Column::Throughput, -0.02, 0.0, 0.01)]);
         assert_eq!(
             in_words(&same, false),
             ", at no measurable cost (CPU time \u{2212}1 … +2 %, throughput \u{2212}2 … +1 %)"

@@ -83,13 +83,7 @@ mod tests {
     use super::*;
 
     fn at(at_s: f64, busy_s: f64, own_s: f64) -> Option<Machine> {
-        Some(Machine {
-            at_s,
-            processors: 2,
-            busy_s,
-            own_s,
-            memory_wait_s: None,
-        })
+        Some(Machine { at_s, processors: 2, busy_s, own_s, memory_wait_s: None })
     }
 
     #[test]
@@ -105,19 +99,13 @@ mod tests {
         let seen = between(at(0.0, 0.0, 0.0), at(10.0, 19.0, 18.9));
         assert!(seen.others_cpu_share.unwrap() < 0.01 && !seen.of_times());
         // Ticks of two counters do not fall together.
-        assert_eq!(
-            between(at(0.0, 0.0, 0.0), at(1.0, 1.0, 1.02)).others_cpu_share,
-            Some(0.0)
-        );
+        assert_eq!(between(at(0.0, 0.0, 0.0), at(1.0, 1.0, 1.02)).others_cpu_share, Some(0.0));
     }
 
     #[test]
     fn what_was_not_read_stays_absent() {
         assert_eq!(between(None, at(1.0, 1.0, 1.0)), Disturbance::default());
-        assert_eq!(
-            between(at(1.0, 1.0, 1.0), at(1.1, 1.1, 1.0)),
-            Disturbance::default()
-        );
+        assert_eq!(between(at(1.0, 1.0, 1.0), at(1.1, 1.1, 1.0)), Disturbance::default());
     }
 
     #[test]

@@ -79,10 +79,8 @@ pub fn conduct(
     tell: &mut dyn FnMut(Event),
 ) -> Conducted {
     let mut results: Vec<Variant> = variants.iter().map(empty).collect();
-    let mut running: Vec<bool> = variants
-        .iter()
-        .map(|variant| variant.unavailable.is_none())
-        .collect();
+    let mut running: Vec<bool> =
+        variants.iter().map(|variant| variant.unavailable.is_none()).collect();
     let mut clock = Clock::of(stage);
     let (started, mut longest) = (Instant::now(), Duration::ZERO);
     let (mut done, mut number) = (0, 0);
@@ -137,10 +135,7 @@ pub fn conduct(
                 }
                 run::note(&mut run, FULL.to_owned());
             }
-            tell(Event::RunEnds {
-                variant: name,
-                run: &run,
-            });
+            tell(Event::RunEnds { variant: name, run: &run });
             // A variant whose run fails ends here. A limit that was met is a result, and how soon it is met the
             // next time is one as well; only rounds without a number would wait for it for ever.
             let met_limit = run.oom.is_some() && rounds.known().is_some();
@@ -149,11 +144,7 @@ pub fn conduct(
         }
         longest = longest.max(round.elapsed());
     };
-    Conducted {
-        variants: results,
-        stopping: end,
-        repetitions: rounds.known().unwrap_or(done),
-    }
+    Conducted { variants: results, stopping: end, repetitions: rounds.known().unwrap_or(done) }
 }
 
 /// Knows how long things take, from what it has seen.
@@ -171,9 +162,7 @@ impl Clock {
         let phases = stage.workload.phases.iter();
         Clock {
             durations: Durations::default(),
-            known: phases
-                .map(|phase| phase.idle_seconds(&values).ok().flatten())
-                .collect(),
+            known: phases.map(|phase| phase.idle_seconds(&values).ok().flatten()).collect(),
             is_whole: true,
         }
     }
@@ -192,8 +181,7 @@ impl Clock {
             StepEvent::Begins(at) => {
                 let step = stage.steps[at];
                 let (left_s, seen_all) =
-                    self.durations
-                        .left(&stage.steps[at..], stage.steps, runs_left, &self.known);
+                    self.durations.left(&stage.steps[at..], stage.steps, runs_left, &self.known);
                 tell(Event::PhaseBegins {
                     phase: &stage.workload.phases[step.phase].name,
                     round: step.round,
@@ -208,8 +196,7 @@ impl Clock {
         };
         let run = run::run(stage, variant, repetition, &mut on_step);
         if run.outcome == Outcome::Complete {
-            self.durations
-                .saw_run(started.elapsed().as_secs_f64() - in_phases);
+            self.durations.saw_run(started.elapsed().as_secs_f64() - in_phases);
         }
         run
     }

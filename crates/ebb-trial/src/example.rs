@@ -19,9 +19,8 @@ pub fn trial() -> Trial {
     };
     let mut discarded = Variant::new("mimalloc", "mimalloc");
     discarded.runs = vec![run(1, 2.0, 50.0)];
-    discarded.runs[0].outcome = Outcome::Discarded {
-        reason: "python3 (7) uses malloc from libc".into(),
-    };
+    discarded.runs[0].outcome =
+        Outcome::Discarded { reason: "python3 (7) uses malloc from libc".into() };
     Trial {
         format: FORMAT,
         ebb_version: "0.0.0".into(),
@@ -58,36 +57,18 @@ pub fn trial() -> Trial {
 
 fn measured(name: &str, burst_s: f64, after_rest: [f64; 3], first: Option<f64>) -> Variant {
     let mut variant = Variant::new(name, name);
-    variant.runs = (1..=3)
-        .zip(after_rest)
-        .map(|(repetition, mb)| run(repetition, burst_s, mb))
-        .collect();
+    variant.runs =
+        (1..=3).zip(after_rest).map(|(repetition, mb)| run(repetition, burst_s, mb)).collect();
     let [low, middle, high] = after_rest.map(|mb| mb * 1e6);
     let versus_first = first.map(|first| Difference {
         value: middle - first * 1e6,
         interval: Some((low - first * 1e6, high - first * 1e6)),
         reading: Some(Reading::Real),
     });
-    let figure = Figure {
-        n: 3,
-        median: middle,
-        min: low,
-        max: high,
-        versus_first,
-    };
-    let cpu = Figure {
-        n: 3,
-        median: 10.0,
-        min: 9.9,
-        max: 10.2,
-        versus_first: None,
-    };
+    let figure = Figure { n: 3, median: middle, min: low, max: high, versus_first };
+    let cpu = Figure { n: 3, median: 10.0, min: 9.9, max: 10.2, versus_first: None };
     let figures = BTreeMap::from([(Column::AfterRest, figure), (Column::Cpu, cpu)]);
-    variant.summary = Some(Summary {
-        runs: 3,
-        errors: 0,
-        figures,
-    });
+    variant.summary = Some(Summary { runs: 3, errors: 0, figures });
     variant
 }
 
@@ -110,13 +91,7 @@ fn run(repetition: u32, burst_s: f64, after_rest: f64) -> Run {
             _ => after_rest,
         };
         let rss_bytes = Some((mb * 1e6) as u64);
-        Sample {
-            at_s,
-            rss_bytes,
-            live_bytes: Some(30_000_000),
-            processes: 1,
-            ..Sample::default()
-        }
+        Sample { at_s, rss_bytes, live_bytes: Some(30_000_000), processes: 1, ..Sample::default() }
     });
     Run {
         ready_after_s: Some(0.5),

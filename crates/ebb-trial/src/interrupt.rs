@@ -82,20 +82,11 @@ mod tests {
     #[test]
     fn a_wait_ends_by_success_deadline_or_interrupt() {
         let interrupt = Interrupt::default();
-        assert_eq!(
-            interrupt.wait_for(Duration::from_secs(9), || Some(1)),
-            Some(1)
-        );
-        assert_eq!(
-            interrupt.wait_for(Duration::from_millis(1), || None::<u8>),
-            None
-        );
+        assert_eq!(interrupt.wait_for(Duration::from_secs(9), || Some(1)), Some(1));
+        assert_eq!(interrupt.wait_for(Duration::from_millis(1), || None::<u8>), None);
         interrupt.set();
         let started = Instant::now();
-        assert_eq!(
-            interrupt.wait_for(Duration::from_secs(9), || None::<u8>),
-            None
-        );
+        assert_eq!(interrupt.wait_for(Duration::from_secs(9), || None::<u8>), None);
         assert!(started.elapsed() < Duration::from_secs(1));
     }
 }

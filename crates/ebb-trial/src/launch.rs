@@ -74,10 +74,8 @@ impl Launch<'_> {
         let name = self.name;
         let problem =
             |what: &str, error: &dyn std::fmt::Display| format!("{name}: {what}: {error}");
-        let (program, arguments) = self
-            .command
-            .split_first()
-            .ok_or(format!("{name}: the command is empty"))?;
+        let (program, arguments) =
+            self.command.split_first().ok_or(format!("{name}: the command is empty"))?;
         let program = located(program, self.cwd);
         let stdout = File::create(&self.stdout).map_err(|error| problem("its log", &error))?;
         let stderr = if self.stderr == self.stdout {
@@ -105,9 +103,8 @@ impl Launch<'_> {
             opened.map_err(|error| problem(&door.display().to_string(), &error))
         });
         enter(&mut command, doors.collect::<Result<_, _>>()?);
-        let child = command
-            .spawn()
-            .map_err(|error| problem(&program.display().to_string(), &error))?;
+        let child =
+            command.spawn().map_err(|error| problem(&program.display().to_string(), &error))?;
         groups.add(child.id());
         Ok(Process {
             child,
@@ -151,21 +148,15 @@ fn enter(command: &mut Command, doors: Vec<File>) {
 
 /// Whether a variable is a setting of an allocator.
 pub fn is_allocator_setting(key: &str) -> bool {
-    ALLOCATOR_SETTINGS
-        .iter()
-        .any(|setting| match setting.strip_suffix('_') {
-            Some(_) => key.starts_with(setting),
-            None => key == *setting,
-        })
+    ALLOCATOR_SETTINGS.iter().any(|setting| match setting.strip_suffix('_') {
+        Some(_) => key.starts_with(setting),
+        None => key == *setting,
+    })
 }
 
 /// A program with a `/` is taken from the folder it runs in, one without from PATH.
 fn located(program: &str, cwd: &Path) -> PathBuf {
-    if program.contains('/') {
-        cwd.join(program)
-    } else {
-        PathBuf::from(program)
-    }
+    if program.contains('/') { cwd.join(program) } else { PathBuf::from(program) }
 }
 
 impl Process {
@@ -188,11 +179,7 @@ impl Process {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(format!("{} {}", self.name, describe(status))),
             None if interrupt.is_set() => Err(format!("{} was interrupted", self.name)),
-            None => Err(format!(
-                "{} was not finished after {} s",
-                self.name,
-                limit.as_secs_f64()
-            )),
+            None => Err(format!("{} was not finished after {} s", self.name, limit.as_secs_f64())),
         }
     }
 
@@ -221,11 +208,7 @@ impl Process {
     /// The last lines of its errors, or of its output where it wrote no errors.
     pub fn last_lines(&self) -> Vec<String> {
         let lines = last_lines_of(&self.stderr);
-        if lines.is_empty() {
-            last_lines_of(&self.stdout)
-        } else {
-            lines
-        }
+        if lines.is_empty() { last_lines_of(&self.stdout) } else { lines }
     }
 
     /// SIGTERM to the group, SIGKILL to what is left of it after `grace`.
@@ -278,11 +261,8 @@ pub fn last_lines_of(path: &Path) -> Vec<String> {
         Ok(bytes)
     };
     let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
-    let lines: Vec<String> = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .map(str::to_owned)
-        .collect();
+    let lines: Vec<String> =
+        text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect();
     lines[lines.len().saturating_sub(TAIL_LINES)..].to_vec()
 }
 
@@ -292,10 +272,7 @@ pub fn kill_strays(run_mark: &str) {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
         let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        if environ
-            .split(|byte| *byte == 0)
-            .any(|entry| entry == wanted.as_bytes())
-        {
+        if environ.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes()) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
     }

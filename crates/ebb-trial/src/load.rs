@@ -44,10 +44,7 @@ pub fn latency(loads: &[&LoadResult]) -> Option<Quantiles> {
     if loads.is_empty() {
         return None;
     }
-    let histograms: Option<Vec<_>> = loads
-        .iter()
-        .map(|load| load.histogram_ms.as_ref())
-        .collect();
+    let histograms: Option<Vec<_>> = loads.iter().map(|load| load.histogram_ms.as_ref()).collect();
     if let Some(histograms) = histograms {
         let cells = ebb_statistics::merge_cells(histograms.into_iter().flatten());
         return Some(Quantiles {
@@ -55,21 +52,14 @@ pub fn latency(loads: &[&LoadResult]) -> Option<Quantiles> {
             p99: ebb_statistics::histogram_quantile(&cells, 0.99),
         });
     }
-    let quantiles: Vec<(Quantiles, u64)> = loads
-        .iter()
-        .filter_map(|load| Some((load.latency_ms?, load.requests)))
-        .collect();
+    let quantiles: Vec<(Quantiles, u64)> =
+        loads.iter().filter_map(|load| Some((load.latency_ms?, load.requests))).collect();
     let weighted = |pick: fn(&Quantiles) -> Option<f64>| {
-        let pairs: Option<Vec<_>> = quantiles
-            .iter()
-            .map(|(quantiles, weight)| Some((pick(quantiles)?, *weight)))
-            .collect();
+        let pairs: Option<Vec<_>> =
+            quantiles.iter().map(|(quantiles, weight)| Some((pick(quantiles)?, *weight))).collect();
         ebb_statistics::weighted_median(&pairs?)
     };
-    Some(Quantiles {
-        p50: weighted(|q| Some(q.p50))?,
-        p99: weighted(|q| q.p99),
-    })
+    Some(Quantiles { p50: weighted(|q| Some(q.p50))?, p99: weighted(|q| q.p99) })
 }
 
 #[cfg(test)]
@@ -88,15 +78,8 @@ mod tests {
     fn what_is_no_summary_is_told() {
         assert!(read("", "").unwrap_err().contains("printed nothing"));
         let message = read("done\n", "").unwrap_err();
-        assert!(
-            message.contains("done") && message.contains("wrk"),
-            "{message}"
-        );
-        assert!(
-            last_line(r#"{"requests": 1, "seconds": 0}"#)
-                .unwrap_err()
-                .contains("seconds = 0")
-        );
+        assert!(message.contains("done") && message.contains("wrk"), "{message}");
+        assert!(last_line(r#"{"requests": 1, "seconds": 0}"#).unwrap_err().contains("seconds = 0"));
     }
 
     fn load(
@@ -110,10 +93,7 @@ mod tests {
             errors: 0,
             seconds,
             concurrency: None,
-            latency_ms: Some(Quantiles {
-                p50,
-                p99: Some(p50 * 2.0),
-            }),
+            latency_ms: Some(Quantiles { p50, p99: Some(p50 * 2.0) }),
             histogram_ms: histogram,
             tool: None,
         }
@@ -125,10 +105,7 @@ mod tests {
         let right = load(2, 3.0, 0.0, Some(vec![(10.0, 1), (20.0, 1)]));
         assert_eq!(throughput(&[&left, &right]), Some(1.0));
         let quantiles = latency(&[&left, &right]).unwrap();
-        assert!(
-            quantiles.p50 < 10.0 && quantiles.p99.unwrap() > 19.0,
-            "{quantiles:?}"
-        );
+        assert!(quantiles.p50 < 10.0 && quantiles.p99.unwrap() > 19.0, "{quantiles:?}");
     }
 
     #[test]
@@ -137,15 +114,8 @@ mod tests {
         assert_eq!(latency(&[&few, &many]).unwrap().p50, 5.0);
         assert_eq!(latency(&[]), None);
         let mut without = many.clone();
-        without.latency_ms = Some(Quantiles {
-            p50: 5.0,
-            p99: None,
-        });
+        without.latency_ms = Some(Quantiles { p50: 5.0, p99: None });
         let quantiles = latency(&[&few, &without]).unwrap();
-        assert_eq!(
-            (quantiles.p50, quantiles.p99),
-            (5.0, None),
-            "of a part is no p99 of the whole"
-        );
+        assert_eq!((quantiles.p50, quantiles.p99), (5.0, None), "of a part is no p99 of the whole");
     }
 }

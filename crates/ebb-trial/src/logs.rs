@@ -21,11 +21,7 @@ pub struct Logs {
 impl Logs {
     /// Logs in `folder`, later perhaps in `spare`.
     pub fn new(folder: PathBuf, spare: Option<PathBuf>) -> Logs {
-        Logs {
-            folder,
-            spare,
-            has_moved: Cell::new(false),
-        }
+        Logs { folder, spare, has_moved: Cell::new(false) }
     }
 
     /// Where the logs of the next run go.
@@ -52,10 +48,7 @@ impl Logs {
 /// Whether the disk of a folder, or the user's share of it, has no room.
 fn is_full(folder: &Path) -> bool {
     probe(folder).is_err_and(|error| {
-        matches!(
-            error.kind(),
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded
-        )
+        matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
     })
 }
 

@@ -48,15 +48,12 @@ impl Refaults {
         let before = std::mem::take(&mut self.processes);
         for held in tree {
             let now = held.anon_pages;
-            let course = before.get(&held.space).copied().unwrap_or(Course {
-                last_pages: now,
-                peak_pages: now,
-            });
+            let course = before
+                .get(&held.space)
+                .copied()
+                .unwrap_or(Course { last_pages: now, peak_pages: now });
             self.pages += now.min(course.peak_pages).saturating_sub(course.last_pages);
-            let course = Course {
-                last_pages: now,
-                peak_pages: course.peak_pages.max(now),
-            };
+            let course = Course { last_pages: now, peak_pages: course.peak_pages.max(now) };
             self.processes.insert(held.space, course);
         }
         self.pages
@@ -68,18 +65,11 @@ mod tests {
     use super::*;
 
     fn space(pid: i32) -> AddressSpace {
-        AddressSpace {
-            pid,
-            started_ticks: 1000,
-            stack: 0x7ffc_0000_0000,
-        }
+        AddressSpace { pid, started_ticks: 1000, stack: 0x7ffc_0000_0000 }
     }
 
     fn held(pid: i32, anon_pages: u64) -> Held {
-        Held {
-            space: space(pid),
-            anon_pages,
-        }
+        Held { space: space(pid), anon_pages }
     }
 
     /// What is counted after each of these looks at one process.

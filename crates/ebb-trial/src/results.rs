@@ -232,11 +232,7 @@ impl Variant {
 
     /// What was preloaded, in the loader's order.
     pub fn preloaded(&self) -> Vec<&Path> {
-        self.library
-            .iter()
-            .chain(&self.beside)
-            .map(PathBuf::as_path)
-            .collect()
+        self.library.iter().chain(&self.beside).map(PathBuf::as_path).collect()
     }
 
     /// What is said where nothing was.
@@ -252,16 +248,12 @@ impl Variant {
     pub fn command_line(&self, workload: &Workload) -> Option<String> {
         let line = self.command.as_ref()?.join(" ");
         let vars = workload.vars.iter();
-        Some(vars.fold(line, |line, (name, value)| {
-            line.replace(&format!("{{{name}}}"), value)
-        }))
+        Some(vars.fold(line, |line, (name, value)| line.replace(&format!("{{{name}}}"), value)))
     }
 
     /// The runs that count.
     pub fn complete(&self) -> impl Iterator<Item = &Run> {
-        self.runs
-            .iter()
-            .filter(|run| run.outcome == Outcome::Complete)
+        self.runs.iter().filter(|run| run.outcome == Outcome::Complete)
     }
 
     /// Whether other programs took processors from a complete run.

@@ -111,9 +111,7 @@ impl Sure {
         };
         let compared = compared(progress);
         !compared.is_empty()
-            && compared
-                .iter()
-                .all(|variant| width(variant).is_some_and(|width| width <= wanted))
+            && compared.iter().all(|variant| width(variant).is_some_and(|width| width <= wanted))
     }
 
     /// The width that is wanted, in bytes; never less than what is too small to matter.
@@ -145,11 +143,7 @@ impl Sure {
 /// whose every run is discarded would never get an interval.
 fn compared<'a>(progress: &Progress<'a>) -> Vec<&'a Variant> {
     let counts = |variant: &Variant| {
-        variant.runs.is_empty()
-            || variant
-                .runs
-                .iter()
-                .any(|run| run.outcome == Outcome::Complete)
+        variant.runs.is_empty() || variant.runs.iter().any(|run| run.outcome == Outcome::Complete)
     };
     let both = progress.variants.iter().zip(progress.running);
     let alive: Vec<&Variant> = both

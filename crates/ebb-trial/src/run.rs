@@ -48,21 +48,14 @@ pub fn run(
     let mut loaded = Loaded::default();
     let run_mark = format!("{}-{}-{repetition}", std::process::id(), variant.spec.name);
     // It outlives what is inside.
-    let enclosure = stage
-        .enclosures
-        .map(|enclosures| enclosures.enclose(&run_mark))
-        .transpose();
+    let enclosure = stage.enclosures.map(|enclosures| enclosures.enclose(&run_mark)).transpose();
     let ended = enclosure
         .as_ref()
         .map_err(|reason| End::from(format!("its cgroup: {reason}")))
         .and_then(|enclosure| {
             let doors = enclosure.as_ref().map_or(Vec::new(), |made| made.doors());
             let (scene, _dir) = Scene::set(stage, variant, repetition, run_mark.clone())?;
-            let mut told = Told {
-                record: &mut record,
-                loaded: &mut loaded,
-                on_step,
-            };
+            let mut told = Told { record: &mut record, loaded: &mut loaded, on_step };
             scene.play(stage, variant, &doors, &mut told)
         });
     launch::kill_strays(&run_mark);
@@ -75,10 +68,9 @@ pub fn run(
         }
         Err(End::Interrupted) => Outcome::Interrupted,
         Err(End::Discarded(reason)) => Outcome::Discarded { reason },
-        Err(End::Failed { reason, last_lines }) => Outcome::Failed {
-            reason: oom_in_words(&record).unwrap_or(reason),
-            last_lines,
-        },
+        Err(End::Failed { reason, last_lines }) => {
+            Outcome::Failed { reason: oom_in_words(&record).unwrap_or(reason), last_lines }
+        }
     };
     record.measures = summary::measure(&record, stage.metric);
     record.slope = summary::rest_slope(&record, stage.metric);
@@ -113,9 +105,7 @@ impl Scene<'_> {
         // Stopped in reverse order of their start, also when something on the way fails.
         let mut companions = Companions(Vec::new());
         for companion in &self.workload.companions {
-            companions
-                .0
-                .push((self.start_companion(companion)?, companion.stop_timeout_s));
+            companions.0.push((self.start_companion(companion)?, companion.stop_timeout_s));
         }
         ask::unoccupied(&self, &self.workload.service.ready)?;
         let started = Instant::now();
@@ -123,18 +113,12 @@ impl Scene<'_> {
         let surroundings = stage.observer.surroundings(service.pid());
         let kills = || surroundings.as_ref().and_then(|place| place.oom_kills());
         let kills_before = kills();
-        let on_set = OnSet {
-            started,
-            surroundings: surroundings.clone(),
-        };
+        let on_set = OnSet { started, surroundings: surroundings.clone() };
         let played = self.play_service(stage, variant, &mut service, on_set, told);
-        service.stop(Duration::from_secs_f64(
-            self.workload.service.stop_timeout_s,
-        ));
+        service.stop(Duration::from_secs_f64(self.workload.service.stop_timeout_s));
         let record = &mut *told.record;
-        record.oom = Option::zip(kills_before, kills())
-            .filter(|(before, now)| now > before)
-            .map(|(before, now)| Oom {
+        record.oom = Option::zip(kills_before, kills()).filter(|(before, now)| now > before).map(
+            |(before, now)| Oom {
                 // A service that is gone at once is gone before the next sample: its phase ended there.
                 at_s: record
                     .oom
@@ -142,7 +126,8 @@ impl Scene<'_> {
                     .or(record.phases.last().map(|phase| phase.to_s)),
                 kills: now - before,
                 limit_bytes: surroundings.as_ref().and_then(|place| place.limit_bytes()),
-            });
+            },
+        );
         played
     }
 
@@ -154,11 +139,7 @@ impl Scene<'_> {
         on_set: OnSet,
         told: &mut Told,
     ) -> Result<(), End> {
-        let Told {
-            record,
-            loaded,
-            on_step,
-        } = told;
+        let Told { record, loaded, on_step } = told;
         let limit = Duration::from_secs_f64(self.workload.service.ready_timeout_s);
         until_ready(self, &self.workload.service.ready, service, limit)
             .map_err(|reason| failed(reason, service))?;
@@ -166,12 +147,7 @@ impl Scene<'_> {
         self.define("pid", pid.to_string());
         let zero = Instant::now();
         record.ready_after_s = Some((zero - on_set.started).as_secs_f64());
-        let in_charge = || {
-            stage
-                .observer
-                .in_charge(pid, variant)
-                .map_err(End::Discarded)
-        };
+        let in_charge = || stage.observer.in_charge(pid, variant).map_err(End::Discarded);
         in_charge()?;
         if let Some(prepare) = &self.workload.prepare {
             self.prepare(prepare, service)?;
@@ -181,23 +157,13 @@ impl Scene<'_> {
         let surroundings = on_set.surroundings;
         let throttled = || surroundings.as_ref().and_then(|place| place.throttled_s());
         let throttled_before = throttled();
-        let sampler = Sampler::start(
-            stage.observer.clone(),
-            pid,
-            zero,
-            stage.interval,
-            surroundings.clone(),
-        );
+        let sampler =
+            Sampler::start(stage.observer.clone(), pid, zero, stage.interval, surroundings.clone());
         let health = match self.workload.service.health() {
             Some(url) => Some(Health::start(self.fill(url)?, zero)),
             None => None,
         };
-        let mut watch = Watch {
-            zero,
-            sampler: &sampler,
-            health: health.as_ref(),
-            loaded,
-        };
+        let mut watch = Watch { zero, sampler: &sampler, health: health.as_ref(), loaded };
         let played = (|| -> Result<(), End> {
             for (index, step) in stage.steps.iter().enumerate() {
                 on_step(StepEvent::Begins(index));
@@ -211,11 +177,8 @@ impl Scene<'_> {
         record.instruments = stage.observer.instruments(pid);
         let seen = sampler.finish();
         record.samples = seen.samples;
-        record.oom = seen.oom_at_s.map(|at_s| Oom {
-            at_s: Some(at_s),
-            kills: 1,
-            limit_bytes: None,
-        });
+        record.oom =
+            seen.oom_at_s.map(|at_s| Oom { at_s: Some(at_s), kills: 1, limit_bytes: None });
         record.health = health.map_or(Vec::new(), Health::finish);
         record.throttled_s =
             Option::zip(throttled(), throttled_before).map(|(now, before)| now - before);
@@ -231,27 +194,16 @@ impl Scene<'_> {
         let Some(trim) = &self.workload.trim else {
             return;
         };
-        let memory = || {
-            stage
-                .observer
-                .sample(pid)
-                .and_then(|seen| stage.metric.of(&seen.sample))
-        };
+        let memory = || stage.observer.sample(pid).and_then(|seen| stage.metric.of(&seen.sample));
         let before = memory();
         let asked = ask::ask(self, trim, "POST");
         std::thread::sleep(AFTER_TRIM);
         match (asked, before, memory()) {
             (Ok(_), Some(before_bytes), Some(after_bytes)) => {
-                record.trim = Some(Trim {
-                    before_bytes,
-                    after_bytes,
-                })
+                record.trim = Some(Trim { before_bytes, after_bytes })
             }
             (Err(reason), _, _) => note(record, format!("malloc_trim not measured: {reason}")),
-            _ => note(
-                record,
-                "malloc_trim not measured: the memory could not be read".into(),
-            ),
+            _ => note(record, "malloc_trim not measured: the memory could not be read".into()),
         }
     }
 }
@@ -269,8 +221,8 @@ fn oom_in_words(record: &Run) -> Option<String> {
         (Some(at_s), Some(phase)) => format!("{at_s:.0} s after readiness, during {}", phase.name),
         _ => "before it was ready".into(),
     };
-    let limit = oom.limit_bytes.map_or(String::new(), |bytes| {
-        format!(" (limit {:.0} MB)", bytes as f64 / 1e6)
-    });
+    let limit = oom
+        .limit_bytes
+        .map_or(String::new(), |bytes| format!(" (limit {:.0} MB)", bytes as f64 / 1e6));
     Some(format!("the service was OOM-killed {when}{limit}"))
 }

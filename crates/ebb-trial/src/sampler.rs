@@ -81,11 +81,7 @@ impl Sampler {
                 let at_s = zero.elapsed().as_secs_f64();
                 if let Some(seen) = observer.sample(pid) {
                     let refaults = seen.held.map(|held| refaults.count(&held));
-                    lock(&taken).samples.push(Sample {
-                        at_s,
-                        refaults,
-                        ..seen.sample
-                    });
+                    lock(&taken).samples.push(Sample { at_s, refaults, ..seen.sample });
                 }
                 if Option::zip(kills_before, oom_kills()).is_some_and(|(before, now)| now > before)
                 {
@@ -99,11 +95,7 @@ impl Sampler {
                 std::thread::sleep(next.saturating_duration_since(Instant::now()));
             }
         });
-        Sampler {
-            record,
-            stop,
-            thread: Some(thread),
-        }
+        Sampler { record, stop, thread: Some(thread) }
     }
 
     /// The samples so far.
@@ -150,11 +142,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(15));
             let looks = self.0.fetch_add(1, Ordering::Relaxed);
             let held = Held {
-                space: AddressSpace {
-                    pid: 1,
-                    started_ticks: 0,
-                    stack: 0,
-                },
+                space: AddressSpace { pid: 1, started_ticks: 0, stack: 0 },
                 anon_pages: [10, 2][(looks % 2) as usize],
             };
             Some(Seen {

@@ -29,15 +29,13 @@ pub fn steps(phases: &[Repetition], cycles: &BTreeMap<String, u32>) -> Vec<Step>
     while start < phases.len() {
         let cycle = phases[start].cycle.as_ref();
         let together = match cycle {
-            Some(_) => phases[start..]
-                .iter()
-                .take_while(|phase| phase.cycle.as_ref() == cycle)
-                .count(),
+            Some(_) => {
+                phases[start..].iter().take_while(|phase| phase.cycle.as_ref() == cycle).count()
+            }
             None => 1,
         };
-        let rounds = cycle
-            .and_then(|name| cycles.get(name).copied())
-            .unwrap_or(phases[start].repeat.max(1));
+        let rounds =
+            cycle.and_then(|name| cycles.get(name).copied()).unwrap_or(phases[start].repeat.max(1));
         for round in 1..=rounds {
             steps.extend((start..start + together).map(|phase| Step { phase, round }));
         }
@@ -69,9 +67,7 @@ impl Durations {
     }
 
     fn phase(&self, phase: usize) -> Option<f64> {
-        self.seen
-            .get(&phase)
-            .map(|(sum, count)| sum / f64::from(*count))
+        self.seen.get(&phase).map(|(sum, count)| sum / f64::from(*count))
     }
 
     /// Time left; `known` has the length of the idle phases. Second: whether every part of it has been
@@ -85,9 +81,8 @@ impl Durations {
     ) -> (f64, bool) {
         let mut complete = true;
         let mut sum = |steps: &[Step]| -> f64 {
-            let lengths = steps
-                .iter()
-                .map(|step| known[step.phase].or_else(|| self.phase(step.phase)));
+            let lengths =
+                steps.iter().map(|step| known[step.phase].or_else(|| self.phase(step.phase)));
             lengths
                 .map(|length| {
                     complete &= length.is_some();
@@ -97,11 +92,8 @@ impl Durations {
         };
         let mut left = sum(rest_of_run);
         if runs_left > 0 {
-            let around = if self.around.1 > 0 {
-                self.around.0 / f64::from(self.around.1)
-            } else {
-                0.0
-            };
+            let around =
+                if self.around.1 > 0 { self.around.0 / f64::from(self.around.1) } else { 0.0 };
             left += (sum(run) + around) * runs_left as f64;
         }
         (left, complete)
@@ -113,38 +105,22 @@ mod tests {
     use super::*;
 
     fn phase(cycle: Option<&str>, repeat: u32) -> Repetition {
-        Repetition {
-            cycle: cycle.map(str::to_owned),
-            repeat,
-        }
+        Repetition { cycle: cycle.map(str::to_owned), repeat }
     }
 
     #[test]
     fn neighbours_of_a_cycle_go_round_together() {
-        let phases = [
-            phase(None, 0),
-            phase(Some("c"), 0),
-            phase(Some("c"), 0),
-            phase(None, 2),
-        ];
+        let phases = [phase(None, 0), phase(Some("c"), 0), phase(Some("c"), 0), phase(None, 2)];
         let cycles = BTreeMap::from([("c".to_owned(), 2)]);
-        let order: Vec<_> = steps(&phases, &cycles)
-            .iter()
-            .map(|step| (step.phase, step.round))
-            .collect();
-        assert_eq!(
-            order,
-            [(0, 1), (1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (3, 2)]
-        );
+        let order: Vec<_> =
+            steps(&phases, &cycles).iter().map(|step| (step.phase, step.round)).collect();
+        assert_eq!(order, [(0, 1), (1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (3, 2)]);
     }
 
     #[test]
     fn a_cycle_of_no_rounds_is_left_out() {
         let cycles = BTreeMap::from([("c".to_owned(), 0)]);
-        assert_eq!(
-            steps(&[phase(Some("c"), 0), phase(None, 0)], &cycles).len(),
-            1
-        );
+        assert_eq!(steps(&[phase(Some("c"), 0), phase(None, 0)], &cycles).len(), 1);
     }
 
     #[test]
@@ -156,9 +132,6 @@ mod tests {
         durations.saw_phase(0, 10.0);
         durations.saw_phase(0, 20.0);
         durations.saw_run(1.0);
-        assert_eq!(
-            durations.left(&run[1..], &run, 2, &known),
-            (4.0 + 2.0 * 20.0, true)
-        );
+        assert_eq!(durations.left(&run[1..], &run, 2, &known), (4.0 + 2.0 * 20.0, true));
     }
 }

@@ -39,7 +39,5 @@ pub fn run(
     .start(groups)
     .map_err(plain)?;
     let limit = Duration::from_secs_f64(setup.timeout_s.unwrap_or(SETUP_LIMIT_S));
-    process
-        .finish(limit, interrupt)
-        .map_err(|reason| (reason, process.last_lines()))
+    process.finish(limit, interrupt).map_err(|reason| (reason, process.last_lines()))
 }

@@ -79,19 +79,8 @@ impl Sketch {
 
     /// The health address a few times, one request after the other.
     fn health_requests(&self) -> Option<Vec<String>> {
-        let url = self
-            .ready
-            .as_ref()
-            .filter(|ready| ready.starts_with("http://"))?;
-        let words = [
-            "ebb",
-            "burst",
-            "--requests",
-            WARM_UP_REQUESTS,
-            "--concurrency",
-            "1",
-            url,
-        ];
+        let url = self.ready.as_ref().filter(|ready| ready.starts_with("http://"))?;
+        let words = ["ebb", "burst", "--requests", WARM_UP_REQUESTS, "--concurrency", "1", url];
         Some(words.map(str::to_owned).to_vec())
     }
 
@@ -112,25 +101,19 @@ impl Sketch {
             })
         });
         match address {
-            Some(address) => Ok(format!(
-                "{{ tcp = {} }}",
-                text(&template::keep_known(&address))
-            )),
-            None => Err(
-                "the load has no address, so ebb cannot detect when the service is ready; \
+            Some(address) => Ok(format!("{{ tcp = {} }}", text(&template::keep_known(&address)))),
+            None => {
+                Err("the load has no address, so ebb cannot detect when the service is ready; \
                          give --ready URL, --ready HOST:PORT or --ready line:REGEX"
-                    .into(),
-            ),
+                    .into())
+            }
         }
     }
 }
 
 fn ready(words: &str) -> Result<String, String> {
     if words.starts_with("http://") {
-        return Ok(format!(
-            "{{ http = {} }}",
-            text(&template::keep_known(words))
-        ));
+        return Ok(format!("{{ http = {} }}", text(&template::keep_known(words))));
     }
     if words.starts_with("https://") {
         return Err(format!(
@@ -142,14 +125,9 @@ fn ready(words: &str) -> Result<String, String> {
         return Ok(format!("{{ line = {} }}", text(pattern)));
     }
     if has_port(words) && !words.contains('/') {
-        return Ok(format!(
-            "{{ tcp = {} }}",
-            text(&template::keep_known(words))
-        ));
+        return Ok(format!("{{ tcp = {} }}", text(&template::keep_known(words))));
     }
-    Err(format!(
-        "--ready {words}: write http://..., HOST:PORT or line:REGEX"
-    ))
+    Err(format!("--ready {words}: write http://..., HOST:PORT or line:REGEX"))
 }
 
 /// Whether a host is followed by a port, which may be a template.
@@ -165,13 +143,10 @@ fn text(value: &str) -> String {
 
 /// A command; `ebb` is the program that reads this, wherever it lies.
 fn list(command: &[String]) -> String {
-    let words = command
-        .iter()
-        .enumerate()
-        .map(|(index, word)| match (index, word.as_str()) {
-            (0, "ebb") => "{ebb}".to_owned(),
-            _ => template::keep_known(word),
-        });
+    let words = command.iter().enumerate().map(|(index, word)| match (index, word.as_str()) {
+        (0, "ebb") => "{ebb}".to_owned(),
+        _ => template::keep_known(word),
+    });
     Value::from(words.collect::<Vec<String>>()).to_string()
 }
 
@@ -209,10 +184,7 @@ mod tests {
         assert_eq!(workload.cycles["loads"], 2);
         assert_eq!(workload.workload.name, "uvicorn");
         assert_eq!(workload.phases[1].command.as_ref().unwrap()[0], "oha");
-        assert_eq!(
-            workload.phases[0].command.as_ref().unwrap()[..2],
-            ["{ebb}", "burst"]
-        );
+        assert_eq!(workload.phases[0].command.as_ref().unwrap()[..2], ["{ebb}", "burst"]);
         assert!(matches!(workload.service.ready, Ready::Http(url) if url.ends_with("/health")));
     }
 
@@ -228,11 +200,7 @@ mod tests {
         assert!(
             matches!(&workload.service.ready, Ready::Tcp(address) if address == "localhost:{port}")
         );
-        assert_eq!(
-            workload.phases.len(),
-            2,
-            "without a health address nothing is sent before"
-        );
+        assert_eq!(workload.phases.len(), 2, "without a health address nothing is sent before");
     }
 
     #[test]
@@ -252,11 +220,9 @@ mod tests {
 
     #[test]
     fn what_is_no_readiness_is_told() {
-        for (words, expected) in [
-            ("https://x/", "does not support TLS"),
-            ("soon", "write http://"),
-            ("line:[", "regex"),
-        ] {
+        for (words, expected) in
+            [("https://x/", "does not support TLS"), ("soon", "write http://"), ("line:[", "regex")]
+        {
             let mut sketch = sketch();
             sketch.ready = Some(words.into());
             let message = sketch.to_toml().unwrap_err();

@@ -55,11 +55,9 @@ pub fn measure(run: &Run, metric: Metric) -> Measures {
         Some(mark) => mark.bytes.map(|bytes| bytes as f64),
         None => match last(PhaseKind::Warmup) {
             Some(warmup) => at_end(warmup),
-            None => run
-                .samples
-                .first()
-                .and_then(|sample| metric.of(sample))
-                .map(|bytes| bytes as f64),
+            None => {
+                run.samples.first().and_then(|sample| metric.of(sample)).map(|bytes| bytes as f64)
+            }
         },
     };
     let rest = last(PhaseKind::Idle);
@@ -67,12 +65,8 @@ pub fn measure(run: &Run, metric: Metric) -> Measures {
         Some(mark) => mark.bytes.map(|bytes| bytes as f64),
         None => rest.and_then(at_end),
     };
-    let peak = run
-        .samples
-        .iter()
-        .filter_map(|sample| metric.of(sample))
-        .max()
-        .map(|bytes| bytes as f64);
+    let peak =
+        run.samples.iter().filter_map(|sample| metric.of(sample)).max().map(|bytes| bytes as f64);
     let loads: Vec<_> = run
         .phases
         .iter()
@@ -85,9 +79,7 @@ pub fn measure(run: &Run, metric: Metric) -> Measures {
         peak_bytes: peak,
         after_rest_bytes: after_rest,
         growth_bytes: Option::zip(after_rest, baseline).map(|(after, before)| after - before),
-        reclaimable_bytes: run
-            .trim
-            .map(|trim| trim.before_bytes as f64 - trim.after_bytes as f64),
+        reclaimable_bytes: run.trim.map(|trim| trim.before_bytes as f64 - trim.after_bytes as f64),
         live_bytes: rest.and_then(|rest| live_at(run, rest)),
         cpu_s: in_phases(run, |sample| sample.cpu_s),
         cpu_system_s: in_phases(run, |sample| sample.cpu_system_s),
@@ -111,11 +103,7 @@ pub fn measure(run: &Run, metric: Metric) -> Measures {
 /// How the memory at the end of the rests moves from round to round; `None` with fewer rounds than an
 /// interval needs.
 pub fn rest_slope(run: &Run, metric: Metric) -> Option<Slope> {
-    let last = run
-        .phases
-        .iter()
-        .rev()
-        .find(|span| span.kind == PhaseKind::Idle)?;
+    let last = run.phases.iter().rev().find(|span| span.kind == PhaseKind::Idle)?;
     let floors: Vec<(f64, f64)> = run
         .phases
         .iter()
@@ -163,12 +151,7 @@ fn live_at(run: &Run, rest: &PhaseSpan) -> Option<f64> {
     let told = run.live.iter().rev().find(|live| live.at_s >= rest.from_s);
     told.map(|live| live.bytes as f64).or_else(|| {
         let inside = |sample: &&Sample| sample.at_s >= rest.from_s && sample.at_s <= rest.to_s;
-        let last = run
-            .samples
-            .iter()
-            .rev()
-            .filter(inside)
-            .find_map(|sample| sample.live_bytes)?;
+        let last = run.samples.iter().rev().filter(inside).find_map(|sample| sample.live_bytes)?;
         Some(last as f64)
     })
 }
@@ -177,22 +160,16 @@ fn live_at(run: &Run, rest: &PhaseSpan) -> Option<f64> {
 fn in_phases(run: &Run, counter: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
     let end = run.phases.last()?.to_s;
     let first = run.samples.iter().find_map(&counter)?;
-    let last = run
-        .samples
-        .iter()
-        .rev()
-        .filter(|sample| sample.at_s <= end)
-        .find_map(&counter)?;
+    let last = run.samples.iter().rev().filter(|sample| sample.at_s <= end).find_map(&counter)?;
     Some(last - first)
 }
 
 /// Fills in the summaries of all variants; the first is what the others are compared to.
 pub fn summarise(variants: &mut [Variant]) {
     let first: BTreeMap<Column, Vec<f64>> = match variants.first() {
-        Some(variant) => Column::ALL
-            .iter()
-            .map(|column| (*column, values(variant, *column)))
-            .collect(),
+        Some(variant) => {
+            Column::ALL.iter().map(|column| (*column, values(variant, *column))).collect()
+        }
         None => return,
     };
     for (index, variant) in variants.iter_mut().enumerate() {
@@ -202,38 +179,25 @@ pub fn summarise(variants: &mut [Variant]) {
 
 /// The figures of a column in the runs that count.
 pub fn values(variant: &Variant, column: Column) -> Vec<f64> {
-    variant
-        .complete()
-        .filter_map(|run| column.of(&run.measures))
-        .collect()
+    variant.complete().filter_map(|run| column.of(&run.measures)).collect()
 }
 
 fn summary_of(variant: &Variant, first: Option<&BTreeMap<Column, Vec<f64>>>) -> Option<Summary> {
-    let runs = variant
-        .runs
-        .iter()
-        .filter(|run| run.outcome == Outcome::Complete)
-        .count() as u32;
+    let runs = variant.runs.iter().filter(|run| run.outcome == Outcome::Complete).count() as u32;
     if runs == 0 {
         return None;
     }
-    let errors = variant
-        .complete()
-        .flat_map(|run| &run.phases)
-        .filter_map(|span| span.load.as_ref());
-    let mut summary = Summary {
-        runs,
-        errors: errors.map(|load| load.errors).sum(),
-        figures: BTreeMap::new(),
-    };
+    let errors =
+        variant.complete().flat_map(|run| &run.phases).filter_map(|span| span.load.as_ref());
+    let mut summary =
+        Summary { runs, errors: errors.map(|load| load.errors).sum(), figures: BTreeMap::new() };
     for column in Column::ALL {
         let values = values(variant, column);
         let Some(median) = ebb_statistics::median(&values) else {
             continue;
         };
-        let against = first
-            .and_then(|first| first.get(&column))
-            .filter(|against| !against.is_empty());
+        let against =
+            first.and_then(|first| first.get(&column)).filter(|against| !against.is_empty());
         let versus_first = against.and_then(|against| difference(column, &values, against));
         let figure = Figure {
             n: values.len() as u32,

@@ -31,9 +31,7 @@ pub enum TemplateError {
 
 /// Puts the values in.
 pub fn fill(text: &str, values: &Values) -> Result<String, TemplateError> {
-    let unbalanced = || TemplateError::Brace {
-        text: text.to_owned(),
-    };
+    let unbalanced = || TemplateError::Brace { text: text.to_owned() };
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(['{', '}']) {
@@ -103,10 +101,7 @@ mod tests {
     use super::*;
 
     fn values() -> Values {
-        Values::from([
-            ("port".into(), "8123".into()),
-            ("port.redis".into(), "7000".into()),
-        ])
+        Values::from([("port".into(), "8123".into()), ("port.redis".into(), "7000".into())])
     }
 
     #[test]
@@ -135,13 +130,7 @@ mod tests {
 
     #[test]
     fn a_lonely_brace_is_refused() {
-        assert!(matches!(
-            fill("{port", &values()),
-            Err(TemplateError::Brace { .. })
-        ));
-        assert!(matches!(
-            fill("port}", &values()),
-            Err(TemplateError::Brace { .. })
-        ));
+        assert!(matches!(fill("{port", &values()), Err(TemplateError::Brace { .. })));
+        assert!(matches!(fill("port}", &values()), Err(TemplateError::Brace { .. })));
     }
 }

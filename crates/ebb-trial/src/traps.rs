@@ -100,10 +100,7 @@ fn under_way(load: &LoadResult) -> Option<f64> {
     if let Some(cells) = &load.histogram_ms {
         let requests: u64 = cells.iter().map(|(_, count)| count).sum();
         // The upper bounds: rather too many than too few.
-        let sum: f64 = cells
-            .iter()
-            .map(|(upper, count)| upper * *count as f64)
-            .sum();
+        let sum: f64 = cells.iter().map(|(upper, count)| upper * *count as f64).sum();
         return (requests > 0).then(|| per_ms * sum / requests as f64);
     }
     let latency = load.latency_ms?;
@@ -116,9 +113,7 @@ fn under_way(load: &LoadResult) -> Option<f64> {
 fn no_idle_phase(variants: &[Variant]) -> Option<Trap> {
     let run = runs(variants).find(|run| run.outcome == Outcome::Complete)?;
     let loaded = run.phases.iter().position(|span| span.kind.counts())?;
-    let rests = run.phases[loaded..]
-        .iter()
-        .any(|span| span.kind == PhaseKind::Idle);
+    let rests = run.phases[loaded..].iter().any(|span| span.kind == PhaseKind::Idle);
     (!rests).then(|| Trap {
         kind: TrapKind::NoIdlePhase,
         variant: None,
@@ -155,10 +150,7 @@ fn returns_too_late(variant: &Variant) -> Option<Trap> {
             "its settings keep all freed memory, so memory after the rest is its peak".to_owned(),
             "Remove the decay of -1 or purge:off, unless you want to measure it",
         ),
-        Decay::Within {
-            seconds,
-            only_when_active,
-        } if rest < seconds => trap(
+        Decay::Within { seconds, only_when_active } if rest < seconds => trap(
             TrapKind::RestTooShort,
             format!(
                 "its settings return memory within {seconds} s{}, but the rest lasts {rest:.1} s",
@@ -174,10 +166,8 @@ fn returns_too_late(variant: &Variant) -> Option<Trap> {
 }
 
 fn did_not_load(variant: &Variant) -> Option<Trap> {
-    let discarded = variant
-        .runs
-        .iter()
-        .filter(|run| matches!(run.outcome, Outcome::Discarded { .. }));
+    let discarded =
+        variant.runs.iter().filter(|run| matches!(run.outcome, Outcome::Discarded { .. }));
     let (discarded, all) = (discarded.count(), variant.runs.len());
     (discarded > 0).then(|| Trap {
         kind: TrapKind::DidNotLoad,

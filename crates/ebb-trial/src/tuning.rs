@@ -17,20 +17,15 @@ pub fn of(allocator: &str, variants: &[Variant]) -> Option<Tuned> {
     order.sort_by(|left, right| left.1.median.total_cmp(&right.1.median));
     let ((best, lowest), (worst, highest)) = (order.first()?, order.last()?);
     let mb = |bytes: f64| format!("{:.0} MB", bytes / 1e6);
-    let readings: Vec<Reading> = order
-        .iter()
-        .filter_map(|(_, figure)| figure.versus_first?.reading)
-        .collect();
+    let readings: Vec<Reading> =
+        order.iter().filter_map(|(_, figure)| figure.versus_first?.reading).collect();
     let matters = readings.is_empty() || readings.contains(&Reading::Real);
     let one_run = match readings.is_empty() {
         true => " One run, direction only.",
         false => "",
     };
     let sentence = if order.len() < 2 {
-        format!(
-            "No setting of {allocator} has a complete run, except {}.",
-            first.name
-        )
+        format!("No setting of {allocator} has a complete run, except {}.", first.name)
     } else if matters {
         format!(
             "Settings of {allocator} matter: from {} ({}) to {} ({}) after the rest, {} with none.{}{one_run}",
@@ -49,10 +44,7 @@ pub fn of(allocator: &str, variants: &[Variant]) -> Option<Tuned> {
     };
     Some(Tuned {
         allocator: allocator.to_owned(),
-        order: order
-            .iter()
-            .map(|(variant, _)| variant.name.clone())
-            .collect(),
+        order: order.iter().map(|(variant, _)| variant.name.clone()).collect(),
         sentence,
     })
 }
@@ -80,10 +72,7 @@ fn cost_in_words(best: &Variant, disturbed: bool) -> String {
         Some(Reading::Unclear) => {
             format!(" The CPU time of the lowest is unclear{interval}.")
         }
-        _ => format!(
-            " The lowest takes {:+.0} % CPU time{interval}.",
-            share.value * 100.0
-        ),
+        _ => format!(" The lowest takes {:+.0} % CPU time{interval}.", share.value * 100.0),
     }
 }
 
@@ -113,11 +102,7 @@ mod tests {
         let difference = figure.versus_first.as_mut().unwrap();
         difference.reading = Some(Reading::NoRealDifference);
         let tuned = of("glibc", &trial.variants).unwrap();
-        assert!(
-            tuned.sentence.contains("do not matter"),
-            "{}",
-            tuned.sentence
-        );
+        assert!(tuned.sentence.contains("do not matter"), "{}", tuned.sentence);
         trial.variants.remove(0);
         trial.variants.remove(0);
         assert_eq!(of("glibc", &trial.variants), None);

@@ -36,38 +36,24 @@ impl VariantSpec {
 pub const LIBC: &str = "glibc";
 
 /// A known variant: its name, its allocator, and the setting that makes it this variant.
-type Known = (
-    &'static str,
-    &'static str,
-    Option<(&'static str, &'static str)>,
-);
+type Known = (&'static str, &'static str, Option<(&'static str, &'static str)>);
 
 /// Name, allocator, environment of each variant that needs no definition; the first are the default
 /// of a trial, all of them.
 const KNOWN: [Known; 9] = [
     ("glibc", LIBC, None),
     ("glibc-arena2", LIBC, Some(("MALLOC_ARENA_MAX", "2"))),
-    (
-        "glibc-trim64k",
-        LIBC,
-        Some(("MALLOC_TRIM_THRESHOLD_", "65536")),
-    ),
+    ("glibc-trim64k", LIBC, Some(("MALLOC_TRIM_THRESHOLD_", "65536"))),
     ("jemalloc", "jemalloc", None),
     (
         "jemalloc-1000",
         "jemalloc",
-        Some((
-            "MALLOC_CONF",
-            "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000",
-        )),
+        Some(("MALLOC_CONF", "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000")),
     ),
     (
         "jemalloc-5000",
         "jemalloc",
-        Some((
-            "MALLOC_CONF",
-            "background_thread:true,dirty_decay_ms:5000,muzzy_decay_ms:5000",
-        )),
+        Some(("MALLOC_CONF", "background_thread:true,dirty_decay_ms:5000,muzzy_decay_ms:5000")),
     ),
     ("mimalloc", "mimalloc", None),
     ("tcmalloc", "tcmalloc", None),
@@ -124,11 +110,7 @@ pub fn parse(
             specs.push(spec);
         }
     }
-    if specs.is_empty() {
-        Err(VariantError::None)
-    } else {
-        Ok(specs)
-    }
+    if specs.is_empty() { Err(VariantError::None) } else { Ok(specs) }
 }
 
 fn parse_item(
@@ -144,12 +126,9 @@ fn parse_item(
     let mut spec = lookup(&base, own)?;
     let mut plain_name = spec.name.clone();
     for setting in parts {
-        let (key, value) = setting
-            .split_once('=')
-            .filter(|(key, _)| !key.is_empty())
-            .ok_or_else(|| VariantError::Setting {
-                item: item.to_owned(),
-                setting: setting.clone(),
+        let (key, value) =
+            setting.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(|| {
+                VariantError::Setting { item: item.to_owned(), setting: setting.clone() }
             })?;
         let value = unquote(value);
         plain_name.push_str(&format!("+{key}={value}"));
@@ -171,10 +150,7 @@ fn lookup(base: &str, own: &BTreeMap<String, VariantTable>) -> Result<VariantSpe
         });
     }
     if let Some((name, allocator, setting)) = KNOWN.iter().find(|(name, _, _)| *name == base) {
-        let env = setting
-            .iter()
-            .map(|(key, value)| ((*key).into(), (*value).into()))
-            .collect();
+        let env = setting.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
         return Ok(VariantSpec {
             name: (*name).into(),
             allocator: (*allocator).into(),
@@ -195,15 +171,8 @@ fn lookup(base: &str, own: &BTreeMap<String, VariantTable>) -> Result<VariantSpe
             env: BTreeMap::new(),
         });
     }
-    let known: Vec<String> = own
-        .keys()
-        .cloned()
-        .chain(known_names().map(str::to_owned))
-        .collect();
-    Err(VariantError::Unknown {
-        name: base.to_owned(),
-        known: known.join(", "),
-    })
+    let known: Vec<String> = own.keys().cloned().chain(known_names().map(str::to_owned)).collect();
+    Err(VariantError::Unknown { name: base.to_owned(), known: known.join(", ") })
 }
 
 /// Cuts at a separator outside of double quotes; the quotes stay.

@@ -35,15 +35,9 @@ pub fn judge(variants: &[Variant], metric: Metric) -> Verdict {
         ));
     };
     let Some(held) = before.median(Column::AfterRest) else {
-        return not_enough(format!(
-            "the {} of {} could not be read",
-            metric.label(),
-            first.name
-        ));
+        return not_enough(format!("the {} of {} could not be read", metric.label(), first.name));
     };
-    let alive = variants[1..]
-        .iter()
-        .filter(|variant| !limit::is_killed(variant));
+    let alive = variants[1..].iter().filter(|variant| !limit::is_killed(variant));
     let others: Vec<Candidate> = alive.filter_map(Candidate::of).collect();
     if others.is_empty() {
         let was_tried = variants[1..].iter().any(|other| other.beside.is_none());
@@ -52,18 +46,10 @@ pub fn judge(variants: &[Variant], metric: Metric) -> Verdict {
         } else {
             "and no variant that could replace it was tried"
         };
-        return not_enough(format!(
-            "{} holds {} after the rest, {missing}",
-            first.name,
-            mb(held)
-        ));
+        return not_enough(format!("{} holds {} after the rest, {missing}", first.name, mb(held)));
     }
-    let runs = others
-        .iter()
-        .map(|other| other.summary.runs)
-        .chain([before.runs])
-        .min()
-        .unwrap_or(0);
+    let runs =
+        others.iter().map(|other| other.summary.runs).chain([before.runs]).min().unwrap_or(0);
     let mut verdict = compare(first, before, held, &others, cost::is_disturbed(variants));
     if variants.iter().any(Variant::has_disturbed_memory) {
         verdict.sentence.push_str(MEMORY_DISTURBED);
@@ -88,20 +74,14 @@ impl Candidate<'_> {
             return None;
         }
         let summary = variant.summary.as_ref()?;
-        Some(Candidate {
-            variant,
-            summary,
-            after_rest: summary.median(Column::AfterRest)?,
-        })
+        Some(Candidate { variant, summary, after_rest: summary.median(Column::AfterRest)? })
     }
 
     /// Whether the difference to the first variant is more than noise and more than nothing.
     fn gains(&self, held: f64) -> bool {
         let gain = held - self.after_rest;
         let figure = &self.summary.figures[&Column::AfterRest];
-        let interval = figure
-            .versus_first
-            .and_then(|difference| difference.interval);
+        let interval = figure.versus_first.and_then(|difference| difference.interval);
         gain >= WORTH_BYTES.max(held * WORTH_SHARE) && interval.is_none_or(|(_, high)| high < 0.0)
     }
 
@@ -109,11 +89,7 @@ impl Candidate<'_> {
     /// of its settings, then memory.
     fn cost(&self, disturbed: bool) -> (f64, usize, f64) {
         let cpu = self.summary.median(Column::Cpu).filter(|_| !disturbed);
-        (
-            cpu.unwrap_or(f64::INFINITY),
-            self.variant.env.len(),
-            self.after_rest,
-        )
+        (cpu.unwrap_or(f64::INFINITY), self.variant.env.len(), self.after_rest)
     }
 }
 
@@ -129,21 +105,12 @@ fn compare(
     if gaining.is_empty() {
         return nobody_is_lower(first, before, held, growth);
     }
-    let lowest = gaining
-        .iter()
-        .map(|other| other.after_rest)
-        .fold(f64::INFINITY, f64::min);
+    let lowest = gaining.iter().map(|other| other.after_rest).fold(f64::INFINITY, f64::min);
     let as_low = lowest + AS_LOW_BYTES.max(lowest * AS_LOW_SHARE);
-    let best = gaining
-        .iter()
-        .filter(|other| other.after_rest <= as_low)
-        .min_by(|left, right| {
-            let (left, right) = (left.cost(disturbed), right.cost(disturbed));
-            left.0
-                .total_cmp(&right.0)
-                .then(left.1.cmp(&right.1))
-                .then(left.2.total_cmp(&right.2))
-        });
+    let best = gaining.iter().filter(|other| other.after_rest <= as_low).min_by(|left, right| {
+        let (left, right) = (left.cost(disturbed), right.cost(disturbed));
+        left.0.total_cmp(&right.0).then(left.1.cmp(&right.1)).then(left.2.total_cmp(&right.2))
+    });
     let Some(best) = best else {
         return nobody_is_lower(first, before, held, growth);
     };
@@ -163,11 +130,7 @@ fn compare(
     let best = (!disturbed).then_some(best.summary);
     sentence.push_str(&and_others("as low", &tied, best));
     sentence.push('.');
-    Verdict {
-        kind: VerdictKind::Recommend,
-        variant: Some(name.clone()),
-        sentence,
-    }
+    Verdict { kind: VerdictKind::Recommend, variant: Some(name.clone()), sentence }
 }
 
 /// Why nobody is lower: nothing was kept, the program itself holds it, or it cannot be told.
@@ -180,27 +143,16 @@ fn nobody_is_lower(first: &Variant, before: &Summary, held: f64, growth: Option<
             mb(held),
             mb(growth.unwrap_or(0.0).max(0.0))
         );
-        return Verdict {
-            kind: VerdictKind::NothingToGain,
-            variant: None,
-            sentence,
-        };
+        return Verdict { kind: VerdictKind::NothingToGain, variant: None, sentence };
     }
-    if let Some(live) = before
-        .median(Column::Live)
-        .filter(|live| *live >= held * LIVE_SHARE)
-    {
+    if let Some(live) = before.median(Column::Live).filter(|live| *live >= held * LIVE_SHARE) {
         let sentence = format!(
             "No allocator helps, because the live heap grows: {2} of the {0} that {1} holds after the rest are live.",
             mb(held),
             first.name,
             mb(live)
         );
-        return Verdict {
-            kind: VerdictKind::LiveHeapGrows,
-            variant: None,
-            sentence,
-        };
+        return Verdict { kind: VerdictKind::LiveHeapGrows, variant: None, sentence };
     }
     let trim = before.median(Column::Reclaimable);
     let reason = match trim {
@@ -218,11 +170,7 @@ fn nobody_is_lower(first: &Variant, before: &Summary, held: f64, growth: Option<
         first.name,
         mb(held)
     );
-    Verdict {
-        kind: VerdictKind::NoneHelps,
-        variant: None,
-        sentence,
-    }
+    Verdict { kind: VerdictKind::NoneHelps, variant: None, sentence }
 }
 
 fn not_enough(reason: String) -> Verdict {

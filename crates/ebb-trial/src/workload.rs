@@ -284,15 +284,8 @@ pub enum WorkloadError {
 impl Workload {
     /// Reads, applies a profile, checks. `at` is the folder or the file itself.
     pub fn load(at: &Path, profile: Option<&str>) -> Result<Workload, WorkloadError> {
-        let path = if at.is_dir() {
-            at.join("workload.toml")
-        } else {
-            at.to_owned()
-        };
-        let read = |source| WorkloadError::Read {
-            path: path.clone(),
-            source,
-        };
+        let path = if at.is_dir() { at.join("workload.toml") } else { at.to_owned() };
+        let read = |source| WorkloadError::Read { path: path.clone(), source };
         let text = std::fs::read_to_string(&path).map_err(read)?;
         // The parent of a bare file name is empty, which is no path.
         let parent = path.parent().filter(|parent| *parent != Path::new(""));
@@ -302,12 +295,7 @@ impl Workload {
 
     /// Checks a text that is in no file; its commands run in `dir`.
     pub fn from_text(text: &str, dir: PathBuf) -> Result<Workload, WorkloadError> {
-        Workload::parse(
-            text,
-            Path::new("the workload of the command line"),
-            dir,
-            None,
-        )
+        Workload::parse(text, Path::new("the workload of the command line"), dir, None)
     }
 
     fn parse(
@@ -328,10 +316,7 @@ impl Workload {
         workload
             .apply(profile)
             .and_then(|()| workload.check())
-            .map_err(|message| WorkloadError::Invalid {
-                path: path.to_owned(),
-                message,
-            })?;
+            .map_err(|message| WorkloadError::Invalid { path: path.to_owned(), message })?;
         Ok(workload)
     }
 
@@ -339,11 +324,7 @@ impl Workload {
         let Some(name) = profile else { return Ok(()) };
         let Some(chosen) = self.profiles.get(name).cloned() else {
             let known: Vec<_> = self.profiles.keys().map(String::as_str).collect();
-            let known = if known.is_empty() {
-                "none".into()
-            } else {
-                known.join(", ")
-            };
+            let known = if known.is_empty() { "none".into() } else { known.join(", ") };
             return Err(format!("there is no profile \"{name}\"; it has: {known}"));
         };
         self.vars.extend(chosen.vars);
@@ -356,10 +337,7 @@ impl Workload {
 
     /// The variables as text.
     pub fn vars(&self) -> Values {
-        self.vars
-            .iter()
-            .map(|(name, value)| (name.clone(), value.to_string()))
-            .collect()
+        self.vars.iter().map(|(name, value)| (name.clone(), value.to_string())).collect()
     }
 }
 

@@ -6,13 +6,8 @@ use bytesize::ByteSize;
 
 /// A time of an argument: `500ms`, `10s`, `5m`, `1h`, `1h 30m`. A bare number is seconds.
 pub fn time(text: &str) -> Result<Duration, String> {
-    const UNITS: [(&str, f64); 5] = [
-        ("ms", 1e-3),
-        ("s", 1.0),
-        ("m", 60.0),
-        ("h", 3600.0),
-        ("", 1.0),
-    ];
+    const UNITS: [(&str, f64); 5] =
+        [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)];
     let text = text.trim();
     let seconds = UNITS.iter().find_map(|(unit, seconds)| {
         let number = text.strip_suffix(unit)?.trim_end();

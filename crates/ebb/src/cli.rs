@@ -94,9 +94,7 @@ fn report_usage(error: &clap::Error) -> Exit {
 fn example(verb: &str) -> Option<String> {
     let command = Cli::command();
     let help = command.find_subcommand(verb)?.get_after_help()?.to_string();
-    commands_in(&help)
-        .first()
-        .map(|&command| command.to_owned())
+    commands_in(&help).first().map(|&command| command.to_owned())
 }
 
 /// The commands of a help's examples, without what each is for, which follows after two spaces.

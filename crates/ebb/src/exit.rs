@@ -85,11 +85,7 @@ impl Failure {
     /// A failure that ends the program with `exit`. `what` says what was wrong and where; it starts
     /// in lower case and has no full stop.
     pub fn new(exit: Exit, what: impl Into<String>) -> Self {
-        Self {
-            exit,
-            what: what.into(),
-            remedy: None,
-        }
+        Self { exit, what: what.into(), remedy: None }
     }
 
     /// Adds what the user can do about it.

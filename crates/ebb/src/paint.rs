@@ -130,10 +130,7 @@ pub fn check(text: &str, target: &str, answer: Answer) -> String {
         _ => return text.to_owned(),
     };
     let line = text.lines().next().unwrap_or_default();
-    match line
-        .strip_prefix(target)
-        .and_then(|it| it.strip_prefix(": "))
-    {
+    match line.strip_prefix(target).and_then(|it| it.strip_prefix(": ")) {
         Some(answer) => first(text, answer, tone),
         None => text.to_owned(),
     }
@@ -165,11 +162,7 @@ mod tests {
     }
 
     fn one_process() -> Diagnosis {
-        let process = Process {
-            pid: 7,
-            name: "service".into(),
-            ..Process::default()
-        };
+        let process = Process { pid: 7, name: "service".into(), ..Process::default() };
         ebb_diagnosis::of(example::snapshot(vec![process]))
     }
 
@@ -177,21 +170,9 @@ mod tests {
     fn only_the_word_of_a_verdict_is_painted() {
         let mut of = one_process();
         for (kind, sentence, painted) in [
-            (
-                VerdictKind::InUse,
-                "In use: a.",
-                "\u{1b}[32mIn use:\u{1b}[0m a.",
-            ),
-            (
-                VerdictKind::Retention,
-                "Retention: a.",
-                "\u{1b}[33mRetention:\u{1b}[0m a.",
-            ),
-            (
-                VerdictKind::NotEnoughEvidence,
-                "Not enough evidence: a.",
-                "Not enough evidence: a.",
-            ),
+            (VerdictKind::InUse, "In use: a.", "\u{1b}[32mIn use:\u{1b}[0m a."),
+            (VerdictKind::Retention, "Retention: a.", "\u{1b}[33mRetention:\u{1b}[0m a."),
+            (VerdictKind::NotEnoughEvidence, "Not enough evidence: a.", "Not enough evidence: a."),
         ] {
             (of.verdict.kind, of.verdict.sentence) = (kind, sentence.to_owned());
             for form in [Form::Short(80), Form::Full] {
@@ -240,10 +221,7 @@ mod tests {
             cgroup.parts.inactive_file = Some(files * 1_000_000);
             of.snapshot.cgroup = Some(cgroup);
             let text = render(std::slice::from_ref(&of), Form::Short(80));
-            assert!(
-                text.contains(&format!("At {usage} % of the limit: ")),
-                "{text}"
-            );
+            assert!(text.contains(&format!("At {usage} % of the limit: ")), "{text}");
             let with = diagnosis(&text, &of);
             let expected = format!("{RED}At {usage} % of the limit{RESET}: ");
             assert_eq!(with.contains(&expected), near, "{with}");
@@ -258,11 +236,7 @@ mod tests {
         assert!(super::trial(text, VerdictKind::Recommend).contains(&green));
         assert_eq!(super::trial(text, VerdictKind::NotEnough), text);
         assert_eq!(
-            check(
-                "p: jemalloc is NOT in charge\n  NO 7\n",
-                "p",
-                Answer::NotInCharge
-            ),
+            check("p: jemalloc is NOT in charge\n  NO 7\n", "p", Answer::NotInCharge),
             format!("p: {RED}jemalloc is NOT in charge{RESET}\n  NO 7\n")
         );
         assert_eq!(

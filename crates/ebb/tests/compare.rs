@@ -29,10 +29,7 @@ use std::time::{Duration, Instant};
 const MB: f64 = 1e6;
 
 fn after_rest(variant: &serde_json::Value) -> f64 {
-    variant["summary"]["figures"]["after_rest"]["median"]
-        .as_f64()
-        .unwrap()
-        / MB
+    variant["summary"]["figures"]["after_rest"]["median"].as_f64().unwrap() / MB
 }
 
 #[test]
@@ -71,23 +68,14 @@ fn a_trial_shows_what_glibc_keeps_and_recommends_what_does_not() {
         after_rest(&glibc),
         after_rest(&jemalloc)
     );
-    let reclaimable = glibc["summary"]["figures"]["reclaimable"]["median"]
-        .as_f64()
-        .unwrap()
-        / MB;
+    let reclaimable = glibc["summary"]["figures"]["reclaimable"]["median"].as_f64().unwrap() / MB;
     assert!(reclaimable > 25.0, "malloc_trim gave back {reclaimable} MB");
     assert!(
         jemalloc["summary"]["figures"].get("reclaimable").is_none(),
         "never 0 where it was not measured"
     );
-    let live = glibc["summary"]["figures"]["live"]["median"]
-        .as_f64()
-        .unwrap()
-        / MB;
-    assert!(
-        (0.5..2.0).contains(&live),
-        "240 buffers of 1 to 8 KiB are live: {live} MB"
-    );
+    let live = glibc["summary"]["figures"]["live"]["median"].as_f64().unwrap() / MB;
+    assert!((0.5..2.0).contains(&live), "240 buffers of 1 to 8 KiB are live: {live} MB");
     assert!(missing["summary"].is_null() && missing["runs"].as_array().unwrap().is_empty());
     assert!(glibc["summary"]["figures"]["after_rest"]["versus_first"].is_null());
     assert!(
@@ -108,20 +96,9 @@ fn a_trial_shows_what_glibc_keeps_and_recommends_what_does_not() {
     assert!(returned <= counted(&jemalloc, "page_faults"));
     let samples = glibc["runs"][0]["samples"].as_array().unwrap();
     assert!(samples.len() > 8, "{} samples", samples.len());
-    assert!(
-        samples
-            .iter()
-            .all(|sample| sample["rss_bytes"].as_f64().unwrap() > 5.0 * MB)
-    );
-    let order: Vec<&str> = finished
-        .stderr
-        .lines()
-        .filter(|line| line.contains("run "))
-        .collect();
-    for (line, name) in order
-        .iter()
-        .zip(["glibc", "jemalloc-now", "glibc", "jemalloc-now"])
-    {
+    assert!(samples.iter().all(|sample| sample["rss_bytes"].as_f64().unwrap() > 5.0 * MB));
+    let order: Vec<&str> = finished.stderr.lines().filter(|line| line.contains("run ")).collect();
+    for (line, name) in order.iter().zip(["glibc", "jemalloc-now", "glibc", "jemalloc-now"]) {
         assert!(line.contains(name), "interleaved: {order:?}");
     }
     let markdown = std::fs::read_to_string(output.path().join("report.md")).unwrap();
@@ -143,10 +120,7 @@ fn a_program_that_should_have_its_allocator_inside_and_has_not_is_discarded() {
     let finished = run(workload.path(), &["--variants", "glibc,inside", "-n", "1"]);
     finished.expect(
         20,
-        &[
-            "! inside: run 1 discarded: process",
-            "has no jemalloc in its program",
-        ],
+        &["! inside: run 1 discarded: process", "has no jemalloc in its program"],
         &[],
     );
 }
@@ -166,9 +140,7 @@ fn ebbmallocs_published_counters_give_the_live_heap() {
     finished.expect(0, &[], &[]);
     let trial: serde_json::Value = serde_json::from_str(&finished.stdout).unwrap();
     let live_of = |index: usize| -> Vec<f64> {
-        let samples = trial["variants"][index]["runs"][0]["samples"]
-            .as_array()
-            .unwrap();
+        let samples = trial["variants"][index]["runs"][0]["samples"].as_array().unwrap();
         samples
             .iter()
             .filter_map(|sample| sample["live_bytes"].as_f64())
@@ -176,23 +148,12 @@ fn ebbmallocs_published_counters_give_the_live_heap() {
             .collect()
     };
     let live = live_of(0);
-    assert!(
-        live.len() > 3,
-        "the library publishes no counters, or nobody finds them"
-    );
+    assert!(live.len() > 3, "the library publishes no counters, or nobody finds them");
     let last = live[live.len() - 1];
-    assert!(
-        (0.5..20.0).contains(&last),
-        "{last} MB in use after the rest"
-    );
-    assert!(
-        live_of(1).is_empty(),
-        "glibc publishes nothing, and nothing is not 0"
-    );
-    let measured = trial["variants"][0]["summary"]["figures"]["live"]["median"]
-        .as_f64()
-        .unwrap()
-        / MB;
+    assert!((0.5..20.0).contains(&last), "{last} MB in use after the rest");
+    assert!(live_of(1).is_empty(), "glibc publishes nothing, and nothing is not 0");
+    let measured =
+        trial["variants"][0]["summary"]["figures"]["live"]["median"].as_f64().unwrap() / MB;
     assert!((measured - last).abs() < 1.0, "{measured} {last}");
     // What both touch in the burst comes page by page.
     for variant in trial["variants"].as_array().unwrap() {
@@ -201,17 +162,9 @@ fn ebbmallocs_published_counters_give_the_live_heap() {
             figure.as_f64().unwrap()
         };
         let grown_pages = (median("peak") - median("baseline")) / 4096.0;
-        assert!(
-            median("page_faults") > 0.8 * grown_pages,
-            "{}",
-            variant["name"]
-        );
+        assert!(median("page_faults") > 0.8 * grown_pages, "{}", variant["name"]);
         let (all, system) = (median("cpu"), median("cpu_system"));
-        assert!(
-            0.0 < system && system < all,
-            "{}: {system} of {all}",
-            variant["name"]
-        );
+        assert!(0.0 < system && system < all, "{}: {system} of {all}", variant["name"]);
     }
     for cost in ["page_fault_s", "page_return_s"] {
         let cost_s = trial["machine"][cost].as_f64().unwrap();
@@ -221,34 +174,15 @@ fn ebbmallocs_published_counters_give_the_live_heap() {
 
 #[test]
 fn one_run_is_a_direction_only_and_json_is_whole() {
-    let finished = run(
-        &fixture(),
-        &[
-            "--variants",
-            "glibc,x=glibc+MALLOC_ARENA_MAX=1",
-            "-n",
-            "1",
-            "--json",
-        ],
-    );
+    let finished =
+        run(&fixture(), &["--variants", "glibc,x=glibc+MALLOC_ARENA_MAX=1", "-n", "1", "--json"]);
     finished.expect(0, &[], &[]);
     let trial: serde_json::Value = serde_json::from_str(&finished.stdout).unwrap();
-    assert_eq!(
-        (trial["format"].as_u64(), trial["interrupted"].as_bool()),
-        (Some(1), Some(false))
-    );
+    assert_eq!((trial["format"].as_u64(), trial["interrupted"].as_bool()), (Some(1), Some(false)));
     assert_eq!(trial["variants"][1]["env"]["MALLOC_ARENA_MAX"], "1");
     let difference = &trial["variants"][1]["summary"]["figures"]["after_rest"]["versus_first"];
-    assert!(
-        difference["value"].is_number() && difference["interval"].is_null(),
-        "{difference}"
-    );
-    assert!(
-        trial["verdict"]["sentence"]
-            .as_str()
-            .unwrap()
-            .ends_with("One run, direction only.")
-    );
+    assert!(difference["value"].is_number() && difference["interval"].is_null(), "{difference}");
+    assert!(trial["verdict"]["sentence"].as_str().unwrap().ends_with("One run, direction only."));
     assert_eq!(trial["verdict"]["kind"], "none_helps");
     let marks = trial["variants"][0]["runs"][0]["marks"].as_array().unwrap();
     assert_eq!(marks.len(), 2, "a mark each time round");
@@ -260,16 +194,7 @@ fn a_service_that_dies_ends_its_variant_with_its_last_lines_and_the_others_go_on
     let folder = output.path().to_str().unwrap();
     let finished = run(
         &fixture(),
-        &[
-            "--profile",
-            "dies",
-            "--variants",
-            "glibc,jemalloc-now",
-            "-n",
-            "2",
-            "-o",
-            folder,
-        ],
+        &["--profile", "dies", "--variants", "glibc,jemalloc-now", "-n", "2", "-o", folder],
     );
     finished.expect(
         20,
@@ -282,12 +207,7 @@ fn a_service_that_dies_ends_its_variant_with_its_last_lines_and_the_others_go_on
     );
     let trial = results(output.path());
     for variant in trial["variants"].as_array().unwrap() {
-        assert_eq!(
-            variant["runs"].as_array().unwrap().len(),
-            1,
-            "{}",
-            variant["name"]
-        );
+        assert_eq!(variant["runs"].as_array().unwrap().len(), 1, "{}", variant["name"]);
         assert_eq!(variant["runs"][0]["outcome"]["kind"], "failed");
         assert!(
             !variant["runs"][0]["samples"].as_array().unwrap().is_empty(),
@@ -310,10 +230,7 @@ fn a_load_that_fails_is_told_with_its_last_lines() {
     let finished = run(workload.path(), &["--variants", "glibc", "-n", "1"]);
     finished.expect(
         20,
-        &[
-            "the load of phase \"burst\" ended with status 1",
-            "HTTP Error 404",
-        ],
+        &["the load of phase \"burst\" ended with status 1", "HTTP Error 404"],
         &[],
     );
 }
@@ -343,10 +260,7 @@ fn a_run_whose_preload_did_not_happen_is_discarded() {
         "[\"python3\", \"service.py\", \"{port}\"]",
         "[\"env\", \"-u\", \"LD_PRELOAD\", \"python3\", \"service.py\", \"{port}\"]",
     )]);
-    let finished = run(
-        workload.path(),
-        &["--variants", "glibc,jemalloc-now", "-n", "1"],
-    );
+    let finished = run(workload.path(), &["--variants", "glibc,jemalloc-now", "-n", "1"]);
     finished.expect(
         20,
         &[
@@ -364,18 +278,8 @@ fn a_child_without_the_preload_discards_the_run_too() {
         "[\"python3\", \"service.py\", \"{port}\"]",
         "[\"sh\", \"-c\", \"env -u LD_PRELOAD sleep 60 & exec python3 service.py {port}\"]",
     )]);
-    let finished = run(
-        workload.path(),
-        &["--variants", "glibc,jemalloc-now", "-n", "1"],
-    );
-    finished.expect(
-        20,
-        &[
-            "! jemalloc-now: run 1 discarded",
-            "(sleep) uses malloc from",
-        ],
-        &[],
-    );
+    let finished = run(workload.path(), &["--variants", "glibc,jemalloc-now", "-n", "1"]);
+    finished.expect(20, &["! jemalloc-now: run 1 discarded", "(sleep) uses malloc from"], &[]);
 }
 
 #[test]
@@ -430,18 +334,12 @@ fn ctrl_c_stops_the_services_and_keeps_what_was_measured() {
     let output = tempfile::tempdir().unwrap();
     let child = start_long(&fixture(), output.path());
     let tool = child.id();
-    assert!(
-        left_over(tool).len() >= 2,
-        "the service and its companion run"
-    );
+    assert!(left_over(tool).len() >= 2, "the service and its companion run");
     interrupt(&child);
     let finished = Finished::of(&child.wait_with_output().unwrap());
     finished.expect(
         130,
-        &[
-            "! interrupted: finished runs are kept",
-            "! glibc: run 1 was interrupted",
-        ],
+        &["! interrupted: finished runs are kept", "! glibc: run 1 was interrupted"],
         &["interrupted: stopping all processes"],
     );
     assert_eq!(left_over(tool), Vec::<i32>::new());
@@ -467,10 +365,7 @@ fn a_second_ctrl_c_kills_at_once_and_keeps_what_was_measured() {
     let tool = child.id();
     interrupt(&child);
     std::thread::sleep(Duration::from_millis(700));
-    assert!(
-        child.try_wait().unwrap().is_none(),
-        "it waits for the service's end"
-    );
+    assert!(child.try_wait().unwrap().is_none(), "it waits for the service's end");
     let before = Instant::now();
     interrupt(&child);
     Finished::of(&child.wait_with_output().unwrap()).expect(130, &[], &["interrupted twice"]);
@@ -490,10 +385,7 @@ fn a_second_ctrl_c_kills_at_once_and_keeps_what_was_measured() {
 
 /// A trial of a few seconds.
 fn short() -> Edited {
-    Edited::new(&[
-        ("rest_s = 0.6", "rest_s = 0.2"),
-        ("bursts = 2", "bursts = 1"),
-    ])
+    Edited::new(&[("rest_s = 0.6", "rest_s = 0.2"), ("bursts = 2", "bursts = 1")])
 }
 
 #[test]
@@ -504,11 +396,7 @@ fn a_load_that_is_not_there_is_found_out_before_the_service_starts() {
     let mistyped = format!("{before}{}", after.replacen("python3", "pyhton3", 1));
     std::fs::write(workload.path().join("workload.toml"), mistyped).unwrap();
     let finished = run(workload.path(), &["--variants", "glibc"]);
-    finished.expect(
-        64,
-        &[],
-        &["program pyhton3 not found", "nothing was started"],
-    );
+    finished.expect(64, &[], &["program pyhton3 not found", "nothing was started"]);
     assert!(!finished.stderr.contains("run 1"), "{}", finished.stderr);
 }
 
@@ -529,14 +417,7 @@ fn an_earlier_trial_in_the_folder_is_kept() {
     let output = folder.path();
     std::fs::write(output.join("results.json"), "the earlier one").unwrap();
     std::fs::create_dir(output.join("logs")).unwrap();
-    let arguments = [
-        "--variants",
-        "glibc",
-        "-n",
-        "1",
-        "-o",
-        output.to_str().unwrap(),
-    ];
+    let arguments = ["--variants", "glibc", "-n", "1", "-o", output.to_str().unwrap()];
     run(workload.path(), &arguments).expect(0, &[], &["kept in"]);
     let kept = std::fs::read_to_string(output.join("earlier-1/results.json")).unwrap();
     assert_eq!(kept, "the earlier one");

@@ -84,10 +84,7 @@ impl Container {
             symlink(Path::new("usr").join(folder), root.join(folder)).unwrap();
         }
         std::os::unix::fs::chown(root.join("tmp"), Some(user), Some(user)).unwrap();
-        let capabilities: Vec<_> = capabilities
-            .iter()
-            .map(|name| format!("CAP_{name}"))
-            .collect();
+        let capabilities: Vec<_> = capabilities.iter().map(|name| format!("CAP_{name}")).collect();
         // Another user than root has none in force, as under docker.
         let in_force = if user == 0 { &capabilities[..] } else { &[] };
         let processes = match beside {
@@ -114,20 +111,12 @@ impl Container {
             "linux": {"namespaces": [processes, {"type": "ipc"}, {"type": "mount"}]},
         });
         fs::write(bundle.path().join("config.json"), config.to_string()).unwrap();
-        Self {
-            id: format!("ebb-test-{}-{number}", std::process::id()),
-            bundle,
-        }
+        Self { id: format!("ebb-test-{}-{number}", std::process::id()), bundle }
     }
 
     /// Runs it to its end.
     fn run(self) -> Output {
-        output(
-            Command::new("runc")
-                .arg("run")
-                .arg(&self.id)
-                .current_dir(self.bundle.path()),
-        )
+        output(Command::new("runc").arg("run").arg(&self.id).current_dir(self.bundle.path()))
     }
 
     /// A service that has freed half of its memory; `Err` with runc's reason if none can be started here.
@@ -144,18 +133,12 @@ impl Container {
             .status()
             .map_err(|error| error.to_string())?;
         if !started.success() {
-            return Err(fs::read_to_string(log)
-                .unwrap_or_default()
-                .trim()
-                .to_owned());
+            return Err(fs::read_to_string(log).unwrap_or_default().trim().to_owned());
         }
         let ready = service.bundle.path().join("rootfs/tmp/ready");
         let start = Instant::now();
         while !ready.exists() {
-            assert!(
-                start.elapsed() < Duration::from_secs(60),
-                "the service does not start"
-            );
+            assert!(start.elapsed() < Duration::from_secs(60), "the service does not start");
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(service)
@@ -189,9 +172,7 @@ impl Container {
             })
         };
         // The empty name is version 2.
-        of("memory")
-            .or_else(|| of(""))
-            .expect("a cgroup of its own")
+        of("memory").or_else(|| of("")).expect("a cgroup of its own")
     }
 }
 
@@ -239,10 +220,7 @@ macro_rules! services {
         if !Uid::effective().is_root() {
             skip!("only root can start containers here");
         }
-        match (
-            Container::service(0, $programs),
-            Container::service(APP_USER, $programs),
-        ) {
+        match (Container::service(0, $programs), Container::service(APP_USER, $programs)) {
             (Ok(roots), Ok(users)) => (roots, users),
             (Err(reason), _) | (_, Err(reason)) => skip!("runc starts no container here: {reason}"),
         }

@@ -78,12 +78,7 @@ fn who_is_killed_for_want_of_memory_is_a_result() {
     assert!(oom["at_s"].as_f64().unwrap() > 0.0, "{oom}");
     let survivor = &trial["variants"][1];
     assert!(survivor["runs"][0]["oom"].is_null());
-    assert!(
-        survivor["summary"]["figures"]["peak"]["median"]
-            .as_f64()
-            .unwrap()
-            < 40e6
-    );
+    assert!(survivor["summary"]["figures"]["peak"]["median"].as_f64().unwrap() < 40e6);
     let page = std::fs::read_to_string(output.path().join("report.html")).unwrap();
     assert!(page.contains("OOM-killed after"), "the page's bars say it");
     assert_eq!(cgroups_of(&format!("-{small}-")), 0);
@@ -93,22 +88,12 @@ fn who_is_killed_for_want_of_memory_is_a_result() {
 fn where_everybody_is_killed_no_allocator_helps() {
     let finished = run(
         &fixture(),
-        &[
-            "--memory-max",
-            "40M",
-            "--variants",
-            "glibc,x=glibc+MALLOC_ARENA_MAX=1",
-            "-n",
-            "1",
-        ],
+        &["--memory-max", "40M", "--variants", "glibc,x=glibc+MALLOC_ARENA_MAX=1", "-n", "1"],
     );
     if allowed(&finished) {
         finished.expect(
             0,
-            &[
-                "Verdict: No allocator helps: glibc is OOM-killed",
-                "so is every other variant (x)",
-            ],
+            &["Verdict: No allocator helps: glibc is OOM-killed", "so is every other variant (x)"],
             &[],
         );
     }
@@ -123,25 +108,15 @@ fn too_little_processor_time_is_seen_as_throttling() {
         "/health\" }",
         "/health\" }\nready_timeout_s = 300\nenv = { BUFFERS = \"3000\" }",
     )]);
-    let limits = [
-        "--cpus",
-        "0.03",
-        "--variants",
-        "glibc",
-        "-n",
-        "1",
-        "-o",
-        folder,
-    ];
+    let limits = ["--cpus", "0.03", "--variants", "glibc", "-n", "1", "-o", folder];
     let finished = run(workload.path(), &limits);
     if !allowed(&finished) {
         return;
     }
     finished.expect(0, &["throttled s"], &[]);
     let trial = results(output.path());
-    let throttled = trial["variants"][0]["summary"]["figures"]["throttled"]["median"]
-        .as_f64()
-        .unwrap();
+    let throttled =
+        trial["variants"][0]["summary"]["figures"]["throttled"]["median"].as_f64().unwrap();
     assert!(throttled > 0.0, "{throttled} s");
     let markdown = std::fs::read_to_string(output.path().join("report.md")).unwrap();
     assert!(
@@ -153,11 +128,8 @@ fn too_little_processor_time_is_seen_as_throttling() {
 #[test]
 fn a_user_without_the_right_is_told_what_to_do() {
     let scratch = tempfile::tempdir_in("/tmp").unwrap();
-    std::fs::set_permissions(
-        scratch.path(),
-        std::os::unix::fs::PermissionsExt::from_mode(0o755),
-    )
-    .unwrap();
+    std::fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
     let mut command = harness::unprivileged_ebb(&scratch);
     let arguments = [
         "compare",
@@ -180,12 +152,7 @@ fn a_user_without_the_right_is_told_what_to_do() {
                 "systemd-run --user --scope",
             ],
         );
-        assert_eq!(
-            finished.stderr.trim().lines().count(),
-            1,
-            "{}",
-            finished.stderr
-        );
+        assert_eq!(finished.stderr.trim().lines().count(), 1, "{}", finished.stderr);
     }
 }
 
@@ -209,24 +176,12 @@ fn a_rest_that_is_too_high_has_an_exit_code() {
     );
     with(&["--max-rest", "little"]).expect(64, &[], &["512Mi"]);
     // Nobody knows what a service that died would hold.
-    run(
-        &fixture(),
-        &[
-            "--profile",
-            "dies",
-            "--variants",
-            "glibc",
-            "-n",
-            "1",
-            "--max-rest",
-            "1G",
-        ],
-    )
-    .expect(
-        15,
-        &["! glibc: did not reach its rest, so it is not within --max-rest of 1000 MB"],
-        &[],
-    );
+    run(&fixture(), &["--profile", "dies", "--variants", "glibc", "-n", "1", "--max-rest", "1G"])
+        .expect(
+            15,
+            &["! glibc: did not reach its rest, so it is not within --max-rest of 1000 MB"],
+            &[],
+        );
 }
 
 #[test]
@@ -241,30 +196,18 @@ fn the_health_address_is_asked_under_load_and_never_in_a_rest() {
         &[],
     );
     let workload = Edited::new(&[("rest_s = 0.6", "rest_s = 2.5")]);
-    run(
-        workload.path(),
-        &["--variants", "glibc", "-n", "1", "-o", folder],
-    )
-    .expect(0, &["health max ms"], &[]);
+    run(workload.path(), &["--variants", "glibc", "-n", "1", "-o", folder]).expect(
+        0,
+        &["health max ms"],
+        &[],
+    );
     let trial = results(Path::new(folder));
     let run = &trial["variants"][0]["runs"][0];
-    let asked: Vec<f64> = run["health"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|it| it["at_s"].as_f64().unwrap())
-        .collect();
+    let asked: Vec<f64> =
+        run["health"].as_array().unwrap().iter().map(|it| it["at_s"].as_f64().unwrap()).collect();
     assert!(!asked.is_empty());
-    for phase in run["phases"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|phase| phase["kind"] == "idle")
-    {
-        let (from, to) = (
-            phase["from_s"].as_f64().unwrap(),
-            phase["to_s"].as_f64().unwrap(),
-        );
+    for phase in run["phases"].as_array().unwrap().iter().filter(|phase| phase["kind"] == "idle") {
+        let (from, to) = (phase["from_s"].as_f64().unwrap(), phase["to_s"].as_f64().unwrap());
         // The asker may have looked just before the phase began, and be slow on a loaded machine.
         assert!(
             asked.iter().all(|at| *at <= from + 1.0 || *at >= to),

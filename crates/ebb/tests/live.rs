@@ -22,12 +22,7 @@ impl Holder {
             .spawn()
             .unwrap();
         let mut line = [0; 6];
-        child
-            .stdout
-            .as_mut()
-            .unwrap()
-            .read_exact(&mut line)
-            .unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
         Holder(child)
     }
 
@@ -64,33 +59,17 @@ fn text(output: &Output) -> String {
 
 #[test]
 fn the_one_that_holds_less_is_said_with_its_interval() {
-    let (old, new) = (
-        Holder::start(120, &word("a")),
-        Holder::start(20, &word("b")),
-    );
+    let (old, new) = (Holder::start(120, &word("a")), Holder::start(20, &word("b")));
     let folder = tempfile::tempdir().unwrap();
     let output = live(
         &[&old.side("old"), &new.side("new")],
-        &[
-            "--for",
-            "30s",
-            "--every",
-            "500ms",
-            "-o",
-            folder.path().to_str().unwrap(),
-        ],
+        &["--for", "30s", "--every", "500ms", "-o", folder.path().to_str().unwrap()],
     )
     .output()
     .unwrap();
     let said = text(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
-    for expected in [
-        "median",
-        "floor",
-        "Difference to old",
-        "Verdict: new holds",
-        " windows of ",
-    ] {
+    for expected in ["median", "floor", "Difference to old", "Verdict: new holds", " windows of "] {
         assert!(said.contains(expected), "no {expected} in {said}");
     }
     let results = std::fs::read_to_string(folder.path().join("results.json")).unwrap();
@@ -109,17 +88,13 @@ fn the_one_that_holds_less_is_said_with_its_interval() {
 fn a_restart_is_followed_and_ctrl_c_keeps_what_was_seen() {
     let (one, other) = (word("one"), word("other"));
     let (old, new) = (Holder::start(20, &one), Holder::start(20, &other));
-    let mut tool = live(
-        &[&old.side("old"), &new.side("new")],
-        &["--for", "2h", "--every", "500ms", "--json"],
-    )
-    .stdout(Stdio::piped())
-    .stderr(Stdio::piped())
-    .spawn()
-    .unwrap();
-    let mut lines = BufReader::new(tool.stderr.take().unwrap())
-        .lines()
-        .map_while(Result::ok);
+    let mut tool =
+        live(&[&old.side("old"), &new.side("new")], &["--for", "2h", "--every", "500ms", "--json"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+    let mut lines = BufReader::new(tool.stderr.take().unwrap()).lines().map_while(Result::ok);
     let mut wait_for = |wanted: &str| {
         let found = lines.find(|line| line.contains(wanted));
         assert!(found.is_some(), "it ended before it said \"{wanted}\"");
@@ -133,22 +108,12 @@ fn a_restart_is_followed_and_ctrl_c_keeps_what_was_seen() {
     std::thread::sleep(Duration::from_secs(3));
     kill(Pid::from_raw(tool.id() as i32), Signal::SIGINT).unwrap();
     let mut stdout = String::new();
-    tool.stdout
-        .take()
-        .unwrap()
-        .read_to_string(&mut stdout)
-        .unwrap();
+    tool.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
     assert_eq!(tool.wait().unwrap().code(), Some(130));
     let trial: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(trial["interrupted"], true);
     let run = &trial["variants"][1]["runs"][0];
-    assert!(
-        run["restarts"][0]["text"]
-            .as_str()
-            .unwrap()
-            .contains("absent for about"),
-        "{run}"
-    );
+    assert!(run["restarts"][0]["text"].as_str().unwrap().contains("absent for about"), "{run}");
     assert!(run["samples"].as_array().unwrap().len() > 3);
     assert!(trial["variants"][0]["runs"][0].get("restarts").is_none());
 }
@@ -163,11 +128,7 @@ fn what_cannot_be_watched_is_refused() {
         assert!(said.contains(expected), "{said}");
     };
     let side = new.side("new");
-    refused(
-        &["old=4194999", &side],
-        &[],
-        "no process has the pid 4194999",
-    );
+    refused(&["old=4194999", &side], &[], "no process has the pid 4194999");
     refused(&[&side, &side], &[], "new is given twice");
     refused(&[&side], &[], "--live");
     refused(&["4194999", &side], &[], "not NAME=TARGET");

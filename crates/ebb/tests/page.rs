@@ -160,46 +160,24 @@ fn look_at(page: &str, width: u32) -> Option<Seen> {
     let file = dir.path().join("frame.html");
     std::fs::write(&file, document).unwrap();
     let output = Command::new(browser)
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-            "--no-first-run",
-        ])
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
         .args([
             "--disable-background-networking",
             "--disable-component-update",
             "--disable-sync",
             "--hide-scrollbars",
         ])
-        .args([
-            "--virtual-time-budget=5000",
-            "--window-size=1400,1000",
-            "--dump-dom",
-        ])
-        .arg(format!(
-            "--user-data-dir={}",
-            dir.path().join("profile").display()
-        ))
+        .args(["--virtual-time-budget=5000", "--window-size=1400,1000", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", dir.path().join("profile").display()))
         .arg(format!("file://{}", file.display()))
         .output()
         .unwrap();
     let dom = String::from_utf8_lossy(&output.stdout);
-    let seen = dom
-        .split("<pre id=\"seen\">")
-        .nth(1)
-        .and_then(|rest| rest.split("</pre>").next());
+    let seen = dom.split("<pre id=\"seen\">").nth(1).and_then(|rest| rest.split("</pre>").next());
     let seen = seen.unwrap_or_else(|| {
-        panic!(
-            "the page did not load: {}",
-            String::from_utf8_lossy(&output.stderr)
-        )
+        panic!("the page did not load: {}", String::from_utf8_lossy(&output.stderr))
     });
-    let seen = seen
-        .replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&amp;", "&");
+    let seen = seen.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
     Some(serde_json::from_str(&seen).unwrap_or_else(|error| panic!("{error}: {seen}")))
 }
 
@@ -207,13 +185,7 @@ fn look_at(page: &str, width: u32) -> Option<Seen> {
 static TRIAL: LazyLock<Trial> = LazyLock::new(|| {
     let finished = bench::run(
         &bench::fixture(),
-        &[
-            "--variants",
-            "glibc,jemalloc-now,missing",
-            "-n",
-            "2",
-            "--json",
-        ],
+        &["--variants", "glibc,jemalloc-now,missing", "-n", "2", "--json"],
     );
     finished.expect(0, &[], &[]);
     serde_json::from_str(&finished.stdout).unwrap()
@@ -235,11 +207,7 @@ fn check(trial: &Trial, width: u32, class: &str) {
     let Some(seen) = look_at(&html::render(trial).unwrap(), width) else {
         return;
     };
-    let lines = trial
-        .variants
-        .iter()
-        .filter(|variant| variant.summary.is_some())
-        .count();
+    let lines = trial.variants.iter().filter(|variant| variant.summary.is_some()).count();
     assert_eq!(seen.errors, Vec::<String>::new());
     assert_eq!(seen.client_width, f64::from(width));
     assert!(
@@ -249,41 +217,20 @@ fn check(trial: &Trial, width: u32, class: &str) {
         seen.sticking_out
     );
     assert_eq!(seen.sticking_out, Vec::<String>::new());
-    assert_eq!(
-        seen.plots,
-        [format!("plot {class}")],
-        "one drawing, the one for this width"
-    );
+    assert_eq!(seen.plots, [format!("plot {class}")], "one drawing, the one for this width");
     assert_eq!((seen.lines, seen.labels.len()), (lines, lines));
-    assert!(
-        seen.dash_patterns >= lines.min(5),
-        "lines differ without their colour"
-    );
+    assert!(seen.dash_patterns >= lines.min(5), "lines differ without their colour");
     let tables = ebb_report::tables::of(trial).len();
     assert_eq!((seen.bars, seen.tables), (trial.variants.len(), tables));
-    assert!(
-        seen.smallest_text_px >= 10.5,
-        "{} px",
-        seen.smallest_text_px
-    );
-    assert!(
-        seen.chosen_after_click && seen.dimmed_after_click == lines - 1,
-        "{seen:?}"
-    );
+    assert!(seen.smallest_text_px >= 10.5, "{} px", seen.smallest_text_px);
+    assert!(seen.chosen_after_click && seen.dimmed_after_click == lines - 1, "{seen:?}");
     assert!(seen.readout.contains(" MB  glibc"), "{}", seen.readout);
     assert!(seen.readout_after_leave);
     assert_eq!(seen.requests, 0, "nothing is fetched");
     assert_ne!(seen.views[0], seen.views[1], "a part is shown");
     assert_eq!(seen.views[0], seen.views[2], "Escape shows all of it");
-    assert!(
-        seen.names_hidden_when_zoomed && seen.ticks_when_zoomed.len() > 1,
-        "{seen:?}"
-    );
-    assert!(
-        seen.readout_by_key.contains(" MB  glibc"),
-        "{}",
-        seen.readout_by_key
-    );
+    assert!(seen.names_hidden_when_zoomed && seen.ticks_when_zoomed.len() > 1, "{seen:?}");
+    assert!(seen.readout_by_key.contains(" MB  glibc"), "{}", seen.readout_by_key);
     assert_eq!(seen.buttons, ["Zoom in", "Zoom out", "Whole time"]);
     assert_eq!(seen.latency_lines, ebb_report::latency::of(trial).len());
     assert_eq!(seen.broken_names, Vec::<String>::new());
@@ -292,10 +239,7 @@ fn check(trial: &Trial, width: u32, class: &str) {
         assert!(seen.signs > 0, "no table fits a phone: {seen:?}");
     }
     assert_eq!(seen.heading, trial.verdict.sentence);
-    assert_eq!(
-        seen.next_steps[0], "ebb fix Dockerfile --from results.json",
-        "{seen:?}"
-    );
+    assert_eq!(seen.next_steps[0], "ebb fix Dockerfile --from results.json", "{seen:?}");
 }
 
 /// The same trial from loads that tell their histograms, with a restart marked.
@@ -303,10 +247,7 @@ fn with_latencies() -> Trial {
     let mut trial = TRIAL.clone();
     for (index, variant) in trial.variants.iter_mut().enumerate() {
         for run in &mut variant.runs {
-            run.restarts.push(ebb_trial::results::Restart {
-                at_s: 1.0,
-                text: "restarted".into(),
-            });
+            run.restarts.push(ebb_trial::results::Restart { at_s: 1.0, text: "restarted".into() });
             for load in run.phases.iter_mut().filter_map(|span| span.load.as_mut()) {
                 load.histogram_ms = Some(vec![(8.0, 50), (32.0, 40), (512.0, 2 + index as u64)]);
             }
@@ -350,15 +291,9 @@ fn a_page_that_is_too_wide_or_broken_would_be_noticed() {
         return;
     };
     assert!(seen.scroll_width > 390.0);
+    assert!(seen.errors.iter().any(|error| error.contains("null")), "{:?}", seen.errors);
     assert!(
-        seen.errors.iter().any(|error| error.contains("null")),
-        "{:?}",
-        seen.errors
-    );
-    assert!(
-        seen.sticking_out
-            .iter()
-            .any(|element| element.starts_with('P')),
+        seen.sticking_out.iter().any(|element| element.starts_with('P')),
         "{:?}",
         seen.sticking_out
     );

@@ -14,13 +14,7 @@ use std::process::Command;
 
 fn ebb(arguments: &[&str]) -> Finished {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
-    Finished::of(
-        &command
-            .args(arguments)
-            .current_dir(fixture())
-            .output()
-            .unwrap(),
-    )
+    Finished::of(&command.args(arguments).current_dir(fixture()).output().unwrap())
 }
 
 /// A service that answers every request, with 503 where the path says so, and ends with the test's process.
@@ -40,11 +34,7 @@ fn service() -> String {
             for _ in 0..u64::from(length > 0) {
                 lines.next().transpose()?;
             }
-            let status = if first.contains("/busy") {
-                "503 Busy"
-            } else {
-                "200 OK"
-            };
+            let status = if first.contains("/busy") { "503 Busy" } else { "200 OK" };
             (&stream).write_all(
                 format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\nok").as_bytes(),
             )?;
@@ -91,11 +81,7 @@ fn a_service_of_ones_own_is_driven_by_the_generator() {
     ];
     arguments.extend(SERVICE);
     let finished = ebb(&arguments);
-    finished.expect(
-        0,
-        &["after rest", "requests/s", "Verdict:"],
-        &["report.html"],
-    );
+    finished.expect(0, &["after rest", "requests/s", "Verdict:"], &["report.html"]);
     let trial = results(output.path());
     assert_eq!(trial["workload"]["name"], "python3");
     let run = &trial["variants"][0]["runs"][0];
@@ -111,9 +97,7 @@ fn a_service_of_ones_own_is_driven_by_the_generator() {
         (load["requests"].as_u64(), load["tool"].as_str()),
         (Some(3), Some("ebb burst, closed loop"))
     );
-    let growth = trial["variants"][0]["summary"]["figures"]["growth"]["median"]
-        .as_f64()
-        .unwrap();
+    let growth = trial["variants"][0]["summary"]["figures"]["growth"]["median"].as_f64().unwrap();
     assert!(growth > 20e6, "the burst is seen: {growth}");
     let markdown = std::fs::read_to_string(output.path().join("report.md")).unwrap();
     assert!(
@@ -184,9 +168,7 @@ fn a_port_that_somebody_has_is_told_before_a_wrong_service_is_measured() {
     ];
     ebb(&arguments).expect(
         20,
-        &[&format!(
-            "another program answers at {address} before the service was started"
-        )],
+        &[&format!("another program answers at {address} before the service was started")],
         &[],
     );
 }
@@ -208,13 +190,7 @@ fn a_load_that_nobody_answers_is_told() {
     arguments.extend(["--", "python3", service.to_str().unwrap(), "{port}"]);
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tools");
     let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
-    let finished = Finished::of(
-        &command
-            .args(&arguments)
-            .current_dir(tools)
-            .output()
-            .unwrap(),
-    );
+    let finished = Finished::of(&command.args(&arguments).current_dir(tools).output().unwrap());
     finished.expect(20, &["none of its 16 requests was answered"], &[]);
 }
 
@@ -223,39 +199,22 @@ fn flags_that_make_no_sense_are_refused_before_anything_starts() {
     let python = ["--", "python3", "service.py", "1"];
     for (arguments, expected) in [
         (vec!["--ready", "127.0.0.1:1"], "no load is given"),
-        (
-            vec!["--load", "./drive.sh"],
-            "ebb cannot detect when the service is ready",
-        ),
-        (
-            vec!["--load", "echo 'x", "--ready", "a:1"],
-            "a quote may be open",
-        ),
+        (vec!["--load", "./drive.sh"], "ebb cannot detect when the service is ready"),
+        (vec!["--load", "echo 'x", "--ready", "a:1"], "a quote may be open"),
         (
             vec!["--burst", "http://127.0.0.1:1/", "--ready", "soon"],
             "write http://..., HOST:PORT or line:REGEX",
         ),
     ] {
-        let all: Vec<&str> = ["compare"]
-            .into_iter()
-            .chain(arguments)
-            .chain(python)
-            .collect();
+        let all: Vec<&str> = ["compare"].into_iter().chain(arguments).chain(python).collect();
         ebb(&all).expect(64, &[], &[expected]);
     }
     // Both ways are named, with a line to type.
-    ebb(&["compare"]).expect(
-        64,
-        &[],
-        &["ebb compare workloads/sse", "-- ./server --port 8000"],
-    );
+    ebb(&["compare"]).expect(64, &[], &["ebb compare workloads/sse", "-- ./server --port 8000"]);
     ebb(&["compare", "--load", "x"]).expect(
         64,
         &[],
-        &[
-            "--load needs a service",
-            "ebb compare --load ... -- ./server",
-        ],
+        &["--load needs a service", "ebb compare --load ... -- ./server"],
     );
     ebb(&["compare", "--load", "x", "uvicorn", "main:app"]).expect(
         64,
@@ -296,19 +255,12 @@ fn a_burst_prints_words_and_then_its_summary() {
     ]);
     finished.expect(
         0,
-        &[
-            "21 requests answered and 20 failed",
-            "closed loop, 3 connections",
-            "p99",
-        ],
+        &["21 requests answered and 20 failed", "closed loop, 3 connections", "p99"],
         &["failed 20 times: status 503"],
     );
     let last = finished.stdout.lines().last().unwrap();
     let summary: serde_json::Value = serde_json::from_str(last).unwrap();
-    assert_eq!(
-        (summary["requests"].as_u64(), summary["errors"].as_u64()),
-        (Some(21), Some(20))
-    );
+    assert_eq!((summary["requests"].as_u64(), summary["errors"].as_u64()), (Some(21), Some(20)));
     assert!(summary["latency_ms"]["p99"].as_f64().unwrap() > 0.0);
     let paced = ebb(&["burst", &url, "-z", "1s", "--rate", "50", "--json"]);
     let summary: serde_json::Value = serde_json::from_str(&paced.stdout).unwrap();
@@ -334,10 +286,7 @@ fn a_burst_that_cannot_be_sent_is_one_line_and_a_code() {
         (vec!["http://h/", "--rate", "0"], "not a number above 0"),
         (vec!["http://h/", "--body", "/nowhere/x"], "/nowhere/x"),
         (vec!["http://h/", "-H", "nothing"], "NAME: VALUE"),
-        (
-            vec!["http://h/", "-n", "1", "-z", "1s"],
-            "cannot be used with",
-        ),
+        (vec!["http://h/", "-n", "1", "-z", "1s"], "cannot be used with"),
     ] {
         let all: Vec<&str> = ["burst"].into_iter().chain(arguments).collect();
         ebb(&all).expect(64, &[], &[expected]);

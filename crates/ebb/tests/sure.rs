@@ -56,21 +56,11 @@ fn it_repeats_until_the_interval_is_narrow() {
     let workload = Edited::new(&[
         ("rest_s = 0.6", "rest_s = 0.2"),
         ("bursts = 2", "bursts = 1"),
-        (
-            SERVICE,
-            &format!("{SERVICE}\nenv = {{ BUFFERS = \"1000\" }}"),
-        ),
+        (SERVICE, &format!("{SERVICE}\nenv = {{ BUFFERS = \"1000\" }}")),
     ]);
     let finished = run(
         workload.path(),
-        &[
-            "--variants",
-            variants,
-            "--until-sure=60",
-            "--budget",
-            "9m",
-            "--json",
-        ],
+        &["--variants", variants, "--until-sure=60", "--budget", "9m", "--json"],
     );
     finished.expect(0, &[], &["run 10: x, repetition 5"]);
     let trial = json(&finished.stdout);
@@ -87,13 +77,7 @@ fn it_repeats_until_the_interval_is_narrow() {
 
 #[test]
 fn a_budget_that_is_spent_is_told() {
-    let arguments = [
-        "--variants",
-        "glibc,x=glibc+A=1",
-        "--until-sure",
-        "--budget",
-        "1s",
-    ];
+    let arguments = ["--variants", "glibc,x=glibc+A=1", "--until-sure", "--budget", "1s"];
     run(&fixture(), &arguments).expect(
         0,
         &["! not sure: the budget of 1 s has no room for another repetition after 1 repetition"],
@@ -140,14 +124,7 @@ fn a_trial_beside_other_load_claims_nothing_about_time() {
     let noise = Noise::make();
     let finished = run(
         &fixture(),
-        &[
-            "--variants",
-            "glibc,jemalloc-now",
-            "-n",
-            "1",
-            "-o",
-            output.to_str().unwrap(),
-        ],
+        &["--variants", "glibc,jemalloc-now", "-n", "1", "-o", output.to_str().unwrap()],
     );
     drop(noise);
     finished.expect(
@@ -159,11 +136,7 @@ fn a_trial_beside_other_load_claims_nothing_about_time() {
         ],
         &[],
     );
-    let verdict = finished
-        .stdout
-        .lines()
-        .find_map(|line| line.strip_prefix("Verdict: "))
-        .unwrap();
+    let verdict = finished.stdout.lines().find_map(|line| line.strip_prefix("Verdict: ")).unwrap();
     assert_no_times("the terminal", verdict);
     for file in ["report.md", "report.html"] {
         let text = std::fs::read_to_string(output.join(file)).unwrap();
@@ -221,26 +194,17 @@ fn a_trial_is_disturbed_where_its_own_record_says_so_and_nowhere_else() {
 
 #[test]
 fn eight_rounds_give_a_slope_with_its_interval() {
-    let workload = Edited::new(&[
-        ("rest_s = 0.6", "rest_s = 0.2"),
-        ("bursts = 2", "bursts = 8"),
-    ]);
+    let workload = Edited::new(&[("rest_s = 0.6", "rest_s = 0.2"), ("bursts = 2", "bursts = 8")]);
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().to_str().unwrap();
-    let finished = run(
-        workload.path(),
-        &["--variants", "glibc", "-n", "1", "-o", output],
-    );
+    let finished = run(workload.path(), &["--variants", "glibc", "-n", "1", "-o", output]);
     let trial = bench::results(folder.path());
     let slope = &trial["variants"][0]["runs"][0]["slope"];
     let [low, middle, high] =
         ["low", "bytes_per_s", "high"].map(|key| slope[key].as_f64().unwrap());
     assert!(low <= middle && middle <= high, "{slope}");
     let column = &trial["variants"][0]["summary"]["figures"]["slope"]["median"];
-    assert!(
-        (column.as_f64().unwrap() - middle * 3600.0).abs() < 1.0,
-        "{column} {slope}"
-    );
+    assert!((column.as_f64().unwrap() - middle * 3600.0).abs() < 1.0, "{column} {slope}");
     let hourly = |bytes_per_s: f64| {
         ebb_report::figures::signed(bytes_per_s * 3600.0, ebb_trial::results::Unit::BytesPerHour)
     };

@@ -134,11 +134,7 @@ impl Interface {
             }
             // Those of a debug build are checks of the domain RAW around `malloc`: the other domains have their own.
             let is_debug_build = !raw.assume_init_ref().context.is_null();
-            let functions = if is_debug_build {
-                &UNCHECKED
-            } else {
-                raw.assume_init_ref()
-            };
+            let functions = if is_debug_build { &UNCHECKED } else { raw.assume_init_ref() };
             set(MEM, functions);
             set(OBJ, functions);
             if is_debug_build {

@@ -67,11 +67,7 @@ fn walk(wanted: usize) -> Walk {
         walk.objects += 1;
         0
     }
-    let mut walk = Walk {
-        objects: 0,
-        wanted,
-        found: None,
-    };
+    let mut walk = Walk { objects: 0, wanted, found: None };
     if let Some(iterate) = weak_function!("dl_iterate_phdr" as IteratePhdr) {
         // SAFETY: `visit` takes what it is called with, and `walk` outlives the call.
         unsafe { iterate(visit, (&raw mut walk).cast()) };

@@ -37,10 +37,7 @@ fn opaque() {
 #[inline(always)]
 unsafe fn move_one<T>(to: *mut u8, from: *const u8) {
     // SAFETY: both ends are valid for a `T` (fn contract), and the accesses are unaligned.
-    unsafe {
-        to.cast::<T>()
-            .write_unaligned(from.cast::<T>().read_unaligned())
-    };
+    unsafe { to.cast::<T>().write_unaligned(from.cast::<T>().read_unaligned()) };
 }
 
 /// Copies fewer than [`CHUNK`] bytes; all are read before any is written.

@@ -15,6 +15,5 @@ pub unsafe fn on_thread_exit(destructor: unsafe extern "C" fn(*mut u8), value: *
     let delete = |key| unsafe { libc::key_delete(key) };
     // SAFETY: the key exists.
     let set = |key| unsafe { libc::set_specific(key, value) };
-    KEY.get(|| libc::key_create(destructor), delete)
-        .is_some_and(set)
+    KEY.get(|| libc::key_create(destructor), delete).is_some_and(set)
 }

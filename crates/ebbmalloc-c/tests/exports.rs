@@ -126,10 +126,7 @@ fn symbols(arguments: &[&str]) -> BTreeSet<(char, String)> {
 }
 
 fn with_letter(letter: char, names: &[&str]) -> BTreeSet<(char, String)> {
-    names
-        .iter()
-        .map(|name| (letter, (*name).to_owned()))
-        .collect()
+    names.iter().map(|name| (letter, (*name).to_owned())).collect()
 }
 
 #[test]
@@ -160,9 +157,7 @@ fn it_needs_no_other_object_and_stays_loaded() {
 #[test]
 fn its_thread_local_storage_is_two_words() {
     let segments = output("readelf", &["-lW"], library::library());
-    let line = segments
-        .lines()
-        .find(|line| line.trim_start().starts_with("TLS"));
+    let line = segments.lines().find(|line| line.trim_start().starts_with("TLS"));
     let words: Vec<_> = line.expect("a TLS segment").split_whitespace().collect();
     assert_eq!((words[4], words[5]), ("0x000000", "0x000010"), "{segments}");
 }
@@ -181,10 +176,7 @@ fn the_headers_go_with_either_language_and_libc() {
         ("musl-gcc", "c", "-std=c11"),
     ] {
         let mut command = Command::new(compiler);
-        command
-            .args(strict)
-            .args([standard, "-x", language])
-            .arg(&header);
+        command.args(strict).args([standard, "-x", language]).arg(&header);
         let status = command.status();
         let status = status.unwrap_or_else(|error| panic!("{compiler} is not there: {error}"));
         assert!(status.success(), "{compiler} {standard}");

@@ -16,9 +16,7 @@ use memory_functions::{compare, copy, copy_overlapping, fill, length};
 const ROOM: usize = 64;
 
 fn lengths() -> impl Iterator<Item = usize> {
-    (0..=130)
-        .chain(500..=530)
-        .chain([1000, 4095, 4096, 4097, 65536])
+    (0..=130).chain(500..=530).chain([1000, 4095, 4096, 4097, 65536])
 }
 
 fn pattern(bytes: usize) -> Vec<u8> {
@@ -47,10 +45,7 @@ fn copies_are_exact() {
             // SAFETY: both ranges lie in the memory.
             let returned = unsafe { copy(base.add(to), base.add(from), bytes) };
             assert_eq!(returned.addr(), base.addr() + to);
-            assert!(
-                memory == moved(&before, to, from, bytes),
-                "{bytes} bytes to {to}"
-            );
+            assert!(memory == moved(&before, to, from, bytes), "{bytes} bytes to {to}");
         }
     }
 }
@@ -59,20 +54,13 @@ fn copies_are_exact() {
 fn overlapping_copies_are_exact_in_both_directions() {
     for bytes in lengths() {
         for distance in [1, 2, 8, 15, 16, 17, 31, 63] {
-            for (to, from) in [
-                (ROOM, ROOM + distance),
-                (ROOM + distance, ROOM),
-                (ROOM, ROOM),
-            ] {
+            for (to, from) in [(ROOM, ROOM + distance), (ROOM + distance, ROOM), (ROOM, ROOM)] {
                 let before = pattern(bytes + 3 * ROOM);
                 let mut memory = before.clone();
                 let base = memory.as_mut_ptr();
                 // SAFETY: both ranges lie in the memory.
                 unsafe { copy_overlapping(base.add(to), base.add(from), bytes) };
-                assert!(
-                    memory == moved(&before, to, from, bytes),
-                    "{bytes}: {from} to {to}"
-                );
+                assert!(memory == moved(&before, to, from, bytes), "{bytes}: {from} to {to}");
             }
         }
     }

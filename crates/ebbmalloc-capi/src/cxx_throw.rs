@@ -123,11 +123,7 @@ fn throw_bad_alloc() -> ! {
 }
 
 fn or_in_cxx_library(linked: *const (), name: &CStr) -> *const () {
-    if linked.is_null() {
-        in_cxx_library(name)
-    } else {
-        linked
-    }
+    if linked.is_null() { in_cxx_library(name) } else { linked }
 }
 
 /// A symbol of libstdc++, if that is loaded, also where only a plug-in loaded it. Null if not.

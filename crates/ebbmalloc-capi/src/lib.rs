@@ -10,11 +10,7 @@
 // What can lose bits is checked, or argued.
 #![cfg_attr(
     not(test),
-    deny(
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss
-    )
+    deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
 )]
 #![cfg(target_os = "linux")]
 

@@ -26,11 +26,8 @@ pub unsafe extern "C" fn prctl(
     let arguments = [a, b, c, d].map(usize_of);
     // SAFETY: the arguments are what the operation demands (fn contract).
     let call = || unsafe { KERNEL.prctl(operation, arguments) };
-    let result = if Linux::begins_sandbox(operation) {
-        runtime::entering_sandbox(call)
-    } else {
-        call()
-    };
+    let result =
+        if Linux::begins_sandbox(operation) { runtime::entering_sandbox(call) } else { call() };
     result.unwrap_or_else(|errno| {
         fail(errno.0.into());
         -1

@@ -34,27 +34,9 @@ struct Program {
 }
 
 const PROGRAMS: [Program; 5] = [
-    Program {
-        name: "idle",
-        caches: 64,
-        total_bytes: 256 << 20,
-        sizes: 16..4096,
-        survives: 0,
-    },
-    Program {
-        name: "tiny",
-        caches: 4,
-        total_bytes: 300 << 20,
-        sizes: 16..64,
-        survives: 64,
-    },
-    Program {
-        name: "mid",
-        caches: 4,
-        total_bytes: 300 << 20,
-        sizes: 64..4096,
-        survives: 32,
-    },
+    Program { name: "idle", caches: 64, total_bytes: 256 << 20, sizes: 16..4096, survives: 0 },
+    Program { name: "tiny", caches: 4, total_bytes: 300 << 20, sizes: 16..64, survives: 64 },
+    Program { name: "mid", caches: 4, total_bytes: 300 << 20, sizes: 64..4096, survives: 32 },
     Program {
         name: "threads",
         caches: 1000,
@@ -164,15 +146,11 @@ fn run(program: &Program) {
         .into_iter()
         .partition(|_| program.survives > 0 && random.below(program.survives) == 0);
     for blocks in [freed, survivors] {
-        blocks
-            .into_iter()
-            .for_each(|(thread, block)| thread.give(block));
+        blocks.into_iter().for_each(|(thread, block)| thread.give(block));
         tick();
     }
     for thread in threads {
-        let last: Vec<_> = (0..LAST_BLOCKS)
-            .map(|_| thread.take(random.size(program)))
-            .collect();
+        let last: Vec<_> = (0..LAST_BLOCKS).map(|_| thread.take(random.size(program))).collect();
         last.into_iter().for_each(|block| thread.give(block));
         thread.end();
     }
@@ -189,10 +167,9 @@ fn nanoseconds_a_tick() -> f64 {
 fn main() -> std::io::Result<()> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let known = |name: &str| PROGRAMS.iter().find(|program| program.name == name);
-    let (Some(program), Some(file)) = (
-        arguments.first().and_then(|name| known(name)),
-        arguments.get(1),
-    ) else {
+    let (Some(program), Some(file)) =
+        (arguments.first().and_then(|name| known(name)), arguments.get(1))
+    else {
         let names = PROGRAMS.map(|program| program.name).join(", ");
         eprintln!("holds PROGRAM FILE, where PROGRAM is one of {names}");
         std::process::exit(2);

@@ -21,10 +21,7 @@ fn section<'a>(page: &'a str, heading: &str) -> &'a str {
 /// The texts between backquotes, blocks of code left out.
 fn quoted(text: &str) -> Vec<String> {
     let outside = text.split("```").step_by(2);
-    outside
-        .flat_map(|part| part.split('`').skip(1).step_by(2))
-        .map(str::to_owned)
-        .collect()
+    outside.flat_map(|part| part.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
 }
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -89,10 +86,7 @@ fn the_table_of_crates_has_each_crate() {
 fn every_test_that_keeps_an_invariant_exists() {
     let mut files = Vec::new();
     sources(&root().join("crates"), &mut files);
-    let texts: Vec<_> = files
-        .iter()
-        .map(|file| fs::read_to_string(file).unwrap())
-        .collect();
+    let texts: Vec<_> = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
     let page = page();
     let names = quoted(section(&page, "\n## Invariants\n"))
         .into_iter()
@@ -120,11 +114,7 @@ fn only_the_door_calls_the_kernel() {
             || code.contains("\"svc 0\"")
             || code.contains("\"svc #0\"");
         calls += usize::from(is_call);
-        assert!(
-            !is_call || file.starts_with(&door),
-            "{} calls the kernel",
-            file.display()
-        );
+        assert!(!is_call || file.starts_with(&door), "{} calls the kernel", file.display());
         assert!(!code.contains("libc::"), "{} uses libc", file.display());
     }
     assert!(calls > 1, "the door was not found");

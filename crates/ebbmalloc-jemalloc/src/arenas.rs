@@ -49,11 +49,7 @@ pub fn create(hooks: *mut ExtentHooks) -> Option<usize> {
 
 /// Null for the table of the default hooks: as without any.
 fn plain(hooks: *mut ExtentHooks) -> *mut ExtentHooks {
-    if core::ptr::eq(hooks, &raw const DEFAULT_HOOKS.0) {
-        null_mut()
-    } else {
-        hooks
-    }
+    if core::ptr::eq(hooks, &raw const DEFAULT_HOOKS.0) { null_mut() } else { hooks }
 }
 
 /// The arena that `address` lies in.
@@ -199,11 +195,7 @@ pub fn hooks(index: usize) -> Option<*mut ExtentHooks> {
         None if index < automatic() => null_mut(),
         None => return None,
     };
-    Some(if hooks.is_null() {
-        (&raw const DEFAULT_HOOKS.0).cast_mut()
-    } else {
-        hooks
-    })
+    Some(if hooks.is_null() { (&raw const DEFAULT_HOOKS.0).cast_mut() } else { hooks })
 }
 
 /// Sets the hooks of an explicit arena. False for any other.

@@ -35,12 +35,7 @@ pub struct Choice {
 
 impl Choice {
     /// A request that says nothing but its size.
-    pub const PLAIN: Self = Self {
-        align: 1,
-        zero: false,
-        cache: CacheChoice::Own,
-        arena: None,
-    };
+    pub const PLAIN: Self = Self { align: 1, zero: false, cache: CacheChoice::Own, arena: None };
 
     /// What the flags of `mallocx` say: log2 of the alignment in the low six bits; 0x40 for zeros; from
     /// bit 8 on which cache, from bit 20 on which arena.
@@ -300,10 +295,7 @@ unsafe fn reallocate(block: *mut u8, old: usize, size: usize, choice: &Choice) -
             return unsafe { runtime::realloc(block, size) };
         }
     }
-    let plain = Choice {
-        zero: false,
-        ..*choice
-    };
+    let plain = Choice { zero: false, ..*choice };
     let new = allocate_with(size, &plain);
     if !new.is_null() {
         // SAFETY: both blocks are live, apart, and at least this long.

@@ -32,13 +32,7 @@ impl<'a> Call<'a> {
         new: *const c_void,
         new_len: usize,
     ) -> Self {
-        Self {
-            mib,
-            old,
-            old_len,
-            new,
-            new_len,
-        }
+        Self { mib, old, old_len, new, new_len }
     }
 
     /// The same call at the node that `mib` leads to.
@@ -58,20 +52,12 @@ impl<'a> Call<'a> {
 
     /// EPERM if the caller wants to write.
     pub fn read_only(&self) -> Result<()> {
-        if self.new.is_null() && self.new_len == 0 {
-            Ok(())
-        } else {
-            Err(Errno::EPERM)
-        }
+        if self.new.is_null() && self.new_len == 0 { Ok(()) } else { Err(Errno::EPERM) }
     }
 
     /// EPERM if the caller wants to read.
     pub fn write_only(&self) -> Result<()> {
-        if self.old.is_null() && self.old_len.is_null() {
-            Ok(())
-        } else {
-            Err(Errno::EPERM)
-        }
+        if self.old.is_null() && self.old_len.is_null() { Ok(()) } else { Err(Errno::EPERM) }
     }
 
     /// EPERM if the caller wants to read and to write.
@@ -109,9 +95,7 @@ impl<'a> Call<'a> {
         // SAFETY: `old_len` is valid, and `old` writable for as many bytes; both by `wants_old`.
         unsafe {
             let bytes = (*self.old_len).min(size_of::<T>());
-            (&raw const value)
-                .cast::<u8>()
-                .copy_to_nonoverlapping(self.old.cast(), bytes);
+            (&raw const value).cast::<u8>().copy_to_nonoverlapping(self.old.cast(), bytes);
             if *self.old_len == size_of::<T>() {
                 return Ok(());
             }
@@ -148,12 +132,6 @@ impl<'a> Call<'a> {
 impl Default for Call<'_> {
     /// A call that neither reads nor writes.
     fn default() -> Self {
-        Self {
-            mib: &[],
-            old: null_mut(),
-            old_len: null_mut(),
-            new: null_mut(),
-            new_len: 0,
-        }
+        Self { mib: &[], old: null_mut(), old_len: null_mut(), new: null_mut(), new_len: 0 }
     }
 }

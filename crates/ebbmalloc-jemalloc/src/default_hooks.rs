@@ -68,10 +68,7 @@ unsafe extern "C" fn dalloc(
     _: c_uint,
 ) -> bool {
     // SAFETY: the range is of `alloc`'s, as its caller knows, and nobody uses it any more.
-    unsafe {
-        HEAP.os
-            .release(start as usize, bytes.next_multiple_of(GRANULE))
-    };
+    unsafe { HEAP.os.release(start as usize, bytes.next_multiple_of(GRANULE)) };
     false
 }
 
@@ -83,10 +80,7 @@ unsafe extern "C" fn destroy(
     _: c_uint,
 ) {
     // SAFETY: the range is one that `alloc` gave, whole, and nobody uses it any more.
-    unsafe {
-        HEAP.os
-            .release(start as usize, bytes.next_multiple_of(GRANULE))
-    };
+    unsafe { HEAP.os.release(start as usize, bytes.next_multiple_of(GRANULE)) };
 }
 
 /// Nothing is ever decommitted.

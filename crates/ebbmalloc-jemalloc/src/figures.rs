@@ -116,9 +116,7 @@ pub fn note_end(arena: &ExplicitArena) {
     visit_cache(|own| HEAP.explicit_figures(own, arena, &mut taken.explicit));
     taken.explicit_of = (0, 0);
     taken.ended_any = true;
-    let Taken {
-        explicit, ended, ..
-    } = taken;
+    let Taken { explicit, ended, .. } = taken;
     ended.add(explicit);
 }
 

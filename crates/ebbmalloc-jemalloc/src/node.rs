@@ -117,10 +117,7 @@ impl<T> Value for *mut T {
 impl Node {
     /// A group.
     pub const fn group(name: &'static str, members: &'static [Node]) -> Self {
-        Self {
-            name,
-            kind: Kind::Group(members),
-        }
+        Self { name, kind: Kind::Group(members) }
     }
 
     /// A group of which there is one for each index.
@@ -129,10 +126,7 @@ impl Node {
         holds: fn(&[usize], usize) -> bool,
         members: &'static [Node],
     ) -> Self {
-        Self {
-            name,
-            kind: Kind::Indexed(Indexed { holds, members }),
-        }
+        Self { name, kind: Kind::Indexed(Indexed { holds, members }) }
     }
 
     /// A leaf of type `T` with a function of its own.
@@ -141,26 +135,12 @@ impl Node {
         access: Access,
         run: fn(&Call<'_>) -> Result<()>,
     ) -> Self {
-        Self {
-            name,
-            kind: Kind::Leaf {
-                access,
-                value: T::TYPE,
-                run,
-            },
-        }
+        Self { name, kind: Kind::Leaf { access, value: T::TYPE, run } }
     }
 
     /// A leaf that does something and has no value.
     pub const fn act(name: &'static str, run: fn(&Call<'_>) -> Result<()>) -> Self {
-        Self {
-            name,
-            kind: Kind::Leaf {
-                access: Access::Act,
-                value: Type::None,
-                run,
-            },
-        }
+        Self { name, kind: Kind::Leaf { access: Access::Act, value: Type::None, run } }
     }
 }
 

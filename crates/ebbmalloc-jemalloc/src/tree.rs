@@ -42,10 +42,9 @@ impl Below {
     /// The index that an element of a name stands for.
     fn index(self, element: &[u8]) -> Result<usize> {
         match self {
-            Self::Named(nodes) => nodes
-                .iter()
-                .position(|node| node.name.as_bytes() == element)
-                .ok_or(Errno::ENOENT),
+            Self::Named(nodes) => {
+                nodes.iter().position(|node| node.name.as_bytes() == element).ok_or(Errno::ENOENT)
+            }
             Self::Numbered(_) => number(element).ok_or(Errno::ENOENT),
             Self::Nothing(_) => Err(Errno::ENOENT),
         }

@@ -39,10 +39,8 @@ pub fn tables(host: &impl Host, base: usize) -> Option<Tables> {
     let (mut bias, mut index) = (None, None);
     for number in 0..count.min(PROGRAM_HEADERS_MOST) {
         let (kind, start, file_bytes) = header(host, base + headers + number * 56)?;
-        identity = identity
-            .rotate_left(7)
-            .wrapping_add(start.wrapping_mul(31))
-            .wrapping_add(file_bytes);
+        identity =
+            identity.rotate_left(7).wrapping_add(start.wrapping_mul(31)).wrapping_add(file_bytes);
         let offset = word(headers + number * 56 + 8)?;
         if kind == PT_LOAD && offset == 0 && bias.is_none() {
             bias = Some(base.wrapping_sub(start & !(PAGE - 1)));
@@ -59,12 +57,7 @@ pub fn tables(host: &impl Host, base: usize) -> Option<Tables> {
     })?;
     let index = bias.wrapping_add(index);
     let there = host.is_readable(index) && host.is_readable((end - 8) & !7);
-    (there && index_bytes <= end - index).then_some(Tables {
-        index,
-        index_bytes,
-        end,
-        identity,
-    })
+    (there && index_bytes <= end - index).then_some(Tables { index, index_bytes, end, identity })
 }
 
 /// Type, address and length of the segment whose program header is at `address`.

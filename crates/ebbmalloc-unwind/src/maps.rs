@@ -26,10 +26,7 @@ pub struct Lines {
 
 impl Lines {
     pub const fn new() -> Self {
-        Self {
-            line: [0; LINE_BYTES],
-            len: 0,
-        }
+        Self { line: [0; LINE_BYTES], len: 0 }
     }
 
     /// Takes the next piece of the text and calls `each` with every mapping whose line ends in it.
@@ -50,9 +47,7 @@ impl Lines {
 
 /// `start-end perms offset major:minor inode name`
 fn parse(line: &[u8]) -> Option<Mapping> {
-    let mut fields = line
-        .split(|&byte| byte == b' ')
-        .filter(|field| !field.is_empty());
+    let mut fields = line.split(|&byte| byte == b' ').filter(|field| !field.is_empty());
     let (start, end) = pair(fields.next()?, b'-')?;
     let rights = fields.next()?;
     let offset = number(fields.next()?, 16)?;
@@ -95,13 +90,7 @@ mod tests {
             let mut lines = Lines::new();
             for part in text.chunks(piece) {
                 lines.push(part, &mut |mapping: Mapping| {
-                    let Mapping {
-                        start,
-                        end,
-                        executable,
-                        offset,
-                        file,
-                    } = mapping;
+                    let Mapping { start, end, executable, offset, file } = mapping;
                     found.push((start, end, executable, offset, file));
                 });
             }

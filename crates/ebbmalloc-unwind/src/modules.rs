@@ -31,18 +31,8 @@ pub struct Modules {
 impl Modules {
     /// Nothing is known yet. All of it is zero.
     pub const fn new() -> Self {
-        const NOTHING: Code = Code {
-            start: 0,
-            end: 0,
-            base: 0,
-            tables: None,
-        };
-        Self {
-            codes: [NOTHING; MOST],
-            count: 0,
-            wait: 0,
-            patience: 0,
-        }
+        const NOTHING: Code = Code { start: 0, end: 0, base: 0, tables: None };
+        Self { codes: [NOTHING; MOST], count: 0, wait: 0, patience: 0 }
     }
 
     /// At the beginning of a walk.
@@ -57,8 +47,7 @@ impl Modules {
 
     /// Whether two addresses lie in one executable mapping.
     pub fn are_one_code(&self, one: usize, other: usize) -> bool {
-        self.find(one)
-            .is_some_and(|code| code.start <= other && other < code.end)
+        self.find(one).is_some_and(|code| code.start <= other && other < code.end)
     }
 
     /// The tables for `pc`, as they are now; `None` if there are none.
@@ -105,23 +94,14 @@ impl Modules {
             code.tables = tables(host, code.base);
         }
         let helped = read && self.knows(pc);
-        self.patience = if helped {
-            0
-        } else {
-            (self.patience * 2 + 1).min(PATIENCE_MOST)
-        };
+        self.patience = if helped { 0 } else { (self.patience * 2 + 1).min(PATIENCE_MOST) };
         self.wait = self.patience;
         true
     }
 
     fn add(&mut self, mapping: Mapping, base: usize) {
         if let Some(place) = self.codes.get_mut(self.count) {
-            *place = Code {
-                start: mapping.start,
-                end: mapping.end,
-                base,
-                tables: None,
-            };
+            *place = Code { start: mapping.start, end: mapping.end, base, tables: None };
             self.count += 1;
         }
     }

@@ -51,12 +51,7 @@ impl Registers {
                 options(nostack, nomem, preserves_flags),
             );
         }
-        Self {
-            pc,
-            sp,
-            fp,
-            link: 0,
-        }
+        Self { pc, sp, fp, link: 0 }
     }
 
     /// The caller's own.

@@ -48,10 +48,7 @@ pub struct Reader {
 impl Reader {
     /// Nothing.
     pub const fn new() -> Self {
-        Self {
-            context: MaybeUninit::uninit(),
-            ready: false,
-        }
+        Self { context: MaybeUninit::uninit(), ready: false }
     }
 
     /// What `tables` say about `pc`.
@@ -131,12 +128,7 @@ fn rule_of(row: &UnwindTableRow<usize, Storage>) -> Option<Rule> {
         None | Some(RegisterRule::SameValue | RegisterRule::Undefined) => None,
         Some(_) => return None,
     };
-    Some(Rule::Table {
-        from_fp,
-        frame: i32::try_from(offset).ok()?,
-        return_at,
-        fp_at,
-    })
+    Some(Rule::Table { from_fp, frame: i32::try_from(offset).ok()?, return_at, fp_at })
 }
 
 const REMEMBERED: usize = 4096;
@@ -149,9 +141,7 @@ pub struct Memory {
 impl Memory {
     /// Nothing. All of it is zero.
     pub const fn new() -> Self {
-        Self {
-            rules: [const { (0, MaybeUninit::uninit()) }; REMEMBERED],
-        }
+        Self { rules: [const { (0, MaybeUninit::uninit()) }; REMEMBERED] }
     }
 
     /// The rule of `pc`, if it is remembered.

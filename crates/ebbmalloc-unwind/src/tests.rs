@@ -13,10 +13,7 @@ struct Process {
 
 impl Process {
     fn new() -> Self {
-        Self {
-            memory: File::open("/proc/self/mem").unwrap(),
-            readings: AtomicUsize::new(0),
-        }
+        Self { memory: File::open("/proc/self/mem").unwrap(), readings: AtomicUsize::new(0) }
     }
 }
 
@@ -95,22 +92,10 @@ fn registers_that_lead_nowhere_end_the_walk() {
     let mut frames = [0; 64];
     for wrong in [
         Registers { pc: 16, ..here },
-        Registers {
-            pc: 16,
-            fp: 8,
-            ..here
-        },
-        Registers {
-            pc: 16,
-            fp: here.sp + 8,
-            ..here
-        },
+        Registers { pc: 16, fp: 8, ..here },
+        Registers { pc: 16, fp: here.sp + 8, ..here },
         Registers { sp: 16, ..here },
-        Registers {
-            sp: usize::MAX & !15,
-            fp: usize::MAX & !15,
-            ..here
-        },
+        Registers { sp: usize::MAX & !15, fp: usize::MAX & !15, ..here },
     ] {
         // SAFETY: none; that the walk survives is what is tested: it asks before it reads.
         let count = unsafe { unwinder.walk(&process, wrong, false, &mut frames) };

@@ -44,11 +44,7 @@ impl Unwinder {
     /// Nothing is known yet. All of it is zero, so that a static of it costs no room in the file.
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
-        Self {
-            modules: Modules::new(),
-            memory: Memory::new(),
-            reader: Reader::new(),
-        }
+        Self { modules: Modules::new(), memory: Memory::new(), reader: Reader::new() }
     }
 
     /// Writes the return addresses of the stack of which `registers` are the innermost frame's to
@@ -65,10 +61,7 @@ impl Unwinder {
         frames: &mut [usize],
     ) -> usize {
         self.modules.next_walk();
-        let mut stack = Stack {
-            host,
-            pages: [usize::MAX; 2],
-        };
+        let mut stack = Stack { host, pages: [usize::MAX; 2] };
         let mut at = registers;
         let (mut count, mut innermost, mut own) = (0, true, skip_own);
         while let Some(place) = frames.get_mut(count) {
@@ -108,19 +101,9 @@ impl Unwinder {
                 if !self.modules.knows(pc.checked_sub(1)?) {
                     return None;
                 }
-                Registers {
-                    pc,
-                    sp: at.fp.checked_add(16)?,
-                    fp: stack.word(at.fp)?,
-                    link: 0,
-                }
+                Registers { pc, sp: at.fp.checked_add(16)?, fp: stack.word(at.fp)?, link: 0 }
             }
-            Rule::Table {
-                from_fp,
-                frame,
-                return_at,
-                fp_at,
-            } => {
+            Rule::Table { from_fp, frame, return_at, fp_at } => {
                 let base = if from_fp { at.fp } else { at.sp };
                 let frame = base.checked_add_signed(frame as isize)?;
                 if frame < at.sp || (frame == at.sp && !innermost) {
@@ -138,12 +121,7 @@ impl Unwinder {
                     Some(offset) => saved(stack, offset)?,
                     None => at.fp,
                 };
-                Registers {
-                    pc,
-                    sp: frame,
-                    fp,
-                    link: 0,
-                }
+                Registers { pc, sp: frame, fp, link: 0 }
             }
         };
         (caller.pc >= PAGE).then_some(caller)

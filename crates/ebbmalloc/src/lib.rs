@@ -21,11 +21,7 @@
 // What can lose bits is checked, or argued.
 #![cfg_attr(
     not(test),
-    deny(
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss
-    )
+    deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
 )]
 
 pub use ebb_stats::{Snapshot, mechanism};

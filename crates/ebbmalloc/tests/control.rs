@@ -51,10 +51,7 @@ fn statistics_follow_the_epoch() {
 #[test]
 fn settings_are_read() {
     assert!(version::read().unwrap().starts_with("5."));
-    assert_eq!(
-        version::mib().unwrap().read().unwrap(),
-        version::read().unwrap()
-    );
+    assert_eq!(version::mib().unwrap().read().unwrap(), version::read().unwrap());
     assert!(!opt::abort::read().unwrap());
     assert!(opt::narenas::read().unwrap() >= 1);
     assert_eq!(opt::junk::read().unwrap(), "false");

@@ -25,10 +25,7 @@ fn live_bytes() -> u64 {
 
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"))
-        .unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
@@ -37,10 +34,7 @@ struct Numbers(u64);
 
 impl Numbers {
     fn next(&mut self, below: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) as usize % below
     }
 }
@@ -100,20 +94,15 @@ fn churn(seed: u64, steps: usize) {
 #[test]
 fn threads_keep_their_blocks_apart() {
     let _alone = alone();
-    let threads: Vec<_> = (0..8)
-        .map(|n| std::thread::spawn(move || churn(n, 4000)))
-        .collect();
-    threads
-        .into_iter()
-        .for_each(|thread| thread.join().unwrap());
+    let threads: Vec<_> = (0..8).map(|n| std::thread::spawn(move || churn(n, 4000))).collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
 #[test]
 fn collections_of_std_work() {
     let _alone = alone();
-    let map: BTreeMap<String, Vec<usize>> = (0..5000)
-        .map(|n| (format!("key {n}"), (0..n % 50).collect()))
-        .collect();
+    let map: BTreeMap<String, Vec<usize>> =
+        (0..5000).map(|n| (format!("key {n}"), (0..n % 50).collect())).collect();
     assert_eq!(map["key 4999"].len(), 49);
 }
 
@@ -165,9 +154,7 @@ fn a_child_of_fork_goes_on_allocating() {
 fn a_burst_goes_back_without_being_asked_for() {
     let _alone = alone();
     let base = resident_bytes();
-    let burst: Vec<Box<[u8]>> = (0..100_000)
-        .map(|_| vec![1; 1500].into_boxed_slice())
-        .collect();
+    let burst: Vec<Box<[u8]>> = (0..100_000).map(|_| vec![1; 1500].into_boxed_slice()).collect();
     let peak = resident_bytes();
     assert!(peak > base + 120 * MIB, "{base} {peak}");
     drop(burst);
@@ -177,10 +164,7 @@ fn a_burst_goes_back_without_being_asked_for() {
         if now < base + (peak - base) / 10 {
             break;
         }
-        assert!(
-            Instant::now() < deadline,
-            "base {base}, peak {peak}, now {now}"
-        );
+        assert!(Instant::now() < deadline, "base {base}, peak {peak}, now {now}");
         std::thread::sleep(Duration::from_millis(100));
     }
 }

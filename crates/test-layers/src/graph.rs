@@ -28,20 +28,11 @@ pub struct Graph {
 impl Graph {
     /// Resolves every path of the workspace.
     pub fn new(workspace: &Workspace) -> Graph {
-        let mut graph = Graph {
-            edges: BTreeMap::new(),
-        };
+        let mut graph = Graph { edges: BTreeMap::new() };
         for (id, module) in workspace.modules.iter().enumerate() {
             for import in &module.imports {
                 let is_reexport = import.is_public;
-                graph.add(
-                    workspace,
-                    id,
-                    &import.path,
-                    import.line,
-                    is_reexport,
-                    Scope::Import,
-                );
+                graph.add(workspace, id, &import.path, import.line, is_reexport, Scope::Import);
             }
             for (path, line) in &module.paths {
                 graph.add(workspace, id, path, *line, false, Scope::Code);
@@ -75,11 +66,7 @@ impl Graph {
     /// All edges, in the order of their files.
     pub fn edges(&self) -> impl Iterator<Item = Edge<'_>> {
         self.edges.iter().flat_map(|(from, targets)| {
-            targets.iter().map(move |(to, line)| Edge {
-                from,
-                to,
-                line: *line,
-            })
+            targets.iter().map(move |(to, line)| Edge { from, to, line: *line })
         })
     }
 
@@ -177,9 +164,8 @@ impl Resolver<'_> {
             "self" => Target::Module(at),
             "super" => {
                 let mut above = self.module(at).parent?;
-                while let Some(("super", after)) = rest
-                    .split_first()
-                    .map(|(name, after)| (name.as_str(), after))
+                while let Some(("super", after)) =
+                    rest.split_first().map(|(name, after)| (name.as_str(), after))
                 {
                     above = self.module(above).parent?;
                     rest = after;
@@ -233,17 +219,12 @@ impl Resolver<'_> {
             return None;
         }
         let module = self.module(id);
-        let child = module
-            .children
-            .get(name)
-            .map(|child| Target::Module(*child));
+        let child = module.children.get(name).map(|child| Target::Module(*child));
         if is_path && child.is_some() {
             return child;
         }
-        if let Some(import) = module
-            .imports
-            .iter()
-            .find(|import| import.name.as_deref() == Some(name))
+        if let Some(import) =
+            module.imports.iter().find(|import| import.name.as_deref() == Some(name))
         {
             let found = self.resolve(id, &import.path, Scope::Import, depth + 1);
             if found.is_some() {
@@ -257,11 +238,11 @@ impl Resolver<'_> {
             return child;
         }
         let globs = module.imports.iter().filter(|import| import.name.is_none());
-        globs
-            .filter_map(|glob| self.resolve(id, &glob.path, Scope::Import, depth + 1))
-            .find_map(|from| match from {
+        globs.filter_map(|glob| self.resolve(id, &glob.path, Scope::Import, depth + 1)).find_map(
+            |from| match from {
                 Target::Module(from) if from != id => self.name_in(from, name, is_path, depth + 1),
                 _ => None,
-            })
+            },
+        )
     }
 }

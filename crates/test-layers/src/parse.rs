@@ -72,12 +72,7 @@ impl Parsed {
             Some(last) => path.push(last.to_owned()),
             None => {}
         }
-        self.imports.push(Import {
-            path,
-            name,
-            is_public,
-            line,
-        });
+        self.imports.push(Import { path, name, is_public, line });
     }
 
     /// Paths among the tokens of a macro, which `syn` does not parse: `a::b`, `crate::a::b`, `$crate::a::b`.
@@ -128,11 +123,7 @@ impl Parsed {
             Item::Union(item) => &item.ident,
             Item::Macro(item) => {
                 let Some(ident) = &item.ident else { return };
-                if item
-                    .attrs
-                    .iter()
-                    .any(|attr| attr.path().is_ident("macro_export"))
-                {
+                if item.attrs.iter().any(|attr| attr.path().is_ident("macro_export")) {
                     self.exported_macros.push(ident.to_string());
                 }
                 ident
@@ -185,10 +176,7 @@ impl<'ast> Visit<'ast> for Parsed {
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        let segments = path
-            .segments
-            .iter()
-            .map(|segment| segment.ident.to_string());
+        let segments = path.segments.iter().map(|segment| segment.ident.to_string());
         let line = path.span().start().line;
         self.paths.push((segments.collect(), line));
         visit::visit_path(self, path);
@@ -255,9 +243,7 @@ fn path_attribute(attribute: &Attribute) -> Option<String> {
         }
         _ => return None,
     };
-    syn::parse2::<syn::LitStr>(tokens)
-        .ok()
-        .map(|text| text.value())
+    syn::parse2::<syn::LitStr>(tokens).ok().map(|text| text.value())
 }
 
 fn literal(value: &syn::Expr) -> Option<String> {

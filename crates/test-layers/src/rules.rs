@@ -51,10 +51,7 @@ fn crates(layers: &Table, workspace: &Workspace) -> BTreeSet<String> {
             }
         }
     }
-    let unlisted = workspace
-        .crates
-        .keys()
-        .filter(|name| !listed.contains(name.as_str()));
+    let unlisted = workspace.crates.keys().filter(|name| !listed.contains(name.as_str()));
     wrong.extend(unlisted.map(|name| format!("{name} has no place in layers.toml")));
     wrong
 }
@@ -122,10 +119,7 @@ fn upwards(layers: &Table, workspace: &Workspace, graph: &Graph) -> BTreeSet<Str
             }
         }
     }
-    let with_folders = workspace
-        .crates
-        .iter()
-        .filter(|(_, found)| found.folders.len() > 1);
+    let with_folders = workspace.crates.iter().filter(|(_, found)| found.folders.len() > 1);
     let unlisted = with_folders.filter(|(name, _)| !tables.contains_key(*name));
     wrong.extend(
         unlisted.map(|(name, _)| format!("{name}: its folders have no order in layers.toml")),
@@ -135,12 +129,7 @@ fn upwards(layers: &Table, workspace: &Workspace, graph: &Graph) -> BTreeSet<Str
 
 /// Each file that is part of a cycle, one entry a file, so that a cycle can be taken apart file by file.
 fn cycles(graph: &Graph) -> BTreeSet<String> {
-    graph
-        .cycles()
-        .into_iter()
-        .flatten()
-        .map(str::to_owned)
-        .collect()
+    graph.cycles().into_iter().flatten().map(str::to_owned).collect()
 }
 
 /// Files that explain the allocator in one hour: few lines, all named in ARCHITECTURE.md, and no import from outside.
@@ -186,18 +175,11 @@ fn reading_path(
 pub fn compare(found: &Violations, known: &Table, graph: &Graph) -> Vec<String> {
     let mut messages = Vec::new();
     for (rule, found) in found {
-        let known: BTreeSet<_> = names(known.get(*rule))
-            .into_iter()
-            .map(str::to_owned)
-            .collect();
+        let known: BTreeSet<_> = names(known.get(*rule)).into_iter().map(str::to_owned).collect();
         for new in found.difference(&known) {
             messages.push(format!("new, {rule}: {new}{}", explain(new, graph)));
         }
-        messages.extend(
-            known
-                .difference(found)
-                .map(|gone| format!("gone, {rule}: {gone}")),
-        );
+        messages.extend(known.difference(found).map(|gone| format!("gone, {rule}: {gone}")));
     }
     messages
 }

@@ -49,18 +49,15 @@ impl Workspace {
             let Ok(text) = fs::read_to_string(folder.join("Cargo.toml")) else {
                 continue;
             };
-            let manifest: toml::Table = text
-                .parse()
-                .unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+            let manifest: toml::Table =
+                text.parse().unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
             let name = manifest["package"]["name"].as_str().unwrap().to_owned();
             manifests.push((name, folder, manifest));
         }
         let names: BTreeSet<_> = manifests.iter().map(|(name, ..)| name.clone()).collect();
         for (name, folder, manifest) in manifests {
-            let mut found = Crate {
-                dependencies: dependencies(&manifest, &names),
-                ..Crate::default()
-            };
+            let mut found =
+                Crate { dependencies: dependencies(&manifest, &names), ..Crate::default() };
             let source = folder.join("src");
             found.folders = subfolders(&source);
             let library = source.join("lib.rs");
@@ -94,20 +91,10 @@ impl Workspace {
             fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         let parsed =
             parse::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        let name = file
-            .strip_prefix(root)
-            .unwrap()
-            .to_str()
-            .unwrap()
-            .to_owned();
+        let name = file.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
         let lines = text.lines().count() - parsed.test_lines;
-        let module = Module {
-            package: package.to_owned(),
-            file: name,
-            parent,
-            lines,
-            ..Module::default()
-        };
+        let module =
+            Module { package: package.to_owned(), file: name, parent, lines, ..Module::default() };
         self.add(root, module, parsed, folder)
     }
 
@@ -180,10 +167,6 @@ fn subfolders(source: &Path) -> BTreeSet<String> {
     let Ok(entries) = fs::read_dir(source) else {
         return BTreeSet::new();
     };
-    let folders = entries
-        .map(Result::unwrap)
-        .filter(|entry| entry.path().is_dir());
-    folders
-        .map(|entry| entry.file_name().into_string().unwrap())
-        .collect()
+    let folders = entries.map(Result::unwrap).filter(|entry| entry.path().is_dir());
+    folders.map(|entry| entry.file_name().into_string().unwrap()).collect()
 }

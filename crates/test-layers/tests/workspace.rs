@@ -10,8 +10,7 @@ use test_layers::{Workspace, rules};
 
 fn table(path: &Path) -> toml::Table {
     let text = fs::read_to_string(path).unwrap();
-    text.parse()
-        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 #[test]
@@ -20,11 +19,7 @@ fn imports_go_down_and_files_form_no_cycle() {
     let root = Workspace::root();
     let workspace = Workspace::read(&root);
     let graph = Graph::new(&workspace);
-    assert!(
-        graph.edges().count() > 500,
-        "only {} imports found",
-        graph.edges().count()
-    );
+    assert!(graph.edges().count() > 500, "only {} imports found", graph.edges().count());
     let found = rules::violations(&root, &table(&here.join("layers.toml")), &workspace, &graph);
     let list = here.join("known.toml");
     if env::var_os("LAYERS").is_some_and(|value| value == "write") {

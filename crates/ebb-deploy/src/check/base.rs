@@ -22,16 +22,8 @@ const OF_DEBIAN: &[&str] = &[
 ];
 
 /// Other repositories whose images bring none.
-const WITHOUT_ALLOCATOR: &[&str] = &[
-    "alpine",
-    "fedora",
-    "rockylinux",
-    "almalinux",
-    "centos",
-    "amazonlinux",
-    "busybox",
-    "openjdk",
-];
+const WITHOUT_ALLOCATOR: &[&str] =
+    &["alpine", "fedora", "rockylinux", "almalinux", "centos", "amazonlinux", "busybox", "openjdk"];
 
 /// Words of tags that are other systems under the same name, such as -ubi9, -oraclelinux8 and -al2023.
 const OTHER_SYSTEMS: &[&str] = &["ubi", "oracle", "al20", "fedora", "nanoserver", "windows"];
@@ -52,14 +44,8 @@ impl<'a> Base<'a> {
         // A colon before the last slash is that of a port.
         let from = image.rfind('/').map_or(0, |at| at + 1);
         match image[from..].find(':') {
-            Some(at) => Self {
-                name: &image[..from + at],
-                tag: &image[from + at + 1..],
-            },
-            None => Self {
-                name: image,
-                tag: "",
-            },
+            Some(at) => Self { name: &image[..from + at], tag: &image[from + at + 1..] },
+            None => Self { name: image, tag: "" },
         }
     }
 
@@ -75,10 +61,7 @@ impl<'a> Base<'a> {
 
     /// Its libc, where the name tells.
     pub fn libc(&self) -> Option<Libc> {
-        let is_alpine = |text: &str| {
-            text.split(['-', '.', '/'])
-                .any(|it| it.starts_with("alpine"))
-        };
+        let is_alpine = |text: &str| text.split(['-', '.', '/']).any(|it| it.starts_with("alpine"));
         if is_alpine(self.name) || is_alpine(self.tag) {
             return Some(Libc::Musl);
         }
@@ -121,15 +104,9 @@ mod tests {
         let libc = |image| Base::parse(image).libc();
         assert_eq!(libc("alpine:3.20"), Some(Libc::Musl));
         assert_eq!(libc("python:3.12-alpine3.20"), Some(Libc::Musl));
-        assert_eq!(
-            libc("docker.io/library/python:3.12-slim@sha256:1"),
-            Some(Libc::Glibc)
-        );
+        assert_eq!(libc("docker.io/library/python:3.12-slim@sha256:1"), Some(Libc::Glibc));
         assert_eq!(libc("registry:5000/team/service:1"), None);
-        assert_eq!(
-            libc("registry:5000/team/service:1-alpine"),
-            Some(Libc::Musl)
-        );
+        assert_eq!(libc("registry:5000/team/service:1-alpine"), Some(Libc::Musl));
         assert_eq!(libc("scratch"), None);
     }
 

@@ -91,18 +91,12 @@ pub fn kind(path: &Path, text: &str) -> Option<Kind> {
         let is_named = matches!(&*lower, "supervisord.conf" | "supervisor.conf");
         return (is_named || supervisor::is_like(text)).then_some(Kind::Supervisor);
     }
-    if ![".yml", ".yaml", ".json"]
-        .iter()
-        .any(|end| lower.ends_with(end))
-    {
+    if ![".yml", ".yaml", ".json"].iter().any(|end| lower.ends_with(end)) {
         return None;
     }
     let documents = yaml::parse(text).ok();
     let roots = documents.map(|it| it.roots).unwrap_or_default();
-    if roots
-        .iter()
-        .any(|root| root.get("kind").is_some() && root.get("apiVersion").is_some())
-    {
+    if roots.iter().any(|root| root.get("kind").is_some() && root.get("apiVersion").is_some()) {
         return Some(Kind::Kubernetes);
     }
     if roots.len() == 1 && roots[0].get("services").is_some() || lower.contains("compose") {
@@ -117,14 +111,10 @@ pub fn services(kind: Kind, path: &Path, text: &str) -> Result<Vec<Service>, Str
         Kind::Compose => compose::services(text),
         Kind::Kubernetes => kubernetes::services(text),
         Kind::Unit => Ok(vec![unit::Unit::parse(text)?.service(path)]),
-        Kind::Procfile => Ok(procfile::processes(text)?
-            .into_iter()
-            .map(|it| it.service)
-            .collect()),
-        Kind::Supervisor => Ok(supervisor::programs(text)?
-            .into_iter()
-            .map(|it| it.service)
-            .collect()),
+        Kind::Procfile => Ok(procfile::processes(text)?.into_iter().map(|it| it.service).collect()),
+        Kind::Supervisor => {
+            Ok(supervisor::programs(text)?.into_iter().map(|it| it.service).collect())
+        }
         Kind::Script => Ok(vec![script::Script::parse(path, text)?.service]),
     }
 }
@@ -136,31 +126,17 @@ pub fn judge(name: &str, kind: Kind, service: &Service, host: &dyn Host) -> Judg
     };
     let remarks = service.remarks.iter().map(|it| {
         let finding = at(it.line, it.id, it.what.clone());
-        if it.is_note {
-            finding.as_note()
-        } else {
-            finding
-        }
+        if it.is_note { finding.as_note() } else { finding }
     });
     let start = service.start.as_ref();
-    let (text, line) = match (
-        start.and_then(Start::through_ebb),
-        service.variable("LD_PRELOAD"),
-    ) {
+    let (text, line) = match (start.and_then(Start::through_ebb), service.variable("LD_PRELOAD")) {
         (Some(allocator), _) => {
-            return Judged {
-                allocator: Some(allocator.to_owned()),
-                findings: Vec::new(),
-            };
+            return Judged { allocator: Some(allocator.to_owned()), findings: Vec::new() };
         }
         (None, Some(variable)) => match &variable.value {
             Some(value) if !value.is_empty() => (value.clone(), variable.line),
             Some(_) => {
-                return nothing(&at(
-                    variable.line,
-                    Id::NotAsked,
-                    "LD_PRELOAD is empty".to_owned(),
-                ));
+                return nothing(&at(variable.line, Id::NotAsked, "LD_PRELOAD is empty".to_owned()));
             }
             None => {
                 let what = "LD_PRELOAD is set outside this file".to_owned();
@@ -170,10 +146,7 @@ pub fn judge(name: &str, kind: Kind, service: &Service, host: &dyn Host) -> Judg
         (None, None) => match start.and_then(|it| it.assigned("LD_PRELOAD")) {
             Some(value) => (value.to_owned(), service.line),
             None if service.remarks.iter().any(|it| !it.is_note) => {
-                return Judged {
-                    allocator: None,
-                    findings: remarks.collect(),
-                };
+                return Judged { allocator: None, findings: remarks.collect() };
             }
             None => {
                 let what = match kind {
@@ -188,10 +161,8 @@ pub fn judge(name: &str, kind: Kind, service: &Service, host: &dyn Host) -> Judg
         },
     };
     let entries = || text.split([' ', ':']).filter(|it| !it.is_empty());
-    let entry = entries()
-        .find(|it| allocator_of(it).is_some())
-        .or(entries().next())
-        .unwrap_or(&text);
+    let entry =
+        entries().find(|it| allocator_of(it).is_some()).or(entries().next()).unwrap_or(&text);
     let allocator = allocator_of(entry);
     let mut findings: Vec<Finding> = remarks.collect();
     if let Some(by) = start.and_then(Start::drops_environment) {
@@ -223,31 +194,17 @@ pub fn judge(name: &str, kind: Kind, service: &Service, host: &dyn Host) -> Judg
         findings.extend(there.map(|(finding, what)| {
             let placed = at(line, finding, what);
             let is_certain = kind != Kind::Procfile && is_installed(name);
-            if finding == Id::LibraryMissing && !is_certain {
-                placed.as_note()
-            } else {
-                placed
-            }
+            if finding == Id::LibraryMissing && !is_certain { placed.as_note() } else { placed }
         }));
     }
     if let Some(in_charge) = allocator {
-        findings.extend(
-            of_settings(service, in_charge)
-                .into_iter()
-                .map(|it| it.in_file(name)),
-        );
+        findings.extend(of_settings(service, in_charge).into_iter().map(|it| it.in_file(name)));
     }
-    Judged {
-        allocator: Some(allocator.unwrap_or(entry).to_owned()),
-        findings,
-    }
+    Judged { allocator: Some(allocator.unwrap_or(entry).to_owned()), findings }
 }
 
 fn nothing(finding: &Finding) -> Judged {
-    Judged {
-        allocator: None,
-        findings: vec![finding.clone()],
-    }
+    Judged { allocator: None, findings: vec![finding.clone()] }
 }
 
 /// Whether the library is in the image, as far as its name tells, or where it is mounted from.
@@ -282,10 +239,7 @@ fn in_image(
             format!("{image} does not have {entry}, and nothing mounts it"),
         ));
     }
-    Some((
-        Id::BaseUnknown,
-        format!("it is not known whether {image} has {entry}"),
-    ))
+    Some((Id::BaseUnknown, format!("it is not known whether {image} has {entry}")))
 }
 
 /// Whether the library is where the service mounts it from: next to the file called `name`, or in the current folder,
@@ -334,10 +288,7 @@ fn is_installed(name: &str) -> bool {
 }
 
 fn of_settings(service: &Service, in_charge: &'static str) -> Vec<Finding> {
-    let set = service
-        .env
-        .iter()
-        .filter_map(|it| Some((it.name.clone(), it.value.clone()?)));
+    let set = service.env.iter().filter_map(|it| Some((it.name.clone(), it.value.clone()?)));
     settings::judge_declared(in_charge, set)
 }
 

@@ -37,13 +37,7 @@ pub fn judge(
 ) -> Option<Judged> {
     let chain = stages.chain(target)?;
     let start = start(&chain);
-    let image = Image {
-        name,
-        stages,
-        chain,
-        start,
-        context,
-    };
+    let image = Image { name, stages, chain, start, context };
     Some(image.judge())
 }
 
@@ -51,10 +45,7 @@ impl Image<'_> {
     fn judge(&self) -> Judged {
         let (asked, mut findings) = self.asked();
         let Some(asked) = asked else {
-            return Judged {
-                allocator: None,
-                findings,
-            };
+            return Judged { allocator: None, findings };
         };
         let entry = asked
             .text
@@ -69,10 +60,7 @@ impl Image<'_> {
         }
         findings.extend(self.program());
         findings.extend(self.settings(allocator));
-        Judged {
-            allocator: Some(allocator.unwrap_or(entry).to_owned()),
-            findings,
-        }
+        Judged { allocator: Some(allocator.unwrap_or(entry).to_owned()), findings }
     }
 
     /// What the path itself says.
@@ -155,10 +143,7 @@ impl Image<'_> {
             let texts = chain.iter().flat_map(|stage| &stage.runs);
             let packages = packages_of(allocator);
             texts.clone().any(|run| {
-                let words = || {
-                    run.value
-                        .split([' ', '\t', '\n', '\\', '=', ';', '"', '\''])
-                };
+                let words = || run.value.split([' ', '\t', '\n', '\\', '=', ';', '"', '\'']);
                 words().any(|word| packages.contains(&word)) || run.value.contains(file_name(entry))
             })
         };
@@ -214,19 +199,11 @@ fn packages_of(allocator: Option<&str>) -> Vec<&'static str> {
     };
     let mut names = known.packages.all();
     names.extend(match known.name {
-        "jemalloc" => &[
-            "libjemalloc-dev",
-            "libjemalloc1",
-            "jemalloc-dev",
-            "jemalloc-devel",
-        ][..],
+        "jemalloc" => &["libjemalloc-dev", "libjemalloc1", "jemalloc-dev", "jemalloc-devel"][..],
         "mimalloc" => &["libmimalloc-dev", "mimalloc", "mimalloc-dev"],
-        "tcmalloc" => &[
-            "libgoogle-perftools-dev",
-            "google-perftools",
-            "gperftools",
-            "libgoogle-perftools4",
-        ],
+        "tcmalloc" => {
+            &["libgoogle-perftools-dev", "google-perftools", "gperftools", "libgoogle-perftools4"]
+        }
         _ => &[],
     });
     names

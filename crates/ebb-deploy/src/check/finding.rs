@@ -222,10 +222,7 @@ mod tests {
         let page = include_str!("../../../../docs/check.md");
         let mut names: Vec<&str> = Id::ALL.iter().map(|id| id.name()).collect();
         for name in &names {
-            assert!(
-                page.contains(&format!("### {name}\n")),
-                "{name} has no section"
-            );
+            assert!(page.contains(&format!("### {name}\n")), "{name} has no section");
         }
         names.sort_unstable();
         names.dedup();

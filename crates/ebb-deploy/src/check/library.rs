@@ -26,11 +26,7 @@ pub struct Target {
 impl Target {
     /// The program with these facts, on a kernel with pages of `page_bytes`.
     pub fn of(elf: &Elf, page_bytes: Option<u64>) -> Self {
-        Self {
-            machine: elf.machine,
-            libc: libc_of(elf),
-            page_bytes,
-        }
+        Self { machine: elf.machine, libc: libc_of(elf), page_bytes }
     }
 }
 
@@ -76,10 +72,9 @@ pub fn refusal(entry: &Entry, target: &Target) -> Option<Finding> {
     }
     match &entry.file {
         EntryFile::Missing => Some(missing(text, target)),
-        EntryFile::Unusable(why) => Some(Finding::new(
-            Id::LibraryUnusable,
-            format!("{text} cannot be preloaded: {why}"),
-        )),
+        EntryFile::Unusable(why) => {
+            Some(Finding::new(Id::LibraryUnusable, format!("{text} cannot be preloaded: {why}")))
+        }
         EntryFile::Object(object) => object_refusal(text, object, target),
     }
 }
@@ -103,32 +98,20 @@ fn object_refusal(text: &str, object: &Object, target: &Target) -> Option<Findin
     if elf.machine != target.machine {
         return found(
             Id::WrongArchitecture,
-            format!(
-                "{text} is built for {}, the program for {}",
-                elf.machine, target.machine
-            ),
+            format!("{text} is built for {}, the program for {}", elf.machine, target.machine),
         );
     }
     if !elf.loadable || elf.interpreter.is_some() && elf.soname.is_none() {
-        return found(
-            Id::LibraryUnusable,
-            format!("{text} is a program, not a shared object"),
-        );
+        return found(Id::LibraryUnusable, format!("{text} is a program, not a shared object"));
     }
     let libc = libc_of(elf);
     if libc != Libc::Any && libc != target.libc {
         return found(
             Id::WrongLibc,
-            format!(
-                "{text} is built for {libc}, the program for {}",
-                target.libc
-            ),
+            format!("{text} is built for {libc}, the program for {}", target.libc),
         );
     }
-    if let Some(page) = target
-        .page_bytes
-        .filter(|&page| page > elf.segment_alignment)
-    {
+    if let Some(page) = target.page_bytes.filter(|&page| page > elf.segment_alignment) {
         return found(
             Id::PageSize,
             format!(
@@ -215,18 +198,13 @@ pub fn path_architecture(path: &str) -> Option<&'static str> {
 
 /// The last part of a path.
 pub fn file_name(path: &str) -> &str {
-    path.trim_end_matches('/')
-        .rsplit('/')
-        .next()
-        .unwrap_or(path)
+    path.trim_end_matches('/').rsplit('/').next().unwrap_or(path)
 }
 
 /// The known allocator that an entry names.
 pub fn allocator_of(entry: &str) -> Option<&'static str> {
     let name = file_name(entry);
-    ebb_allocators::by_file_name(name)
-        .or_else(|| ebb_allocators::by_name(name))
-        .map(|it| it.name)
+    ebb_allocators::by_file_name(name).or_else(|| ebb_allocators::by_name(name)).map(|it| it.name)
 }
 
 #[cfg(test)]
@@ -236,19 +214,12 @@ mod tests {
 
     fn elf(needed: &[&str]) -> Elf {
         Elf {
-            machine: Machine {
-                machine: 62,
-                bits: 64,
-                little_endian: true,
-            },
+            machine: Machine { machine: 62, bits: 64, little_endian: true },
             loadable: true,
             interpreter: None,
             needed: needed.iter().map(|name| (*name).to_owned()).collect(),
             soname: None,
-            defines: Defines {
-                malloc: true,
-                ..Defines::default()
-            },
+            defines: Defines { malloc: true, ..Defines::default() },
             static_tls_bytes: None,
             segment_alignment: 0x1000,
         }
@@ -267,11 +238,7 @@ mod tests {
     }
 
     fn target() -> Target {
-        Target {
-            machine: elf(&[]).machine,
-            libc: Libc::Glibc,
-            page_bytes: Some(0x1000),
-        }
+        Target { machine: elf(&[]).machine, libc: Libc::Glibc, page_bytes: Some(0x1000) }
     }
 
     fn id(entry: &Entry, target: &Target) -> Option<Id> {
@@ -286,19 +253,10 @@ mod tests {
 
     #[test]
     fn each_reason_has_its_name() {
-        let musl = Target {
-            libc: Libc::Musl,
-            ..target()
-        };
-        assert_eq!(
-            id(&entry(elf(&["libc.so.6"]), &[]), &musl),
-            Some(Id::WrongLibc)
-        );
+        let musl = Target { libc: Libc::Musl, ..target() };
+        assert_eq!(id(&entry(elf(&["libc.so.6"]), &[]), &musl), Some(Id::WrongLibc));
         assert_eq!(id(&entry(elf(&[]), &[]), &musl), None, "it needs no libc");
-        let large = Target {
-            page_bytes: Some(0x10000),
-            ..target()
-        };
+        let large = Target { page_bytes: Some(0x10000), ..target() };
         assert_eq!(id(&entry(elf(&[]), &[]), &large), Some(Id::PageSize));
         assert_eq!(
             id(&entry(elf(&[]), &["libunwind.so.8"]), &target()),
@@ -306,34 +264,19 @@ mod tests {
         );
         let mut silent = elf(&[]);
         silent.defines.malloc = false;
-        assert_eq!(
-            id(&entry(silent, &[]), &target()),
-            Some(Id::LibraryUnusable)
-        );
+        assert_eq!(id(&entry(silent, &[]), &target()), Some(Id::LibraryUnusable));
         let mut other = elf(&[]);
         other.machine.machine = 183;
-        assert_eq!(
-            id(&entry(other, &[]), &target()),
-            Some(Id::WrongArchitecture)
-        );
+        assert_eq!(id(&entry(other, &[]), &target()), Some(Id::WrongArchitecture));
     }
 
     #[test]
     fn a_missing_path_of_another_architecture_is_told_apart() {
-        let missing = |text: &str| Entry {
-            text: text.to_owned(),
-            file: EntryFile::Missing,
-        };
+        let missing = |text: &str| Entry { text: text.to_owned(), file: EntryFile::Missing };
         let id = |text| id(&missing(text), &target());
         assert_eq!(id("/usr/lib/libjemalloc.so.2"), Some(Id::LibraryMissing));
-        assert_eq!(
-            id("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"),
-            Some(Id::LibraryMissing)
-        );
-        assert_eq!(
-            id("/usr/lib/aarch64-linux-gnu/libjemalloc.so.2"),
-            Some(Id::ArchitecturePath)
-        );
+        assert_eq!(id("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"), Some(Id::LibraryMissing));
+        assert_eq!(id("/usr/lib/aarch64-linux-gnu/libjemalloc.so.2"), Some(Id::ArchitecturePath));
         assert_eq!(id("/usr/lib/*/libjemalloc.so.2"), Some(Id::NotExpanded));
     }
 

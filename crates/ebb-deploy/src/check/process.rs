@@ -106,22 +106,18 @@ impl Wanted {
 
     /// Whether the text of a variable names it. By file name only: the files are somebody else's.
     fn is_named_in(&self, preload: &str) -> bool {
-        preload.split([' ', ':']).any(|text| {
-            self.is(&Entry {
-                text: text.to_owned(),
-                file: EntryFile::Missing,
-            })
-        })
+        preload
+            .split([' ', ':'])
+            .any(|text| self.is(&Entry { text: text.to_owned(), file: EntryFile::Missing }))
     }
 
     fn owns(&self, malloc: &Malloc) -> bool {
         match malloc {
             Malloc::Library(path, allocator) => match self.allocator {
                 Some(wanted) => *allocator == Some(wanted),
-                None => self
-                    .file
-                    .as_deref()
-                    .is_some_and(|file| file.file_name() == path.file_name()),
+                None => {
+                    self.file.as_deref().is_some_and(|file| file.file_name() == path.file_name())
+                }
             },
             Malloc::Libc(_) | Malloc::Static => self.is_system(),
             Malloc::Program | Malloc::Nobody => false,
@@ -163,10 +159,7 @@ pub fn judge(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<
     for entry in process.asked.iter().filter(|entry| wanted.is(entry)) {
         findings.extend(library::notes(entry));
     }
-    findings
-        .into_iter()
-        .map(|finding| finding.of_process(process.pid))
-        .collect()
+    findings.into_iter().map(|finding| finding.of_process(process.pid)).collect()
 }
 
 fn unreadable(what: &str, why: &Unreadable) -> Vec<Finding> {
@@ -202,10 +195,7 @@ fn cause(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<Find
             format!("{program} gained rights when it started, so its loader ignored LD_PRELOAD"),
         );
     }
-    let refused = process
-        .target
-        .as_ref()
-        .and_then(|target| library::refusal(entry, target));
+    let refused = process.target.as_ref().and_then(|target| library::refusal(entry, target));
     match refused {
         Some(refusal) => vec![refusal],
         None => other_owner(process, wanted),
@@ -220,10 +210,9 @@ fn other_owner(process: &Process, wanted: &Wanted) -> Vec<Finding> {
             Id::MallocInside,
             format!("{program} defines malloc itself, before every preloaded library"),
         ),
-        Ok(Malloc::Library(path, _)) => Finding::new(
-            Id::OtherFirst,
-            format!("{program} uses malloc from {}", path.display()),
-        ),
+        Ok(Malloc::Library(path, _)) => {
+            Finding::new(Id::OtherFirst, format!("{program} uses malloc from {}", path.display()))
+        }
         _ => Finding::new(
             Id::LoaderRefused,
             format!(

@@ -167,10 +167,7 @@ impl Report {
         let Some(allocator) = self.allocator.as_deref() else {
             return format!("{}: no allocator is configured", self.target);
         };
-        let not = self
-            .processes
-            .iter()
-            .filter(|it| it.in_charge == Some(false));
+        let not = self.processes.iter().filter(|it| it.in_charge == Some(false));
         let (not, all) = (not.count(), self.processes.len());
         if self.is_brought {
             let with = self.processes.iter();
@@ -195,10 +192,9 @@ impl Report {
                 "{allocator} is in charge of {}, but not with the settings given",
                 count(all)
             ),
-            (Subject::Processes, None) => format!(
-                "it is not known whether {allocator} is in charge of {}",
-                count(all)
-            ),
+            (Subject::Processes, None) => {
+                format!("it is not known whether {allocator} is in charge of {}", count(all))
+            }
             (_, Some(true)) => format!("{allocator} will be in charge"),
             (_, Some(false)) => format!("{allocator} will NOT be in charge"),
             (_, None) => format!("it is not known whether {allocator} will be in charge"),
@@ -278,13 +274,7 @@ mod tests {
             idle_time_ms: None,
             serves_cpython: None,
         };
-        Report::new(
-            "p",
-            Subject::Processes,
-            Some("jemalloc".to_owned()),
-            vec![line],
-            findings,
-        )
+        Report::new("p", Subject::Processes, Some("jemalloc".to_owned()), vec![line], findings)
     }
 
     #[test]
@@ -309,10 +299,7 @@ mod tests {
         let text = report(vec![error]).text();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "p: jemalloc is NOT in charge of 1 of 1 process");
-        assert_eq!(
-            lines[1],
-            "  NO   7 /bin/p: malloc from /l/libc.so.6, with A=1"
-        );
+        assert_eq!(lines[1], "  NO   7 /bin/p: malloc from /l/libc.so.6, with A=1");
         assert_eq!(lines[3], "error [not-asked] process 7: nothing asks");
         assert!(lines[4].starts_with("  to do: set LD_PRELOAD"));
     }

@@ -24,12 +24,7 @@ struct Family {
 }
 
 const FAMILIES: &[Family] = &[
-    Family {
-        read_by: &["ebbmalloc"],
-        variable: "EBB_CONF",
-        is_prefix: false,
-        pairs: true,
-    },
+    Family { read_by: &["ebbmalloc"], variable: "EBB_CONF", is_prefix: false, pairs: true },
     // ebbmalloc reads jemalloc's as well.
     Family {
         read_by: &["jemalloc", "ebbmalloc"],
@@ -37,42 +32,17 @@ const FAMILIES: &[Family] = &[
         is_prefix: false,
         pairs: true,
     },
-    Family {
-        read_by: &[],
-        variable: "_RJEM_MALLOC_CONF",
-        is_prefix: false,
-        pairs: true,
-    },
-    Family {
-        read_by: &["mimalloc"],
-        variable: "MIMALLOC_",
-        is_prefix: true,
-        pairs: false,
-    },
-    Family {
-        read_by: &["tcmalloc"],
-        variable: "TCMALLOC_",
-        is_prefix: true,
-        pairs: false,
-    },
-    Family {
-        read_by: &["glibc"],
-        variable: "MALLOC_ARENA_",
-        is_prefix: true,
-        pairs: false,
-    },
+    Family { read_by: &[], variable: "_RJEM_MALLOC_CONF", is_prefix: false, pairs: true },
+    Family { read_by: &["mimalloc"], variable: "MIMALLOC_", is_prefix: true, pairs: false },
+    Family { read_by: &["tcmalloc"], variable: "TCMALLOC_", is_prefix: true, pairs: false },
+    Family { read_by: &["glibc"], variable: "MALLOC_ARENA_", is_prefix: true, pairs: false },
     Family {
         read_by: &["glibc"],
         variable: "MALLOC_TRIM_THRESHOLD_",
         is_prefix: false,
         pairs: false,
     },
-    Family {
-        read_by: &["glibc"],
-        variable: "MALLOC_MMAP_",
-        is_prefix: true,
-        pairs: false,
-    },
+    Family { read_by: &["glibc"], variable: "MALLOC_MMAP_", is_prefix: true, pairs: false },
 ];
 
 impl Family {
@@ -114,9 +84,7 @@ where
     N: Into<OsString>,
     V: Into<OsString>,
 {
-    let at_start: Variables = set
-        .map(|(name, value)| (name.into(), value.into()))
-        .collect();
+    let at_start: Variables = set.map(|(name, value)| (name.into(), value.into())).collect();
     judge(&Given {
         in_charge,
         inside: None,
@@ -171,10 +139,7 @@ fn of_start(given: &Given<'_>, family: &Family, name: &str, value: &str) -> Opti
     if !family.read_by.contains(&given.in_charge) {
         return Some(Finding::new(
             Id::SettingsOfAnother,
-            format!(
-                "{name} is not a setting of {}, which is in charge",
-                given.in_charge
-            ),
+            format!("{name} is not a setting of {}, which is in charge", given.in_charge),
         ));
     }
     if given.secure {
@@ -183,11 +148,7 @@ fn of_start(given: &Given<'_>, family: &Family, name: &str, value: &str) -> Opti
             format!("{name} is not read: the program gained rights when it started"),
         ));
     }
-    if family.pairs {
-        malformed(name, value)
-    } else {
-        None
-    }
+    if family.pairs { malformed(name, value) } else { None }
 }
 
 /// Requested settings that differ from the allocator's.
@@ -207,10 +168,7 @@ fn overruled(given: &Given<'_>) -> Vec<Finding> {
             let real = given.in_force.get(key).filter(|real| real != value)?;
             Some(Finding::new(
                 Id::SettingsUnread,
-                format!(
-                    "{name} sets {key}:{value}, but {} has {key}:{real}",
-                    given.in_charge
-                ),
+                format!("{name} sets {key}:{value}, but {} has {key}:{real}", given.in_charge),
             ))
         })
         .collect()
@@ -222,16 +180,11 @@ fn malformed(name: &str, value: &str) -> Option<Finding> {
         let key = pair.split_once(':').map_or("", |(key, _)| key);
         let is_key = |key: &str| {
             !key.is_empty()
-                && key
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || b"_.".contains(&byte))
+                && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.".contains(&byte))
         };
         !pair.is_empty() && !is_key(key)
     })?;
-    Some(Finding::new(
-        Id::SettingsMalformed,
-        format!("{name}: \"{bad}\" is not KEY:VALUE"),
-    ))
+    Some(Finding::new(Id::SettingsMalformed, format!("{name}: \"{bad}\" is not KEY:VALUE")))
 }
 
 /// The settings that the allocator in charge has read.
@@ -257,10 +210,7 @@ mod tests {
     use super::*;
 
     fn variables(pairs: &[(&str, &str)]) -> Variables {
-        pairs
-            .iter()
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect()
+        pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()
     }
 
     fn found(in_charge: &str, start: &[(&str, &str)], now: &[(&str, &str)]) -> Vec<Id> {
@@ -310,10 +260,8 @@ mod tests {
 
     #[test]
     fn a_prefixed_jemalloc_reads_a_prefixed_variable() {
-        let at_start = variables(&[
-            ("MALLOC_CONF", "narenas:1"),
-            ("_RJEM_MALLOC_CONF", "tcache:false"),
-        ]);
+        let at_start =
+            variables(&[("MALLOC_CONF", "narenas:1"), ("_RJEM_MALLOC_CONF", "tcache:false")]);
         let given = Given {
             in_charge: "jemalloc",
             inside: Some(Inside::PrefixedJemalloc),
@@ -324,10 +272,7 @@ mod tests {
         };
         let ids: Vec<Id> = judge(&given).iter().map(|finding| finding.id).collect();
         assert_eq!(ids, [Id::SettingsUnread], "MALLOC_CONF");
-        let deaf = Given {
-            in_force: &InForce::from([("tcache", "true".to_owned())]),
-            ..given
-        };
+        let deaf = Given { in_force: &InForce::from([("tcache", "true".to_owned())]), ..given };
         let findings = judge(&deaf);
         let text = "_RJEM_MALLOC_CONF sets tcache:false, but jemalloc has tcache:true";
         assert!(findings.iter().any(|it| it.what == text), "{findings:?}");

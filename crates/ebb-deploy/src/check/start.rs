@@ -32,24 +32,17 @@ impl Start {
     }
 
     fn runs_shell(&self) -> bool {
-        self.words
-            .first()
-            .is_some_and(|it| matches!(file_name(it), "sh" | "bash" | "dash" | "ash"))
+        self.words.first().is_some_and(|it| matches!(file_name(it), "sh" | "bash" | "dash" | "ash"))
     }
 
     /// Whether it goes through `ebb run`, and the allocator that is named there.
     pub fn through_ebb(&self) -> Option<&str> {
         let pieces: Vec<&str> = self.pieces().collect();
-        let at = pieces
-            .windows(2)
-            .position(|pair| file_name(pair[0]) == "ebb" && pair[1] == "run")?;
+        let at =
+            pieces.windows(2).position(|pair| file_name(pair[0]) == "ebb" && pair[1] == "run")?;
         let options = &pieces[at + 2..];
-        let named = options
-            .windows(2)
-            .find(|pair| matches!(pair[0], "-a" | "--allocator"));
-        let joined = options
-            .iter()
-            .find_map(|it| it.strip_prefix("--allocator="));
+        let named = options.windows(2).find(|pair| matches!(pair[0], "-a" | "--allocator"));
+        let joined = options.iter().find_map(|it| it.strip_prefix("--allocator="));
         Some(named.map(|pair| pair[1]).or(joined).unwrap_or("ebbmalloc"))
     }
 
@@ -88,9 +81,7 @@ impl Start {
     pub fn names(&self, path: &str) -> bool {
         self.pieces().any(|piece| {
             piece == path || !piece.contains('/') && file_name(path) == piece || {
-                piece
-                    .strip_prefix("./")
-                    .is_some_and(|it| file_name(path) == it)
+                piece.strip_prefix("./").is_some_and(|it| file_name(path) == it)
             }
         })
     }

@@ -26,13 +26,7 @@ pub fn fix(
         let Some(node) = all.and_then(|it| it.get(&service.name)) else {
             continue;
         };
-        let one = One {
-            name,
-            text,
-            service,
-            node,
-            root: &documents.roots[0],
-        };
+        let one = One { name, text, service, node, root: &documents.roots[0] };
         let (part, own) = one.fix(wish)?;
         fixed.edits.extend(part.edits);
         fixed.notes.extend(part.notes);
@@ -145,34 +139,23 @@ impl One<'_> {
             .pairs()
             .iter()
             .filter(|(key, _)| key.text().is_some_and(|it| it.starts_with("x-")));
-        let others = self
-            .root
-            .get("services")
-            .map(Node::pairs)
-            .unwrap_or_default();
-        hidden
-            .chain(others)
-            .any(|(_, node)| node.anchor != 0 && node.get("environment").is_some())
+        let others = self.root.get("services").map(Node::pairs).unwrap_or_default();
+        hidden.chain(others).any(|(_, node)| node.anchor != 0 && node.get("environment").is_some())
     }
 
     fn replace(&self, at: std::ops::Range<usize>, setting: &Setting) -> Edit {
         let environment = self.node.get("environment");
-        let new = match environment
-            .map(Node::items)
-            .unwrap_or_default()
-            .iter()
-            .find(|it| it.at == at)
-        {
-            Some(item) => insert::value(&format!("{}={}", setting.name, setting.value), Some(item)),
-            None => {
-                let pairs = environment.map(Node::pairs).unwrap_or_default();
-                let value = pairs
-                    .iter()
-                    .find(|(_, value)| value.at == at)
-                    .map(|it| &it.1);
-                insert::value(&setting.value, value)
-            }
-        };
+        let new =
+            match environment.map(Node::items).unwrap_or_default().iter().find(|it| it.at == at) {
+                Some(item) => {
+                    insert::value(&format!("{}={}", setting.name, setting.value), Some(item))
+                }
+                None => {
+                    let pairs = environment.map(Node::pairs).unwrap_or_default();
+                    let value = pairs.iter().find(|(_, value)| value.at == at).map(|it| &it.1);
+                    insert::value(&setting.value, value)
+                }
+            };
         Edit::replace(at, new, &*setting.why)
     }
 
@@ -202,21 +185,14 @@ impl One<'_> {
 
     fn mount(&self, path: &str) -> Result<Vec<Edit>, Refused> {
         let text = format!("./libebbmalloc.so:{path}:ro");
-        let volumes = self
-            .node
-            .get("volumes")
-            .map(Node::items)
-            .unwrap_or_default();
+        let volumes = self.node.get("volumes").map(Node::items).unwrap_or_default();
         let example = volumes.last().filter(|it| it.text().is_some());
         let plain = if example.is_some_and(|it| self.text[it.at.clone()].starts_with(['"', '\''])) {
             insert::value(&text, example)
         } else {
             text.clone()
         };
-        let entry = Entry {
-            block: vec![format!("- {plain}")],
-            flow: json(&text),
-        };
+        let entry = Entry { block: vec![format!("- {plain}")], flow: json(&text) };
         let why = "mounts the library, which is next to this file, into the container; it works in every image";
         self.append("volumes", vec![(entry, why.to_owned())])
     }
@@ -232,11 +208,7 @@ impl One<'_> {
 
     /// By how much this file indents.
     fn step(&self) -> usize {
-        let services = self
-            .root
-            .pairs()
-            .iter()
-            .find(|(key, _)| key.text() == Some("services"));
+        let services = self.root.pairs().iter().find(|(key, _)| key.text() == Some("services"));
         let inner =
             services.and_then(|(key, value)| Some(value.pairs().first()?.0.column - key.column));
         inner.filter(|it| *it > 0).unwrap_or(2)

@@ -44,15 +44,7 @@ pub fn fix(
         let what = format!("{name} has no stage {}", target.unwrap_or_default());
         return Err(Refused::not_understood(what).remedy(stages.names()));
     }
-    Image {
-        name,
-        text,
-        stages,
-        target,
-        context,
-        wish,
-    }
-    .fix()
+    Image { name, text, stages, target, context, wish }.fix()
 }
 
 impl Image<'_> {
@@ -63,25 +55,15 @@ impl Image<'_> {
     fn fix(&self) -> Result<Fixed, Refused> {
         let chain = self.chain();
         let Some(stage) = chain.first() else {
-            return Err(Refused::not_understood(format!(
-                "{} has no stage",
-                self.name
-            )));
+            return Err(Refused::not_understood(format!("{} has no stage", self.name)));
         };
         self.refuse_other_ways()?;
         let base = chain.last().map_or("scratch", |it| it.base.as_str());
         let source = install::Source::of(self.wish, Base::parse(base), &chain)?;
-        let library = self
-            .wish
-            .library
-            .clone()
-            .unwrap_or_else(|| source.library(self.wish));
+        let library = self.wish.library.clone().unwrap_or_else(|| source.library(self.wish));
         let present = |name: &str| present(self.text, &chain, name);
         let Settled { settings, notes } = self.wish.settle(&library, &present);
-        let mut fixed = Fixed {
-            edits: Vec::new(),
-            notes,
-        };
+        let mut fixed = Fixed { edits: Vec::new(), notes };
         let behind = last_step(stage);
         let mut new = Vec::new();
         for setting in &settings {
@@ -93,21 +75,12 @@ impl Image<'_> {
         // In front of an ENV that already exists: its library has to be there from then on.
         let first_env = fixed.edits.iter().map(|it| it.at.start).min();
         let install_behind = match first_env {
-            Some(at) => stage
-                .pieces
-                .iter()
-                .rev()
-                .find(|it| it.at.end <= at)
-                .unwrap_or(behind),
+            Some(at) => stage.pieces.iter().rev().find(|it| it.at.end <= at).unwrap_or(behind),
             None => behind,
         };
         let spelling = self.spelling(&settings, &present).unwrap_or(library);
         if self.wish.preloads() && !self.has_library(&fixed, &new, behind)? {
-            let at = install::At {
-                text: self.text,
-                chain: &chain,
-                behind: install_behind,
-            };
+            let at = install::At { text: self.text, chain: &chain, behind: install_behind };
             fixed.edits.extend(source.edits(self.wish, &at, &spelling)?);
             fixed.notes.extend(source.notes(self.wish));
         }
@@ -134,10 +107,8 @@ impl Image<'_> {
                 }
             }
             if start.assigned("LD_PRELOAD").is_some() {
-                let what = format!(
-                    "{}:{}: the command itself sets LD_PRELOAD",
-                    self.name, start.line
-                );
+                let what =
+                    format!("{}:{}: the command itself sets LD_PRELOAD", self.name, start.line);
                 return Err(Refused::cannot(
                     what,
                     &format!("remove it there, then run ebb fix again; {remedy}"),
@@ -151,11 +122,7 @@ impl Image<'_> {
         });
         match by_script {
             Some(finding) => Err(Refused::cannot(
-                format!(
-                    "{}: {}",
-                    finding.file.as_deref().unwrap_or(self.name),
-                    finding.what
-                ),
+                format!("{}: {}", finding.file.as_deref().unwrap_or(self.name), finding.what),
                 &format!("remove it from the script, then run ebb fix again; {remedy}"),
             )),
             None => Ok(()),
@@ -163,10 +130,8 @@ impl Image<'_> {
     }
 
     fn judge(&self, stages: &Stages) -> Judged {
-        dockerfile::judge(self.name, stages, self.target, self.context).unwrap_or(Judged {
-            allocator: None,
-            findings: Vec::new(),
-        })
+        dockerfile::judge(self.name, stages, self.target, self.context)
+            .unwrap_or(Judged { allocator: None, findings: Vec::new() })
     }
 
     /// What the loader will be told: what it is told already where that stays.
@@ -175,10 +140,7 @@ impl Image<'_> {
         settings: &[Setting],
         present: &dyn Fn(&str) -> Option<String>,
     ) -> Option<String> {
-        let change = settings
-            .iter()
-            .find(|it| it.name == "LD_PRELOAD")
-            .map(|it| it.value.clone());
+        let change = settings.iter().find(|it| it.name == "LD_PRELOAD").map(|it| it.value.clone());
         let value = change.or_else(|| present("LD_PRELOAD"))?;
         let is_ours = |entry: &&str| {
             by_file_name(file_name(entry)).is_some_and(|it| it.name == self.wish.allocator.name)
@@ -198,10 +160,7 @@ impl Image<'_> {
         let text = super::edit::apply(self.text, &edits);
         let stages = Stages::parse(&text).map_err(|error| self.defect(&error.to_string()))?;
         let judged = self.judge(&stages);
-        Ok(!judged
-            .findings
-            .iter()
-            .any(|it| matches!(it.id, Id::PackageMissing | Id::BaseUnknown)))
+        Ok(!judged.findings.iter().any(|it| matches!(it.id, Id::PackageMissing | Id::BaseUnknown)))
     }
 
     /// Every instruction that was there is still there, in its order, but for the values that were changed.
@@ -221,9 +180,7 @@ impl Image<'_> {
             })
         };
         let pieces = self.stages.all().iter().flat_map(|it| &it.pieces);
-        let kept = pieces
-            .filter(|it| !touched(it))
-            .map(|it| &self.text[it.at.clone()]);
+        let kept = pieces.filter(|it| !touched(it)).map(|it| &self.text[it.at.clone()]);
         let now = of(&after, &text);
         let mut rest = now.iter();
         for piece in kept {
@@ -254,12 +211,7 @@ fn last_step(stage: &Stage) -> &Piece {
     ];
     let is_step = |it: &&Piece| !AT_THE_END.contains(&it.keyword.as_str());
     // FROM is a step.
-    stage
-        .pieces
-        .iter()
-        .rev()
-        .find(is_step)
-        .unwrap_or(&stage.pieces[0])
+    stage.pieces.iter().rev().find(is_step).unwrap_or(&stage.pieces[0])
 }
 
 /// What a variable is set to when the container starts, as it is written where that is in the last stage.
@@ -276,33 +228,20 @@ fn present(text: &str, chain: &[&Stage], name: &str) -> Option<String> {
 
 fn replaced(text: &str, place: std::ops::Range<usize>, setting: &Setting) -> Edit {
     let (_, quote) = value::unquoted(&text[place.clone()]);
-    let quote = if setting.value.contains(' ') && quote.is_empty() {
-        "\""
-    } else {
-        quote
-    };
-    Edit::replace(
-        place,
-        format!("{quote}{}{quote}", setting.value),
-        &*setting.why,
-    )
+    let quote = if setting.value.contains(' ') && quote.is_empty() { "\"" } else { quote };
+    Edit::replace(place, format!("{quote}{}{quote}", setting.value), &*setting.why)
 }
 
 fn env(text: &str, behind: &Piece, setting: &Setting) -> Edit {
     let value = &setting.value;
-    let is_plain = value
-        .chars()
-        .all(|it| it.is_ascii_alphanumeric() || "-_./:,=+@%".contains(it));
+    let is_plain = value.chars().all(|it| it.is_ascii_alphanumeric() || "-_./:,=+@%".contains(it));
     let line = if is_plain {
         format!("ENV {}={value}", setting.name)
     } else {
         format!(
             "ENV {}=\"{}\"",
             setting.name,
-            value
-                .replace('\\', "\\\\")
-                .replace('"', "\\\"")
-                .replace('$', "\\$")
+            value.replace('\\', "\\\\").replace('"', "\\\"").replace('$', "\\$")
         )
     };
     Edit::below(text, behind.at.end, &[line], &*setting.why)

@@ -32,11 +32,7 @@ pub struct Line {
 impl Edit {
     /// Replaces these bytes.
     pub fn replace(at: Range<usize>, text: impl Into<String>, why: impl Into<String>) -> Self {
-        Self {
-            at,
-            text: text.into(),
-            why: why.into(),
-        }
+        Self { at, text: text.into(), why: why.into() }
     }
 
     /// New lines after the line that holds the byte `place`, with the line ends of the text. A last line without
@@ -45,20 +41,13 @@ impl Edit {
         let end = line_end(text);
         let rest = &text[place..];
         let (at, new) = match rest.find('\n') {
-            Some(length) => (
-                place + length + 1,
-                lines.iter().map(|it| format!("{it}{end}")).collect(),
-            ),
+            Some(length) => {
+                (place + length + 1, lines.iter().map(|it| format!("{it}{end}")).collect())
+            }
             None if place == text.len() && (text.is_empty() || text.ends_with('\n')) => {
                 (place, lines.iter().map(|it| format!("{it}{end}")).collect())
             }
-            None => (
-                text.len(),
-                lines
-                    .iter()
-                    .map(|it| format!("{end}{it}"))
-                    .collect::<String>(),
-            ),
+            None => (text.len(), lines.iter().map(|it| format!("{end}{it}")).collect::<String>()),
         };
         Self::replace(at..at, new, why)
     }
@@ -104,10 +93,7 @@ pub fn lines(text: &str, edits: &[Edit]) -> Vec<Line> {
         let start = at + (edit.text.len() - edit.text.trim_start_matches(['\r', '\n', ',']).len());
         let end = (at + edit.text.trim_end().len()).max(start.min(at + edit.text.len()));
         let from = after[..start].rfind('\n').map_or(0, |it| it + 1);
-        let to = after[end..]
-            .find('\n')
-            .map_or(after.len(), |it| end + it)
-            .max(from);
+        let to = after[end..].find('\n').map_or(after.len(), |it| end + it).max(from);
         let to = if edit.text.is_empty() { from } else { to };
         shown.push(Line {
             line: after[..from].matches('\n').count() + 1,
@@ -122,17 +108,9 @@ pub fn lines(text: &str, edits: &[Edit]) -> Vec<Line> {
 pub fn diff(name: &str, before: Option<&str>, after: &str) -> String {
     let is_relative = !name.starts_with('/') && !name.starts_with("../");
     let side = |letter: &str| {
-        if is_relative {
-            format!("{letter}/{name}")
-        } else {
-            name.to_owned()
-        }
+        if is_relative { format!("{letter}/{name}") } else { name.to_owned() }
     };
-    let old = if before.is_some() {
-        side("a")
-    } else {
-        "/dev/null".to_owned()
-    };
+    let old = if before.is_some() { side("a") } else { "/dev/null".to_owned() };
     TextDiff::from_lines(before.unwrap_or_default(), after)
         .unified_diff()
         .context_radius(3)
@@ -152,25 +130,16 @@ mod tests {
         let three = Edit::replace(2..3, "B", "3");
         let edits = [three, one, two];
         assert_eq!(apply(text, &edits), "a\nx\ny\nB\n");
-        let shown: Vec<_> = lines(text, &edits)
-            .into_iter()
-            .map(|it| (it.line, it.text, it.why))
-            .collect();
+        let shown: Vec<_> =
+            lines(text, &edits).into_iter().map(|it| (it.line, it.text, it.why)).collect();
         let line = |line: usize, text: &str, why: &str| (line, text.to_owned(), why.to_owned());
-        assert_eq!(
-            shown,
-            [line(2, "x", "1"), line(3, "y", "2"), line(4, "B", "3")]
-        );
+        assert_eq!(shown, [line(2, "x", "1"), line(3, "y", "2"), line(4, "B", "3")]);
     }
 
     #[test]
     fn line_ends_are_those_of_the_text() {
-        let below = |text: &str| {
-            apply(
-                text,
-                &[Edit::below(text, text.len(), &["x".to_owned()], "")],
-            )
-        };
+        let below =
+            |text: &str| apply(text, &[Edit::below(text, text.len(), &["x".to_owned()], "")]);
         assert_eq!(below("a\r\nb"), "a\r\nb\r\nx");
         assert_eq!(below("a\nb\n"), "a\nb\nx\n");
         assert_eq!(below("a"), "a\nx");

@@ -62,40 +62,23 @@ pub fn append_key(
 ) -> Result<Edit, NoPlace> {
     let nested = |column: usize| -> Vec<String> {
         let pad = " ".repeat(column);
-        entries
-            .iter()
-            .flat_map(|it| &it.block)
-            .map(|line| format!("{pad}{line}"))
-            .collect()
+        entries.iter().flat_map(|it| &it.block).map(|line| format!("{pad}{line}")).collect()
     };
     if let Some((name, value)) = mapping.pair(key) {
         if !value.is_empty() || !value.at.is_empty() {
             return append(text, value, entries, why);
         }
         // `environment:` and nothing after it.
-        return Ok(Edit::below(
-            text,
-            name.at.end,
-            &nested(name.column + indent),
-            why,
-        ));
+        return Ok(Edit::below(text, name.at.end, &nested(name.column + indent), why));
     }
-    let is_list = entries
-        .iter()
-        .any(|it| it.block.first().is_some_and(|line| line.starts_with("- ")));
+    let is_list =
+        entries.iter().any(|it| it.block.first().is_some_and(|line| line.starts_with("- ")));
     let inner: Vec<&str> = entries.iter().map(|it| it.flow.as_str()).collect();
     let (open, close) = if is_list { ('[', ']') } else { ('{', '}') };
     let mut block = vec![format!("{key}:")];
     block.extend(nested(indent));
-    let name = if is_json(text, mapping) {
-        format!("\"{key}\"")
-    } else {
-        key.to_owned()
-    };
-    let entry = Entry {
-        block,
-        flow: format!("{name}: {open}{}{close}", inner.join(", ")),
-    };
+    let name = if is_json(text, mapping) { format!("\"{key}\"") } else { key.to_owned() };
+    let entry = Entry { block, flow: format!("{name}: {open}{}{close}", inner.join(", ")) };
     append(text, mapping, &[entry], why)
 }
 
@@ -107,9 +90,7 @@ pub fn append_all(
     indent: usize,
     entries: Vec<(Entry, String)>,
 ) -> Result<Vec<Edit>, NoPlace> {
-    let has_value = mapping
-        .get(key)
-        .is_some_and(|it| it.pairs().len() + it.items().len() > 0);
+    let has_value = mapping.get(key).is_some_and(|it| it.pairs().len() + it.items().len() > 0);
     if has_value {
         let one =
             |(entry, why): (Entry, String)| append_key(text, mapping, key, indent, &[entry], &why);
@@ -119,22 +100,15 @@ pub fn append_all(
         return Ok(Vec::new());
     }
     let (entries, whys): (Vec<Entry>, Vec<String>) = entries.into_iter().unzip();
-    Ok(vec![append_key(
-        text,
-        mapping,
-        key,
-        indent,
-        &entries,
-        &whys.join("; "),
-    )?])
+    Ok(vec![append_key(text, mapping, key, indent, &entries, &whys.join("; "))?])
 }
 
 /// Whether the keys of a mapping in brackets are quoted, as those of JSON are.
 pub fn is_json(text: &str, mapping: &Node) -> bool {
     match &mapping.kind {
-        Kind::Mapping(pairs, Style::Flow) => pairs
-            .first()
-            .is_some_and(|(key, _)| text[key.at.clone()].starts_with('"')),
+        Kind::Mapping(pairs, Style::Flow) => {
+            pairs.first().is_some_and(|(key, _)| text[key.at.clone()].starts_with('"'))
+        }
         Kind::Sequence(items, Style::Flow) => items
             .first()
             .is_some_and(|it| is_json(text, it) || text[it.at.clone()].starts_with('"')),
@@ -152,20 +126,14 @@ fn in_flow(text: &str, first: &Node, end: &Node, entries: &[Entry], why: &str) -
     } else {
         ", ".to_owned()
     };
-    let new: String = entries
-        .iter()
-        .map(|it| format!("{gap}{}", it.flow))
-        .collect();
+    let new: String = entries.iter().map(|it| format!("{gap}{}", it.flow)).collect();
     Edit::replace(at..at, new, why)
 }
 
 fn below(text: &str, end: &Node, column: usize, entries: &[Entry], why: &str) -> Edit {
     let pad = " ".repeat(column);
-    let lines: Vec<String> = entries
-        .iter()
-        .flat_map(|it| &it.block)
-        .map(|line| format!("{pad}{line}"))
-        .collect();
+    let lines: Vec<String> =
+        entries.iter().flat_map(|it| &it.block).map(|line| format!("{pad}{line}")).collect();
     // The place of a text of several lines reaches over the empty lines after it.
     let end = text[..end.end()].trim_end().len();
     Edit::below(text, end, &lines, why)
@@ -178,9 +146,7 @@ fn column(text: &str, collection: &Node, last: &Node) -> Result<usize, NoPlace> 
     }
     let line_start = text[..last.at.start].rfind('\n').map_or(0, |it| it + 1);
     let before = &text[line_start..last.at.start];
-    let dash = before
-        .rfind('-')
-        .ok_or(NoPlace("its items are below their dashes"))?;
+    let dash = before.rfind('-').ok_or(NoPlace("its items are below their dashes"))?;
     Ok(before[..dash].chars().count())
 }
 
@@ -191,9 +157,7 @@ pub fn value(text: &str, example: Option<&Node>) -> String {
         _ => Quote::Plain,
     };
     let is_text = text.starts_with(|it: char| it.is_ascii_alphabetic() || it == '/' || it == '_')
-        && text
-            .chars()
-            .all(|it| it.is_ascii_alphanumeric() || "-_./:,=+@%".contains(it))
+        && text.chars().all(|it| it.is_ascii_alphanumeric() || "-_./:,=+@%".contains(it))
         && !text.ends_with(':')
         && !["true", "false", "yes", "no", "on", "off", "null", "y", "n"]
             .contains(&text.to_ascii_lowercase().as_str());
@@ -252,16 +216,12 @@ pub fn verify(name: &str, text: &str, edits: &[Edit], counts: &Counts) -> Result
             .map_err(|error| Refused::not_understood(format!("{name}: {error}")))?;
         let roots = documents.roots.iter().enumerate();
         let named = roots.flat_map(|(number, root)| {
-            root.leaves()
-                .into_iter()
-                .map(move |(path, value)| (format!("{number}{path}"), value))
+            root.leaves().into_iter().map(move |(path, value)| (format!("{number}{path}"), value))
         });
         Ok(named.collect())
     };
     let defect = || {
-        Refused::not_understood(format!(
-            "{name}: the change would alter other parts of the file"
-        ))
+        Refused::not_understood(format!("{name}: the change would alter other parts of the file"))
     };
     let before = leaves(text)?;
     let mut after = leaves(&apply(text, edits))?;
@@ -277,9 +237,7 @@ pub fn verify(name: &str, text: &str, edits: &[Edit], counts: &Counts) -> Result
     }
     let mut added: BTreeMap<&str, usize> = BTreeMap::new();
     for path in after.keys() {
-        let below = path
-            .split('/')
-            .find_map(|part| counts.added.keys().find(|key| **key == part));
+        let below = path.split('/').find_map(|part| counts.added.keys().find(|key| **key == part));
         *added.entry(below.ok_or_else(defect)?).or_default() += 1;
     }
     if replaced != counts.replaced || added != counts.added {
@@ -293,10 +251,7 @@ mod tests {
     use super::*;
 
     fn pair() -> Entry {
-        Entry {
-            block: vec!["N: v".to_owned()],
-            flow: "N: v".to_owned(),
-        }
+        Entry { block: vec!["N: v".to_owned()], flow: "N: v".to_owned() }
     }
 
     #[track_caller]
@@ -335,10 +290,7 @@ mod tests {
     fn a_list_goes_on_before_the_next_key() {
         let text = "v:\n- a\n";
         let documents = yaml::parse(text).unwrap();
-        let item = Entry {
-            block: vec!["- b".to_owned()],
-            flow: String::new(),
-        };
+        let item = Entry { block: vec!["- b".to_owned()], flow: String::new() };
         let key = append_key(text, &documents.roots[0], "e", 2, &[pair()], "").unwrap();
         let list = append_key(text, &documents.roots[0], "v", 0, &[item], "").unwrap();
         let mut edits = [key, list];

@@ -108,9 +108,7 @@ impl One<'_> {
             }
         }
         fixed.edits.extend(self.append(self.node, "env", new)?);
-        let is_new = settings
-            .iter()
-            .any(|it| it.name == "LD_PRELOAD" && !it.value.is_empty());
+        let is_new = settings.iter().any(|it| it.name == "LD_PRELOAD" && !it.value.is_empty());
         if volume && is_new {
             self.volume(first_of_pod, &mut fixed, &mut counts)?;
         } else if is_new && wish.preloads() {
@@ -121,10 +119,7 @@ impl One<'_> {
             } else {
                 wish.allocator.packages.all().join(", ")
             };
-            fixed.notes.push(format!(
-                "{}: {image} needs {library}: {how}",
-                self.service.name
-            ));
+            fixed.notes.push(format!("{}: {image} needs {library}: {how}", self.service.name));
         }
         Ok((fixed, counts))
     }
@@ -162,10 +157,8 @@ impl One<'_> {
         let entry = |pairs: &[(&str, &str)]| {
             let is_json = is_json(self.text, self.node);
             let key = |name: &str| if is_json { json(name) } else { name.to_owned() };
-            let flow: Vec<String> = pairs
-                .iter()
-                .map(|(name, value)| format!("{}: {value}", key(name)))
-                .collect();
+            let flow: Vec<String> =
+                pairs.iter().map(|(name, value)| format!("{}: {value}", key(name))).collect();
             let line = |(number, (name, value)): (usize, &(&str, &str))| {
                 format!("{} {name}: {value}", if number == 0 { "-" } else { " " })
             };
@@ -174,18 +167,13 @@ impl One<'_> {
                 flow: format!("{{{}}}", flow.join(", ")),
             }
         };
-        let mount = entry(&[
-            ("name", "\"ebbmalloc\""),
-            ("mountPath", &json(VOLUME)),
-            ("readOnly", "true"),
-        ]);
+        let mount =
+            entry(&[("name", "\"ebbmalloc\""), ("mountPath", &json(VOLUME)), ("readOnly", "true")]);
         let add = |node: &Node, key: &str, entry: Entry, why: &str| {
             self.append(node, key, vec![(entry, why.to_owned())])
         };
         let why = "where the container sees the library";
-        fixed
-            .edits
-            .extend(add(self.node, "volumeMounts", mount, why)?);
+        fixed.edits.extend(add(self.node, "volumeMounts", mount, why)?);
         counts.add("volumeMounts", 3);
         let volumes = self.pod.get("volumes").map(Node::items).unwrap_or_default();
         let is_ours = |it: &Node| it.get("name").and_then(Node::text) == Some("ebbmalloc");
@@ -194,12 +182,8 @@ impl One<'_> {
         }
         let is_json = is_json(self.text, self.node);
         let name = |text: &str| if is_json { json(text) } else { text.to_owned() };
-        let command = format!(
-            "[{}, {}, {}]",
-            json("cp"),
-            json(LIBRARY),
-            json(&format!("{VOLUME}/"))
-        );
+        let command =
+            format!("[{}, {}, {}]", json("cp"), json(LIBRARY), json(&format!("{VOLUME}/")));
         let mounts = format!(
             "[{{{}: {}, {}: {}}}]",
             name("name"),
@@ -214,9 +198,7 @@ impl One<'_> {
             ("volumeMounts", &mounts),
         ]);
         let why = "copies the library before the service starts";
-        fixed
-            .edits
-            .extend(add(self.pod, "initContainers", copier, why)?);
+        fixed.edits.extend(add(self.pod, "initContainers", copier, why)?);
         let volume = entry(&[("name", "\"ebbmalloc\""), ("emptyDir", "{}")]);
         let why = "holds the library until the pod ends";
         fixed.edits.extend(add(self.pod, "volumes", volume, why)?);
@@ -248,9 +230,7 @@ impl One<'_> {
         let Some(first) = value.items().first() else {
             return 2;
         };
-        let line_start = self.text[..first.at.start]
-            .rfind('\n')
-            .map_or(0, |it| it + 1);
+        let line_start = self.text[..first.at.start].rfind('\n').map_or(0, |it| it + 1);
         match self.text[line_start..first.at.start].rfind('-') {
             Some(dash) => dash.saturating_sub(key.column),
             None => 2,

@@ -48,30 +48,15 @@ pub const CRATES: [Crate; 8] = [
         type_name: "Jemalloc",
         version: None,
     },
-    Crate {
-        package: "snmalloc-rs",
-        allocator: None,
-        type_name: "SnMalloc",
-        version: None,
-    },
-    Crate {
-        package: "rpmalloc",
-        allocator: None,
-        type_name: "RpMalloc",
-        version: None,
-    },
+    Crate { package: "snmalloc-rs", allocator: None, type_name: "SnMalloc", version: None },
+    Crate { package: "rpmalloc", allocator: None, type_name: "RpMalloc", version: None },
     Crate {
         package: "tcmalloc",
         allocator: Some("tcmalloc"),
         type_name: "TCMalloc",
         version: None,
     },
-    Crate {
-        package: "bump_alloc",
-        allocator: None,
-        type_name: "BumpAlloc",
-        version: None,
-    },
+    Crate { package: "bump_alloc", allocator: None, type_name: "BumpAlloc", version: None },
 ];
 
 impl Crate {
@@ -126,11 +111,7 @@ impl<'a> Manifest<'a> {
                 "{name} is {what}: name the Cargo.toml of the package that has main.rs"
             )));
         }
-        Ok(Self {
-            name,
-            text,
-            document,
-        })
+        Ok(Self { name, text, document })
     }
 
     /// The paths of the package's programs that are named, by their names.
@@ -156,10 +137,7 @@ impl<'a> Manifest<'a> {
 
     /// Allocators among the dependencies.
     pub fn allocators(&self) -> Vec<Dependency> {
-        self.tables()
-            .iter()
-            .flat_map(|(name, table)| self.of_table(name, table))
-            .collect()
+        self.tables().iter().flat_map(|(name, table)| self.of_table(name, table)).collect()
     }
 
     /// The tables of dependencies: of all systems, and of some.
@@ -173,8 +151,7 @@ impl<'a> Manifest<'a> {
         let targets = self.document.get("target").and_then(Item::as_table_like);
         for (system, item) in targets.into_iter().flat_map(|it| it.iter()) {
             tables.extend(
-                item.get("dependencies")
-                    .map(|it| (format!("target.{system}.dependencies"), it)),
+                item.get("dependencies").map(|it| (format!("target.{system}.dependencies"), it)),
             );
         }
         tables
@@ -236,18 +213,12 @@ impl<'a> Manifest<'a> {
             .or(left.iter().position(|it| it.at.is_some()));
         if !is_there {
             match replaced.map(|it| left.remove(it)) {
-                Some(Dependency {
-                    at: Some(at), of, ..
-                }) => {
-                    let why = format!(
-                        "the crate, which replaces {}, which is unused: {why}",
-                        of.package
-                    );
+                Some(Dependency { at: Some(at), of, .. }) => {
+                    let why =
+                        format!("the crate, which replaces {}, which is unused: {why}", of.package);
                     fixed.edits.push(Edit::replace(at.clone(), line, why));
                 }
-                _ => fixed
-                    .edits
-                    .push(self.add(line, &format!("the crate: {why}"))),
+                _ => fixed.edits.push(self.add(line, &format!("the crate: {why}"))),
             }
         }
         for dependency in left {
@@ -268,11 +239,7 @@ impl<'a> Manifest<'a> {
         let table = self.document.get("dependencies");
         let entries = table.and_then(Item::as_table).into_iter().flat_map(|it| {
             it.iter().filter_map(|(_, item)| {
-                if item.as_table().is_some_and(|it| !it.is_dotted()) {
-                    None
-                } else {
-                    item.span()
-                }
+                if item.as_table().is_some_and(|it| !it.is_dotted()) { None } else { item.span() }
             })
         });
         let last = entries.map(|it| it.end).max();
@@ -295,9 +262,7 @@ impl<'a> Manifest<'a> {
     /// Takes out a whole line.
     fn without_line(&self, at: &Range<usize>, of: Crate) -> Edit {
         let start = self.text[..at.start].rfind('\n').map_or(0, |it| it + 1);
-        let end = self.text[at.end..]
-            .find('\n')
-            .map_or(self.text.len(), |it| at.end + it + 1);
+        let end = self.text[at.end..].find('\n').map_or(self.text.len(), |it| at.end + it + 1);
         Edit::replace(start..end, "", format!("{} is unused", of.package))
     }
 
@@ -306,27 +271,22 @@ impl<'a> Manifest<'a> {
         let defect = |why: String| Refused::not_understood(format!("{}: {why}", self.name));
         let text = super::edit::apply(self.text, &fixed.edits);
         let strip = |text: &str| -> Result<(toml::Table, bool), Refused> {
-            let mut table: toml::Table = text
-                .parse()
-                .map_err(|error: toml::de::Error| defect(error.to_string()))?;
+            let mut table: toml::Table =
+                text.parse().map_err(|error: toml::de::Error| defect(error.to_string()))?;
             let mut has = false;
             let mut strip = |table: Option<&mut toml::Value>| {
                 if let Some(table) = table.and_then(toml::Value::as_table_mut) {
                     has |= table.contains_key(wished.package);
                     table.retain(|key, value| {
-                        let package = value
-                            .get("package")
-                            .and_then(toml::Value::as_str)
-                            .unwrap_or(key);
+                        let package =
+                            value.get("package").and_then(toml::Value::as_str).unwrap_or(key);
                         !CRATES.iter().any(|it| it.package == package)
                     });
                 }
             };
             strip(table.get_mut("dependencies"));
             if let Some(targets) = table.get_mut("target").and_then(toml::Value::as_table_mut) {
-                targets
-                    .iter_mut()
-                    .for_each(|(_, it)| strip(it.get_mut("dependencies")));
+                targets.iter_mut().for_each(|(_, it)| strip(it.get_mut("dependencies")));
             }
             if table
                 .get("dependencies")
@@ -340,9 +300,7 @@ impl<'a> Manifest<'a> {
         let (before, _) = strip(self.text)?;
         let (after, has) = strip(&text)?;
         if before != after || !fixed.edits.is_empty() && !has {
-            return Err(defect(
-                "the change would alter other parts of the file".to_owned(),
-            ));
+            return Err(defect("the change would alter other parts of the file".to_owned()));
         }
         Ok(())
     }

@@ -7,10 +7,8 @@ use crate::check::declared::{Service, is_allocator};
 use super::wish::Setting;
 use super::{Edit, Elsewhere, Fixed, Wish, quoted, settle};
 
-const SHELL: Elsewhere = Elsewhere {
-    why: "is filled in by the shell",
-    remedy: "write its value literally",
-};
+const SHELL: Elsewhere =
+    Elsewhere { why: "is filled in by the shell", remedy: "write its value literally" };
 
 /// What puts the allocator in charge of the processes that are `chosen`.
 pub fn fix(
@@ -57,10 +55,8 @@ fn of_process(name: &str, text: &str, process: &Process, wish: &Wish) -> Result<
         }
     }
     let (settings, mut fixed) = settle(wish, &library, service, &at, &SHELL)?;
-    let new: Vec<&Setting> = settings
-        .iter()
-        .filter(|it| service.variable(&it.name).is_none())
-        .collect();
+    let new: Vec<&Setting> =
+        settings.iter().filter(|it| service.variable(&it.name).is_none()).collect();
     for setting in &settings {
         if let Some(variable) = service.variable(&setting.name) {
             fixed.edits.push(Edit::replace(
@@ -81,15 +77,10 @@ fn of_process(name: &str, text: &str, process: &Process, wish: &Wish) -> Result<
             (false, false, false) => format!("{word} "),
         };
         let start = process.command.start;
-        fixed
-            .edits
-            .push(Edit::replace(start..start, text, &*setting.why));
+        fixed.edits.push(Edit::replace(start..start, text, &*setting.why));
     }
     if !fixed.edits.is_empty() && wish.preloads() {
-        fixed.notes.push(format!(
-            "{}: install {library} where the process runs",
-            service.name
-        ));
+        fixed.notes.push(format!("{}: install {library} where the process runs", service.name));
     }
     Ok(fixed)
 }

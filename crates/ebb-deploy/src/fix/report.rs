@@ -99,17 +99,8 @@ impl Report {
         let mut text: String = self.files.iter().map(|it| it.diff.as_str()).collect();
         for file in &self.files {
             for line in &file.lines {
-                let shown = line
-                    .text
-                    .lines()
-                    .map(str::trim)
-                    .collect::<Vec<_>>()
-                    .join(" / ");
-                let shown = if shown.is_empty() {
-                    "(removed)"
-                } else {
-                    &shown
-                };
+                let shown = line.text.lines().map(str::trim).collect::<Vec<_>>().join(" / ");
+                let shown = if shown.is_empty() { "(removed)" } else { &shown };
                 text += &format!("{}:{}: {shown}\n    {}\n", file.path, line.line, line.why);
             }
         }

@@ -53,9 +53,7 @@ pub fn fix(name: &str, text: &str, wish: &Wish) -> Result<Fixed, Refused> {
         )));
     }
     if wish.preloads() {
-        fixed
-            .notes
-            .push(format!("install {library} where the script runs"));
+        fixed.notes.push(format!("install {library} where the script runs"));
         fixed.notes.push(
             "programs that are started without the script do not have it; ENV in the Dockerfile applies to them, too"
                 .to_owned(),
@@ -66,15 +64,10 @@ pub fn fix(name: &str, text: &str, wish: &Wish) -> Result<Fixed, Refused> {
 
 /// Variables that hold what they should, and that no program gets.
 fn unexported(wish: &Wish, script: &Script, settings: &[Setting]) -> Vec<Setting> {
-    let names = wish
-        .names()
-        .filter(|name| !settings.iter().any(|it| it.name == *name));
+    let names = wish.names().filter(|name| !settings.iter().any(|it| it.name == *name));
     let set = names.filter_map(|name| {
         let set = script.sets_of(name).filter(|it| !it.is_late()).last()?;
-        let value = set
-            .value
-            .clone()
-            .filter(|it| !set.is_exported && !it.is_empty())?;
+        let value = set.value.clone().filter(|it| !set.is_exported && !it.is_empty())?;
         Some(Setting {
             name: name.to_owned(),
             value,
@@ -86,10 +79,7 @@ fn unexported(wish: &Wish, script: &Script, settings: &[Setting]) -> Vec<Setting
 
 /// The new value as a word of the shell; where it `inherits`, with what the variable held after it.
 fn with_old(setting: &Setting, inherits: bool) -> Result<String, Refused> {
-    let old = match (
-        inherits && setting.name == "LD_PRELOAD",
-        setting.value.is_empty(),
-    ) {
+    let old = match (inherits && setting.name == "LD_PRELOAD", setting.value.is_empty()) {
         (true, false) => INHERITED,
         (true, true) => "${LD_PRELOAD:-}",
         (false, _) => "",
@@ -121,10 +111,7 @@ fn replaceable<'a>(
     script: &'a Script,
     setting: &'a Setting,
 ) -> Result<Option<&'a Set>, Refused> {
-    let counts: Vec<&Set> = script
-        .sets_of(&setting.name)
-        .filter(|it| !it.is_late())
-        .collect();
+    let counts: Vec<&Set> = script.sets_of(&setting.name).filter(|it| !it.is_late()).collect();
     let refused = |line: usize, why: &str| {
         Err(Refused::cannot(
             format!("{name}:{line}: {} {why}", setting.name),
@@ -161,11 +148,7 @@ fn replaced(name: &str, set: &Set, setting: &Setting) -> Result<Edit, Refused> {
 fn below(text: &str, at: usize, line: &str, why: &str) -> Edit {
     let end = line_end(text);
     let is_open = at == text.len() && !text.is_empty() && !text.ends_with('\n');
-    let line = if is_open {
-        format!("{end}{line}")
-    } else {
-        format!("{line}{end}")
-    };
+    let line = if is_open { format!("{end}{line}") } else { format!("{line}{end}") };
     Edit::replace(at..at, line, why)
 }
 
@@ -218,10 +201,7 @@ mod tests {
                 "export A='1 2' LD_PRELOAD=/l.so${LD_PRELOAD:+:$LD_PRELOAD} # c",
             ),
             ("LD_PRELOAD=/x.so", "export LD_PRELOAD=/l.so:/x.so"),
-            (
-                "LD_PRELOAD=/x.so; export LD_PRELOAD",
-                "LD_PRELOAD=/l.so:/x.so; export LD_PRELOAD",
-            ),
+            ("LD_PRELOAD=/x.so; export LD_PRELOAD", "LD_PRELOAD=/l.so:/x.so; export LD_PRELOAD"),
         ] {
             let with =
                 |line: &str, top: &str| format!("#!/bin/sh\n{top}mkdir /x\n{line}\nexec app\n");

@@ -37,35 +37,23 @@ pub fn fix(name: &str, text: &str, wished: Crate, why: &str) -> Result<Changed, 
         }
         fixed.edits.push(insertion(text, &file.items, &ours, why));
         verify(name, text, &fixed)?;
-        return Ok(Changed {
-            fixed,
-            before: None,
-        });
+        return Ok(Changed { fixed, before: None });
     };
     if allocators.len() > 1 {
         return Err(Refused::cannot(
-            format!(
-                "{name} has {} global allocators under cfg conditions",
-                allocators.len()
-            ),
+            format!("{name} has {} global allocators under cfg conditions", allocators.len()),
             "change them by hand",
         ));
     }
     let Some(before) = crate_of(first, &file.items) else {
-        let line = text[..first.span().byte_range().start]
-            .matches('\n')
-            .count()
-            + 1;
+        let line = text[..first.span().byte_range().start].matches('\n').count() + 1;
         return Err(Refused::cannot(
             format!("{name}:{line}: the program has an allocator of its own"),
             "change it by hand",
         ));
     };
     if before == wished {
-        return Ok(Changed {
-            fixed,
-            before: None,
-        });
+        return Ok(Changed { fixed, before: None });
     }
     let at = first.ty.span().byte_range();
     fixed.edits.push(Edit::replace(
@@ -73,23 +61,12 @@ pub fn fix(name: &str, text: &str, wished: Crate, why: &str) -> Result<Changed, 
         ours.clone(),
         format!("replaces {}: {why}", before.package),
     ));
-    fixed.edits.push(Edit::replace(
-        first.expr.span().byte_range(),
-        ours,
-        "its value is its name",
-    ));
+    fixed.edits.push(Edit::replace(first.expr.span().byte_range(), ours, "its value is its name"));
     if let Some(at) = import(text, &file.items, before) {
-        fixed.edits.push(Edit::replace(
-            at,
-            "",
-            format!("{} is unused", before.package),
-        ));
+        fixed.edits.push(Edit::replace(at, "", format!("{} is unused", before.package)));
     }
     verify(name, text, &fixed)?;
-    Ok(Changed {
-        fixed,
-        before: Some(before),
-    })
+    Ok(Changed { fixed, before: Some(before) })
 }
 
 /// Whether a source uses a crate.
@@ -136,10 +113,7 @@ fn verify(name: &str, text: &str, fixed: &Fixed) -> Result<(), Refused> {
 fn global_allocator(item: &Item) -> Option<&ItemStatic> {
     match item {
         Item::Static(item)
-            if item
-                .attrs
-                .iter()
-                .any(|it| it.path().is_ident("global_allocator")) =>
+            if item.attrs.iter().any(|it| it.path().is_ident("global_allocator")) =>
         {
             Some(item)
         }
@@ -157,9 +131,7 @@ fn crate_of(item: &ItemStatic, items: &[Item]) -> Option<Crate> {
     }
     let last = path.path.segments.last()?.ident.to_string();
     let first = path.path.segments.first()?.ident.to_string();
-    let by_path = CRATES
-        .iter()
-        .find(|it| it.module() == first && it.type_name == last);
+    let by_path = CRATES.iter().find(|it| it.module() == first && it.type_name == last);
     let imported = |of: &&Crate| of.type_name == last && items.iter().any(|it| imports(it, **of));
     by_path.or_else(|| CRATES.iter().find(imported)).copied()
 }
@@ -184,9 +156,7 @@ fn import(text: &str, items: &[Item], of: Crate) -> Option<Range<usize>> {
     }
     let at = item.span().byte_range();
     let start = text[..at.start].rfind('\n').map_or(0, |it| it + 1);
-    let end = text[at.end..]
-        .find('\n')
-        .map_or(text.len(), |it| at.end + it + 1);
+    let end = text[at.end..].find('\n').map_or(text.len(), |it| at.end + it + 1);
     // Only whole lines; of the empty lines around it one stays.
     let is_alone = text[start..at.start].trim().is_empty() && text[at.end..end].trim().is_empty();
     let line = line_end(text);
@@ -204,10 +174,8 @@ fn insertion(text: &str, items: &[Item], ours: &str, why: &str) -> Edit {
     };
     let is_taken = tokens(text).is_some_and(|it| names(&it, "GLOBAL") > 0);
     let name = if is_taken { "ALLOCATOR" } else { "GLOBAL" };
-    let mut lines = vec![
-        "#[global_allocator]".to_owned(),
-        format!("static {name}: {ours} = {ours};"),
-    ];
+    let mut lines =
+        vec!["#[global_allocator]".to_owned(), format!("static {name}: {ours} = {ours};")];
     let why = format!("the program allocates all memory from it: {why}");
     if let Some(last) = items.iter().take_while(is_leading).last() {
         lines.insert(0, String::new());
@@ -215,9 +183,7 @@ fn insertion(text: &str, items: &[Item], ours: &str, why: &str) -> Edit {
     }
     lines.push(String::new());
     let end = line_end(text);
-    let mut at = items
-        .first()
-        .map_or(text.len(), |it| it.span().byte_range().start);
+    let mut at = items.first().map_or(text.len(), |it| it.span().byte_range().start);
     at = text[..at].rfind('\n').map_or(0, |it| it + 1);
     // The comment of the first item stays with it.
     while let Some(line) = text[..at]
@@ -298,10 +264,8 @@ mod tests {
             "mod a { #[global_allocator]\nstatic A: X = X; }\nfn main() {}\n",
             "fn main() {",
         ] {
-            let message = fix("main.rs", text, CRATES[0], "so")
-                .map(|_| ())
-                .unwrap_err()
-                .to_string();
+            let message =
+                fix("main.rs", text, CRATES[0], "so").map(|_| ()).unwrap_err().to_string();
             assert!(message.contains("nothing was changed"), "{text}: {message}");
         }
         let deep = format!("fn main() {{ {} }}", "(".repeat(100_000));

@@ -46,20 +46,15 @@ pub fn fix(
         )));
     }
     if !fixed.edits.is_empty() {
-        fixed
-            .notes
-            .push("then: supervisorctl reread && supervisorctl update".to_owned());
+        fixed.notes.push("then: supervisorctl reread && supervisorctl update".to_owned());
     }
     Ok(fixed)
 }
 
 /// What a program gets, with these settings.
 fn variables(service: &Service, settings: &[Setting]) -> Vec<(String, Option<String>)> {
-    let mut all: std::collections::BTreeMap<String, Option<String>> = service
-        .env
-        .iter()
-        .map(|it| (it.name.clone(), it.value.clone()))
-        .collect();
+    let mut all: std::collections::BTreeMap<String, Option<String>> =
+        service.env.iter().map(|it| (it.name.clone(), it.value.clone())).collect();
     let set = settings.iter();
     all.extend(set.map(|it| (it.name.clone(), Some(it.value.clone()))));
     all.into_iter().collect()
@@ -96,9 +91,7 @@ fn of_program(
         };
         let own = program.own.as_ref().and_then(|it| it.pair(&setting.name));
         match own {
-            Some(pair) => fixed
-                .edits
-                .push(Edit::replace(pair.at.clone(), value, &*setting.why)),
+            Some(pair) => fixed.edits.push(Edit::replace(pair.at.clone(), value, &*setting.why)),
             None => new.push((format!("{}={value}", setting.name), setting.why.clone())),
         }
     }
@@ -118,16 +111,9 @@ fn of_program(
 
 /// A new option at the end of the section.
 fn line(text: &str, program: &Program, new: &[(String, String)]) -> Edit {
-    let (pairs, whys): (Vec<&str>, Vec<&str>) = new
-        .iter()
-        .map(|(pair, why)| (pair.as_str(), why.as_str()))
-        .unzip();
-    let line = format!(
-        "{}environment{}{}",
-        program.indent,
-        program.delimiter,
-        pairs.join(",")
-    );
+    let (pairs, whys): (Vec<&str>, Vec<&str>) =
+        new.iter().map(|(pair, why)| (pair.as_str(), why.as_str())).unzip();
+    let line = format!("{}environment{}{}", program.indent, program.delimiter, pairs.join(","));
     Edit::below(text, program.last, &[line], whys.join("; "))
 }
 
@@ -152,11 +138,7 @@ fn appended(text: &str, own: &Environment, new: &[(String, String)]) -> Vec<Edit
     };
     let at = own.separator.unwrap_or(last.at.end);
     let pairs = new.iter().enumerate().map(|(number, (pair, why))| {
-        let comma = if number == 0 && own.separator.is_some() {
-            ""
-        } else {
-            ","
-        };
+        let comma = if number == 0 && own.separator.is_some() { "" } else { "," };
         Edit::replace(at..at, format!("{comma}{gap}{pair}"), &**why)
     });
     pairs.collect()
@@ -210,10 +192,7 @@ mod tests {
         let with = |value: &str| format!("[program:a]\nenvironment={value} ; c\nuser=u\n");
         for (before, after) in [
             ("A=1", format!("A=1,{BOTH}")),
-            (
-                "A=\"1\", B='2'",
-                format!("A=\"1\", B='2', {}", BOTH.replace(",MA", ", MA")),
-            ),
+            ("A=\"1\", B='2'", format!("A=\"1\", B='2', {}", BOTH.replace(",MA", ", MA"))),
             ("A=1,", format!("A=1,{BOTH}")),
             (
                 "LD_PRELOAD=/x.so,MALLOC_CONF=\"a:1,b:2\"",

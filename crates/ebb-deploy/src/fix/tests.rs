@@ -14,11 +14,7 @@ fn wish(name: &str) -> Wish {
     Wish {
         allocator: ebb_allocators::by_name(name).unwrap(),
         library: None,
-        variables: [(
-            "MALLOC_CONF".to_owned(),
-            "narenas:1,dirty_decay_ms:0".to_owned(),
-        )]
-        .into(),
+        variables: [("MALLOC_CONF".to_owned(), "narenas:1,dirty_decay_ms:0".to_owned())].into(),
         gives_way: false,
         why: "so it was asked".to_owned(),
     }
@@ -33,11 +29,7 @@ fn fixed(kind: Option<Kind>, text: &str, wish: &Wish) -> Result<Fixed, Refused> 
         Some(Kind::Supervisor) => supervisor::fix("f", text, &|_| true, wish),
         Some(Kind::Script) => script::fix("f", text, wish),
         Some(Kind::Unit) => {
-            let files = Files {
-                name: "f",
-                text,
-                drop_ins: &[],
-            };
+            let files = Files { name: "f", text, drop_ins: &[] };
             unit::fix(&files, wish)
         }
     }
@@ -71,15 +63,8 @@ fn assert_kept(kind: Option<Kind>, text: &str, wish: &Wish) -> Result<(), TestCa
     let services = kind.map(|kind| declared::services(kind, std::path::Path::new("f"), &after));
     if let Some(services) = services {
         for service in services.map_err(TestCaseError::fail)? {
-            let value = service
-                .variable("LD_PRELOAD")
-                .and_then(|it| it.value.clone());
-            prop_assert!(
-                value.is_some_and(|it| !it.is_empty()),
-                "{}: {}",
-                service.name,
-                after
-            );
+            let value = service.variable("LD_PRELOAD").and_then(|it| it.value.clone());
+            prop_assert!(value.is_some_and(|it| !it.is_empty()), "{}: {}", service.name, after);
         }
     }
     Ok(())
@@ -216,21 +201,10 @@ fn dockerfile_text() -> impl Strategy<Value = String> {
         lines.iter().for_each(|line| text += &format!("{line}\n"));
         text
     });
-    let end = select(
-        &[
-            "",
-            "CMD [\"app\"]\n",
-            "CMD app",
-            "\n# start\nENTRYPOINT [\"app\"]\n",
-        ][..],
-    );
+    let end = select(&["", "CMD [\"app\"]\n", "CMD app", "\n# start\nENTRYPOINT [\"app\"]\n"][..]);
     (prop::collection::vec(stage, 1..4), end, any::<bool>()).prop_map(|(stages, end, dos)| {
         let text = stages.concat() + end;
-        if dos {
-            text.replace('\n', "\r\n")
-        } else {
-            text
-        }
+        if dos { text.replace('\n', "\r\n") } else { text }
     })
 }
 
@@ -256,11 +230,7 @@ fn compose_text() -> impl Strategy<Value = String> {
         "    image: ü # x\n",
     ];
     let names = ["a", "b", "c"];
-    let service = (
-        select(ENVIRONMENTS),
-        prop::sample::subsequence(OTHERS, 0..6),
-        any::<bool>(),
-    );
+    let service = (select(ENVIRONMENTS), prop::sample::subsequence(OTHERS, 0..6), any::<bool>());
     (prop::collection::vec(service, 1..4), any::<bool>()).prop_map(move |(services, ends)| {
         let mut text = "# head\nservices:\n".to_owned();
         for (name, (environment, others, first)) in names.iter().zip(services) {
@@ -270,11 +240,8 @@ fn compose_text() -> impl Strategy<Value = String> {
                 .iter()
                 .filter(|it| !it.contains("volumes") || !std::mem::replace(&mut seen, true));
             let others: String = others.copied().collect();
-            let (above, below) = if first {
-                (environment, others.as_str())
-            } else {
-                (others.as_str(), environment)
-            };
+            let (above, below) =
+                if first { (environment, others.as_str()) } else { (others.as_str(), environment) };
             text += &format!("  {name}:\n    restart: always\n{above}{below}");
         }
         text += if ends { "volumes:\n  a: {}\n" } else { "# end" };
@@ -298,11 +265,8 @@ fn manifest_text() -> impl Strategy<Value = String> {
         "      # end\n",
     ];
     let container = (select(ENVS), any::<bool>()).prop_map(|(env, mounts)| {
-        let mounts = if mounts {
-            "        volumeMounts:\n        - {name: x, mountPath: /x}\n"
-        } else {
-            ""
-        };
+        let mounts =
+            if mounts { "        volumeMounts:\n        - {name: x, mountPath: /x}\n" } else { "" };
         format!("      - name: c\n        image: d\n{env}{mounts}")
     });
     (prop::collection::vec(container, 1..3), select(REST), select(REST)).prop_map(|(containers, first, second)| {
@@ -349,21 +313,14 @@ fn supervisor_text() -> impl Strategy<Value = String> {
             let mut text = format!("{head}[program:z]\ncommand=z\n");
             for (number, (kind, environment, others, first)) in programs.into_iter().enumerate() {
                 let others = others.concat();
-                let (above, below) = if first {
-                    (environment, &*others)
-                } else {
-                    (&*others, environment)
-                };
+                let (above, below) =
+                    if first { (environment, &*others) } else { (&*others, environment) };
                 text += &format!("[{kind}:{number}]\n{above}{below}");
             }
             if ends {
                 text.truncate(text.trim_end().len());
             }
-            if dos {
-                text.replace('\n', "\r\n")
-            } else {
-                text
-            }
+            if dos { text.replace('\n', "\r\n") } else { text }
         },
     )
 }
@@ -389,21 +346,12 @@ fn script_text() -> impl Strategy<Value = String> {
         "(cd /x && a) || true\n",
         "[ \"$(id -u)\" = 0 ] && exec gosu app \"$0\" \"$@\"\n",
     ];
-    const ENDS: &[&str] = &[
-        "exec \"$@\"\n",
-        "exec app",
-        "f \"$@\"\n",
-        "exec gosu app app \\\n  --x\n",
-        "",
-    ];
+    const ENDS: &[&str] =
+        &["exec \"$@\"\n", "exec app", "f \"$@\"\n", "exec gosu app app \\\n  --x\n", ""];
     let lines = prop::collection::vec(select(LINES), 0..6);
     (select(HEADS), lines, select(ENDS), any::<bool>()).prop_map(|(head, lines, end, dos)| {
         let text = format!("{head}{}{end}", lines.concat());
-        if dos {
-            text.replace('\n', "\r\n")
-        } else {
-            text
-        }
+        if dos { text.replace('\n', "\r\n") } else { text }
     })
 }
 

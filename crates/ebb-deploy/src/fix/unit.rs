@@ -40,16 +40,9 @@ pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Refused> {
         )));
     }
     let own_name = drop_in(wish);
-    let own = files
-        .drop_ins
-        .iter()
-        .find(|(name, _)| *name == own_name)
-        .map(|(_, text)| text.as_str());
-    for (name, text) in files
-        .drop_ins
-        .iter()
-        .filter(|(_, text)| !text.trim().is_empty())
-    {
+    let own =
+        files.drop_ins.iter().find(|(name, _)| *name == own_name).map(|(_, text)| text.as_str());
+    for (name, text) in files.drop_ins.iter().filter(|(_, text)| !text.trim().is_empty()) {
         let other =
             Unit::parse(text).map_err(|why| Refused::not_understood(format!("{name}: {why}")))?;
         if *name > own_name {
@@ -79,9 +72,7 @@ pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Refused> {
             "Environment={}",
             quoted(&format!("{}={}", setting.name, setting.value))
         ));
-        fixed
-            .edits
-            .push(Edit::below(text, text.len(), &lines, &*setting.why));
+        fixed.edits.push(Edit::below(text, text.len(), &lines, &*setting.why));
     }
     if fixed.edits.is_empty() {
         return Ok(fixed);
@@ -95,19 +86,14 @@ pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Refused> {
     }
     for key in ["RootDirectory", "RootImage"] {
         if let Some((root, _)) = unit.values(key).last() {
-            fixed.notes.push(format!(
-                "the service runs in {key}={root}: install {library} there"
-            ));
+            fixed.notes.push(format!("the service runs in {key}={root}: install {library} there"));
         }
     }
-    fixed.notes.push(format!(
-        "then: systemctl daemon-reload && systemctl restart {}",
-        service.name
-    ));
+    fixed
+        .notes
+        .push(format!("then: systemctl daemon-reload && systemctl restart {}", service.name));
     if wish.preloads() && library.starts_with('/') {
-        fixed.notes.push(format!(
-            "install {library}, readable for the service's user"
-        ));
+        fixed.notes.push(format!("install {library}, readable for the service's user"));
     }
     Ok(fixed)
 }
@@ -115,12 +101,6 @@ pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Refused> {
 /// A word of `Environment=`, with `%` doubled, which is a specifier's sign otherwise.
 fn quoted(word: &str) -> String {
     let word = word.replace('%', "%%");
-    let is_plain = word
-        .chars()
-        .all(|it| it.is_ascii_alphanumeric() || "-_./:,=+@%".contains(it));
-    if is_plain {
-        word
-    } else {
-        format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
-    }
+    let is_plain = word.chars().all(|it| it.is_ascii_alphanumeric() || "-_./:,=+@%".contains(it));
+    if is_plain { word } else { format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\"")) }
 }

@@ -52,18 +52,10 @@ impl Wish {
     /// Where the library is, in a system that we do not install it in: ours by a path, others by their names,
     /// which the loader looks up on every architecture.
     pub fn library_elsewhere(&self) -> String {
-        self.library
-            .clone()
-            .unwrap_or_else(|| match self.allocator.name {
-                "ebbmalloc" => LIBRARY.to_owned(),
-                _ => self
-                    .allocator
-                    .sonames
-                    .first()
-                    .copied()
-                    .unwrap_or_default()
-                    .to_owned(),
-            })
+        self.library.clone().unwrap_or_else(|| match self.allocator.name {
+            "ebbmalloc" => LIBRARY.to_owned(),
+            _ => self.allocator.sonames.first().copied().unwrap_or_default().to_owned(),
+        })
     }
 
     /// Every variable that it may change.
@@ -91,17 +83,12 @@ impl Wish {
         let first = preload_entries(OsStr::new(present)).find_map(|it| known(&it));
         // What already exists, at whatever path, is the user's.
         let is_there = first == Some(self.allocator.name) && self.library.is_none()
-            || preload_entries(OsStr::new(present))
-                .next()
-                .is_some_and(|it| it == library);
+            || preload_entries(OsStr::new(present)).next().is_some_and(|it| it == library);
         if self.preloads() && is_there || !self.preloads() && first.is_none() {
             return;
         }
         let choice = if self.preloads() {
-            Choice::Library(Library {
-                path: library.into(),
-                allocator: Some(self.allocator),
-            })
+            Choice::Library(Library { path: library.into(), allocator: Some(self.allocator) })
         } else {
             Choice::System
         };
@@ -111,12 +98,8 @@ impl Wish {
         let Ok(change) = Environment::of(&choice, &[], inherited) else {
             return;
         };
-        let value = change
-            .changes
-            .get(OsStr::new("LD_PRELOAD"))
-            .cloned()
-            .flatten()
-            .unwrap_or_default();
+        let value =
+            change.changes.get(OsStr::new("LD_PRELOAD")).cloned().flatten().unwrap_or_default();
         let mut why = if self.preloads() {
             format!(
                 "the loader uses {} instead of libc's malloc: {}",
@@ -140,11 +123,7 @@ impl Wish {
 
     fn variable(&self, name: &str, value: &str, present: Option<String>, settled: &mut Settled) {
         let present = present.filter(|it| !it.is_empty());
-        let set = |value: String, why: String| Setting {
-            name: name.to_owned(),
-            value,
-            why,
-        };
+        let set = |value: String, why: String| Setting { name: name.to_owned(), value, why };
         let Some(present) = present else {
             let why = format!("its setting: {}", self.why);
             settled.settings.push(set(value.to_owned(), why));
@@ -163,24 +142,16 @@ impl Wish {
             return;
         }
         if self.gives_way {
-            settled.notes.push(format!(
-                "{name}={present} is kept; ebb fix would set {value}"
-            ));
+            settled.notes.push(format!("{name}={present} is kept; ebb fix would set {value}"));
             return;
         }
         if is_list {
-            let why = format!(
-                "added after the existing settings, so that it wins: {}",
-                self.why
-            );
+            let why = format!("added after the existing settings, so that it wins: {}", self.why);
+            settled.settings.push(set(format!("{present},{}", missing.join(",")), why));
+        } else {
             settled
                 .settings
-                .push(set(format!("{present},{}", missing.join(",")), why));
-        } else {
-            settled.settings.push(set(
-                value.to_owned(),
-                format!("replaces {present}: {}", self.why),
-            ));
+                .push(set(value.to_owned(), format!("replaces {present}: {}", self.why)));
         }
     }
 }
@@ -234,10 +205,7 @@ mod tests {
             with("/x/libfaketime.so.1"),
             [pair("LD_PRELOAD", "/l/libebbmalloc.so:/x/libfaketime.so.1")]
         );
-        assert_eq!(
-            with("libjemalloc.so.2 a.so"),
-            [pair("LD_PRELOAD", "/l/libebbmalloc.so:a.so")]
-        );
+        assert_eq!(with("libjemalloc.so.2 a.so"), [pair("LD_PRELOAD", "/l/libebbmalloc.so:a.so")]);
         assert_eq!(with("/elsewhere/libebbmalloc.so"), []);
         let system = wish("glibc", &[]);
         assert_eq!(
@@ -249,29 +217,18 @@ mod tests {
 
     #[test]
     fn settings_are_added_once() {
-        let jemalloc = wish(
-            "jemalloc",
-            &[("MALLOC_CONF", "background_thread:true,dirty_decay_ms:1000")],
-        );
+        let jemalloc =
+            wish("jemalloc", &[("MALLOC_CONF", "background_thread:true,dirty_decay_ms:1000")]);
         let with = |present: &str| {
             let present = [("LD_PRELOAD", "libjemalloc.so.2"), ("MALLOC_CONF", present)];
             settled(&jemalloc, "libjemalloc.so.2", &present)
         };
         assert_eq!(
             with("dirty_decay_ms:5000"),
-            [pair(
-                "MALLOC_CONF",
-                "dirty_decay_ms:5000,background_thread:true,dirty_decay_ms:1000"
-            )]
+            [pair("MALLOC_CONF", "dirty_decay_ms:5000,background_thread:true,dirty_decay_ms:1000")]
         );
-        assert_eq!(
-            with("dirty_decay_ms:5000,background_thread:true,dirty_decay_ms:1000"),
-            []
-        );
-        let gives_way = Wish {
-            gives_way: true,
-            ..jemalloc
-        };
+        assert_eq!(with("dirty_decay_ms:5000,background_thread:true,dirty_decay_ms:1000"), []);
+        let gives_way = Wish { gives_way: true, ..jemalloc };
         let settled =
             gives_way.settle("libjemalloc.so.2", &|_| Some("libjemalloc.so.2".to_owned()));
         assert!(settled.settings.is_empty());

@@ -55,29 +55,19 @@ impl Script {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let root_folder =
             open(root.as_str(), flags, Mode::empty()).map_err(|errno| failed(&root, errno))?;
-        let root_owner = fstat(&root_folder)
-            .map_err(|errno| failed(&root, errno))?
-            .st_uid;
+        let root_owner = fstat(&root_folder).map_err(|errno| failed(&root, errno))?.st_uid;
         let status = target.process().status();
         let status = status.map_err(|error| error.to_string())?;
         let mut left = Vec::new();
         for folder in FOLDERS {
-            match Self::write_in(
-                &root_folder,
-                root_owner,
-                folder,
-                (status.fuid, status.fgid),
-                pid,
-            ) {
+            match Self::write_in(&root_folder, root_owner, folder, (status.fuid, status.fgid), pid)
+            {
                 Ok(script) if script.path.len() < path_bytes => return Ok(script),
                 Ok(script) => left.push(format!("the path {} is too long", script.path)),
                 Err(why) => left.push(format!("/{folder}: {why}")),
             }
         }
-        Err(format!(
-            "there is no folder from which it can read a script ({})",
-            left.join("; ")
-        ))
+        Err(format!("there is no folder from which it can read a script ({})", left.join("; ")))
     }
 
     fn write_in(
@@ -106,24 +96,12 @@ impl Script {
         .map_err(|errno| errno.desc())?;
         let path = format!("/{folder}/{name}");
         // From here on it goes when the value does.
-        let mut script = Self {
-            folder: opened,
-            name,
-            file: File::from(file),
-            length: 0,
-            path,
-        };
+        let mut script = Self { folder: opened, name, file: File::from(file), length: 0, path };
         let text = format!("PATH = {:?}\n{TEXT}", script.path);
         script.length = text.len() as u64;
         let written = script.file.write_all(text.as_bytes());
         written.map_err(|error| error.to_string())?;
-        if script
-            .file
-            .metadata()
-            .map_err(|error| error.to_string())?
-            .uid()
-            != uid
-        {
+        if script.file.metadata().map_err(|error| error.to_string())?.uid() != uid {
             let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
             fchown(script.file.as_fd(), Some(uid), Some(gid)).map_err(|errno| errno.desc())?;
         }

@@ -121,10 +121,7 @@ fn a_stopped_process_and_one_with_a_debugger_are_left_alone() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let error = trim(program.pid(), SHORT).unwrap_err();
-    assert!(
-        matches!(error, NotCalled::Unfit(Unfit::Traced(_))),
-        "{error}"
-    );
+    assert!(matches!(error, NotCalled::Unfit(Unfit::Traced(_))), "{error}");
     debugger.kill().unwrap();
     debugger.wait().unwrap();
 }

@@ -27,11 +27,7 @@ impl Program {
             .spawn()
             .expect("the program starts");
         let answers = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut program = Self {
-            child,
-            answers,
-            first: String::new(),
-        };
+        let mut program = Self { child, answers, first: String::new() };
         program.first = program.line();
         program
     }
@@ -82,20 +78,8 @@ fn built(name: &str) -> PathBuf {
     let program = folder.join(format!("{name}-{}", std::process::id()));
     if !program.exists() {
         // The test of registers uses the red zone itself.
-        let flags = [
-            "-O2",
-            "-mavx2",
-            "-mno-red-zone",
-            "-Wall",
-            "-Werror",
-            "-pthread",
-        ];
-        let status = Command::new("cc")
-            .args(flags)
-            .arg(source)
-            .arg("-o")
-            .arg(&program)
-            .status();
+        let flags = ["-O2", "-mavx2", "-mno-red-zone", "-Wall", "-Werror", "-pthread"];
+        let status = Command::new("cc").args(flags).arg(source).arg("-o").arg(&program).status();
         assert!(status.expect("a C compiler").success());
     }
     program

@@ -31,9 +31,7 @@ fn resumed(milliseconds: &str) -> Program {
         stat.is_ok_and(|stat| stat.contains(") T "))
     });
     kill(Pid::from_raw(pid), Signal::SIGCONT).unwrap();
-    until("the kernel resumes it", &|| {
-        is_in(libc::SYS_restart_syscall)
-    });
+    until("the kernel resumes it", &|| is_in(libc::SYS_restart_syscall));
     program
 }
 
@@ -54,10 +52,7 @@ fn a_poll_with_a_limit_that_is_resumed_keeps_its_limit() {
     // It ends later than that, and the reason says so.
     let early = trim(program.pid(), Duration::from_millis(300)).unwrap_err();
     assert!(matches!(early, NotCalled::NoThread(_)), "{early}");
-    assert!(
-        early.to_string().contains("was interrupted by a signal"),
-        "{early}"
-    );
+    assert!(early.to_string().contains("was interrupted by a signal"), "{early}");
     let called = trim(program.pid(), Duration::from_secs(20)).expect("it is called");
     assert!(called.ran.is_some());
     let mut program = program;

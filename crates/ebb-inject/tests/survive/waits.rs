@@ -20,12 +20,7 @@ fn rounds(program: &mut Program) -> u64 {
     let mut words = answer.splitn(3, ' ');
     let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
     let (rounds, wrong) = (number().expect("a number"), number().expect("a number"));
-    assert_eq!(
-        wrong,
-        0,
-        "of {rounds} rounds: {}",
-        words.next().unwrap_or_default()
-    );
+    assert_eq!(wrong, 0, "of {rounds} rounds: {}", words.next().unwrap_or_default());
     rounds
 }
 
@@ -40,10 +35,7 @@ fn survives(arguments: &[&str], times: u32) {
     }
     let before = rounds(&mut program);
     std::thread::sleep(Duration::from_millis(100));
-    assert!(
-        rounds(&mut program) > before,
-        "{arguments:?}: it stands still"
-    );
+    assert!(rounds(&mut program) > before, "{arguments:?}: it stands still");
 }
 
 #[test]

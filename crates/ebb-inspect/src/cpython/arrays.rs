@@ -49,10 +49,7 @@ pub(super) struct Arrays {
 impl Arrays {
     /// The only one.
     pub(super) fn one(first: &First) -> Self {
-        Self {
-            found: vec![first.array],
-            unknown: 0,
-        }
+        Self { found: vec![first.array], unknown: 0 }
     }
 }
 

@@ -59,9 +59,7 @@ pub(super) fn owners<M: Memory>(
     }
     let mut owned: HashMap<Option<u64>, (u64, u64)> = HashMap::new();
     for (block, bytes) in blocks {
-        let sum = owned
-            .entry(types.get(block).copied().flatten())
-            .or_default();
+        let sum = owned.entry(types.get(block).copied().flatten()).or_default();
         *sum = (sum.0 + 1, sum.1.saturating_add(*bytes));
     }
     let mut owned: Vec<Owned> = owned
@@ -85,9 +83,8 @@ fn search<M: Memory>(
     types: &mut HashMap<u64, Option<u64>>,
 ) -> Result<(), Unreadable> {
     let wanted = types.iter().filter(|(_, kind)| kind.is_none());
-    let (least, most) = wanted.fold((u64::MAX, 0), |(least, most), (&block, _)| {
-        (least.min(block), most.max(block))
-    });
+    let (least, most) = wanted
+        .fold((u64::MAX, 0), |(least, most), (&block, _)| (least.min(block), most.max(block)));
     let presence = Presence::read(reader.memory(), start, end)?;
     let mut piece = vec![0; PIECE_BYTES];
     for (run, length) in presence.runs(start, end) {
@@ -97,11 +94,7 @@ fn search<M: Memory>(
             if unless_torn(copied)?.is_none() {
                 continue;
             }
-            let words = bytes
-                .as_chunks()
-                .0
-                .iter()
-                .map(|word| u64::from_ne_bytes(*word));
+            let words = bytes.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word));
             for (word, from) in words.zip((at..).step_by(8)) {
                 if word < least || word > most || types.get(&word) != Some(&None) {
                     continue;

@@ -136,15 +136,9 @@ pub(super) fn read<M: Memory>(
     collector.swapped = ends.contains(&End::Swapped);
     collector.types = tallies
         .into_values()
-        .map(|tally| Type {
-            name: tally.name,
-            count: tally.count,
-            bytes: tally.bytes,
-        })
+        .map(|tally| Type { name: tally.name, count: tally.count, bytes: tally.bytes })
         .collect();
-    collector
-        .types
-        .sort_by(|one, other| (other.bytes, &one.name).cmp(&(one.bytes, &other.name)));
+    collector.types.sort_by(|one, other| (other.bytes, &one.name).cmp(&(one.bytes, &other.name)));
     Ok(collector)
 }
 
@@ -221,11 +215,7 @@ fn follow<M: Memory>(
 fn step<M: Memory>(reader: &mut Reader<M>, at: u64) -> Result<u64, Unreadable> {
     let next = reader.word(at)? & !FLAGS;
     let back = reader.word(next.wrapping_add(8))? & !FLAGS;
-    if back == at {
-        Ok(next)
-    } else {
-        Err(Unreadable::Unmapped(next))
-    }
+    if back == at { Ok(next) } else { Err(Unreadable::Unmapped(next)) }
 }
 
 fn tally<M: Memory>(
@@ -242,11 +232,7 @@ fn tally<M: Memory>(
             unknown.insert(Tally {
                 name,
                 basic: reader.word(address.wrapping_add(BASIC_SIZE))?,
-                item: if is_sequence {
-                    reader.word(address.wrapping_add(ITEM_SIZE))?
-                } else {
-                    0
-                },
+                item: if is_sequence { reader.word(address.wrapping_add(ITEM_SIZE))? } else { 0 },
                 count: 0,
                 bytes: 0,
             })

@@ -27,20 +27,13 @@ pub(super) fn states<M: crate::Memory>(
     let mut next = reader.word(runtime.wrapping_add(layout.head))?;
     while next != 0 {
         if states.len() == MOST_INTERPRETERS {
-            return Err(Unsupported::Layout(
-                "its list of interpreters has no end".to_owned(),
-            ));
+            return Err(Unsupported::Layout("its list of interpreters has no end".to_owned()));
         }
-        states.push((
-            next,
-            reader.word(next.wrapping_add(layout.id))?.cast_signed(),
-        ));
+        states.push((next, reader.word(next.wrapping_add(layout.id))?.cast_signed()));
         next = reader.word(next.wrapping_add(layout.next))?;
     }
     if states.is_empty() {
-        return Err(Unsupported::Layout(
-            "it has no interpreter (yet)".to_owned(),
-        ));
+        return Err(Unsupported::Layout("it has no interpreter (yet)".to_owned()));
     }
     Ok(states)
 }

@@ -79,15 +79,7 @@ impl Layout {
                 )));
             }
         };
-        Ok(Self {
-            head,
-            next,
-            id,
-            gc,
-            frozen: FROZEN,
-            arena_bytes: sizes.0,
-            pool_bytes: sizes.1,
-        })
+        Ok(Self { head, next, id, gc, frozen: FROZEN, arena_bytes: sizes.0, pool_bytes: sizes.1 })
     }
 
     /// What the runtime tells of itself.
@@ -100,9 +92,7 @@ impl Layout {
         let mut cookie = [0; COOKIE.len()];
         reader.bytes(place.runtime, &mut cookie)?;
         if cookie != COOKIE {
-            return Err(Unsupported::Layout(
-                "its table of offsets has no cookie".to_owned(),
-            ));
+            return Err(Unsupported::Layout("its table of offsets has no cookie".to_owned()));
         }
         let mut field = |at: u64| reader.word(place.runtime.wrapping_add(at));
         let version = field(VERSION)?;

@@ -81,12 +81,8 @@ impl Remote {
         let (main, is_enabled, finalizing) =
             (field(THREADS_MAIN)?, field(IS_ENABLED)?, field(FINALIZING)?);
         let ends = [
-            support
-                .checked_add(path)
-                .and_then(|at| at.checked_add(path_bytes)),
-            support
-                .checked_add(pending)
-                .and_then(|at| at.checked_add(4)),
+            support.checked_add(path).and_then(|at| at.checked_add(path_bytes)),
+            support.checked_add(pending).and_then(|at| at.checked_add(4)),
             eval_breaker.checked_add(8),
             native_id.checked_add(8),
         ];
@@ -102,9 +98,7 @@ impl Remote {
         }
         let thread = reader.word(interpreter.wrapping_add(main))?;
         if thread == 0 {
-            return Err(Unsupported::Layout(
-                "it has no main thread (yet)".to_owned(),
-            ));
+            return Err(Unsupported::Layout("it has no main thread (yet)".to_owned()));
         }
         let support = thread.wrapping_add(support);
         Ok(Self {

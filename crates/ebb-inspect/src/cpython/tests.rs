@@ -54,11 +54,7 @@ fn count_by_type(first: u64) {
     let collector = collector::read(&mut Reader::new(&memory), BASE, LAYOUT.frozen).unwrap();
     assert!(collector.complete);
     assert_eq!(collector.generations[0].tracked, 2);
-    let expected = Type {
-        name: "tuple".to_owned(),
-        count: 2,
-        bytes: 2 * (16 + 24 + 3 * 8),
-    };
+    let expected = Type { name: "tuple".to_owned(), count: 2, bytes: 2 * (16 + 24 + 3 * 8) };
     assert_eq!(collector.types, [expected]);
 }
 
@@ -110,12 +106,8 @@ fn a_table_of_another_build_is_refused() {
         memory.write(BASE, b"xdebugpy");
         memory.write_word(BASE + 8, version);
         memory.write_word(BASE + 16, free_threaded);
-        let place = locate::Place {
-            runtime: BASE,
-            type_of_types: 0,
-            version: (3, 14),
-            data: Vec::new(),
-        };
+        let place =
+            locate::Place { runtime: BASE, type_of_types: 0, version: (3, 14), data: Vec::new() };
         Layout::of(&mut Reader::new(&memory), &place)
     };
     assert!(table(0x030e_0af0, 0).is_ok());

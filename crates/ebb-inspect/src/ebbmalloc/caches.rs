@@ -40,17 +40,11 @@ pub(super) fn read<M: Memory>(
         caches += 1;
         for (number, class) in (1u64..).zip(&classes[1..]) {
             let word = |offset: u64, index: u64| cache.wrapping_add(offset).wrapping_add(index * 8);
-            let stack = (
-                word(offsets.cache_base, number),
-                word(offsets.cache_top, number),
-            );
+            let stack = (word(offsets.cache_base, number), word(offsets.cache_top, number));
             entries(&mut reader, stack, class.size, &mut slots)?;
             if number <= offsets.rationed {
                 let ration = offsets.classes - 1 + number;
-                let ration = (
-                    word(offsets.cache_low, ration),
-                    word(offsets.cache_top, ration),
-                );
+                let ration = (word(offsets.cache_low, ration), word(offsets.cache_top, ration));
                 entries(&mut reader, ration, class.size, &mut slots)?;
             }
         }

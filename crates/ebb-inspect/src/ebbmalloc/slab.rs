@@ -44,9 +44,7 @@ pub(super) fn classes<M: Memory>(
             && class.slots <= MOST_SLOTS
             && bytes <= MOST_PAGES * space.memory.page_bytes();
         if !fits {
-            return Err(Unsupported::Layout(format!(
-                "ebbmalloc: class {number} of {class:?}"
-            )));
+            return Err(Unsupported::Layout(format!("ebbmalloc: class {number} of {class:?}")));
         }
         classes.push(class);
     }
@@ -95,11 +93,7 @@ impl Slab {
         for &(address, bytes) in cached {
             // A block of a larger class may lie on several slots.
             let first = (address - self.start) / size;
-            set(
-                &mut in_caches,
-                first,
-                (first + (bytes / size).max(1)).min(slots),
-            );
+            set(&mut in_caches, first, (first + (bytes / size).max(1)).min(slots));
         }
         for page in (0..MOST_PAGES).filter(|page| self.leaving >> page & 1 != 0) {
             let (first, behind) = self.slots_between(page * page_bytes, (page + 1) * page_bytes);

@@ -110,10 +110,7 @@ fn a_vast_block_is_counted_by_what_is_touched() {
         leaving: 24,
         ..Offsets::default()
     };
-    let place = Place {
-        offsets,
-        ..Place::from_bytes(&empty_layout()).unwrap()
-    };
+    let place = Place { offsets, ..Place::from_bytes(&empty_layout()).unwrap() };
     let granules = BYTES / GRANULE;
     let mut memory = FakeMemory::new();
     for (at, word) in (0..).zip([BASE, granules, 0, DESCRIPTORS]) {
@@ -125,15 +122,8 @@ fn a_vast_block_is_counted_by_what_is_touched() {
     for at in [0, PAGE, BYTES / 2, BYTES - 2 * PAGE, BYTES - PAGE] {
         memory.write(BASE + at, &[1]);
     }
-    let space = Space {
-        memory: &memory,
-        mappings: &[],
-    };
-    let none = Class {
-        size: 16,
-        slots: 1,
-        granules: 1,
-    };
+    let space = Space { memory: &memory, mappings: &[] };
+    let none = Class { size: 16, slots: 1, granules: 1 };
     let classes = vec![none];
     let mut sum = Sum {
         place: &place,
@@ -153,10 +143,6 @@ fn empty_layout() -> Vec<u8> {
     let mut layout = Vec::from(ebb_stats::layout::MAGIC);
     let head = [ebb_stats::layout::VERSION, 1 << 20, (1 << 20) + 8192];
     let offsets = [0; Offsets::COUNT];
-    layout.extend(
-        head.iter()
-            .chain(&offsets)
-            .flat_map(|word| word.to_ne_bytes()),
-    );
+    layout.extend(head.iter().chain(&offsets).flat_map(|word| word.to_ne_bytes()));
     layout
 }

@@ -40,11 +40,7 @@ pub struct Census {
 impl Census {
     /// A census without a chunk. `candidate_bytes` is the size of a chunk with a thread's cache.
     pub fn new(candidate_bytes: u64, trimmer: Trimmer) -> Self {
-        Self {
-            candidate_bytes,
-            trimmer,
-            ..Self::default()
-        }
+        Self { candidate_bytes, trimmer, ..Self::default() }
     }
 
     /// Begins `heap`: what lies before its first chunk.
@@ -91,8 +87,7 @@ impl Census {
     /// A chunk in use whose block may be one of those that are listed.
     pub fn large(&mut self, from: u64, to: u64) {
         if to - from >= LARGE_BYTES && self.large.len() < MAX_LARGE {
-            self.large
-                .push((from + HEADER_BYTES, to - from - HEADER_BYTES));
+            self.large.push((from + HEADER_BYTES, to - from - HEADER_BYTES));
         }
     }
 
@@ -166,15 +161,8 @@ pub struct Counting<'a> {
 }
 
 impl Visitor for Counting<'_> {
-    fn chunk(
-        &mut self,
-        Chunk {
-            at, next, is_free, ..
-        }: Chunk,
-    ) {
-        let Self {
-            census, presence, ..
-        } = self;
+    fn chunk(&mut self, Chunk { at, next, is_free, .. }: Chunk) {
+        let Self { census, presence, .. } = self;
         let may_be_fast = next - at <= fast::MAX_BYTES;
         if is_free {
             census.free(presence, at, next);

@@ -79,11 +79,7 @@ impl Fast {
         let mut pieces = Vec::new();
         for heap in heaps {
             let start = heap.start & !(PAGE_BYTES - 1);
-            pieces.push(Piece {
-                start,
-                end: heap.end.max(start),
-                first_page: 0,
-            });
+            pieces.push(Piece { start, end: heap.end.max(start), first_page: 0 });
         }
         pieces.sort_by_key(|piece| piece.start);
         let mut pages = 0u32;
@@ -101,13 +97,7 @@ impl Fast {
             }
             end.is_some()
         });
-        Self {
-            pieces,
-            slots: vec![0; pages as usize],
-            marks: Vec::new(),
-            links: Vec::new(),
-            known,
-        }
+        Self { pieces, slots: vec![0; pages as usize], marks: Vec::new(), links: Vec::new(), known }
     }
 
     /// How much is known.
@@ -367,13 +357,7 @@ mod tests {
     const B: u64 = 0x7000_0000_0000;
 
     fn heap(start: u64, bytes: u64) -> Heap {
-        Heap {
-            start,
-            first: start,
-            end: start + bytes,
-            top: None,
-            is_main: false,
-        }
+        Heap { start, first: start, end: start + bytes, top: None, is_main: false }
     }
 
     /// Notes `chunks` (each with its link) in the order of addresses, and follows the list from `head`.
@@ -396,20 +380,13 @@ mod tests {
             _ => A + (index * 104_729 % 60_000) * 48,
         };
         let mut seen = std::collections::BTreeSet::new();
-        let list: Vec<u64> = (0..30_000)
-            .map(place)
-            .filter(|at| seen.insert(*at))
-            .collect();
+        let list: Vec<u64> = (0..30_000).map(place).filter(|at| seen.insert(*at)).collect();
         let mut chunks: Vec<(u64, u64)> = list.windows(2).map(|pair| (pair[0], pair[1])).collect();
         chunks.push((list[list.len() - 1], 0));
         // In use: links that an earlier list left, and words that lead to no chunk.
         let others: Vec<u64> = (0..1000).map(|index| A + index * 48 + 16).collect();
         let before = |index: usize| {
-            if index == 0 {
-                list[99]
-            } else {
-                others[index - 1]
-            }
+            if index == 0 { list[99] } else { others[index - 1] }
         };
         chunks.extend(others.iter().enumerate().map(|(index, at)| match index {
             ..500 => (*at, before(index)),

@@ -48,11 +48,7 @@ pub fn secondary<M: Memory>(
             break;
         }
         let head = start + layout.heap_head_bytes;
-        let first = if head == arena {
-            first_chunk(arena + layout.arena.len)
-        } else {
-            head
-        };
+        let first = if head == arena { first_chunk(arena + layout.arena.len) } else { head };
         if first + HEADER_BYTES > start + size {
             break;
         }
@@ -92,13 +88,7 @@ pub fn main<M: Memory>(
     let in_area = |address| (area.0..area.1).contains(&address);
     let heap = |start: u64, end: u64, top| {
         let first = start.next_multiple_of(HEADER_BYTES);
-        (end >= first + HEADER_BYTES).then_some(Heap {
-            start,
-            first,
-            end,
-            top,
-            is_main: true,
-        })
+        (end >= first + HEADER_BYTES).then_some(Heap { start, first, end, top, is_main: true })
     };
     if in_area(top) && in_area(begin) && begin <= top {
         let end = top.saturating_add(reader.word(top + 8)? & !7);

@@ -135,17 +135,9 @@ const PARAMETERS_2_43: ParameterFields = ParameterFields {
     len: 0x88,
 };
 
-const TCACHE_2_30: TcacheFields = TcacheFields {
-    chunk_bytes: 0x290,
-    bins: 64,
-    entries: 0x80,
-};
+const TCACHE_2_30: TcacheFields = TcacheFields { chunk_bytes: 0x290, bins: 64, entries: 0x80 };
 
-const TCACHE_2_42: TcacheFields = TcacheFields {
-    chunk_bytes: 0x300,
-    bins: 76,
-    entries: 0x98,
-};
+const TCACHE_2_42: TcacheFields = TcacheFields { chunk_bytes: 0x300, bins: 76, entries: 0x98 };
 
 /// 65536 moves.
 const MOST_DRIFT_BYTES: u64 = 1 << 20;
@@ -191,10 +183,6 @@ impl Layout {
 
     /// The link to the next entry of a single list, as stored at `address`.
     pub fn link(&self, address: u64, stored: u64) -> u64 {
-        if self.mangled_links {
-            (address >> 12) ^ stored
-        } else {
-            stored
-        }
+        if self.mangled_links { (address >> 12) ^ stored } else { stored }
     }
 }

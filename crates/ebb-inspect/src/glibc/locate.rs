@@ -47,10 +47,7 @@ pub fn locate<M: Memory>(
 ) -> Result<Option<Static>, Unreadable> {
     let mut arenas: Option<Vec<u64>> = None;
     let mut candidates = Vec::new();
-    for mapping in data
-        .iter()
-        .filter(|mapping| mapping.len() <= MAX_STATIC_BYTES)
-    {
+    for mapping in data.iter().filter(|mapping| mapping.len() <= MAX_STATIC_BYTES) {
         let words = Words::read(reader.memory(), mapping.start, mapping.end)?;
         for address in (mapping.start..mapping.end).step_by(8) {
             if let Some(ring) = main_arena(reader, &words, layout, address)? {
@@ -70,10 +67,8 @@ pub fn locate<M: Memory>(
             likely.next().filter(|_| likely.next().is_none()).copied()
         }
     };
-    Ok(arenas.map(|arenas| Static {
-        arenas,
-        parameters: parameters.map(|(parameters, _)| parameters),
-    }))
+    Ok(arenas
+        .map(|arenas| Static { arenas, parameters: parameters.map(|(parameters, _)| parameters) }))
 }
 
 /// A copy of a range; words on absent pages are `None`.
@@ -121,11 +116,7 @@ impl Words {
 
     fn int(&self, address: u64) -> Option<u64> {
         let word = self.word(address & !7)?;
-        Some(if address & 4 == 0 {
-            word & 0xffff_ffff
-        } else {
-            word >> 32
-        })
+        Some(if address & 4 == 0 { word & 0xffff_ffff } else { word >> 32 })
     }
 }
 
@@ -194,9 +185,9 @@ fn bins_agree(words: &Words, layout: &Layout, arena: u64) -> bool {
         let own = bin - HEADER_BYTES;
         match (words.word(bin), words.word(bin + 8)) {
             (Some(first), Some(last)) if first == own || last == own => first == last,
-            (Some(first), Some(last)) => [first, last]
-                .iter()
-                .all(|chunk| *chunk != 0 && chunk % HEADER_BYTES == 0),
+            (Some(first), Some(last)) => {
+                [first, last].iter().all(|chunk| *chunk != 0 && chunk % HEADER_BYTES == 0)
+            }
             _ => false,
         }
     })
@@ -228,18 +219,12 @@ fn parameters(
     if tcache_max_bytes > 8 << 20 || tcache_count > 0xffff {
         return None;
     }
-    let (chunks, limit, most) = (
-        int(fields.n_mmaps)?,
-        int(fields.n_mmaps + 4)?,
-        int(fields.n_mmaps + 8)?,
-    );
+    let (chunks, limit, most) =
+        (int(fields.n_mmaps)?, int(fields.n_mmaps + 4)?, int(fields.n_mmaps + 8)?);
     let (mmapped, most_mmapped) = (word(fields.mmapped_mem)?, word(fields.mmapped_mem + 8)?);
     let no_dynamic = int(fields.no_dyn_threshold)?;
     let sbrk_base = word(fields.sbrk_base)?;
-    let huge_pages = [
-        optional(fields.thp_pagesize)?,
-        optional(fields.hp_pagesize)?,
-    ];
+    let huge_pages = [optional(fields.thp_pagesize)?, optional(fields.hp_pagesize)?];
     let arena_test = word(0x18)?;
     let agrees = chunks <= most
         && (chunks == 0) == (mmapped == 0)
@@ -247,9 +232,7 @@ fn parameters(
         && mmapped % layout.mmapped_unit() == 0
         && no_dynamic <= 1
         && arena_test <= 1 << 20
-        && huge_pages
-            .iter()
-            .all(|bytes| *bytes == 0 || is_page_size(*bytes))
+        && huge_pages.iter().all(|bytes| *bytes == 0 || is_page_size(*bytes))
         && match heap {
             Some((start, end)) => (start..end).contains(&sbrk_base) || sbrk_base == 0,
             None => true,

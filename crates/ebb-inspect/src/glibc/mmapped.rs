@@ -74,9 +74,8 @@ struct Range {
 
 /// What is to be searched: the mappings without `heaps`, each with the run that it is a part of.
 fn ranges(mappings: &[Mapping], heaps: &[(u64, u64)]) -> Vec<Range> {
-    let own = mappings
-        .iter()
-        .filter(|mapping| !mapping.shared && mapping.backing == Backing::Anonymous);
+    let own =
+        mappings.iter().filter(|mapping| !mapping.shared && mapping.backing == Backing::Anonymous);
     let mut runs: Vec<(u64, u64, Vec<&Mapping>)> = Vec::new();
     for mapping in own {
         match runs.last_mut() {
@@ -179,9 +178,7 @@ impl<M: Memory, F: FnMut(u64, u64)> Search<'_, M, F> {
                 continue;
             }
             let free_until = self.bounds(at, range).1.min(range.end);
-            let pages = WINDOW_PAGES
-                .min((free_until - at) / page_bytes)
-                .min(self.pages);
+            let pages = WINDOW_PAGES.min((free_until - at) / page_bytes).min(self.pages);
             self.pages -= pages;
             let window = Presence::read(self.memory, at, at + pages * page_bytes)?;
             let mut piece = 1;
@@ -218,10 +215,7 @@ impl<M: Memory, F: FnMut(u64, u64)> Search<'_, M, F> {
         let below = self.taken.range(..=at).next_back().map(|(_, &end)| end);
         let above = self.taken.range(at..).next().map(|(&start, _)| start);
         let (start, end) = range.run;
-        (
-            below.map_or(start, |below| below.max(start)),
-            above.map_or(end, |above| above.min(end)),
-        )
+        (below.map_or(start, |below| below.max(start)), above.map_or(end, |above| above.min(end)))
     }
 
     /// Counts `chunk`; returns its end.
@@ -256,18 +250,13 @@ impl<M: Memory, F: FnMut(u64, u64)> Search<'_, M, F> {
 
 /// How many pages from `at` on are present, up to `most`.
 fn present_pages(presence: &Presence, at: u64, most: u64, page_bytes: u64) -> u64 {
-    (0..most)
-        .take_while(|page| presence.is_present(at + page * page_bytes))
-        .count() as u64
+    (0..most).take_while(|page| presence.is_present(at + page * page_bytes)).count() as u64
 }
 
 /// Whether what was found is what malloc counted.
 pub fn is_all(layout: &Layout, found: &Line, (chunks, bytes): (u64, u64)) -> bool {
-    let is_sum = |found| {
-        bytes
-            .checked_sub(found)
-            .is_some_and(|more| more <= layout.mmapped_drift_bytes())
-    };
+    let is_sum =
+        |found| bytes.checked_sub(found).is_some_and(|more| more <= layout.mmapped_drift_bytes());
     found.chunks == chunks && is_sum(found.bytes)
 }
 
@@ -277,9 +266,7 @@ pub fn is_all(layout: &Layout, found: &Line, (chunks, bytes): (u64, u64)) -> boo
 /// the first multiple of a power of two, and the header in front of it.
 fn chunk_on(layout: &Layout, page: &[u8], at: u64, (floor, end): (u64, u64)) -> Option<Chunk> {
     let page_bytes = page.len() as u64;
-    let aligned = (0..)
-        .map(|shift| HEADER_BYTES << shift)
-        .take_while(|&block| block <= page_bytes);
+    let aligned = (0..).map(|shift| HEADER_BYTES << shift).take_while(|&block| block <= page_bytes);
     for place in aligned.map(|block| block - HEADER_BYTES) {
         let word = |at: u64| {
             let at = usize_of(at);
@@ -306,11 +293,7 @@ fn chunk_on(layout: &Layout, page: &[u8], at: u64, (floor, end): (u64, u64)) -> 
             false => page_bytes,
         };
         if len > lead && len.is_multiple_of(unit) && len <= end - start {
-            return Some(Chunk {
-                start,
-                header,
-                end: start + len,
-            });
+            return Some(Chunk { start, header, end: start + len });
         }
     }
     None
@@ -362,11 +345,7 @@ mod tests {
 
     /// What is found of chunks of these first pages and numbers of pages, in mappings of these first pages and numbers.
     fn found(chunks: &[(u64, u64)], mappings: &[(u64, u64)], heaps: &[(u64, u64)]) -> (u64, u64) {
-        let layout = Layout::of(Version {
-            major: 2,
-            minor: 36,
-        })
-        .unwrap();
+        let layout = Layout::of(Version { major: 2, minor: 36 }).unwrap();
         let mut memory = FakeMemory::new();
         for &(first, pages) in mappings {
             for page in first..first + pages {

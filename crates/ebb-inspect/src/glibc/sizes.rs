@@ -60,11 +60,7 @@ impl Sizes {
         let ranges = self.0.iter().enumerate();
         ranges
             .filter(|(_, (chunks, _))| *chunks > 0)
-            .map(|(index, &(chunks, bytes))| SizeCount {
-                up_to: largest(index),
-                chunks,
-                bytes,
-            })
+            .map(|(index, &(chunks, bytes))| SizeCount { up_to: largest(index), chunks, bytes })
             .collect()
     }
 }
@@ -117,10 +113,7 @@ mod tests {
         sizes.add(&more);
         let counts = sizes.counts();
         assert_eq!(counts.len(), 2);
-        assert_eq!(
-            (counts[0].up_to, counts[0].chunks, counts[0].bytes),
-            (32, 2, 64)
-        );
+        assert_eq!((counts[0].up_to, counts[0].chunks, counts[0].bytes), (32, 2, 64));
         assert_eq!((counts[1].chunks, counts[1].bytes), (1, 100_000));
     }
 }

@@ -13,10 +13,7 @@ const MAIN: u64 = 0x5555_0000_0000;
 const MAIN_BYTES: u64 = 0x21000;
 const SECOND: u64 = 0x7e00_0000_0000;
 const SECOND_BYTES: u64 = 0x21000;
-const VERSION: Version = Version {
-    major: 2,
-    minor: 36,
-};
+const VERSION: Version = Version { major: 2, minor: 36 };
 
 /// A process with two arenas, one thread's cache, some free chunks, and one in a fastbin.
 struct Fake {
@@ -69,8 +66,7 @@ impl Fake {
         let mut chunks = Vec::new();
         let mut previous_in_use = 1;
         for size in sizes {
-            self.memory
-                .write_word(at + 8, size | flags | previous_in_use);
+            self.memory.write_word(at + 8, size | flags | previous_in_use);
             chunks.push(at);
             at += size;
             previous_in_use = u64::from(*size < 0x3000);
@@ -78,8 +74,7 @@ impl Fake {
                 self.memory.write_word(at, *size);
             }
         }
-        self.memory
-            .write_word(at + 8, (end - at) | flags | previous_in_use);
+        self.memory.write_word(at + 8, (end - at) | flags | previous_in_use);
         chunks.push(at);
         chunks
     }
@@ -128,8 +123,7 @@ impl Fake {
         ];
         for (offset, word) in words {
             // n_mmaps_max is an int between others.
-            self.memory
-                .write(PARAMETERS + offset, &(word as u32).to_ne_bytes());
+            self.memory.write(PARAMETERS + offset, &(word as u32).to_ne_bytes());
             if offset != fields.n_mmaps + 4 {
                 self.memory.write_word(PARAMETERS + offset, word);
             }
@@ -137,11 +131,7 @@ impl Fake {
     }
 
     fn read(&self) -> Result<Heap, Unsupported> {
-        let space = Space {
-            memory: &self.memory,
-            layout: self.layout,
-            mappings: &self.mappings,
-        };
+        let space = Space { memory: &self.memory, layout: self.layout, mappings: &self.mappings };
         let found = space.locate_in(VERSION, &[&self.mappings[2]])?;
         space.read(VERSION, &found)
     }
@@ -173,10 +163,7 @@ fn a_sound_heap_is_read_exactly() {
 fn pages_within_free_chunks_are_what_a_trim_returns() {
     let mut fake = Fake::new();
     let free = MAIN + 0x40 + 0x290;
-    let pages = [
-        free.next_multiple_of(0x1000),
-        free.next_multiple_of(0x1000) + 0x1000,
-    ];
+    let pages = [free.next_multiple_of(0x1000), free.next_multiple_of(0x1000) + 0x1000];
     for page in pages {
         fake.memory.write(page + 0x800, &[1]);
     }
@@ -215,8 +202,7 @@ fn a_figure_beyond_the_address_space_is_none() {
     let second = SECOND + fake.layout.heap_head_bytes;
     let sound = fake.read().unwrap();
     for system in [u64::MAX, 1 << 47] {
-        fake.memory
-            .write_word(second + fake.layout.arena.system_mem, system);
+        fake.memory.write_word(second + fake.layout.arena.system_mem, system);
         assert_eq!(fake.read().unwrap().ledger, sound.ledger);
     }
 }

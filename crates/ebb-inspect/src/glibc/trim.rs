@@ -24,12 +24,7 @@ pub struct Trimmer {
 
 impl Default for Trimmer {
     fn default() -> Self {
-        Self {
-            page_bytes: 4096,
-            top_unit_bytes: 4096,
-            brk: None,
-            locked: Vec::new(),
-        }
+        Self { page_bytes: 4096, top_unit_bytes: 4096, brk: None, locked: Vec::new() }
     }
 }
 
@@ -45,11 +40,7 @@ impl Trimmer {
     pub fn main_top(&self, presence: &Presence, from: u64, to: u64) -> u64 {
         let spare = (to - from).saturating_sub(MIN_CHUNK_BYTES + 1);
         let extra = spare / self.top_unit_bytes * self.top_unit_bytes;
-        if self.brk == Some(to) {
-            presence.bytes(to - extra, to)
-        } else {
-            0
-        }
+        if self.brk == Some(to) { presence.bytes(to - extra, to) } else { 0 }
     }
 
     /// Resident bytes of whole pages in the top of another arena, and those that locked pages keep.
@@ -89,11 +80,7 @@ mod tests {
     #[test]
     fn the_words_at_a_free_chunks_start_stay() {
         let trimmer = Trimmer::default();
-        let returned = |from, to| {
-            trimmer
-                .free_chunk(&presence(&[]), START + from, START + to)
-                .0
-        };
+        let returned = |from, to| trimmer.free_chunk(&presence(&[]), START + from, START + to).0;
         // 48 bytes before a page end at it; 16 bytes later they reach into it.
         assert_eq!(returned(PAGE - 48, 2 * PAGE), PAGE);
         assert_eq!(returned(PAGE - 32, 2 * PAGE), 0);
@@ -106,14 +93,8 @@ mod tests {
     fn pages_that_are_gone_do_not_count() {
         let trimmer = Trimmer::default();
         let presence = presence(&[2, 3]);
-        assert_eq!(
-            trimmer.free_chunk(&presence, START, START + 8 * PAGE),
-            (5 * PAGE, 0)
-        );
-        assert_eq!(
-            trimmer.secondary_top(&presence, START, START + 8 * PAGE),
-            (5 * PAGE, 0)
-        );
+        assert_eq!(trimmer.free_chunk(&presence, START, START + 8 * PAGE), (5 * PAGE, 0));
+        assert_eq!(trimmer.secondary_top(&presence, START, START + 8 * PAGE), (5 * PAGE, 0));
     }
 
     #[test]
@@ -127,31 +108,17 @@ mod tests {
         let presence = presence(&[2, 4]);
         // The first page has the words at the chunk's start.
         let pages = trimmer.free_chunk(&presence, START, end);
-        assert_eq!(
-            pages,
-            (2 * PAGE, 3 * PAGE),
-            "up to the first that is locked"
-        );
-        assert_eq!(
-            trimmer.secondary_top(&presence, START + PAGE, end),
-            (PAGE, 3 * PAGE)
-        );
+        assert_eq!(pages, (2 * PAGE, 3 * PAGE), "up to the first that is locked");
+        assert_eq!(trimmer.secondary_top(&presence, START + PAGE, end), (PAGE, 3 * PAGE));
         let above = (START + 6 * PAGE, START + 8 * PAGE);
-        assert_eq!(
-            trimmer.secondary_top(&presence, above.0, above.1),
-            (PAGE, 0)
-        );
+        assert_eq!(trimmer.secondary_top(&presence, above.0, above.1), (PAGE, 0));
         assert_eq!(trimmer.main_top(&presence, START, end), 5 * PAGE);
     }
 
     #[test]
     fn the_main_end_is_lowered_by_whole_units_above_the_smallest_chunk() {
         let end = START + 8 * PAGE;
-        let trimmer = |unit, brk| Trimmer {
-            top_unit_bytes: unit,
-            brk,
-            ..Trimmer::default()
-        };
+        let trimmer = |unit, brk| Trimmer { top_unit_bytes: unit, brk, ..Trimmer::default() };
         let small = || trimmer(PAGE, Some(end));
         let returned = |trimmer: Trimmer, bytes| trimmer.main_top(&presence(&[]), end - bytes, end);
         // One byte more than the smallest chunk must remain.

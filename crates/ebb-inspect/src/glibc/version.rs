@@ -49,21 +49,12 @@ pub fn of(target: &Target, mappings: &[Mapping]) -> Option<Libc> {
         .find(|path| is_libc_name(path.file_name().and_then(|name| name.to_str())));
     if let Some(path) = named_libc {
         let version = of_file(target, mappings, path)?;
-        return Some(Libc {
-            path: path.to_owned(),
-            version,
-        });
+        return Some(Libc { path: path.to_owned(), version });
     }
     let program = target.process().exe().ok()?;
-    let program = mappings
-        .iter()
-        .filter_map(Mapping::file)
-        .find(|path| **path == program)?;
+    let program = mappings.iter().filter_map(Mapping::file).find(|path| **path == program)?;
     let version = of_file(target, mappings, program)?;
-    Some(Libc {
-        path: program.to_owned(),
-        version,
-    })
+    Some(Libc { path: program.to_owned(), version })
 }
 
 /// `libc.so.6`, or `libc-2.31.so` as it was called until 2.33.
@@ -81,15 +72,9 @@ fn of_file(target: &Target, mappings: &[Mapping], path: &Path) -> Option<Version
         small.then(|| fs::read(path).ok()).flatten()
     };
     // By its mapping, which an upgrade does not change. That needs a capability.
-    let mapped = mappings
-        .iter()
-        .find(|mapping| mapping.file() == Some(path))?;
-    let by_mapping = format!(
-        "/proc/{}/map_files/{:x}-{:x}",
-        target.pid(),
-        mapped.start,
-        mapped.end
-    );
+    let mapped = mappings.iter().find(|mapping| mapping.file() == Some(path))?;
+    let by_mapping =
+        format!("/proc/{}/map_files/{:x}-{:x}", target.pid(), mapped.start, mapped.end);
     // What replaced it is as a rule the same version with a fix; what is read is checked in any case.
     let name = path.to_str()?;
     let now = target.path_of(Path::new(name.strip_suffix(REPLACED).unwrap_or(name)));
@@ -128,20 +113,12 @@ fn of_bytes(bytes: &[u8]) -> Option<Version> {
     let mut banners = memmem::find_iter(bytes, BANNER);
     banners.find_map(|at| {
         let line = &bytes[at..bytes.len().min(at + BANNER_BYTES)];
-        let line = &line[..line
-            .iter()
-            .position(|byte| *byte == b'\n')
-            .unwrap_or(line.len())];
+        let line = &line[..line.iter().position(|byte| *byte == b'\n').unwrap_or(line.len())];
         let number = &line[memmem::rfind(line, VERSION)? + VERSION.len()..];
         let mut parts = std::str::from_utf8(number).ok()?.split('.');
         let major = parts.next()?.parse().ok()?;
-        let minor = parts
-            .next()?
-            .trim_end_matches(|c: char| !c.is_ascii_digit());
-        Some(Version {
-            major,
-            minor: minor.parse().ok()?,
-        })
+        let minor = parts.next()?.trim_end_matches(|c: char| !c.is_ascii_digit());
+        Some(Version { major, minor: minor.parse().ok()? })
     })
 }
 

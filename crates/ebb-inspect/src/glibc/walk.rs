@@ -135,11 +135,7 @@ fn step<M: Memory>(window: &mut Window<M>, heap: &Heap, at: u64) -> Result<Step,
     };
     if heap.top == Some(at) {
         let ends_heap = next == heap.end || heap.is_main;
-        return Ok(if ends_heap && next > at {
-            Step::Top(next)
-        } else {
-            Step::Broken
-        });
+        return Ok(if ends_heap && next > at { Step::Top(next) } else { Step::Broken });
     }
     if size <= HEADER_BYTES {
         return fence(window, heap, at, size);
@@ -166,12 +162,7 @@ fn step<M: Memory>(window: &mut Window<M>, heap: &Heap, at: u64) -> Result<Step,
     Ok(if is_free && previous_size != size {
         Step::Broken
     } else {
-        Step::Chunk(Chunk {
-            at,
-            next,
-            is_free,
-            link,
-        })
+        Step::Chunk(Chunk { at, next, is_free, link })
     })
 }
 
@@ -186,11 +177,7 @@ fn fence<M: Memory>(
     if !heap.is_main {
         let is_end = at.saturating_add(size).saturating_add(HEADER_BYTES) >= heap.end;
         let closes = is_end && heap.top.is_none();
-        return Ok(if closes {
-            Step::Fence(heap.end)
-        } else {
-            Step::Broken
-        });
+        return Ok(if closes { Step::Fence(heap.end) } else { Step::Broken });
     }
     // Two, or three where another was left over.
     let mut end = at;
@@ -202,11 +189,7 @@ fn fence<M: Memory>(
         }
         end += HEADER_BYTES;
     }
-    Ok(if fences >= 2 {
-        Step::Fence(end)
-    } else {
-        Step::Broken
-    })
+    Ok(if fences >= 2 { Step::Fence(end) } else { Step::Broken })
 }
 
 /// A copy of the present pages of a range, moved along.
@@ -245,10 +228,7 @@ impl<'a, M: Memory> Window<'a, M> {
         };
         let at = place + usize_of(within % self.page_bytes);
         let (words, _) = self.bytes[at..at + 16].as_chunks();
-        Ok(Some((
-            u64::from_ne_bytes(words[0]),
-            u64::from_ne_bytes(words[1]),
-        )))
+        Ok(Some((u64::from_ne_bytes(words[0]), u64::from_ne_bytes(words[1]))))
     }
 
     /// What is in the window may be old: the next look copies again.

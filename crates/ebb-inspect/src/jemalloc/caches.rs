@@ -78,10 +78,7 @@ fn cache<M: Memory>(
             }
         }
         Cache::Counted => {
-            let tables = [
-                (word(reader, 2)?, SMALL_CLASSES),
-                (word(reader, 3)?, LARGE_STACKS),
-            ];
+            let tables = [(word(reader, 2)?, SMALL_CLASSES), (word(reader, 3)?, LARGE_STACKS)];
             for (table, stacks) in tables {
                 for index in 0..stacks {
                     let stack = table.saturating_add(index * STACK_BYTES);
@@ -124,9 +121,7 @@ fn counted<M: Memory>(
         return Ok(Some((above, 0)));
     }
     let from = above.checked_sub(count * 8);
-    Ok(from
-        .filter(|from| from.is_multiple_of(8) && count <= MAX_STACK)
-        .map(|from| (from, count)))
+    Ok(from.filter(|from| from.is_multiple_of(8) && count <= MAX_STACK).map(|from| (from, count)))
 }
 
 fn take<M: Memory>(

@@ -17,11 +17,7 @@ const ADDRESS_BITS: u32 = 48;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Cut into regions of a small class.
-    Slab {
-        region_bytes: u64,
-        free: u64,
-        bitmap: [u64; BITMAP_WORDS],
-    },
+    Slab { region_bytes: u64, free: u64, bitmap: [u64; BITMAP_WORDS] },
     /// One block, of no more than its class's bytes: since 5.3.1 it is as long as the request, in whole pages.
     Large { block: u64, class_bytes: u64 },
     /// Free, not given back.
@@ -62,10 +58,7 @@ impl Extent {
         let (bits, block) = (u64::from_ne_bytes(bits), u64::from_ne_bytes(block));
         let size = u64::from_ne_bytes(size) & !(PAGE_BYTES - 1);
         let start = block & !(PAGE_BYTES - 1);
-        let Some(end) = start
-            .checked_add(size)
-            .filter(|end| *end < 1 << ADDRESS_BITS)
-        else {
+        let Some(end) = start.checked_add(size).filter(|end| *end < 1 << ADDRESS_BITS) else {
             return Ok(None);
         };
         let part = |shift: u32, width: u32| bits >> shift & ((1 << width) - 1);
@@ -88,9 +81,7 @@ impl Extent {
             _ => Some(State::Moving),
         };
         let is_extent = size > 0 && start > 0;
-        Ok(state
-            .filter(|_| is_extent)
-            .map(|state| Self { start, end, state }))
+        Ok(state.filter(|_| is_extent).map(|state| Self { start, end, state }))
     }
 }
 
@@ -115,11 +106,7 @@ fn slab(class: u64, size: u64, free: u64, mut bitmap: [u64; BITMAP_WORDS]) -> Op
         let bits = regions.saturating_sub(index * 64).min(64);
         *word &= u64::MAX.checked_shr(64 - bits as u32).unwrap_or(0);
     }
-    Some(State::Slab {
-        region_bytes,
-        free,
-        bitmap,
-    })
+    Some(State::Slab { region_bytes, free, bitmap })
 }
 
 /// What the extents come to.
@@ -267,11 +254,7 @@ impl<M: Memory> Walk<'_, M> {
                     self.count_large(extent, presence, block > start, sum);
                 }
             }
-            State::Slab {
-                region_bytes,
-                free,
-                bitmap,
-            } => {
+            State::Slab { region_bytes, free, bitmap } => {
                 sum.active_bytes += whole.bytes;
                 self.count_slab(extent, presence, region_bytes, free, &bitmap, sum);
             }
@@ -330,11 +313,7 @@ impl<M: Memory> Walk<'_, M> {
                 region += 1;
             }
             if region > first {
-                lines.1.add(
-                    start + first * region_bytes,
-                    start + region * region_bytes,
-                    presence,
-                );
+                lines.1.add(start + first * region_bytes, start + region * region_bytes, presence);
                 lines.1.chunks += region - first - 1;
             }
             region += 1;

@@ -40,11 +40,7 @@ pub fn locate<M: Memory>(
     if !arenas.contains_key(&0) {
         return Ok(None);
     }
-    let shape = Shape {
-        root_entries: ROOT_ENTRIES,
-        leaf_entries: LEAF_ENTRIES,
-        alignment: 64,
-    };
+    let shape = Shape { root_entries: ROOT_ENTRIES, leaf_entries: LEAF_ENTRIES, alignment: 64 };
     let root = page_map::root(space, data, candidates, shape, |reader, entry| {
         let extent = Extent::read(reader, layout, entry)?;
         Ok(extent.map(|extent| Run {

@@ -42,10 +42,7 @@ const BACKGROUND_THREAD: &str = "jemalloc_bg_thd";
 /// The jemallocs of `target`: those whose variables have symbols, and those in files of that name.
 pub fn of_process(target: &Target) -> Result<Vec<Settings>, Unreadable> {
     let mappings = target.mappings()?;
-    let space = Space {
-        memory: target.memory(),
-        mappings: &mappings,
-    };
+    let space = Space { memory: target.memory(), mappings: &mappings };
     let files: BTreeSet<&Path> = mappings
         .iter()
         .filter(|mapping| mapping.executable)
@@ -77,9 +74,7 @@ pub fn of_file<M: Memory>(
             ..asked
         }));
     }
-    let is_named = file
-        .file_name()
-        .is_some_and(|name| name.to_string_lossy().contains("jemalloc"));
+    let is_named = file.file_name().is_some_and(|name| name.to_string_lossy().contains("jemalloc"));
     if !is_named {
         return Ok(None);
     }

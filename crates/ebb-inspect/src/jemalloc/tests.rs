@@ -38,18 +38,13 @@ impl Fake {
             mappings: vec![
                 mapping(HEAP, HEAP_BYTES, Backing::Anonymous),
                 mapping(BASE, BASE_BYTES, Backing::Anonymous),
-                mapping(
-                    DATA,
-                    DATA_BYTES,
-                    Backing::File("/lib/libjemalloc.so.2".into()),
-                ),
+                mapping(DATA, DATA_BYTES, Backing::File("/lib/libjemalloc.so.2".into())),
             ],
             extents: 0,
         };
         fake.arena();
         let slab = fake.extent(HEAP, 1, 0, 4, 10);
-        fake.memory
-            .write_word(slab + layout.extent.bitmap, 0x3ff << 20);
+        fake.memory.write_word(slab + layout.extent.bitmap, 0x3ff << 20);
         // 20 KiB, with a page of padding.
         fake.extent(HEAP + 0x1000, 6, 0, 37, 0);
         fake.extent(HEAP + 0x7000, 8, 1, 0, 0);
@@ -130,10 +125,7 @@ impl Fake {
     }
 
     fn read(&self) -> Result<Holdings, Unsupported> {
-        let space = Space {
-            memory: &self.memory,
-            mappings: &self.mappings,
-        };
+        let space = Space { memory: &self.memory, mappings: &self.mappings };
         let (major, minor, patch) = self.layout.version;
         let version = format!("{major}.{minor}.{patch}-0-g0123456");
         of_data(space, &[(DATA, DATA + DATA_BYTES)], Some(&version))
@@ -146,16 +138,10 @@ fn a_sound_one_is_read_exactly_in_every_layout() {
         let holdings = Fake::new(layout).read().unwrap();
         let ledger = holdings.ledger;
         assert!(ledger.adds_up(), "{ledger:?}");
-        assert_eq!(
-            (ledger.live.chunks, ledger.live.bytes),
-            (53, 52 * 64 + (20 << 10))
-        );
+        assert_eq!((ledger.live.chunks, ledger.live.bytes), (53, 52 * 64 + (20 << 10)));
         assert_eq!((ledger.cached.chunks, ledger.cached.bytes), (2, 128));
         assert_eq!((ledger.free.chunks, ledger.free.bytes), (10, 640));
-        assert_eq!(
-            (ledger.kept.bytes, ledger.kept.resident),
-            (8 << 12, 8 << 12)
-        );
+        assert_eq!((ledger.kept.bytes, ledger.kept.resident), (8 << 12, 8 << 12));
         assert_eq!((ledger.lazy.bytes, ledger.returned.resident), (2 << 12, 0));
         assert_eq!(holdings.settings["dirty_decay_ms"], "10000");
         assert_eq!(holdings.settings["muzzy_decay_ms"], "-1");
@@ -193,8 +179,7 @@ fn a_large_block_is_as_long_as_its_extent_but_for_the_padding() {
 #[test]
 fn figures_that_contradict_the_arenas_are_refused() {
     let mut fake = Fake::new(&LAYOUTS[0]);
-    fake.memory
-        .write_word(ARENA + LAYOUTS[0].arena.active_pages, 1 << 20);
+    fake.memory.write_word(ARENA + LAYOUTS[0].arena.active_pages, 1 << 20);
     assert!(matches!(fake.read(), Err(Unsupported::Contradicts(_))));
 }
 
@@ -226,11 +211,7 @@ fn versions_of_distributions_and_crates_are_read() {
     };
     let debian = b"x\x005.3.0-0-g54eaed1d8b56b1aa528be3bdd1877e59c56fa90c\0y";
     assert_eq!(short(&version(debian).unwrap()), "5.3.0");
-    assert_eq!(
-        version(b"\x001.2.3-4-g0123456\0"),
-        None,
-        "another program's"
-    );
+    assert_eq!(version(b"\x001.2.3-4-g0123456\0"), None, "another program's");
     assert_eq!(version(b"x5.3.0-0-g0123456\0"), None, "a longer text");
     assert_eq!(version(b"\x005.3-0-g0123456\0"), None);
     assert_eq!(version(b"\x005.3.0-0-g"), None);

@@ -29,10 +29,7 @@ impl FakeMemory {
     pub fn write(&mut self, address: u64, bytes: &[u8]) {
         for (at, byte) in (address..).zip(bytes) {
             let page = at / PAGE_BYTES as u64 * PAGE_BYTES as u64;
-            let page = self
-                .pages
-                .entry(page)
-                .or_insert_with(|| vec![0; PAGE_BYTES].into());
+            let page = self.pages.entry(page).or_insert_with(|| vec![0; PAGE_BYTES].into());
             page[usize_of(at) % PAGE_BYTES] = *byte;
         }
     }
@@ -54,15 +51,13 @@ impl FakeMemory {
 
     /// Takes the page of `address` away, as MADV_DONTNEED does.
     pub fn discard(&mut self, address: u64) {
-        self.pages
-            .remove(&(address / PAGE_BYTES as u64 * PAGE_BYTES as u64));
+        self.pages.remove(&(address / PAGE_BYTES as u64 * PAGE_BYTES as u64));
     }
 
     /// Moves the page of `address` to swap.
     pub fn swap_out(&mut self, address: u64) {
         self.discard(address);
-        self.swapped
-            .push(address / PAGE_BYTES as u64 * PAGE_BYTES as u64);
+        self.swapped.push(address / PAGE_BYTES as u64 * PAGE_BYTES as u64);
     }
 }
 
@@ -131,9 +126,7 @@ impl Memory for FakeMemory {
     }
 
     fn copy(&self, ranges: &[(u64, usize)], out: &mut [u8]) -> Result<(), Unreadable> {
-        let addresses = ranges
-            .iter()
-            .flat_map(|&(start, len)| start..start + len as u64);
+        let addresses = ranges.iter().flat_map(|&(start, len)| start..start + len as u64);
         for (at, byte) in addresses.zip(out) {
             let page = at / PAGE_BYTES as u64 * PAGE_BYTES as u64;
             // A reader that does not ask first is a mistake of the reader.

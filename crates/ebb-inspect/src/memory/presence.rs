@@ -92,10 +92,7 @@ impl Presence {
 
     /// Whether the page of `address` is present. What is not covered is not.
     pub fn is_present(&self, address: u64) -> bool {
-        let Some(page) = address
-            .checked_sub(self.start)
-            .map(|at| at >> self.page_shift)
-        else {
+        let Some(page) = address.checked_sub(self.start).map(|at| at >> self.page_shift) else {
             return false;
         };
         page < self.pages && self.word(page) >> (page % 64) & 1 != 0

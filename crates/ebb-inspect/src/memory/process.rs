@@ -48,21 +48,12 @@ impl ProcessMemory {
         // The read finds whether there is an address space, without which there may be no search.
         let has_space = matches!(pagemap.read_at(&mut [0; ENTRY_BYTES], 0), Ok(ENTRY_BYTES));
         let scans = has_space && page_scan::scan(&pagemap, 0, 0, &mut []).is_ok();
-        Ok(Self {
-            pagemap,
-            scans,
-            bytes,
-            page_bytes: procfs::page_size(),
-            until: None,
-        })
+        Ok(Self { pagemap, scans, bytes, page_bytes: procfs::page_size(), until: None })
     }
 
     /// The same memory; reads after `until` fail with [`Unreadable::Late`].
     pub fn until(self, until: Instant) -> Self {
-        Self {
-            until: Some(until),
-            ..self
-        }
+        Self { until: Some(until), ..self }
     }
 
     /// Its bytes by address. A read of a page that is not present maps it, or brings it in from swap.
@@ -90,10 +81,8 @@ impl Memory for ProcessMemory {
         for part in pages.chunks_mut(ENTRIES_A_READ) {
             let bytes = &mut buffer[..part.len() * ENTRY_BYTES];
             let offset = number * ENTRY_BYTES as u64;
-            let read = self
-                .pagemap
-                .read_at(bytes, offset)
-                .map_err(|error| Unreadable::from_io(&error))?;
+            let read =
+                self.pagemap.read_at(bytes, offset).map_err(|error| Unreadable::from_io(&error))?;
             // A process without an address space reads as an empty file; so does what lies behind every
             // address space.
             if read == 0 && start < END_OF_USER_SPACE {
@@ -134,11 +123,7 @@ impl Memory for ProcessMemory {
                 _ => return by_pages(self, at, end, each),
             };
             for run in &runs[..found] {
-                let state = if run.is_present() {
-                    Page::Present
-                } else {
-                    Page::Swapped
-                };
+                let state = if run.is_present() { Page::Present } else { Page::Swapped };
                 each(run.start, run.end, state);
             }
             at = walked;

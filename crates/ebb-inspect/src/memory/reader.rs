@@ -23,11 +23,7 @@ impl<M: Memory> Reader<M> {
     /// A reader of `memory` with an empty cache.
     pub fn new(memory: M) -> Self {
         let page = usize_of(memory.page_bytes());
-        Self {
-            memory,
-            at: vec![None; PAGES],
-            bytes: vec![0; PAGES * page],
-        }
+        Self { memory, at: vec![None; PAGES], bytes: vec![0; PAGES * page] }
     }
 
     /// The memory that is read.
@@ -59,9 +55,7 @@ impl<M: Memory> Reader<M> {
             let (head, tail) = out.split_at_mut(len);
             head.copy_from_slice(&page[within..within + len]);
             out = tail;
-            address = address
-                .checked_add(len as u64)
-                .ok_or(Unreadable::Unmapped(address))?;
+            address = address.checked_add(len as u64).ok_or(Unreadable::Unmapped(address))?;
         }
         Ok(())
     }

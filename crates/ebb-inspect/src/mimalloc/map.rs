@@ -127,11 +127,7 @@ impl Map {
             let mut at = arena;
             let mut add = |from: u64, to: u64, state| {
                 if from < to {
-                    self.pages.push(Page {
-                        start: from,
-                        end: to,
-                        state,
-                    });
+                    self.pages.push(Page { start: from, end: to, state });
                 }
             };
             for (&start, &end_of_page) in pages.range(arena..end) {
@@ -176,17 +172,13 @@ fn parts<M: Memory>(space: Space<'_, M>, root: u64) -> Result<Parts, Unreadable>
 /// The entries of a part: number of a slice, and where its page is.
 fn entries<M: Memory>(space: Space<'_, M>, number: u64, part: u64) -> Result<Parts, Unreadable> {
     let mut entries = Vec::new();
-    scan::words(
-        space.memory,
-        (part, part + PART_ENTRIES * 8),
-        |at, entry| {
-            let slice = number * PART_ENTRIES + (at - part) / 8;
-            // The first one stands for null.
-            if slice > 0 {
-                entries.push((slice, entry));
-            }
-        },
-    )?;
+    scan::words(space.memory, (part, part + PART_ENTRIES * 8), |at, entry| {
+        let slice = number * PART_ENTRIES + (at - part) / 8;
+        // The first one stands for null.
+        if slice > 0 {
+            entries.push((slice, entry));
+        }
+    })?;
     Ok(entries)
 }
 
@@ -247,19 +239,12 @@ fn page<M: Memory>(
     let start = if arena.is_some() { start } else { address };
     let (used, capacity) = (long(USED) & 0xffff, long(CAPACITY) & 0xffff);
     let block = long(BLOCK_BYTES);
-    let all = block
-        .checked_mul(capacity)
-        .and_then(|all| first.checked_add(all));
+    let all = block.checked_mul(capacity).and_then(|all| first.checked_add(all));
     if first < start || block == 0 || used > capacity || all.is_none_or(|all| all > end) {
         return Ok(None);
     }
     let freed = freed_blocks(reader, long(FREED_BY_OTHERS) & !3, (first, end), used)?;
-    let state = State::Blocks {
-        first,
-        bytes: block,
-        capacity,
-        live: used - freed.min(used),
-    };
+    let state = State::Blocks { first, bytes: block, capacity, live: used - freed.min(used) };
     Ok(Some((Page { start, end, state }, arena)))
 }
 

@@ -15,14 +15,8 @@ const LEAST_OPTIONS: usize = 8;
 const MAX_CANDIDATES: usize = 4096;
 const MAX_NAME_BYTES: usize = 48;
 /// Options that decide what is returned to the kernel, and when: those whose name has one of these.
-const ABOUT_RETURNING: [&str; 6] = [
-    "purge",
-    "decommit",
-    "reset",
-    "abandon",
-    "eager_commit",
-    "retain",
-];
+const ABOUT_RETURNING: [&str; 6] =
+    ["purge", "decommit", "reset", "abandon", "eager_commit", "retain"];
 
 /// The options about returning memory, by name; empty where no table was found.
 pub fn read<M: Memory>(

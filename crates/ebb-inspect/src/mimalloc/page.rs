@@ -10,12 +10,7 @@ pub enum State {
     /// No page.
     Free,
     /// Blocks of one size from `first` on, `live` of `capacity` in use.
-    Blocks {
-        first: u64,
-        bytes: u64,
-        capacity: u64,
-        live: u64,
-    },
+    Blocks { first: u64, bytes: u64, capacity: u64, live: u64 },
 }
 
 /// A run of slices.

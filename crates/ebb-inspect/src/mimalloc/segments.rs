@@ -74,11 +74,7 @@ const SEGMENT_2_0: Layout = Layout {
     table: 264,
     page: PAGE_2_0,
 };
-const SEGMENT_2_1: Layout = Layout {
-    versions: "2.1.4 to 2.1.7",
-    page: PAGE_2_1,
-    ..SEGMENT_2_0
-};
+const SEGMENT_2_1: Layout = Layout { versions: "2.1.4 to 2.1.7", page: PAGE_2_1, ..SEGMENT_2_0 };
 const SEGMENT_2_2: Layout = Layout {
     versions: "2.1.9 to 2.4.1",
     used: 216,
@@ -105,10 +101,7 @@ const fn secure(layout: Layout) -> Layout {
 /// What a build without a global lock has more lies after what is read.
 const FREE_THREADED: Layout = Layout {
     versions: "2.1.2 of CPython without a global lock",
-    page: PageLayout {
-        bytes: 96,
-        ..PAGE_2_0
-    },
+    page: PageLayout { bytes: 96, ..PAGE_2_0 },
     ..SEGMENT_2_0
 };
 /// CPython's own copy, since 3.13: its objects' in a free-threaded build, elsewhere with `PYTHONMALLOC=mimalloc`. By `offsetof`
@@ -116,14 +109,8 @@ const FREE_THREADED: Layout = Layout {
 /// mimalloc itself has pages as large, and another place in them for what other threads freed.
 pub const CPYTHONS: [Layout; 3] = [
     FREE_THREADED,
-    Layout {
-        versions: "2.1.9 to 2.4.1, of CPython",
-        ..SEGMENT_2_2
-    },
-    Layout {
-        versions: "2.1.2 of CPython",
-        ..SEGMENT_2_0
-    },
+    Layout { versions: "2.1.9 to 2.4.1, of CPython", ..SEGMENT_2_2 },
+    Layout { versions: "2.1.2 of CPython", ..SEGMENT_2_0 },
 ];
 
 /// All that are known of mimalloc itself.
@@ -203,10 +190,7 @@ impl Segments {
             return Ok(None);
         };
         let end = start + head.slices * SLICE_BYTES;
-        let mut segment = Segment {
-            end,
-            ..Segment::default()
-        };
+        let mut segment = Segment { end, ..Segment::default() };
         if head.used == 0 {
             // Freed as a whole; its table is of before.
             let (start, state) = (start, State::Free);
@@ -232,11 +216,7 @@ impl Segments {
                 }
             };
             let end = begin + slices * SLICE_BYTES;
-            segment.pages.push(Page {
-                start: begin,
-                end,
-                state,
-            });
+            segment.pages.push(Page { start: begin, end, state });
             index += slices;
         }
         Ok(Some(segment))
@@ -266,13 +246,7 @@ impl Segments {
                 true => long(fields.block_bytes),
                 false => word(fields.block_bytes),
             }?;
-            Some((
-                slices,
-                short(10)?,
-                used,
-                bytes,
-                long(fields.freed_by_others)?,
-            ))
+            Some((slices, short(10)?, used, bytes, long(fields.freed_by_others)?))
         };
         let Some((slices, capacity, used, bytes, freed)) = figures() else {
             return Ok(None);
@@ -294,15 +268,7 @@ impl Segments {
         }
         let freed = freed_by_others(reader, freed, (begin, begin + room), used)?;
         let live = used - freed.min(used);
-        Ok(Some((
-            slices,
-            State::Blocks {
-                first: begin,
-                bytes,
-                capacity,
-                live,
-            },
-        )))
+        Ok(Some((slices, State::Blocks { first: begin, bytes, capacity, live })))
     }
 }
 

@@ -62,19 +62,13 @@ impl Fake {
         let at = SEGMENT + fields.table + index * fields.page.bytes;
         self.memory.write(at, &(slices as u32).to_ne_bytes());
         self.memory.write(at + 10, &(capacity as u16).to_ne_bytes());
-        self.memory
-            .write(at + fields.page.used, &(used as u16).to_ne_bytes());
-        self.memory
-            .write(at + fields.page.block_bytes, &(bytes as u32).to_ne_bytes());
-        self.memory
-            .write_word(at + fields.page.freed_by_others, freed);
+        self.memory.write(at + fields.page.used, &(used as u16).to_ne_bytes());
+        self.memory.write(at + fields.page.block_bytes, &(bytes as u32).to_ne_bytes());
+        self.memory.write_word(at + fields.page.freed_by_others, freed);
     }
 
     fn read(&self) -> Result<Holdings, Unsupported> {
-        let space = Space {
-            memory: &self.memory,
-            mappings: &self.mappings,
-        };
+        let space = Space { memory: &self.memory, mappings: &self.mappings };
         let layouts = match CPYTHONS.contains(self.layout) {
             true => &CPYTHONS[..],
             false => &LAYOUTS[..],
@@ -89,11 +83,7 @@ fn a_sound_one_is_read_exactly_in_every_layout() {
         let holdings = Fake::new(layout).read().unwrap();
         let ledger = holdings.ledger;
         assert!(ledger.adds_up(), "{ledger:?}");
-        assert!(
-            holdings.reader.ends_with(layout.versions),
-            "{}",
-            holdings.reader
-        );
+        assert!(holdings.reader.ends_with(layout.versions), "{}", holdings.reader);
         assert_eq!((ledger.live.chunks, ledger.live.bytes), (896, 896 * 64));
         assert_eq!((ledger.free.chunks, ledger.free.bytes), (104, 104 * 64));
         // The page without a block in use, and 16 pages of the free slices.
@@ -147,15 +137,9 @@ impl Mapped {
         fake.memory.write_word(origin, KERNELS);
         fake.memory.write_word(origin + 8, 0x2_0000);
         fake.memory.write_word(origin + 16, 4);
-        for (slice, fields) in [
-            (1, FIELDS),
-            (2, FIELDS),
-            (32, FIELDS + 256),
-            (33, FIELDS + 256),
-        ] {
+        for (slice, fields) in [(1, FIELDS), (2, FIELDS), (32, FIELDS + 256), (33, FIELDS + 256)] {
             let number = SEGMENT / SLICE + slice;
-            fake.memory
-                .write_word(PART + number % (1 << 13) * 8, fields);
+            fake.memory.write_word(PART + number % (1 << 13) * 8, fields);
         }
         for page in 0..4 {
             fake.memory.write(SEGMENT + (3 + page) * SLICE, &[1]);
@@ -178,10 +162,7 @@ impl Mapped {
     }
 
     fn read(&self) -> Result<Holdings, Unsupported> {
-        let space = Space {
-            memory: &self.memory,
-            mappings: &self.mappings,
-        };
+        let space = Space { memory: &self.memory, mappings: &self.mappings };
         of_data(space, &[(DATA, DATA + 0x1000)], &LAYOUTS)
     }
 }
@@ -193,10 +174,7 @@ fn a_map_of_the_third_version_is_read_exactly() {
         let ledger = holdings.ledger;
         assert_eq!(holdings.reader, "mimalloc 3");
         assert!(ledger.adds_up(), "{ledger:?}");
-        assert_eq!(
-            (ledger.live.chunks, ledger.live.bytes),
-            (901, 900 * 64 + 0x1_8000)
-        );
+        assert_eq!((ledger.live.chunks, ledger.live.bytes), (901, 900 * 64 + 0x1_8000));
         assert_eq!((ledger.free.chunks, ledger.free.bytes), (100, 6400));
         // The arena's slices behind its page.
         assert_eq!(ledger.kept.resident, 4 * 4096);
@@ -210,10 +188,7 @@ fn a_map_of_the_third_version_is_read_exactly() {
 fn a_map_before_the_first_request_is_known_as_unused() {
     let mut fake = Mapped::new(false);
     let is_unused = |fake: &Mapped| {
-        let space = Space {
-            memory: &fake.memory,
-            mappings: &fake.mappings,
-        };
+        let space = Space { memory: &fake.memory, mappings: &fake.mappings };
         Map::is_unused(space, &[(DATA, DATA + 0x1000)]).unwrap()
     };
     assert!(!is_unused(&fake), "it has a page");
@@ -223,10 +198,7 @@ fn a_map_before_the_first_request_is_known_as_unused() {
 }
 
 fn words() -> impl Strategy<Value = u64> {
-    harmful(prop_oneof![
-        (0u64..0x4000).prop_map(|offset| SEGMENT + offset * 64),
-        0u64..0x400,
-    ])
+    harmful(prop_oneof![(0u64..0x4000).prop_map(|offset| SEGMENT + offset * 64), 0u64..0x400,])
 }
 
 fn place() -> impl Strategy<Value = u64> {

@@ -62,16 +62,12 @@ impl Fake {
         self.records += 1;
         self.memory.write_word(record + 16, at);
         self.memory.write_word(record + 24, masks);
-        self.memory
-            .write_word(record + 32, last | 1 << 5 | class << 6 | pages << 12);
+        self.memory.write_word(record + 32, last | 1 << 5 | class << 6 | pages << 12);
         self.memory.write_word(at, record);
     }
 
     fn read(&self) -> Result<Holdings, Unsupported> {
-        let space = Space {
-            memory: &self.memory,
-            mappings: &self.mappings,
-        };
+        let space = Space { memory: &self.memory, mappings: &self.mappings };
         of_data(space, &[(DATA, DATA + 0x1000)], Some("1.2.3"))
     }
 }
@@ -84,10 +80,7 @@ fn a_sound_one_is_read_exactly() {
     assert_eq!(holdings.reader, "musl 1.2.3");
     // The outer group's first slot, eight of the inner group's, and the large block.
     assert_eq!(ledger.live.chunks, 10);
-    assert_eq!(
-        ledger.live.bytes,
-        255 * UNIT + 8 * 2 * UNIT + LARGE_BYTES - UNIT
-    );
+    assert_eq!(ledger.live.bytes, 255 * UNIT + 8 * 2 * UNIT + LARGE_BYTES - UNIT);
     assert_eq!(ledger.free.chunks, 4);
     assert_eq!(ledger.free.bytes, 2 * 255 * UNIT + 2 * 2 * UNIT);
     assert_eq!(ledger.system.bytes, OUTER_BYTES + LARGE_BYTES + 4096);

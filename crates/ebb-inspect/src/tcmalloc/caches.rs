@@ -73,11 +73,7 @@ impl Caches {
             return Ok(None);
         };
         let heads: Vec<u64> = heads.into_iter().map(|(head, _)| head).collect();
-        Ok(Some(Self {
-            class_bytes: sizes,
-            threads: threads(&mut reader, &heads)?,
-            central,
-        }))
+        Ok(Some(Self { class_bytes: sizes, threads: threads(&mut reader, &heads)?, central }))
     }
 
     /// Objects in all caches, by class.

@@ -87,10 +87,7 @@ impl PageMap {
                 let span = Span::read(reader, entry)?;
                 Ok(span
                     .filter(|span| span.is_mapped(space, shift))
-                    .map(|span| Run {
-                        first: span.first,
-                        pages: span.pages,
-                    }))
+                    .map(|span| Run { first: span.first, pages: span.pages }))
             })?;
             if let Some(root) = root {
                 return Ok(Some(Self { root, shift }));
@@ -115,9 +112,7 @@ impl Small {
     /// How many objects of `bytes` the spans have room for.
     pub fn bytes_by_span(&self, bytes: u64) -> u64 {
         let spans = self.lengths.iter();
-        spans
-            .map(|(length, count)| length / bytes.max(1) * count)
-            .sum()
+        spans.map(|(length, count)| length / bytes.max(1) * count).sum()
     }
 }
 
@@ -196,9 +191,7 @@ impl Spans {
     ) -> Result<(), Unreadable> {
         let start = span.first << map.shift;
         let bytes = span.pages << map.shift;
-        let resident = space
-            .presence(start, start + bytes)?
-            .bytes(start, start + bytes);
+        let resident = space.presence(start, start + bytes)?.bytes(start, start + bytes);
         let whole = Line::one(bytes, resident);
         match (span.state, span.class) {
             (IN_USE, 0) => {

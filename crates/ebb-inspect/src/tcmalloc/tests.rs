@@ -35,11 +35,7 @@ impl Fake {
             mappings: vec![
                 mapping(OWN, OWN_BYTES, Backing::Anonymous),
                 mapping(HEAP, HEAP_BYTES, Backing::Heap),
-                mapping(
-                    DATA,
-                    DATA_BYTES,
-                    Backing::File("/lib/libtcmalloc.so.4".into()),
-                ),
+                mapping(DATA, DATA_BYTES, Backing::File("/lib/libtcmalloc.so.4".into())),
             ],
             spans: 0,
         };
@@ -73,20 +69,17 @@ impl Fake {
         let first = HEAP / PAGE + page;
         self.memory.write_word(at, first);
         self.memory.write_word(at + 8, pages);
-        self.memory
-            .write_word(at + 40, out | class << 16 | state << 24);
+        self.memory.write_word(at + 40, out | class << 16 | state << 24);
         for page in [first, first + pages - 1] {
             self.memory.write_word(LEAF + page % (1 << 18) * 8, at);
         }
     }
 
     fn thread(&mut self, at: u64, cached: u32, (next, last): (u64, u64)) {
-        let sizes = [
-            0, 8, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256,
-        ];
+        let sizes =
+            [0, 8, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256];
         for (class, size) in (0u64..).zip(sizes) {
-            self.memory
-                .write(at + class * 32 + 24, &u32::to_ne_bytes(size));
+            self.memory.write(at + class * 32 + 24, &u32::to_ne_bytes(size));
         }
         self.memory.write(at + 18 * 32, &[0; 112 * 32]);
         self.memory.write(at + 5 * 32 + 8, &cached.to_ne_bytes());
@@ -95,10 +88,7 @@ impl Fake {
     }
 
     fn read(&self) -> Result<Holdings, Unsupported> {
-        let space = Space {
-            memory: &self.memory,
-            mappings: &self.mappings,
-        };
+        let space = Space { memory: &self.memory, mappings: &self.mappings };
         of_data(space, &[(DATA, DATA + DATA_BYTES)], Some("2.10"))
     }
 }
@@ -109,18 +99,12 @@ fn a_sound_one_is_read_exactly() {
     let ledger = holdings.ledger;
     assert!(ledger.adds_up(), "{ledger:?}");
     assert_eq!(holdings.reader, "tcmalloc 2.10");
-    assert_eq!(
-        (ledger.live.chunks, ledger.live.bytes),
-        (91, 90 * 64 + 4 * PAGE)
-    );
+    assert_eq!((ledger.live.chunks, ledger.live.bytes), (91, 90 * 64 + 4 * PAGE));
     assert_eq!((ledger.cached.chunks, ledger.cached.bytes), (10, 640));
     assert_eq!((ledger.free.chunks, ledger.free.bytes), (28, 28 * 64));
     // Ten resident pages of 4 KiB: the first two spans, and nothing of the others.
     assert_eq!((ledger.kept.bytes, ledger.kept.resident), (10 * PAGE, 0));
-    assert_eq!(
-        (ledger.returned.bytes, ledger.returned.resident),
-        (20 * PAGE, 0)
-    );
+    assert_eq!((ledger.returned.bytes, ledger.returned.resident), (20 * PAGE, 0));
     assert_eq!((holdings.torn, holdings.error), (0, 0.0));
 }
 
@@ -136,10 +120,7 @@ fn caches_that_hold_more_than_was_given_out_are_refused() {
 fn without_central_lists_it_is_not_recognised() {
     let mut fake = Fake::new();
     fake.memory.write_word(CENTRAL + 3 * 1216 + 8, 4);
-    assert_eq!(
-        fake.read(),
-        Err(Unsupported::Layout("tcmalloc 2.10".into()))
-    );
+    assert_eq!(fake.read(), Err(Unsupported::Layout("tcmalloc 2.10".into())));
 }
 
 fn words() -> impl Strategy<Value = u64> {

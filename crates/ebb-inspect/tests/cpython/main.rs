@@ -65,11 +65,7 @@ impl Program {
         let mut file = std::fs::File::open(&stats).unwrap();
         file.read_to_string(&mut text).unwrap();
         assert_eq!(ready, "ready", "{python}: {text}");
-        Self {
-            child,
-            first,
-            stats: text,
-        }
+        Self { child, first, stats: text }
     }
 
     fn read(&self) -> Python {
@@ -90,27 +86,11 @@ impl Program {
     #[track_caller]
     fn assert_told(&self, python: &str, arenas: &Arenas) {
         assert_eq!(arenas.unread, 0);
-        assert_eq!(
-            arenas.count,
-            self.figure("# arenas allocated current"),
-            "{python}"
-        );
+        assert_eq!(arenas.count, self.figure("# arenas allocated current"), "{python}");
         let near = |what, found, said| assert_near(what, found, said, 16 << 10);
-        near(
-            "used",
-            arenas.used_bytes,
-            self.figure("# bytes in allocated blocks"),
-        );
-        near(
-            "available",
-            arenas.available_bytes,
-            self.figure("# bytes in available blocks"),
-        );
-        near(
-            "unused",
-            arenas.unused_pool_bytes,
-            self.figure("unused pools *"),
-        );
+        near("used", arenas.used_bytes, self.figure("# bytes in allocated blocks"));
+        near("available", arenas.available_bytes, self.figure("# bytes in available blocks"));
+        near("unused", arenas.unused_pool_bytes, self.figure("unused pools *"));
         assert!(arenas.resident_bytes <= arenas.bytes);
         assert!(arenas.resident_bytes > arenas.used_bytes / 2);
     }
@@ -125,11 +105,7 @@ impl Drop for Program {
 
 /// Starts an interpreter and waits for the first byte that it prints.
 fn started(command: &mut Command) -> Child {
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let stdout = child.stdout.as_mut().unwrap();
     stdout.read_exact(&mut [0]).unwrap();
     child
@@ -154,10 +130,7 @@ fn pythons() -> Vec<String> {
 /// What happens between the interpreter's own figures and the end of its last line: a few objects.
 #[track_caller]
 fn assert_near(what: &str, found: u64, said: u64, most: u64) {
-    assert!(
-        found.abs_diff(said) <= most,
-        "{what}: {found} read, {said} said"
-    );
+    assert!(found.abs_diff(said) <= most, "{what}: {found} read, {said} said");
 }
 
 #[test]
@@ -181,11 +154,7 @@ fn the_collector_as_the_module_gc_tells_it() {
             }
             // The last of the words; none is frozen in the first program, all in the second.
             let frozen: u64 = words[4].parse().unwrap();
-            assert_eq!(
-                (collector.frozen, frozen > 10_000),
-                (frozen, !enabled),
-                "{python}"
-            );
+            assert_eq!((collector.frozen, frozen > 10_000), (frozen, !enabled), "{python}");
             let markers = collector.types.iter().find(|it| it.name == "Marker");
             let markers = markers.expect("the type");
             assert_eq!(markers.count, 12345);
@@ -314,13 +283,7 @@ fn large_blocks_of_another_interpreter_have_owners() {
         drop(child.stdin.take());
         child.wait().unwrap();
         let names: Vec<_> = read.buffers.iter().map(|it| it.name.as_deref()).collect();
-        assert_eq!(
-            names,
-            [Some("bytearray")],
-            "{python}: {:?} {:?}",
-            read.arenas,
-            heap.large
-        );
+        assert_eq!(names, [Some("bytearray")], "{python}: {:?} {:?}", read.arenas, heap.large);
     }
 }
 
@@ -340,16 +303,8 @@ fn large_blocks_behind_arenas() {
         drop(child.stdin.take());
         child.wait().unwrap();
         assert!(heap.ledger.mmapped_complete, "{python}: {:?}", heap.ledger);
-        let arrays = read
-            .buffers
-            .iter()
-            .find(|it| it.name.as_deref() == Some("bytearray"));
-        assert_eq!(
-            arrays.map(|it| it.count),
-            Some(3),
-            "{python}: {:?}",
-            read.buffers
-        );
+        let arrays = read.buffers.iter().find(|it| it.name.as_deref() == Some("bytearray"));
+        assert_eq!(arrays.map(|it| it.count), Some(3), "{python}: {:?}", read.buffers);
     }
 }
 

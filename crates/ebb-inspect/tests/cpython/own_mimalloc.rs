@@ -42,20 +42,14 @@ fn a_free_threaded_build() {
             >= (3, 13);
         if has_mimalloc {
             let mut command = Command::new(&python);
-            command
-                .args(["-c", PROGRAM])
-                .env("PYTHONMALLOC", "mimalloc");
+            command.args(["-c", PROGRAM]).env("PYTHONMALLOC", "mimalloc");
             read(&mut command, false);
         }
     }
 }
 
 fn read(command: &mut Command, is_free_threaded: bool) {
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     out.read_line(&mut line).unwrap();
@@ -73,16 +67,9 @@ fn read(command: &mut Command, is_free_threaded: bool) {
     let found = holdings.ledger.live.chunks;
     // 200 000 objects, a buffer of each, and the interpreter's own; the other build counts those of one thread.
     assert!((400_000..440_000).contains(&found), "{found} blocks read");
-    assert!(
-        !is_free_threaded || found.abs_diff(said) < 1000,
-        "{found} blocks read, {said} said"
-    );
+    assert!(!is_free_threaded || found.abs_diff(said) < 1000, "{found} blocks read, {said} said");
     // What was freed lies beside what was not.
-    assert!(
-        holdings.ledger.free.bytes > 150_000 * 100,
-        "{:?}",
-        holdings.ledger
-    );
+    assert!(holdings.ledger.free.bytes > 150_000 * 100, "{:?}", holdings.ledger);
     match python {
         Err(Unsupported::Layout(why)) if is_free_threaded => {
             assert!(why.contains("free-threaded"), "{why}");

@@ -84,20 +84,12 @@ fn a_debugger_without_the_right_to_files_is_told_so() {
         let with = |capabilities: &'static str| {
             gate_for(program.pid(), move |reader| {
                 let mut command = Command::new("setpriv");
-                command
-                    .arg(format!("--bounding-set=-all,{capabilities}"))
-                    .arg(reader);
+                command.arg(format!("--bounding-set=-all,{capabilities}")).arg(reader);
                 command
             })
         };
-        assert_eq!(
-            with("+sys_ptrace"),
-            format!("{:?}", Gate::Files { uid: 65534 })
-        );
-        assert_eq!(
-            with("+dac_read_search"),
-            format!("{:?}", Gate::User { uid: 65534 })
-        );
+        assert_eq!(with("+sys_ptrace"), format!("{:?}", Gate::Files { uid: 65534 }));
+        assert_eq!(with("+dac_read_search"), format!("{:?}", Gate::User { uid: 65534 }));
         // With both it is open.
         assert_eq!(with("+sys_ptrace,+dac_read_search"), "none");
     }

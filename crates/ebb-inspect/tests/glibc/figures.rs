@@ -64,21 +64,13 @@ fn assert_equal(at: &str, heap: &Heap, info: &Info) {
     assert_eq!(read, *info, "{at}: {heap:?}");
     assert!(ledger.mmapped_complete, "{at}");
     assert!(heap.quality.fastbins_complete, "{at}");
-    assert_eq!(
-        heap.sizes.iter().map(|size| size.bytes).sum::<u64>(),
-        ledger.in_use.bytes,
-        "{at}"
-    );
+    assert_eq!(heap.sizes.iter().map(|size| size.bytes).sum::<u64>(), ledger.in_use.bytes, "{at}");
 }
 
 fn assert_trim(at: &str, heap: &Heap, (before, after): (u64, u64)) {
     let returned = before - after;
     let error = heap.trim.returns.abs_diff(returned);
-    assert!(
-        error <= returned / 50,
-        "{at}: predicted {}, returned {returned}",
-        heap.trim.returns
-    );
+    assert!(error <= returned / 50, "{at}: predicted {}, returned {returned}", heap.trim.returns);
 }
 
 /// The program goes on allocating: glibc's own figures differ before and after the walk. What was
@@ -131,9 +123,7 @@ fn the_ends_of_other_arenas_are_told_from_what_a_trim_returns() {
 fn thresholds_that_are_set_no_longer_move() {
     // glibc reads its settings at the first request.
     let program = Program::start_with(&own(), "cached", |command| {
-        command
-            .env("MALLOC_TRIM_THRESHOLD_", "65536")
-            .env("MALLOC_ARENA_MAX", "2");
+        command.env("MALLOC_TRIM_THRESHOLD_", "65536").env("MALLOC_ARENA_MAX", "2");
     });
     let thresholds = program.read().thresholds.unwrap();
     assert!(!thresholds.dynamic);
@@ -168,11 +158,9 @@ fn a_libc_that_is_gone_from_the_disk_is_read_by_its_mapping() {
     let folder = tempfile::tempdir().unwrap();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     for name in ["libc.so.6", "ld-linux-x86-64.so.2"] {
-        let path = maps.lines().find_map(|line| {
-            line.split(' ')
-                .next_back()
-                .filter(|path| path.ends_with(name))
-        });
+        let path = maps
+            .lines()
+            .find_map(|line| line.split(' ').next_back().filter(|path| path.ends_with(name)));
         copy(path.unwrap().as_ref(), &folder.path().join(name));
     }
     let mut program = Program::start(&Glibc::in_folder(folder.path()), "threads_4");

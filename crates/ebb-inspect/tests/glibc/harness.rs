@@ -33,10 +33,7 @@ impl Glibc {
 
     /// The machine's, linked into the program.
     pub fn inside() -> Self {
-        Self {
-            is_static: true,
-            ..own()
-        }
+        Self { is_static: true, ..own() }
     }
 }
 
@@ -59,11 +56,7 @@ pub fn all() -> Vec<Glibc> {
 
 /// The machine's glibc.
 pub fn own() -> Glibc {
-    Glibc {
-        version: None,
-        loader: Vec::new(),
-        is_static: false,
-    }
+    Glibc { version: None, loader: Vec::new(), is_static: false }
 }
 
 /// What glibc says of its heap: mallinfo2.
@@ -91,11 +84,7 @@ impl Program {
 
     /// The same, with a change of how it is started.
     pub fn start_with(glibc: &Glibc, case: &str, change: impl FnOnce(&mut Command)) -> Self {
-        let program = if glibc.is_static {
-            built_static()
-        } else {
-            built()
-        };
+        let program = if glibc.is_static { built_static() } else { built() };
         let mut command = match glibc.loader.split_first() {
             Some((loader, arguments)) => {
                 let mut command = Command::new(loader);
@@ -104,10 +93,7 @@ impl Program {
             }
             None => Command::new(program),
         };
-        command
-            .arg(case)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
+        command.arg(case).stdin(Stdio::piped()).stdout(Stdio::piped());
         change(&mut command);
         let mut child = command.spawn().expect("the program starts");
         let answers = BufReader::new(child.stdout.take().unwrap());
@@ -127,25 +113,10 @@ impl Program {
 
     pub fn info(&mut self) -> Info {
         let figures = self.ask('i');
-        let [
-            system,
-            in_use,
-            free,
-            fastbins,
-            mmapped_chunks,
-            mmapped_bytes,
-        ] = figures[..]
-        else {
+        let [system, in_use, free, fastbins, mmapped_chunks, mmapped_bytes] = figures[..] else {
             panic!("six figures: {figures:?}");
         };
-        Info {
-            system,
-            in_use,
-            free,
-            fastbins,
-            mmapped_chunks,
-            mmapped_bytes,
-        }
+        Info { system, in_use, free, fastbins, mmapped_chunks, mmapped_bytes }
     }
 
     /// Calls malloc_trim; resident bytes before and after.
@@ -222,13 +193,7 @@ fn build(name: &str, link: impl FnOnce(&mut Command)) -> PathBuf {
     let fresh = folder.join(format!("{name}-{}", std::process::id()));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/heap.c");
     let mut compiler = Command::new("cc");
-    compiler.args([
-        "-O1",
-        "-Wall",
-        "-Werror",
-        "-Wno-deprecated-declarations",
-        "-pthread",
-    ]);
+    compiler.args(["-O1", "-Wall", "-Werror", "-Wno-deprecated-declarations", "-pthread"]);
     compiler.arg(source).arg("-o").arg(&fresh);
     link(&mut compiler);
     assert!(compiler.status().expect("a C compiler").success());
@@ -244,13 +209,8 @@ fn oldest(folder: &Path) -> PathBuf {
 /// With the start files of this machine, which are the same for all versions.
 fn link_with(compiler: &mut Command, glibc: &Path) {
     let file = |name: &str| {
-        let found = Command::new("cc")
-            .arg(format!("-print-file-name={name}"))
-            .output();
-        String::from_utf8(found.unwrap().stdout)
-            .unwrap()
-            .trim()
-            .to_owned()
+        let found = Command::new("cc").arg(format!("-print-file-name={name}")).output();
+        String::from_utf8(found.unwrap().stdout).unwrap().trim().to_owned()
     };
     compiler.args(["-nostdlib", "-no-pie", "-Wl,--allow-shlib-undefined"]);
     compiler.args([file("crt1.o"), file("crti.o"), file("crtn.o")]);

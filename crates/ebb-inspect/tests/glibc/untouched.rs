@@ -65,18 +65,12 @@ fn a_vast_untouched_mapping_is_read_exactly_and_in_time() {
     assert_eq!(presence.bytes(vast.start, vast.end), 1000 * PAGE);
     assert_eq!(presence.swapped_bytes(), 0);
     let runs = presence.runs(vast.start, vast.end);
-    assert_eq!(
-        runs.iter().map(|run| run.1 as u64).sum::<u64>(),
-        1000 * PAGE
-    );
+    assert_eq!(runs.iter().map(|run| run.1 as u64).sum::<u64>(), 1000 * PAGE);
     let longest = runs.iter().max_by_key(|run| run.1).unwrap();
     assert_eq!(longest.1 as u64, 900 * PAGE);
     for &(start, len) in &runs {
         let (start, end) = (start, start + len as u64);
-        let around = (
-            start.max(vast.start + PAGE) - PAGE,
-            end.min(vast.end - PAGE) + PAGE,
-        );
+        let around = (start.max(vast.start + PAGE) - PAGE, end.min(vast.end - PAGE) + PAGE);
         assert_eq!(presence.bytes(around.0, around.1), end - start);
         let read = joined(|each| by_pages(target.memory(), around.0, around.1, each));
         assert_eq!(read, [(start, end, Page::Present)]);

@@ -47,10 +47,7 @@ impl Program {
             Way::Rust(name, symbols) => (rust(name, *symbols), None),
         };
         let mut command = Command::new(&program);
-        command
-            .arg(case)
-            .env_remove("LD_PRELOAD")
-            .env_remove("MALLOC_CONF");
+        command.arg(case).env_remove("LD_PRELOAD").env_remove("MALLOC_CONF");
         command.envs(settings.iter().copied());
         if let Some(library) = &library {
             command.env("LD_PRELOAD", library);
@@ -87,9 +84,7 @@ impl Program {
         self.input.write_all(&[command]).unwrap();
         let line = self.line();
         let figures = line.split(' ').map(|figure| figure.parse());
-        figures
-            .collect::<Result<_, _>>()
-            .unwrap_or_else(|error| panic!("{line}: {error}"))
+        figures.collect::<Result<_, _>>().unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
     pub fn target(&self) -> Target {
@@ -129,10 +124,7 @@ fn built(compiler: &str, arguments: &[String]) -> PathBuf {
         .arg(&aside)
         .args(arguments)
         .status();
-    assert!(
-        status.expect(compiler).success(),
-        "{compiler} {arguments:?}"
-    );
+    assert!(status.expect(compiler).success(), "{compiler} {arguments:?}");
     std::fs::rename(&aside, &program).unwrap();
     program
 }
@@ -148,10 +140,7 @@ fn rust(name: &str, symbols: Symbols) -> PathBuf {
     static BUILD: Mutex<()> = Mutex::new(());
     let _alone = BUILD.lock().unwrap_or_else(PoisonError::into_inner);
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("inside");
-    let manifest = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/programs/inside/Cargo.toml"
-    );
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/inside/Cargo.toml");
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--locked", "--manifest-path", manifest]);
     let status = cargo.arg("--target-dir").arg(&target).status();
@@ -162,11 +151,7 @@ fn rust(name: &str, symbols: Symbols) -> PathBuf {
     }
     let stripped = target.join(format!("{name}-stripped"));
     let aside = stripped.with_extension(std::process::id().to_string());
-    let status = Command::new("strip")
-        .arg(&program)
-        .arg("-o")
-        .arg(&aside)
-        .status();
+    let status = Command::new("strip").arg(&program).arg("-o").arg(&aside).status();
     assert!(status.expect("strip: apt-get install binutils").success());
     std::fs::rename(&aside, &stripped).unwrap();
     stripped
@@ -175,10 +160,7 @@ fn rust(name: &str, symbols: Symbols) -> PathBuf {
 /// Debian's library `name` of `package`.
 pub fn library(name: &str, package: &str) -> Way {
     let path = Path::new("/usr/lib/x86_64-linux-gnu").join(name);
-    assert!(
-        path.exists(),
-        "{name} is missing: apt-get install {package}"
-    );
+    assert!(path.exists(), "{name} is missing: apt-get install {package}");
     Way::Preload(path)
 }
 

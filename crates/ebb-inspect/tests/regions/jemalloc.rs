@@ -36,14 +36,7 @@ impl Own {
         let [allocated, active, _, retained, dirty, muzzy, cached] = figures[..] else {
             panic!("{figures:?}");
         };
-        Self {
-            allocated,
-            active,
-            retained,
-            dirty,
-            muzzy,
-            cached,
-        }
+        Self { allocated, active, retained, dirty, muzzy, cached }
     }
 }
 
@@ -69,11 +62,7 @@ fn the_ledger_is_jemallocs_own_to_the_byte() {
             assert_eq!(holdings.reader, version, "{what}");
             assert_eq!(holdings.torn, 0, "{what}");
             // jemalloc counts what threads keep as allocated.
-            assert_eq!(
-                ledger.live.bytes + ledger.cached.bytes,
-                own.allocated,
-                "{what}"
-            );
+            assert_eq!(ledger.live.bytes + ledger.cached.bytes, own.allocated, "{what}");
             assert_eq!(ledger.cached.bytes, own.cached, "{what}");
             assert_eq!(ledger.kept.bytes, own.dirty, "{what}");
             assert_eq!(ledger.lazy.bytes, own.muzzy, "{what}");
@@ -81,16 +70,11 @@ fn the_ledger_is_jemallocs_own_to_the_byte() {
             let retained = ledger.returned.bytes.abs_diff(own.retained);
             assert!(retained <= 64 << 10, "{what}: {ledger:?}, {}", own.retained);
             assert!(own.allocated <= own.active);
-            let [blocks, _, usable] = program.ask(b'o')[..] else {
-                panic!()
-            };
+            let [blocks, _, usable] = program.ask(b'o')[..] else { panic!() };
             // The C library and the runtime have a few blocks of their own, Rust's a few for each thread.
             let others = ledger.live.chunks - blocks;
             assert!(others <= 64, "{what}: {others} blocks of others");
-            assert!(
-                ledger.live.bytes - usable < 512 << 10,
-                "{what}: {ledger:?}, {usable}"
-            );
+            assert!(ledger.live.bytes - usable < 512 << 10, "{what}: {ledger:?}, {usable}");
         }
     }
 }
@@ -138,10 +122,7 @@ fn settings_are_those_in_force_with_symbols_and_without() {
         let [only] = of_process.as_slice() else {
             panic!("{of_process:?}");
         };
-        assert_eq!(
-            (only.dirty_decay_ms, only.background_thread),
-            (1234, Some(true))
-        );
+        assert_eq!((only.dirty_decay_ms, only.background_thread), (1234, Some(true)));
     }
 }
 
@@ -153,11 +134,7 @@ fn a_fork_loses_the_thread_that_purges() {
     let holdings = read(&program);
     assert_eq!(holdings.settings["background_thread"], "false");
     assert_eq!(holdings.settings["background_thread_asked"], "true");
-    assert!(
-        holdings.ledger.kept.resident > 20 << 20,
-        "{:?}",
-        holdings.ledger
-    );
+    assert!(holdings.ledger.kept.resident > 20 << 20, "{:?}", holdings.ledger);
 }
 
 #[test]

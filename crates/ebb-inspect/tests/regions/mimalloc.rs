@@ -28,19 +28,10 @@ fn live_blocks_are_exact_but_for_the_c_librarys() {
             let holdings = read(&program);
             let what = format!("{case} {way:?}");
             assert_sound(&holdings, &program.target(), &what);
-            assert!(
-                holdings.reader.starts_with(version),
-                "{what}: {}",
-                holdings.reader
-            );
-            let [blocks, _, usable] = program.ask(b'o')[..] else {
-                panic!()
-            };
+            assert!(holdings.reader.starts_with(version), "{what}: {}", holdings.reader);
+            let [blocks, _, usable] = program.ask(b'o')[..] else { panic!() };
             let live = holdings.ledger.live;
-            assert!(
-                (blocks..blocks + 64).contains(&live.chunks),
-                "{what}: {live:?}, {blocks}"
-            );
+            assert!((blocks..blocks + 64).contains(&live.chunks), "{what}: {live:?}, {blocks}");
             assert!(
                 (usable..usable + (512 << 10)).contains(&live.bytes),
                 "{what}: {live:?}, {usable}"
@@ -61,10 +52,7 @@ fn blocks_that_other_threads_freed_are_not_live() {
 #[test]
 fn its_options_are_read_by_name() {
     needs!("libmimalloc2.0");
-    let asked = [
-        ("MIMALLOC_DECOMMIT_DELAY", "1234"),
-        ("MIMALLOC_EAGER_COMMIT_DELAY", "3"),
-    ];
+    let asked = [("MIMALLOC_DECOMMIT_DELAY", "1234"), ("MIMALLOC_EAGER_COMMIT_DELAY", "3")];
     let program = Program::start(&debians(), "live", &asked);
     let settings = read(&program).settings;
     assert_eq!(settings["decommit_delay"], "1234", "{settings:?}");

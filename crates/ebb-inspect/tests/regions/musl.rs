@@ -39,9 +39,7 @@ fn live_blocks_are_exact() {
             let holdings = read(&program);
             let what = format!("{case} {way:?}");
             assert_sound(&holdings, &program.target(), &what);
-            let [blocks, asked, _] = program.ask(b'o')[..] else {
-                panic!()
-            };
+            let [blocks, asked, _] = program.ask(b'o')[..] else { panic!() };
             let live = holdings.ledger.live;
             assert_eq!(live.chunks, blocks, "{what}");
             assert_eq!(holdings.torn, 0, "{what}");

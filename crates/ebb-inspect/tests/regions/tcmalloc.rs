@@ -27,22 +27,14 @@ fn the_ledger_is_its_own_to_the_byte() {
         };
         let ledger = holdings.ledger;
         assert_eq!(ledger.live.bytes, allocated, "{case}: {ledger:?}");
-        assert_eq!(
-            ledger.cached.bytes,
-            transfer + threads,
-            "{case}: {ledger:?}"
-        );
+        assert_eq!(ledger.cached.bytes, transfer + threads, "{case}: {ledger:?}");
         assert_eq!(ledger.kept.bytes, free, "{case}: {ledger:?}");
         assert_eq!(ledger.returned.bytes, unmapped, "{case}: {ledger:?}");
         // What rounding leaves of a span is overhead here and the central list's there; the map's leaves are ours.
         let others = ledger.free.bytes + ledger.overhead.bytes - (ledger.system.bytes - heap);
         assert_eq!(others, central, "{case}: {ledger:?}");
         assert_eq!((holdings.torn, holdings.error), (0, 0.0), "{case}");
-        assert!(
-            holdings.reader.starts_with("tcmalloc 2."),
-            "{}",
-            holdings.reader
-        );
+        assert!(holdings.reader.starts_with("tcmalloc 2."), "{}", holdings.reader);
     }
 }
 
@@ -59,17 +51,12 @@ fn what_it_released_is_returned() {
 #[test]
 fn its_settings_are_read() {
     needs!("libtcmalloc-minimal4");
-    let asked = [
-        ("TCMALLOC_RELEASE_RATE", "0.5"),
-        ("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "1048576"),
-    ];
+    let asked =
+        [("TCMALLOC_RELEASE_RATE", "0.5"), ("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "1048576")];
     let program = Program::start(&debians(), "live", &asked);
     let settings = read(&program).settings;
     assert_eq!(settings["tcmalloc_release_rate"], "0.5", "{settings:?}");
-    assert_eq!(
-        settings["tcmalloc_max_total_thread_cache_bytes"], "1048576",
-        "{settings:?}"
-    );
+    assert_eq!(settings["tcmalloc_max_total_thread_cache_bytes"], "1048576", "{settings:?}");
 }
 
 #[test]

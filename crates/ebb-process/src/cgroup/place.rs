@@ -82,10 +82,7 @@ impl Place {
                 .flatten(),
             folder,
         };
-        for folder in [
-            PathBuf::from(asked),
-            hierarchy.mount.join(asked.trim_start_matches('/')),
-        ] {
+        for folder in [PathBuf::from(asked), hierarchy.mount.join(asked.trim_start_matches('/'))] {
             // A folder of the memory hierarchy, not just any.
             if asked.contains('/') && folder.join("cgroup.procs").exists() {
                 let folder = fs::canonicalize(&folder).unwrap_or(folder);
@@ -121,9 +118,7 @@ impl Place {
             let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
             // 0 is a process outside our namespace of pids.
             pids.extend(
-                text.lines()
-                    .filter_map(|line| line.parse::<i32>().ok())
-                    .filter(|&pid| pid != 0),
+                text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|&pid| pid != 0),
             );
             folders.extend(folders_in(&folder));
         }
@@ -139,10 +134,7 @@ impl Place {
 
     /// Its path below the mount.
     pub fn path(&self) -> String {
-        let below = self
-            .folder
-            .strip_prefix(&self.mount)
-            .unwrap_or(&self.folder);
+        let below = self.folder.strip_prefix(&self.mount).unwrap_or(&self.folder);
         format!("/{}", below.display())
     }
 }
@@ -156,30 +148,20 @@ impl Hierarchy {
             _ => path.trim_start_matches('/'),
         };
         let folder = self.mount.join(below);
-        if below.contains("..") || !folder.is_dir() {
-            self.mount.clone()
-        } else {
-            folder
-        }
+        if below.contains("..") || !folder.is_dir() { self.mount.clone() } else { folder }
     }
 }
 
 /// The mounted hierarchy of a version 1 controller.
 fn hierarchy(controller: &str) -> Option<Hierarchy> {
-    mounted(
-        |kind, options| kind == "cgroup" && options.contains_key(controller),
-        1,
-    )
+    mounted(|kind, options| kind == "cgroup" && options.contains_key(controller), 1)
 }
 
 /// The mounted hierarchy of version 2, if it has the memory controller.
 fn unified_hierarchy() -> Option<Hierarchy> {
     let found = mounted(|kind, _| kind == "cgroup2", 2)?;
     let controllers = fs::read_to_string(found.mount.join("cgroup.controllers")).ok()?;
-    controllers
-        .split_whitespace()
-        .any(|name| name == "memory")
-        .then_some(found)
+    controllers.split_whitespace().any(|name| name == "memory").then_some(found)
 }
 
 fn mounted(
@@ -190,11 +172,7 @@ fn mounted(
     mounts
         .into_iter()
         .find(|mount| is_it(&mount.fs_type, &mount.super_options))
-        .map(|mount| Hierarchy {
-            version,
-            root: mount.root,
-            mount: mount.mount_point,
-        })
+        .map(|mount| Hierarchy { version, root: mount.root, mount: mount.mount_point })
 }
 
 /// Whether a folder's name is that of the requested unit or container: `nginx` and
@@ -232,10 +210,7 @@ mod tests {
         assert!(answers_to(&format!("docker-{id}.scope"), &id[..12]));
         assert!(answers_to(&format!("cri-containerd-{id}.scope"), id));
         assert!(answers_to(id, &id[..12]));
-        assert!(
-            !answers_to(id, "0123"),
-            "too short to be a container's number"
-        );
+        assert!(!answers_to(id, "0123"), "too short to be a container's number");
         assert!(!answers_to("nginx-old.service", "nginx"));
     }
 
@@ -243,11 +218,8 @@ mod tests {
     fn a_path_outside_of_what_is_mounted_is_the_root_that_we_see() {
         let mount = tempfile::tempdir().unwrap();
         fs::create_dir(mount.path().join("x")).unwrap();
-        let hierarchy = Hierarchy {
-            version: 2,
-            root: "/docker/7".into(),
-            mount: mount.path().to_owned(),
-        };
+        let hierarchy =
+            Hierarchy { version: 2, root: "/docker/7".into(), mount: mount.path().to_owned() };
         assert_eq!(hierarchy.folder("/docker/7/x"), mount.path().join("x"));
         assert_eq!(hierarchy.folder("/docker/7"), mount.path());
         assert_eq!(hierarchy.folder("/../.."), mount.path());

@@ -5,10 +5,8 @@ use super::*;
 
 /// The recorded cgroups, below one mount: the sections of one file.
 fn mount() -> tempfile::TempDir {
-    let text = include_str!(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../ci/vm/recorded/cgroups.txt"
-    ));
+    let text =
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci/vm/recorded/cgroups.txt"));
     let sections = text.split("-- ").skip(1);
     let files = sections.map(|it| it.split_once(" --\n").unwrap());
     folder(&files.collect::<Vec<_>>())
@@ -30,12 +28,7 @@ fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
 }
 
 fn place(mount: &Path, below: &str, version: u8) -> Place {
-    Place {
-        version,
-        mount: mount.to_owned(),
-        folder: mount.join(below),
-        cpu: None,
-    }
+    Place { version, mount: mount.to_owned(), folder: mount.join(below), cpu: None }
 }
 
 #[test]
@@ -53,15 +46,8 @@ fn recorded_version_2_an_app_below_the_limit_of_its_pod_and_short_of_processor_t
     assert!(sum.abs_diff(app.usage.unwrap()) < 1 << 20, "{parts:?}");
     assert_eq!(app.stress.throttled_periods, Some(892));
     assert_eq!(app.stress.throttled_s, Some(39.726674));
-    assert_eq!(
-        place(mount().path(), "pod/app", 2).throttled_s(),
-        Some(39.726674)
-    );
-    assert_eq!(
-        place(mount().path(), "pod", 2).throttled_s(),
-        None,
-        "no quota"
-    );
+    assert_eq!(place(mount().path(), "pod/app", 2).throttled_s(), Some(39.726674));
+    assert_eq!(place(mount().path(), "pod", 2).throttled_s(), None, "no quota");
 }
 
 #[test]
@@ -103,18 +89,12 @@ fn version_2_is_read_with_the_lowest_limit_of_its_ancestors() {
             "a/b/memory.stat",
             "anon 500000\nfile 300000\nkernel 100000\nshmem 20000\nfile_mapped 30000\ninactive_file 200000\nsock 4096\npagetables 8192\n",
         ),
-        (
-            "a/b/memory.events",
-            "low 0\nhigh 0\nmax 7\noom 2\noom_kill 1\n",
-        ),
+        ("a/b/memory.events", "low 0\nhigh 0\nmax 7\noom 2\noom_kill 1\n"),
         (
             "a/b/memory.pressure",
             "some avg10=0.00 avg60=1.50 avg300=0.00 total=9\nfull avg10=0.00 avg60=0.25 avg300=0.00 total=9\n",
         ),
-        (
-            "a/b/cpu.stat",
-            "usage_usec 5\nnr_throttled 3\nthrottled_usec 2500000\n",
-        ),
+        ("a/b/cpu.stat", "usage_usec 5\nnr_throttled 3\nthrottled_usec 2500000\n"),
         ("a/b/cgroup.procs", "0\n12\n"),
         ("a/b/c/cgroup.procs", "7\n12\n"),
     ]);
@@ -138,19 +118,13 @@ fn version_1_is_read_with_its_descendants() {
     let mount = folder(&[
         ("a/memory.usage_in_bytes", "900\n"),
         ("a/memory.limit_in_bytes", "9223372036854771712\n"),
-        (
-            "a/memory.stat",
-            "rss 1\ntotal_rss 500\ncache 2\ntotal_cache 300\ntotal_shmem 5\n",
-        ),
+        ("a/memory.stat", "rss 1\ntotal_rss 500\ncache 2\ntotal_cache 300\ntotal_shmem 5\n"),
         ("a/memory.failcnt", "4\n"),
         ("a/cgroup.procs", "1\n"),
     ]);
     let cgroup = place(mount.path(), "a", 1).read();
     assert_eq!(cgroup.limit, None);
-    assert_eq!(
-        (cgroup.parts.anon, cgroup.parts.file),
-        (Some(500), Some(300))
-    );
+    assert_eq!((cgroup.parts.anon, cgroup.parts.file), (Some(500), Some(300)));
     assert_eq!(cgroup.stress.limit_hits, Some(4));
     assert_eq!(cgroup.parts.page_tables, None);
 }

@@ -141,10 +141,7 @@ impl Memory {
             return Err(Unreadable::Other("another byte order".to_owned()));
         }
         let bytes = memory::Memory::open(process.pid()).map_err(|error| io_reason(&error))?;
-        Ok(Self {
-            bytes,
-            word_bytes: if own.machine.bits == 64 { 8 } else { 4 },
-        })
+        Ok(Self { bytes, word_bytes: if own.machine.bits == 64 { 8 } else { 4 } })
     }
 
     fn word(&self, address: u64) -> Result<u64, Unreadable> {

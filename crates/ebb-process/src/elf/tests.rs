@@ -2,11 +2,7 @@ use super::*;
 
 fn object(interpreter: Option<&str>, needed: &[&str], soname: Option<&str>) -> Elf {
     Elf {
-        machine: Machine {
-            machine: elf::EM_X86_64.0,
-            bits: 64,
-            little_endian: true,
-        },
+        machine: Machine { machine: elf::EM_X86_64.0, bits: 64, little_endian: true },
         loadable: true,
         interpreter: interpreter.map(PathBuf::from),
         needed: needed.iter().map(|name| (*name).to_owned()).collect(),
@@ -50,10 +46,7 @@ fn this_test_program_is_read_as_what_it_is() {
     assert!(own.loadable);
     assert!(!own.is_static());
     assert!(!own.needed.is_empty());
-    assert!(
-        !own.defines.malloc,
-        "it refers to malloc, it does not define it"
-    );
+    assert!(!own.defines.malloc, "it refers to malloc, it does not define it");
 }
 
 #[test]

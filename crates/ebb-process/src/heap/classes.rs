@@ -12,10 +12,7 @@ pub(super) fn classes(sizes: &[SizeCount]) -> BTreeMap<u64, Class> {
         .iter()
         .filter(|size| size.chunks > 0)
         .map(|size| {
-            let class = Class {
-                count: size.chunks,
-                bytes: size.bytes,
-            };
+            let class = Class { count: size.chunks, bytes: size.bytes };
             (size.up_to, class)
         })
         .collect()

@@ -31,9 +31,8 @@ fn reader(allocator: &str) -> Option<Reader> {
 /// Reads what the `allocator` in the file that `pid` has mapped as `name` holds: nothing where it has not been used.
 pub fn read_mapped(pid: i32, allocator: &str, name: &Path) -> Option<Result<Option<Heap>, String>> {
     let reader = reader(allocator)?;
-    let read = Target::open(pid)
-        .map_err(Unsupported::from)
-        .and_then(|target| reader(&target, name));
+    let read =
+        Target::open(pid).map_err(Unsupported::from).and_then(|target| reader(&target, name));
     Some(match read {
         Ok(holdings) => Ok(Some(of_holdings(holdings))),
         Err(Unsupported::NotThere(_)) => Ok(None),
@@ -53,14 +52,10 @@ pub fn read(pid: i32, allocator: &str, file: &Path) -> Option<Result<Heap, NotRe
         "jemalloc" => Some("MALLOC_CONF"),
         _ => None,
     };
-    Some(
-        read()
-            .map_err(|error| not_read(pid, &error))
-            .map(|holdings| Heap {
-                settings_variable: variable.map(str::to_owned),
-                ..of_holdings(holdings)
-            }),
-    )
+    Some(read().map_err(|error| not_read(pid, &error)).map(|holdings| Heap {
+        settings_variable: variable.map(str::to_owned),
+        ..of_holdings(holdings)
+    }))
 }
 
 /// The same of an allocator inside the program of `pid`.
@@ -78,14 +73,9 @@ fn mapped(target: &Target, file: &Path) -> Result<PathBuf, Unsupported> {
     let same = |data: &fs::Metadata| (data.dev(), data.ino());
     let wanted = fs::metadata(file).ok().map(|data| same(&data));
     let mappings = target.mappings()?;
-    let files: BTreeSet<&Path> = mappings
-        .iter()
-        .filter_map(|mapping| mapping.file())
-        .collect();
+    let files: BTreeSet<&Path> = mappings.iter().filter_map(|mapping| mapping.file()).collect();
     // A file that was replaced on disk is still mapped by its name.
-    let by_name = files
-        .iter()
-        .find(|path| **path == file || name_when_mapped(path) == file);
+    let by_name = files.iter().find(|path| **path == file || name_when_mapped(path) == file);
     let program = target.process().exe().ok();
     let by_file = || {
         files.iter().find(|path| {
@@ -114,9 +104,8 @@ pub(super) fn of_holdings(holdings: Holdings) -> Heap {
     let mut notes = Vec::new();
     if !holdings.settings.is_empty() {
         let settings = holdings.settings.iter();
-        let settings: Vec<String> = settings
-            .map(|(name, value)| format!("{name}:{value}"))
-            .collect();
+        let settings: Vec<String> =
+            settings.map(|(name, value)| format!("{name}:{value}")).collect();
         notes.push(format!("settings in force: {}", settings.join(",")));
     }
     if holdings.missing > 0 {
@@ -162,11 +151,7 @@ mod tests {
 
     #[test]
     fn the_parts_add_up_to_what_is_resident() {
-        let line = |resident| Line {
-            chunks: 1,
-            bytes: resident + 10,
-            resident,
-        };
+        let line = |resident| Line { chunks: 1, bytes: resident + 10, resident };
         let heap = of_holdings(Holdings {
             reader: "jemalloc 5.3.0".into(),
             ledger: Ledger {

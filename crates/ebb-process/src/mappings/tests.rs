@@ -20,18 +20,10 @@ fn sorted(entries: &[String], hints: &Hints) -> BTreeMap<Kind, Usage> {
 fn what_was_written_to_a_private_mapping_is_no_shared_memory() {
     let kinds = sorted(
         &[
-            entry(
-                "1000-9000 rw-p 00000000 00:01 9 /memfd:x (deleted)",
-                32,
-                32,
-                32,
-            ),
+            entry("1000-9000 rw-p 00000000 00:01 9 /memfd:x (deleted)", 32, 32, 32),
             entry("a000-e000 rw-p 00000000 00:2a 9 /run/x", 16, 16, 8),
         ],
-        &Hints {
-            memory_devices: BTreeSet::from([(0, 0x2a)]),
-            ..Hints::default()
-        },
+        &Hints { memory_devices: BTreeSet::from([(0, 0x2a)]), ..Hints::default() },
     );
     let pss = |kind: Kind| kinds.get(&kind).map(|usage| usage.pss / 1024);
     assert_eq!(pss(Kind::Anonymous), Some(32), "of the memfd");
@@ -44,33 +36,15 @@ fn names_tell_most_kinds() {
     let kinds = sorted(
         &[
             entry("1000-2000 rw-p 00000000 00:00 0 [heap]", 4, 4, 4),
-            entry(
-                "3000-5000 r--p 00000000 fe:00 7 /usr/lib/libc.so.6",
-                8,
-                2,
-                1,
-            ),
-            entry(
-                "6000-7000 rw-s 00000000 00:01 9 /memfd:x (deleted)",
-                4,
-                4,
-                0,
-            ),
-            entry(
-                "8000-9000 rw-s 00000000 00:01 9 /SYSV00000000 (deleted)",
-                4,
-                4,
-                0,
-            ),
+            entry("3000-5000 r--p 00000000 fe:00 7 /usr/lib/libc.so.6", 8, 2, 1),
+            entry("6000-7000 rw-s 00000000 00:01 9 /memfd:x (deleted)", 4, 4, 0),
+            entry("8000-9000 rw-s 00000000 00:01 9 /SYSV00000000 (deleted)", 4, 4, 0),
             entry("a000-b000 rw-s 00000000 00:2a 9 /run/x", 4, 4, 0),
             entry("c000-d000 rw-p 00000000 00:00 0 [stack]", 4, 4, 4),
             entry("e000-f000 rw-p 00000000 00:00 0 ", 4, 4, 4),
             entry("10000-11000 r-xp 00000000 00:00 0 [vdso]", 4, 0, 0),
         ],
-        &Hints {
-            memory_devices: BTreeSet::from([(0, 0x2a)]),
-            ..Hints::default()
-        },
+        &Hints { memory_devices: BTreeSet::from([(0, 0x2a)]), ..Hints::default() },
     );
     let pss = |kind: Kind| kinds.get(&kind).map(|usage| usage.pss);
     assert_eq!(pss(Kind::Brk), Some(4096));
@@ -81,11 +55,7 @@ fn names_tell_most_kinds() {
     assert_eq!(pss(Kind::Anonymous), Some(4096));
     assert_eq!(pss(Kind::Special), Some(0));
     let all: u64 = kinds.values().map(|usage| usage.pss).sum();
-    assert_eq!(
-        all,
-        (4 + 2 + 4 + 4 + 4 + 4 + 4) * 1024,
-        "nothing is lost or counted twice"
-    );
+    assert_eq!(all, (4 + 2 + 4 + 4 + 4 + 4 + 4) * 1024, "nothing is lost or counted twice");
 }
 
 #[test]
@@ -97,15 +67,9 @@ fn a_stack_is_known_by_a_stack_pointer_or_by_its_guard_and_size() {
     ];
     let none = Hints::default();
     assert!(!sorted(&map, &none).contains_key(&Kind::Stack));
-    let by_size = Hints {
-        stack_bytes: Some(8 << 20),
-        ..Hints::default()
-    };
+    let by_size = Hints { stack_bytes: Some(8 << 20), ..Hints::default() };
     assert_eq!(sorted(&map, &by_size)[&Kind::Stack].pss, 8 * 1024);
-    let by_pointer = Hints {
-        stack_pointers: vec![0xa0_8000],
-        ..Hints::default()
-    };
+    let by_pointer = Hints { stack_pointers: vec![0xa0_8000], ..Hints::default() };
     assert_eq!(sorted(&map, &by_pointer)[&Kind::Stack].pss, 16 * 1024);
 }
 
@@ -118,10 +82,7 @@ fn the_kinds_of_this_process_add_up_to_what_the_kernel_says() {
     let kinds = by_kind(&maps, &Hints::of(&own));
     let total: u64 = kinds.values().map(|usage| usage.pss).sum();
     assert_eq!(total, expected);
-    assert!(
-        kinds[&Kind::File].pss > 0 && kinds[&Kind::Stack].pss > 0,
-        "{kinds:?}"
-    );
+    assert!(kinds[&Kind::File].pss > 0 && kinds[&Kind::Stack].pss > 0, "{kinds:?}");
 }
 
 /// A python of which 96 MiB are held in 64: of a real kernel, recorded by `ci/vm/record.sh`.

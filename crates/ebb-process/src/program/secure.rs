@@ -91,25 +91,10 @@ mod tests {
     #[test]
     fn only_a_gain_of_rights_counts() {
         assert_eq!(gained(USER), None);
-        let set_uid = Facts {
-            mode: 0o4755,
-            ..USER
-        };
+        let set_uid = Facts { mode: 0o4755, ..USER };
         assert_eq!(gained(set_uid), Some(Privilege::SetUid));
-        assert_eq!(
-            gained(Facts {
-                owner: USER.caller,
-                ..set_uid
-            }),
-            None
-        );
-        assert_eq!(
-            gained(Facts {
-                ineffective: true,
-                ..set_uid
-            }),
-            None
-        );
+        assert_eq!(gained(Facts { owner: USER.caller, ..set_uid }), None);
+        assert_eq!(gained(Facts { ineffective: true, ..set_uid }), None);
     }
 
     #[test]
@@ -121,17 +106,8 @@ mod tests {
 
     #[test]
     fn capabilities_are_no_gain_for_root() {
-        let with = Facts {
-            capabilities: true,
-            ..USER
-        };
+        let with = Facts { capabilities: true, ..USER };
         assert_eq!(gained(with), Some(Privilege::Capabilities));
-        assert_eq!(
-            gained(Facts {
-                caller: (0, 0),
-                ..with
-            }),
-            None
-        );
+        assert_eq!(gained(Facts { caller: (0, 0), ..with }), None);
     }
 }

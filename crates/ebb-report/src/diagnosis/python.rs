@@ -81,11 +81,7 @@ mod tests {
     use super::*;
 
     fn of(name: Option<&str>, count: u64, bytes: u64) -> OfType {
-        OfType {
-            name: name.map(str::to_owned),
-            count,
-            bytes,
-        }
+        OfType { name: name.map(str::to_owned), count, bytes }
     }
 
     #[test]
@@ -99,14 +95,8 @@ mod tests {
             complete,
             swapped: false,
         };
-        let swapped = Collector {
-            swapped: true,
-            ..collector(true, false)
-        };
-        let interpreter = |id, collector| Interpreter {
-            id,
-            collector: Some(collector),
-        };
+        let swapped = Collector { swapped: true, ..collector(true, false) };
+        let interpreter = |id, collector| Interpreter { id, collector: Some(collector) };
         let python = Python {
             reader: "CPython 3.14".to_owned(),
             interpreters: vec![
@@ -114,14 +104,8 @@ mod tests {
                 interpreter(0, collector(true, false)),
                 interpreter(2, swapped),
             ],
-            types: vec![
-                of(Some("dict"), 10, 3_000_000),
-                of(Some("cell"), 40, 2_000_000),
-            ],
-            buffers: Some(vec![
-                of(Some("bytes"), 2, 7_500_000),
-                of(None, 1, 2_000_000),
-            ]),
+            types: vec![of(Some("dict"), 10, 3_000_000), of(Some("cell"), 40, 2_000_000)],
+            buffers: Some(vec![of(Some("bytes"), 2, 7_500_000), of(None, 1, 2_000_000)]),
         };
         assert_eq!(
             lines(&python),

@@ -50,10 +50,8 @@ pub fn render(diagnosis: &Diagnosis, columns: usize) -> String {
         Some(Section { rank, lines })
     })
     .collect();
-    sections.push(Section {
-        rank: 9,
-        lines: next(&diagnosis.verdict, &diagnosis.findings, columns),
-    });
+    sections
+        .push(Section { rank: 9, lines: next(&diagnosis.verdict, &diagnosis.findings, columns) });
     fit(&mut sections, columns);
     let lines = sections.into_iter().flat_map(|section| section.lines);
     lines.map(|line| line + "\n").collect()
@@ -104,14 +102,8 @@ fn split(sentence: &str) -> (String, Option<String>) {
 fn shortened(mut headline: String, columns: usize) -> String {
     const WORDS: [(&str, &str); 5] = [
         (" are freed and held by the allocator, and ", " are held, "),
-        (
-            " are freed and held by the allocator",
-            " are freed and held",
-        ),
-        (
-            " could not be identified as live or free",
-            " are unidentified",
-        ),
+        (" are freed and held by the allocator", " are freed and held"),
+        (" could not be identified as live or free", " are unidentified"),
         (", and holds little freed memory", ""),
         (" are not malloc's heap", " are no heap"),
     ];
@@ -138,10 +130,7 @@ fn headroom(cgroup: &Cgroup) -> Option<String> {
     let own = cgroup.limit_of.as_ref().is_none_or(|of| *of == cgroup.path);
     let files = cgroup.parts.inactive_file.filter(|_| own).unwrap_or(0);
     if files as f64 >= LEAST_SHARE * limit as f64 {
-        text += &format!(
-            ", and {} MB of files that the kernel can drop",
-            megabytes(files)
-        );
+        text += &format!(", and {} MB of files that the kernel can drop", megabytes(files));
     }
     if !own && let Some(of) = &cgroup.limit_of {
         text += &format!(" (limit of {of})");
@@ -160,11 +149,7 @@ fn right(snapshot: &Snapshot) -> Option<String> {
     let first = snapshot.missing.iter().find(closed)?;
     let count = snapshot.missing.iter().filter(closed).count();
     let all = snapshot.processes.len();
-    let of = if count < all {
-        format!(" ({count} of {all} processes)")
-    } else {
-        String::new()
-    };
+    let of = if count < all { format!(" ({count} of {all} processes)") } else { String::new() };
     Some(format!("{}{of}.", capital(&first.why)))
 }
 
@@ -200,10 +185,7 @@ fn parts(diagnosis: &Diagnosis) -> Option<String> {
     let (first, _) = known.first()?;
     let share = (LEAST_SHARE * whole as f64) as u64;
     let least = share.max(LEAST_PART).min(*first);
-    let shown = known
-        .iter()
-        .take(MOST_PARTS)
-        .take_while(|(bytes, _)| *bytes >= least);
+    let shown = known.iter().take(MOST_PARTS).take_while(|(bytes, _)| *bytes >= least);
     let mut sum = 0;
     let mut words: Vec<String> = Vec::new();
     for (bytes, finding) in shown {
@@ -228,10 +210,7 @@ fn part(cause: Cause) -> &'static str {
 
 /// Whether malloc_trim would help.
 fn trim(diagnosis: &Diagnosis) -> Option<String> {
-    const LIMITS: Limits = Limits {
-        least_bytes: 0,
-        most_pause_s: f64::INFINITY,
-    };
+    const LIMITS: Limits = Limits { least_bytes: 0, most_pause_s: f64::INFINITY };
     let snapshot = &diagnosis.snapshot;
     let largest = snapshot.processes.iter().max_by_key(|process| {
         let heap = process.heap.as_ref().map_or(0, |heap| heap.resident);
@@ -277,10 +256,7 @@ fn group(group: &Group) -> String {
     match group.pids.as_slice() {
         [pid] if group.differs && group.held >= LEAST_PART => {
             let held = mb(group.held as i64);
-            format!(
-                "{} ({pid}) differs: {size}, {held} MB freed and held",
-                group.name
-            )
+            format!("{} ({pid}) differs: {size}, {held} MB freed and held", group.name)
         }
         [pid] if group.differs => format!("{} ({pid}) differs: {size}", group.name),
         [pid] => format!("{} ({pid}) {size}", group.name),
@@ -338,11 +314,7 @@ mod tests {
                 "In use: 9 MB are live blocks.",
                 None,
             ),
-            (
-                "Nothing to gain: a uses 1.0 MB.",
-                "Nothing to gain: a uses 1.0 MB.",
-                None,
-            ),
+            ("Nothing to gain: a uses 1.0 MB.", "Nothing to gain: a uses 1.0 MB.", None),
         ] {
             let (first, more) = split(sentence);
             assert_eq!((first.as_str(), more.as_deref()), (headline, rest));

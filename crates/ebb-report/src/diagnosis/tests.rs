@@ -19,11 +19,7 @@ fn diagnosis() -> Diagnosis {
         ledger: Ledger {
             total: 300_000_000,
             proportional: true,
-            lines: vec![Line {
-                cause: Cause::Trimmable,
-                bytes: 301_000_000,
-                note: None,
-            }],
+            lines: vec![Line { cause: Cause::Trimmable, bytes: 301_000_000, note: None }],
             remainder: -1_000_000,
         },
         bridge: Some(Bridge {
@@ -59,10 +55,7 @@ fn diagnosis() -> Diagnosis {
                 usage: Some(400_000_000),
                 limit: Some(500_000_000),
                 limit_of: Some("/a".into()),
-                parts: CgroupParts {
-                    inactive_file: Some(90_000_000),
-                    ..CgroupParts::default()
-                },
+                parts: CgroupParts { inactive_file: Some(90_000_000), ..CgroupParts::default() },
                 stress: Stress {
                     oom_kills: Some(2),
                     throttled_periods: Some(3),
@@ -129,18 +122,12 @@ fn the_short_form_has_the_headroom_in_line_two_and_the_next_step_last() {
     );
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("2 processes were OOM-killed"), "{text}");
-    assert!(
-        text.contains("Memory: 301 MB freed in whole pages"),
-        "{text}"
-    );
+    assert!(text.contains("Memory: 301 MB freed in whole pages"), "{text}");
     assert!(text.contains("Not read: heap of 7: closed."), "{text}");
     assert_eq!(lines[lines.len() - 2], "Next: ebb compare WORKLOAD");
     assert_eq!(lines[lines.len() - 1], "      trim it", "the remedy");
     assert!(lines.len() <= short::MOST_LINES, "{text}");
-    assert!(
-        lines.iter().all(|line| line.chars().count() <= 80),
-        "{text}"
-    );
+    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{text}");
 }
 
 #[test]
@@ -151,28 +138,17 @@ fn with_more_than_ten_lines_the_least_important_go() {
     long.verdict.next = Some(format!("ebb compare WORKLOAD: {words}"));
     long.snapshot.missing[0].why = words.clone();
     long.snapshot.processes = (0..40)
-        .map(|pid| Process {
-            pid,
-            name: format!("service-{pid}"),
-            ..Process::default()
-        })
+        .map(|pid| Process { pid, name: format!("service-{pid}"), ..Process::default() })
         .collect();
     let text = render(&[long], Form::Short(80));
     assert!(text.lines().count() <= short::MOST_LINES, "{text}");
-    assert!(
-        text.starts_with("Retention: of much.\nAt 80 % of the limit"),
-        "{text}"
-    );
+    assert!(text.starts_with("Retention: of much.\nAt 80 % of the limit"), "{text}");
     assert!(text.contains("\nNext: ebb compare WORKLOAD\n"), "{text}");
 }
 
 #[test]
 fn a_name_cannot_break_a_line() {
-    assert_eq!(
-        wrap("a\u{1b}[2Jb c", 80, 2),
-        ["a?[2Jb c"],
-        "nor move the cursor"
-    );
+    assert_eq!(wrap("a\u{1b}[2Jb c", 80, 2), ["a?[2Jb c"], "nor move the cursor");
     assert_eq!(wrap("one two three", 8, 2), ["one two", "  three"]);
     assert_eq!(wrap("", 80, 2), [""]);
 }

@@ -14,10 +14,7 @@ fn trial(glibc: [f64; 5], ours: [f64; 5]) -> Trial {
         variant.runs = (1..)
             .zip(figures)
             .map(|(repetition, mb)| {
-                let mut run = Run {
-                    repetition,
-                    ..example.clone()
-                };
+                let mut run = Run { repetition, ..example.clone() };
                 run.measures.after_rest_bytes = Some(mb * 1e6);
                 run.measures.cpu_s = Some(10.0 + mb / 1000.0);
                 run.measures.throughput_per_s = Some(1000.0 - mb);
@@ -42,46 +39,24 @@ fn the_same_again_is_no_real_difference() {
     let said = against(&before, &before);
     assert!(said.worse.is_empty() && said.enough, "{said:?}");
     for changes in &said.variants {
-        assert_eq!(
-            changes.columns[&Column::AfterRest].judgement,
-            Judgement::Same
-        );
+        assert_eq!(changes.columns[&Column::AfterRest].judgement, Judgement::Same);
     }
     assert_eq!(said.sentence, "Nothing is worse than 2026-01-02T03:04:05Z.");
 }
 
 #[test]
 fn more_memory_is_worse_and_names_the_variant() {
-    let said = against(
-        &trial(GLIBC, OURS),
-        &trial(GLIBC, [80.0, 81.0, 82.0, 83.0, 84.0]),
-    );
+    let said = against(&trial(GLIBC, OURS), &trial(GLIBC, [80.0, 81.0, 82.0, 83.0, 84.0]));
     assert_eq!(said.worse, ["ebbmalloc: after rest 34 % higher"]);
-    assert!(
-        said.sentence.starts_with("Worse than 2026-01-02"),
-        "{}",
-        said.sentence
-    );
+    assert!(said.sentence.starts_with("Worse than 2026-01-02"), "{}", said.sentence);
 }
 
 #[test]
 fn what_is_below_the_threshold_or_within_the_noise_is_not_worse() {
-    let small = against(
-        &trial(GLIBC, OURS),
-        &trial([365.0, 366.0, 367.0, 368.0, 369.0], OURS),
-    );
-    assert_eq!(
-        small.variants[0].columns[&Column::AfterRest].judgement,
-        Judgement::Small
-    );
-    let noisy = against(
-        &trial(GLIBC, OURS),
-        &trial(GLIBC, [50.0, 55.0, 80.0, 120.0, 150.0]),
-    );
-    assert_eq!(
-        noisy.variants[1].columns[&Column::AfterRest].judgement,
-        Judgement::Unclear
-    );
+    let small = against(&trial(GLIBC, OURS), &trial([365.0, 366.0, 367.0, 368.0, 369.0], OURS));
+    assert_eq!(small.variants[0].columns[&Column::AfterRest].judgement, Judgement::Small);
+    let noisy = against(&trial(GLIBC, OURS), &trial(GLIBC, [50.0, 55.0, 80.0, 120.0, 150.0]));
+    assert_eq!(noisy.variants[1].columns[&Column::AfterRest].judgement, Judgement::Unclear);
     assert!(noisy.worse.is_empty() && small.worse.is_empty());
 }
 
@@ -92,17 +67,11 @@ fn lower_throughput_is_worse_but_not_on_a_disturbed_machine() {
     for run in &mut now.variants[0].runs {
         run.measures.throughput_per_s = run.measures.throughput_per_s.map(|it| it / 2.0);
     }
-    assert_eq!(
-        against(&before, &now).worse,
-        ["glibc: requests/s 50 % lower"]
-    );
+    assert_eq!(against(&before, &now).worse, ["glibc: requests/s 50 % lower"]);
     now.variants[0].runs[3].disturbance.others_cpu_share = Some(0.5);
     let said = against(&before, &now);
     assert!(said.worse.is_empty(), "{said:?}");
-    assert_eq!(
-        said.variants[0].columns[&Column::Throughput].judgement,
-        Judgement::Unclear
-    );
+    assert_eq!(said.variants[0].columns[&Column::Throughput].judgement, Judgement::Unclear);
 }
 
 #[test]
@@ -126,20 +95,12 @@ fn another_workload_is_refused_and_another_machine_is_told() {
     assert_eq!(refuse(&workload), None, "the earlier one has none");
     let mut with_digest = before.clone();
     with_digest.workload.digest = Some("a".into());
-    assert!(
-        refusal(&with_digest, &workload, Metric::Rss)
-            .unwrap()
-            .contains("load files")
-    );
+    assert!(refusal(&with_digest, &workload, Metric::Rss).unwrap().contains("load files"));
     workload.cycles.insert("bursts".into(), 3);
     assert!(refuse(&workload).unwrap().contains("cycles"));
     workload.profile = None;
     assert!(refuse(&workload).unwrap().contains("profile is demo"));
-    assert!(
-        refusal(&before, &before.workload, Metric::Pss)
-            .unwrap()
-            .contains("memory is RSS")
-    );
+    assert!(refusal(&before, &before.workload, Metric::Pss).unwrap().contains("memory is RSS"));
 
     let mut other = before.clone();
     other.machine.processors = Some(64);
@@ -147,9 +108,7 @@ fn another_workload_is_refused_and_another_machine_is_told() {
     let said = against(&before, &other);
     assert_eq!(said.machine_differs, ["processors: 2 then, 64 now"]);
     assert!(
-        said.notes
-            .iter()
-            .any(|note| note == "ebbmalloc was in the earlier results"),
+        said.notes.iter().any(|note| note == "ebbmalloc was in the earlier results"),
         "{said:?}"
     );
     assert!(said.sentence.ends_with("The machine differs."));

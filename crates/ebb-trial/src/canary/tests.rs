@@ -61,22 +61,15 @@ fn a_difference_under_the_same_ups_and_downs_is_seen() {
 
 #[test]
 fn the_old_one_is_recommended_where_the_new_one_holds_more() {
-    let (_, verdict) = watch(
-        side("old", |_| Some(100.0), 0.5),
-        side("new", |_| Some(180.0), 0.9),
-    );
+    let (_, verdict) = watch(side("old", |_| Some(100.0), 0.5), side("new", |_| Some(180.0), 0.9));
     assert_eq!(verdict.variant.as_deref(), Some("old"));
     assert!(
-        verdict
-            .sentence
-            .starts_with("old holds 100 MB where new holds 180 MB"),
+        verdict.sentence.starts_with("old holds 100 MB where new holds 180 MB"),
         "{}",
         verdict.sentence
     );
     assert!(
-        verdict
-            .sentence
-            .ends_with("CPU time of new: +80 % (+80 … +80 %)."),
+        verdict.sentence.ends_with("CPU time of new: +80 % (+80 … +80 %)."),
         "{}",
         verdict.sentence
     );
@@ -108,10 +101,7 @@ fn windows_without_one_side_are_left_out_and_a_restart_ends_the_slope() {
     assert!((slope.bytes_per_s * 60.0 - 1e6).abs() < 1e4, "{slope:?}");
     let difference = variants[1].summary.as_ref().unwrap().figures[&Column::Typical];
     assert_eq!(difference.n, 12, "a window with one look tells nothing");
-    old.runs[0].restarts.push(Restart {
-        at_s: 300.0,
-        text: "restarted".into(),
-    });
+    old.runs[0].restarts.push(Restart { at_s: 300.0, text: "restarted".into() });
     let (variants, _) = watch(old, side("new", |_| Some(50.0), 0.5));
     assert_eq!(variants[0].runs[0].slope, None);
 }

@@ -19,29 +19,19 @@ fn launch(dir: &Path, script: &str, mark: &str) -> Process {
 
 fn alive(pid: i32) -> bool {
     // A zombie that its new parent has not collected is dead for our purpose.
-    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
-        !stat
-            .rsplit(')')
-            .next()
-            .unwrap_or("")
-            .trim_start()
-            .starts_with('Z')
-    })
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'))
 }
 
 fn wait_until(mut condition: impl FnMut() -> bool) -> bool {
-    Interrupt::default()
-        .wait_for(Duration::from_secs(10), || condition().then_some(()))
-        .is_some()
+    Interrupt::default().wait_for(Duration::from_secs(10), || condition().then_some(())).is_some()
 }
 
 #[test]
 fn output_status_and_last_lines_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let mut process = launch(dir.path(), "echo $SEEN; echo wrong >&2; exit 3", "a");
-    let message = process
-        .finish(Duration::from_secs(10), &Interrupt::default())
-        .unwrap_err();
+    let message = process.finish(Duration::from_secs(10), &Interrupt::default()).unwrap_err();
     assert_eq!(message, "the service ended with status 3");
     assert_eq!(process.output(), "yes\n");
     assert_eq!(process.last_lines(), ["wrong"]);
@@ -51,14 +41,10 @@ fn output_status_and_last_lines_are_kept() {
 fn a_signal_is_named_and_a_limit_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let mut process = launch(dir.path(), "kill -SEGV $$", "b");
-    let message = process
-        .finish(Duration::from_secs(10), &Interrupt::default())
-        .unwrap_err();
+    let message = process.finish(Duration::from_secs(10), &Interrupt::default()).unwrap_err();
     assert_eq!(message, "the service was ended by SIGSEGV");
     let mut slow = launch(dir.path(), "sleep 60", "b");
-    let message = slow
-        .finish(Duration::from_millis(50), &Interrupt::default())
-        .unwrap_err();
+    let message = slow.finish(Duration::from_millis(50), &Interrupt::default()).unwrap_err();
     assert!(message.contains("not finished after 0.05 s"), "{message}");
 }
 
@@ -77,10 +63,7 @@ fn stop_takes_the_whole_group_even_one_that_ignores_sigterm() {
     }));
     assert!(alive(child));
     process.stop(Duration::from_millis(200));
-    assert!(
-        wait_until(|| !alive(child)),
-        "the worker of a stopped service lives on"
-    );
+    assert!(wait_until(|| !alive(child)), "the worker of a stopped service lives on");
     assert!(process.ended().is_some());
 }
 
@@ -88,11 +71,8 @@ fn stop_takes_the_whole_group_even_one_that_ignores_sigterm() {
 fn a_daemon_that_left_the_group_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let mark = format!("stray-{}", std::process::id());
-    let mut process = launch(
-        dir.path(),
-        "setsid sh -c 'echo $$ > daemon; exec sleep 300' & wait",
-        &mark,
-    );
+    let mut process =
+        launch(dir.path(), "setsid sh -c 'echo $$ > daemon; exec sleep 300' & wait", &mark);
     let mut daemon = 0;
     assert!(wait_until(|| {
         daemon = std::fs::read_to_string(dir.path().join("daemon"))
@@ -102,10 +82,7 @@ fn a_daemon_that_left_the_group_is_found() {
         daemon > 0
     }));
     process.stop(Duration::from_millis(100));
-    assert!(
-        alive(daemon),
-        "the test shows nothing if the group's end took it along"
-    );
+    assert!(alive(daemon), "the test shows nothing if the group's end took it along");
     kill_strays(&mark);
     assert!(wait_until(|| !alive(daemon)));
 }
@@ -134,8 +111,5 @@ fn a_missing_program_is_told_with_its_path() {
     }
     .start(&Groups::default())
     .unwrap_err();
-    assert!(
-        error.contains("the load") && error.contains("nowhere"),
-        "{error}"
-    );
+    assert!(error.contains("the load") && error.contains("nowhere"), "{error}");
 }

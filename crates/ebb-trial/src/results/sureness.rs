@@ -81,14 +81,12 @@ const DISTURBED_MEMORY: f64 = 0.01;
 impl Disturbance {
     /// Whether processors were short: times are not to be trusted.
     pub fn of_times(&self) -> bool {
-        self.others_cpu_share
-            .is_some_and(|share| share >= DISTURBED_CPU)
+        self.others_cpu_share.is_some_and(|share| share >= DISTURBED_CPU)
     }
 
     /// Whether memory was short: resident memory is not to be trusted.
     pub fn of_memory(&self) -> bool {
-        self.memory_pressure_share
-            .is_some_and(|share| share >= DISTURBED_MEMORY)
+        self.memory_pressure_share.is_some_and(|share| share >= DISTURBED_MEMORY)
     }
 }
 
@@ -158,10 +156,7 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_no_disturbance_and_no_assurance() {
         assert!(!Disturbance::default().of_times());
-        let busy = Disturbance {
-            others_cpu_share: Some(0.4),
-            memory_pressure_share: Some(0.0),
-        };
+        let busy = Disturbance { others_cpu_share: Some(0.4), memory_pressure_share: Some(0.0) };
         assert!(busy.of_times() && !busy.of_memory());
     }
 }

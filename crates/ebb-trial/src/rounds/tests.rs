@@ -27,11 +27,7 @@ fn variant(name: &str, held_mb: f64, interval_mb: Option<(f64, f64)>) -> Variant
     }
 }
 
-const SURE: Sure = Sure {
-    share: 0.05,
-    budget: Duration::from_secs(600),
-    least: 5,
-};
+const SURE: Sure = Sure { share: 0.05, budget: Duration::from_secs(600), least: 5 };
 
 fn after(done: u32, seconds: u64, variants: &[Variant]) -> Result<(), Option<StopReason>> {
     let running = vec![true; variants.len()];
@@ -51,11 +47,7 @@ fn it_stops_when_every_interval_is_narrow_whichever_way_it_lies() {
         variant("a", 190.0, Some((-12.0, -2.0))),
         variant("b", 100.0, Some((-112.0, -88.0))),
     ];
-    assert_eq!(
-        after(5, 300, &wide),
-        Ok(()),
-        "24 MB are more than 5 % of 200"
-    );
+    assert_eq!(after(5, 300, &wide), Ok(()), "24 MB are more than 5 % of 200");
     let narrow = [
         variant("glibc", 200.0, None),
         variant("a", 200.0, Some((-5.0, 4.0))),
@@ -67,10 +59,7 @@ fn it_stops_when_every_interval_is_narrow_whichever_way_it_lies() {
 
 #[test]
 fn the_budget_ends_it_before_a_round_that_would_not_fit() {
-    let wide = [
-        variant("glibc", 200.0, None),
-        variant("b", 100.0, Some((-130.0, -70.0))),
-    ];
+    let wide = [variant("glibc", 200.0, None), variant("b", 100.0, Some((-130.0, -70.0)))];
     assert_eq!(after(8, 540, &wide), Ok(()));
     assert_eq!(after(9, 541, &wide), Err(Some(StopReason::Budget)));
     assert_eq!(after(2, 541, &wide), Err(Some(StopReason::Budget)));
@@ -90,19 +79,13 @@ fn the_budget_ends_it_before_a_round_that_would_not_fit() {
 
 #[test]
 fn few_megabytes_are_narrow_enough_for_a_small_service() {
-    let small = [
-        variant("glibc", 20.0, None),
-        variant("b", 19.0, Some((-2.4, 0.4))),
-    ];
+    let small = [variant("glibc", 20.0, None), variant("b", 19.0, Some((-2.4, 0.4)))];
     assert_eq!(after(5, 1, &small), Err(Some(StopReason::Sure)));
 }
 
 #[test]
 fn without_the_first_variant_there_is_nothing_to_be_sure_of() {
-    let variants = [
-        variant("glibc", 200.0, None),
-        variant("b", 100.0, Some((-130.0, -70.0))),
-    ];
+    let variants = [variant("glibc", 200.0, None), variant("b", 100.0, Some((-130.0, -70.0)))];
     let end = Rounds::UntilSure(SURE).next(&Progress {
         variants: &variants,
         running: &[false, true],
@@ -135,10 +118,7 @@ fn coverage(trials: u32, stop: impl Fn(&[f64], &[f64]) -> bool) -> (f64, f64) {
         };
         held += u32::from(low <= 3.0 && 3.0 <= high);
     }
-    (
-        f64::from(held) / f64::from(trials),
-        f64::from(rounds) / f64::from(trials),
-    )
+    (f64::from(held) / f64::from(trials), f64::from(rounds) / f64::from(trials))
 }
 
 fn narrow(wanted: f64) -> impl Fn(&[f64], &[f64]) -> bool {

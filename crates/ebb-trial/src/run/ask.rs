@@ -40,39 +40,29 @@ pub fn until_ready(
             ));
         }
         let look = match (&pattern, ready) {
-            (Some(pattern), _) => match process
-                .all_output()
-                .lines()
-                .any(|line| pattern.is_match(line))
-            {
-                true => Ok(()),
-                false => Err("no line of its output matches".to_owned()),
-            },
+            (Some(pattern), _) => {
+                match process.all_output().lines().any(|line| pattern.is_match(line)) {
+                    true => Ok(()),
+                    false => Err("no line of its output matches".to_owned()),
+                }
+            }
             (None, Ready::Http(url)) => http(&scene.fill(url)?, "GET", LOOK_LIMIT).map(|_| ()),
             (None, Ready::Tcp(address)) => connect(&scene.fill(address)?),
-            (None, Ready::Command(command)) => scene
-                .run_to_end("the readiness check", command, LOOK_LIMIT)
-                .map(|_| ()),
+            (None, Ready::Command(command)) => {
+                scene.run_to_end("the readiness check", command, LOOK_LIMIT).map(|_| ())
+            }
             (None, Ready::Line(_)) => unreachable!("a line has a pattern"),
         };
         match look {
             Ok(()) => return Ok(()),
             Err(reason) => last = reason,
         }
-        if scene
-            .interrupt
-            .wait_for(READY_STEP, || None::<()>)
-            .is_none()
-            && scene.interrupt.is_set()
+        if scene.interrupt.wait_for(READY_STEP, || None::<()>).is_none() && scene.interrupt.is_set()
         {
             return Err("interrupted".into());
         }
     }
-    Err(format!(
-        "{} was not ready after {} s: {last}",
-        process.name,
-        limit.as_secs_f64()
-    ))
+    Err(format!("{} was not ready after {} s: {last}", process.name, limit.as_secs_f64()))
 }
 
 /// Whether somebody answers already where the service is going to; the message says who is to go.
@@ -102,9 +92,7 @@ pub fn unoccupied(scene: &Scene, ready: &Ready) -> Result<(), String> {
 
 /// A connection to any of the addresses that a name stands for (`localhost` is two).
 fn connect(address: &str) -> Result<(), String> {
-    let addresses = address
-        .to_socket_addrs()
-        .map_err(|error| format!("{address}: {error}"))?;
+    let addresses = address.to_socket_addrs().map_err(|error| format!("{address}: {error}"))?;
     let mut problem = format!("{address}: not an address");
     for one in addresses {
         match TcpStream::connect_timeout(&one, LOOK_LIMIT) {
@@ -118,11 +106,9 @@ fn connect(address: &str) -> Result<(), String> {
 /// Asks, and gives the answer's text.
 pub fn ask(scene: &Scene, ask: &Ask, default_method: &str) -> Result<String, String> {
     match (&ask.http, &ask.command) {
-        (Some(url), _) => http(
-            &scene.fill(url)?,
-            ask.method.as_deref().unwrap_or(default_method),
-            ASK_LIMIT,
-        ),
+        (Some(url), _) => {
+            http(&scene.fill(url)?, ask.method.as_deref().unwrap_or(default_method), ASK_LIMIT)
+        }
         (None, Some(command)) => scene.run_to_end("the command", command, ASK_LIMIT),
         (None, None) => Err("http or command is required".into()),
     }
@@ -134,11 +120,7 @@ pub fn live_bytes(answer: &str) -> Result<u64, String> {
     struct Answer {
         live_bytes: u64,
     }
-    let line = answer
-        .lines()
-        .rev()
-        .find(|line| !line.trim().is_empty())
-        .unwrap_or_default();
+    let line = answer.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
     serde_json::from_str::<Answer>(line)
         .map(|answer| answer.live_bytes)
         .map_err(|error| format!("it did not answer {{\"live_bytes\": N}}: {error}"))
@@ -147,10 +129,7 @@ pub fn live_bytes(answer: &str) -> Result<u64, String> {
 /// Asks an address; what is no 2xx answer is an error.
 pub(super) fn http(url: &str, method: &str, limit: Duration) -> Result<String, String> {
     let agent = ureq::Agent::new_with_config(
-        ureq::Agent::config_builder()
-            .timeout_global(Some(limit))
-            .proxy(None)
-            .build(),
+        ureq::Agent::config_builder().timeout_global(Some(limit)).proxy(None).build(),
     );
     let request = ureq::http::Request::builder()
         .method(method)
@@ -158,12 +137,7 @@ pub(super) fn http(url: &str, method: &str, limit: Duration) -> Result<String, S
         .body(())
         .map_err(|error| format!("{method} {url}: {error}"))?;
     let failed = |error: ureq::Error| format!("{method} {url}: {error}");
-    agent
-        .run(request)
-        .map_err(failed)?
-        .body_mut()
-        .read_to_string()
-        .map_err(failed)
+    agent.run(request).map_err(failed)?.body_mut().read_to_string().map_err(failed)
 }
 
 impl From<template::TemplateError> for String {
@@ -196,10 +170,7 @@ mod tests {
 
     #[test]
     fn a_good_answer_is_read_and_a_bad_one_is_an_error() {
-        assert_eq!(
-            http(&serve_once("200 OK", "hello"), "POST", LOOK_LIMIT).unwrap(),
-            "hello"
-        );
+        assert_eq!(http(&serve_once("200 OK", "hello"), "POST", LOOK_LIMIT).unwrap(), "hello");
         let error = http(&serve_once("503 Busy", "no"), "GET", LOOK_LIMIT).unwrap_err();
         assert!(error.contains("503"), "{error}");
     }

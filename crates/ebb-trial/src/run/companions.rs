@@ -25,9 +25,7 @@ impl Scene<'_> {
         let name = format!("companion {}", companion.name);
         let mut env = self.env.clone();
         env.extend(self.fill_map(&companion.env)?);
-        let log = self
-            .logs
-            .join(format!("companion-{}.log", file_name(&companion.name)));
+        let log = self.logs.join(format!("companion-{}.log", file_name(&companion.name)));
         let mut process = Launch {
             name,
             command: template::fill_all(&companion.command, &self.values).map_err(String::from)?,

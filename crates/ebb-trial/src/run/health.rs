@@ -48,11 +48,7 @@ impl Health {
                     at_s: asked.saturating_duration_since(zero).as_secs_f64(),
                     latency_ms: answered.then(|| asked.elapsed().as_secs_f64() * 1e3),
                 };
-                asker
-                    .answers
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(answer);
+                asker.answers.lock().unwrap_or_else(PoisonError::into_inner).push(answer);
                 while next <= Instant::now() {
                     next += INTERVAL;
                 }
@@ -69,13 +65,7 @@ impl Health {
     /// Ends, and gives the answers so far.
     pub fn finish(self) -> Vec<HealthAnswer> {
         self.0.over.store(true, Ordering::Relaxed);
-        std::mem::take(
-            &mut *self
-                .0
-                .answers
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        )
+        std::mem::take(&mut *self.0.answers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -57,11 +57,7 @@ impl Scene<'_> {
             Some(Ok(status)) => Ok(status),
             None if self.interrupt.is_set() => Err(End::Interrupted),
             None => Err(failed(
-                format!(
-                    "{} was not finished after {} s",
-                    process.name,
-                    limit.as_secs_f64()
-                ),
+                format!("{} was not finished after {} s", process.name, limit.as_secs_f64()),
                 process,
             )),
         }
@@ -118,10 +114,9 @@ impl Scene<'_> {
         if let (PhaseKind::Idle, Some(live)) = (phase.kind, &self.workload.live) {
             let answer = ask::ask(self, live, "GET").and_then(|answer| ask::live_bytes(&answer));
             match answer {
-                Ok(bytes) => record.live.push(Live {
-                    at_s: watch.zero.elapsed().as_secs_f64(),
-                    bytes,
-                }),
+                Ok(bytes) => {
+                    record.live.push(Live { at_s: watch.zero.elapsed().as_secs_f64(), bytes })
+                }
                 Err(reason) => note(record, format!("live heap unknown: {reason}")),
             }
         }
@@ -131,24 +126,15 @@ impl Scene<'_> {
     fn idle(&self, phase: &Phase, service: &mut Process) -> Result<(), End> {
         if let Some(question) = &phase.ask {
             ask::ask(self, question, "POST").map_err(|reason| {
-                failed(
-                    format!("the `ask` of phase \"{}\": {reason}", phase.name),
-                    service,
-                )
+                failed(format!("the `ask` of phase \"{}\": {reason}", phase.name), service)
             })?;
         }
         let seconds = phase.idle_seconds(&self.values)?.unwrap_or(0.0);
-        let died = self
-            .interrupt
-            .wait_for(Duration::from_secs_f64(seconds), || service.ended());
+        let died = self.interrupt.wait_for(Duration::from_secs_f64(seconds), || service.ended());
         match died {
             Some(status) => {
-                let reason = format!(
-                    "{} {} during {}",
-                    service.name,
-                    launch::describe(status),
-                    phase.name
-                );
+                let reason =
+                    format!("{} {} during {}", service.name, launch::describe(status), phase.name);
                 Err(failed(reason, service))
             }
             None if self.interrupt.is_set() => Err(End::Interrupted),
@@ -173,10 +159,9 @@ impl Scene<'_> {
         match (&told, succeeded(&process, status)) {
             (_, Ok(())) => {}
             // A tool says with its status that some requests failed; its summary has the number.
-            (Ok(load), Err(_)) if load.tool.is_some() && load.requests > 0 => note(
-                record,
-                format!("{name} {}; its summary counts", launch::describe(status)),
-            ),
+            (Ok(load), Err(_)) if load.tool.is_some() && load.requests > 0 => {
+                note(record, format!("{name} {}; its summary counts", launch::describe(status)))
+            }
             (_, Err(end)) => return Err(end),
         }
         match told {

@@ -35,23 +35,15 @@ impl<'a> Scene<'a> {
     ) -> Result<(Scene<'a>, tempfile::TempDir), End> {
         let workload = stage.workload;
         let system = |error: std::io::Error| End::from(format!("the folder of the run: {error}"));
-        let dir = tempfile::Builder::new()
-            .prefix("ebb-")
-            .tempdir()
-            .map_err(system)?;
-        let logs = stage
-            .logs
-            .folder()
-            .join(format!("{}-{repetition}", file_name(&variant.spec.name)));
+        let dir = tempfile::Builder::new().prefix("ebb-").tempdir().map_err(system)?;
+        let logs =
+            stage.logs.folder().join(format!("{}-{repetition}", file_name(&variant.spec.name)));
         std::fs::create_dir_all(&logs).map_err(system)?;
         let mut values = workload.vars();
         values.insert("dir".into(), dir.path().display().to_string());
         values.insert("workload".into(), workload.dir.display().to_string());
         values.insert("variant".into(), variant.spec.name.clone());
-        let names = workload
-            .companions
-            .iter()
-            .map(|companion| format!("port.{}", companion.name));
+        let names = workload.companions.iter().map(|companion| format!("port.{}", companion.name));
         let names: Vec<String> = std::iter::once("port".to_owned()).chain(names).collect();
         for (name, port) in names.iter().zip(free_ports(names.len()).map_err(system)?) {
             values.insert(name.clone(), port.to_string());
@@ -68,11 +60,7 @@ impl<'a> Scene<'a> {
             interrupt: stage.interrupt.clone(),
             logs,
         };
-        for name in names
-            .iter()
-            .map(String::as_str)
-            .chain(["dir", "workload", "variant"])
-        {
+        for name in names.iter().map(String::as_str).chain(["dir", "workload", "variant"]) {
             scene.export(name);
         }
         Ok((scene, dir))
@@ -98,9 +86,7 @@ impl<'a> Scene<'a> {
         &self,
         map: &BTreeMap<String, String>,
     ) -> Result<BTreeMap<String, String>, String> {
-        map.iter()
-            .map(|(key, value)| Ok((key.clone(), self.fill(value)?)))
-            .collect()
+        map.iter().map(|(key, value)| Ok((key.clone(), self.fill(value)?))).collect()
     }
 
     pub(super) fn launch(
@@ -194,21 +180,16 @@ fn free_ports(count: usize) -> std::io::Result<Vec<u16>> {
     if listeners.len() < count {
         return Err(std::io::ErrorKind::AddrInUse.into());
     }
-    listeners
-        .iter()
-        .map(|listener| Ok(listener.local_addr()?.port()))
-        .collect()
+    listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
 }
 
 /// A name that is safe as a file's.
 pub(super) fn file_name(name: &str) -> String {
     name.chars()
-        .map(|letter| {
-            if letter.is_ascii_alphanumeric() || "-_.".contains(letter) {
-                letter
-            } else {
-                '_'
-            }
-        })
+        .map(
+            |letter| {
+                if letter.is_ascii_alphanumeric() || "-_.".contains(letter) { letter } else { '_' }
+            },
+        )
         .collect()
 }

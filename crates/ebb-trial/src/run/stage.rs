@@ -49,10 +49,7 @@ pub(super) enum End {
 
 impl From<String> for End {
     fn from(reason: String) -> End {
-        End::Failed {
-            reason,
-            last_lines: Vec::new(),
-        }
+        End::Failed { reason, last_lines: Vec::new() }
     }
 }
 
@@ -65,8 +62,5 @@ pub(crate) fn note(record: &mut Run, text: String) {
 
 /// What a process of the run ended with.
 pub(super) fn failed(reason: String, process: &Process) -> End {
-    End::Failed {
-        reason,
-        last_lines: process.last_lines(),
-    }
+    End::Failed { reason, last_lines: process.last_lines() }
 }

@@ -17,14 +17,7 @@ fn sample(at_s: f64, megabytes: u64) -> Sample {
 }
 
 fn span(kind: PhaseKind, from_s: f64, to_s: f64, load: Option<LoadResult>) -> PhaseSpan {
-    PhaseSpan {
-        name: kind.label().into(),
-        kind,
-        round: 1,
-        from_s,
-        to_s,
-        load,
-    }
+    PhaseSpan { name: kind.label().into(), kind, round: 1, from_s, to_s, load }
 }
 
 fn requests(requests: u64, seconds: f64) -> Option<LoadResult> {
@@ -70,22 +63,11 @@ fn the_columns_are_what_the_manual_says() {
     let measures = run(120).measures;
     assert_eq!(measures.baseline_bytes, Some(50e6), "end of the warm-up");
     assert_eq!(measures.peak_bytes, Some(400e6));
-    assert_eq!(
-        measures.after_rest_bytes,
-        Some(120e6),
-        "last second of the rest"
-    );
+    assert_eq!(measures.after_rest_bytes, Some(120e6), "last second of the rest");
     assert_eq!(measures.growth_bytes, Some(70e6));
-    assert_eq!(
-        measures.throughput_per_s,
-        Some(5.0),
-        "the warm-up does not count"
-    );
+    assert_eq!(measures.throughput_per_s, Some(5.0), "the warm-up does not count");
     let cpu_s = measures.cpu_s.unwrap();
-    assert!(
-        (cpu_s - 3.95).abs() < 1e-9,
-        "to the end of the last phase: {cpu_s}"
-    );
+    assert!((cpu_s - 3.95).abs() < 1e-9, "to the end of the last phase: {cpu_s}");
     let system_s = measures.cpu_system_s.unwrap();
     assert!((system_s - 0.79).abs() < 1e-9, "a part of that: {system_s}");
     assert_eq!(measures.page_faults, Some(790.0));
@@ -98,12 +80,8 @@ fn the_columns_are_what_the_manual_says() {
 #[test]
 fn marks_with_the_two_names_win() {
     let mut run = run(120);
-    let mark = |name: &str, round, bytes| Mark {
-        name: name.into(),
-        round,
-        at_s: 1.0,
-        bytes: Some(bytes),
-    };
+    let mark =
+        |name: &str, round, bytes| Mark { name: name.into(), round, at_s: 1.0, bytes: Some(bytes) };
     run.marks = vec![
         mark(BASELINE, 1, 30),
         mark(AFTER_REST, 1, 70),
@@ -111,29 +89,17 @@ fn marks_with_the_two_names_win() {
         mark("other", 1, 1),
     ];
     let measures = measure(&run, Metric::Rss);
-    assert_eq!(
-        (measures.baseline_bytes, measures.after_rest_bytes),
-        (Some(30.0), Some(90.0))
-    );
+    assert_eq!((measures.baseline_bytes, measures.after_rest_bytes), (Some(30.0), Some(90.0)));
     assert_eq!(measures.growth_bytes, Some(60.0));
 }
 
 #[test]
 fn trim_and_live_are_taken_where_they_are() {
     let mut run = run(120);
-    run.trim = Some(Trim {
-        before_bytes: 100,
-        after_bytes: 64,
-    });
-    run.live = vec![Live {
-        at_s: 8.01,
-        bytes: 33,
-    }];
+    run.trim = Some(Trim { before_bytes: 100, after_bytes: 64 });
+    run.live = vec![Live { at_s: 8.01, bytes: 33 }];
     let measures = measure(&run, Metric::Rss);
-    assert_eq!(
-        (measures.reclaimable_bytes, measures.live_bytes),
-        (Some(36.0), Some(33.0))
-    );
+    assert_eq!((measures.reclaimable_bytes, measures.live_bytes), (Some(36.0), Some(33.0)));
     run.live.clear();
     run.samples[7].live_bytes = Some(44);
     assert_eq!(measure(&run, Metric::Rss).live_bytes, Some(44.0));
@@ -142,40 +108,23 @@ fn trim_and_live_are_taken_where_they_are() {
 #[test]
 fn refaults_that_nobody_counted_are_not_0() {
     let mut run = run(120);
-    run.samples
-        .iter_mut()
-        .for_each(|sample| sample.refaults = None);
+    run.samples.iter_mut().for_each(|sample| sample.refaults = None);
     assert_eq!(measure(&run, Metric::Rss).refaults, None);
     // As they come from an earlier version, which had no such field.
     let mut written = serde_json::to_value(run.measures).unwrap();
-    assert!(
-        written
-            .as_object_mut()
-            .unwrap()
-            .remove("refaults")
-            .is_some()
-    );
+    assert!(written.as_object_mut().unwrap().remove("refaults").is_some());
     let measures: Measures = serde_json::from_value(written).unwrap();
-    assert_eq!(
-        (measures.refaults, measures.page_faults),
-        (None, Some(790.0))
-    );
+    assert_eq!((measures.refaults, measures.page_faults), (None, Some(790.0)));
 }
 
 #[test]
 fn a_metric_without_samples_is_not_measured() {
     let measures = measure(&run(120), Metric::Pss);
-    assert_eq!(
-        (measures.peak_bytes, measures.after_rest_bytes),
-        (None, None)
-    );
+    assert_eq!((measures.peak_bytes, measures.after_rest_bytes), (None, None));
 }
 
 fn variant(name: &str, runs: Vec<Run>) -> Variant {
-    Variant {
-        runs,
-        ..Variant::new(name, name)
-    }
+    Variant { runs, ..Variant::new(name, name) }
 }
 
 #[test]
@@ -189,23 +138,14 @@ fn runs_become_median_spread_and_difference_to_the_first() {
     summarise(&mut variants);
     let [first, other, once, none] = variants.map(|variant| variant.summary);
     let first = first.unwrap().figures[&Column::AfterRest];
-    assert_eq!(
-        (first.n, first.median, first.min, first.max),
-        (3, 300e6, 290e6, 310e6)
-    );
+    assert_eq!((first.n, first.median, first.min, first.max), (3, 300e6, 290e6, 310e6));
     assert_eq!(first.versus_first, None);
     let other = other.unwrap();
     let difference = other.figures[&Column::AfterRest].versus_first.unwrap();
     assert_eq!(difference.value, -218e6);
     let (low, high) = difference.interval.unwrap();
-    assert!(
-        low <= -218e6 && high >= -218e6 && low >= -230e6 && high <= -206e6,
-        "{low} {high}"
-    );
-    assert_eq!(
-        other.errors, 6,
-        "two loads with an error each in three runs"
-    );
+    assert!(low <= -218e6 && high >= -218e6 && low >= -230e6 && high <= -206e6, "{low} {high}");
+    assert_eq!(other.errors, 6, "two loads with an error each in three runs");
     let once = once.unwrap().figures[&Column::AfterRest];
     assert_eq!(once.versus_first.unwrap().interval, None, "direction only");
     assert!(none.is_none());
@@ -214,14 +154,9 @@ fn runs_become_median_spread_and_difference_to_the_first() {
 #[test]
 fn discarded_runs_do_not_count() {
     let mut bad = run(999);
-    bad.outcome = Outcome::Discarded {
-        reason: "not in charge".into(),
-    };
+    bad.outcome = Outcome::Discarded { reason: "not in charge".into() };
     let mut variants = [variant("glibc", vec![run(300), bad])];
     summarise(&mut variants);
     let summary = variants[0].summary.as_ref().unwrap();
-    assert_eq!(
-        (summary.runs, summary.median(Column::AfterRest)),
-        (1, Some(300e6))
-    );
+    assert_eq!((summary.runs, summary.median(Column::AfterRest)), (1, Some(300e6)));
 }

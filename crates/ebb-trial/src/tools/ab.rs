@@ -19,20 +19,14 @@ pub(super) fn read(text: &str) -> Option<LoadResult> {
             .split_once("(Connect:")
             .filter(|(before, _)| !before.contains("Total transferred"))?;
         let inside = format!("Connect:{}", inside.lines().next()?);
-        word_after(&inside, kind)?
-            .trim_end_matches([',', ')'])
-            .parse::<u64>()
-            .ok()
+        word_after(&inside, kind)?.trim_end_matches([',', ')']).parse::<u64>().ok()
     });
     Some(LoadResult {
         requests: complete.saturating_sub(refused),
         errors: refused + unanswered.into_iter().flatten().sum::<u64>(),
         seconds,
         concurrency: word_after(text, "Concurrency Level:").and_then(|word| word.parse().ok()),
-        latency_ms: percentile("50%").map(|p50| Quantiles {
-            p50,
-            p99: percentile("99%"),
-        }),
+        latency_ms: percentile("50%").map(|p50| Quantiles { p50, p99: percentile("99%") }),
         histogram_ms: None,
         tool: None,
     })

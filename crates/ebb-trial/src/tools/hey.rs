@@ -29,10 +29,7 @@ pub(super) fn read(text: &str) -> Option<LoadResult> {
         errors: bad.iter().map(|(_, count)| count).sum::<u64>() + unanswered,
         seconds,
         concurrency: None,
-        latency_ms: percentile("50% in").map(|p50| Quantiles {
-            p50,
-            p99: percentile("99% in"),
-        }),
+        latency_ms: percentile("50% in").map(|p50| Quantiles { p50, p99: percentile("99% in") }),
         histogram_ms: None,
         tool: None,
     })

@@ -13,28 +13,19 @@ pub(super) fn read(text: &str) -> Option<LoadResult> {
 fn from_text(text: &str) -> Option<LoadResult> {
     let line = |metric: &str| -> Option<&str> {
         let mut lines = text.lines().map(str::trim_start);
-        let line = lines.rfind(|line| {
-            line.strip_prefix(metric)
-                .is_some_and(|rest| rest.starts_with(".."))
-        })?;
+        let line = lines
+            .rfind(|line| line.strip_prefix(metric).is_some_and(|rest| rest.starts_with("..")))?;
         line.split_once(": ").map(|(_, values)| values)
     };
     let mut totals = line("http_reqs")?.split_whitespace();
     let all: u64 = totals.next()?.parse().ok()?;
     let rate: f64 = totals.next()?.strip_suffix("/s")?.parse().ok()?;
     // `2.59%  12 out of 462`, before version 1 `2.59%  ✓ 12  ✗ 450`.
-    let failed: u64 = line("http_req_failed")?
-        .split_whitespace()
-        .find_map(|word| word.parse().ok())?;
+    let failed: u64 =
+        line("http_req_failed")?.split_whitespace().find_map(|word| word.parse().ok())?;
     let durations = line("http_req_duration")?;
     let quantile = |label: &str| millis(word_after(durations, label)?);
-    Some(result(
-        all,
-        failed,
-        rate,
-        quantile("med="),
-        quantile("p(99)="),
-    ))
+    Some(result(all, failed, rate, quantile("med="), quantile("p(99)=")))
 }
 
 fn from_json(text: &str) -> Option<LoadResult> {

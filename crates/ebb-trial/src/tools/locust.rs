@@ -14,18 +14,10 @@ pub(super) fn read(text: &str) -> Option<LoadResult> {
 fn from_tables(text: &str) -> Option<LoadResult> {
     let (before, percentiles) = text.rsplit_once("Response time percentiles (approximated)")?;
     let totals = |part: &str| -> Option<Vec<String>> {
-        let line = part
-            .lines()
-            .rfind(|line| line.trim_start().starts_with("Aggregated"))?;
+        let line = part.lines().rfind(|line| line.trim_start().starts_with("Aggregated"))?;
         // `461     5(1.08%) |     55 ...`
         let words = line.split(|letter: char| letter.is_whitespace() || "|()".contains(letter));
-        Some(
-            words
-                .filter(|word| !word.is_empty())
-                .skip(1)
-                .map(str::to_owned)
-                .collect(),
-        )
+        Some(words.filter(|word| !word.is_empty()).skip(1).map(str::to_owned).collect())
     };
     let counts = totals(before)?;
     let number = |at: usize| counts.get(at)?.parse::<f64>().ok();
@@ -39,10 +31,7 @@ fn from_tables(text: &str) -> Option<LoadResult> {
         errors: failures as u64,
         seconds: requests / rate,
         concurrency: None,
-        latency_ms: percentile(0).map(|p50| Quantiles {
-            p50,
-            p99: percentile(7),
-        }),
+        latency_ms: percentile(0).map(|p50| Quantiles { p50, p99: percentile(7) }),
         histogram_ms: None,
         tool: None,
     })
@@ -62,10 +51,7 @@ fn from_json(text: &str) -> Option<LoadResult> {
     // With the errors' lines around it.
     let (from, to) = (text.find("[\n    {")?, text.rfind("\n]")?);
     let addresses: Vec<Address> = serde_json::from_str(text.get(from..to + 2)?).ok()?;
-    let first = addresses
-        .iter()
-        .map(|address| address.start_time)
-        .fold(f64::INFINITY, f64::min);
+    let first = addresses.iter().map(|address| address.start_time).fold(f64::INFINITY, f64::min);
     let last = addresses
         .iter()
         .filter_map(|address| address.last_request_timestamp)
@@ -84,10 +70,8 @@ fn from_json(text: &str) -> Option<LoadResult> {
         errors: failures,
         seconds: last - first,
         concurrency: None,
-        latency_ms: ebb_statistics::histogram_quantile(&cells, 0.5).map(|p50| Quantiles {
-            p50,
-            p99: ebb_statistics::histogram_quantile(&cells, 0.99),
-        }),
+        latency_ms: ebb_statistics::histogram_quantile(&cells, 0.5)
+            .map(|p50| Quantiles { p50, p99: ebb_statistics::histogram_quantile(&cells, 0.99) }),
         histogram_ms: Some(cells),
         tool: None,
     })

@@ -36,10 +36,7 @@ pub fn names() -> String {
 pub fn read(output: &str) -> Option<LoadResult> {
     READERS.iter().find_map(|(name, reader)| {
         let load = reader(output).filter(|load| load.seconds.is_finite() && load.seconds > 0.0)?;
-        Some(LoadResult {
-            tool: Some((*name).to_owned()),
-            ..load
-        })
+        Some(LoadResult { tool: Some((*name).to_owned()), ..load })
     })
 }
 

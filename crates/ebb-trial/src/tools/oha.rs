@@ -47,17 +47,13 @@ fn from_text(text: &str) -> Option<LoadResult> {
         .into_iter()
         .filter_map(|(status, rest)| Some((status, rest.split_whitespace().next()?.parse().ok()?)));
     let errors = bracketed_after(text, "Error distribution:");
-    let errors = errors
-        .into_iter()
-        .filter_map(|(count, reason)| Some((reason, count.parse().ok()?)));
+    let errors =
+        errors.into_iter().filter_map(|(count, reason)| Some((reason, count.parse().ok()?)));
     Some(result(
         statuses,
         errors,
         length("  Total:")? / 1e3,
-        length("  50.00% in ").map(|p50| Quantiles {
-            p50,
-            p99: length("  99.00% in "),
-        }),
+        length("  50.00% in ").map(|p50| Quantiles { p50, p99: length("  99.00% in ") }),
     ))
 }
 
@@ -78,26 +74,15 @@ fn from_json(text: &str) -> Option<LoadResult> {
     let json = text.get(text.find('{')?..=text.rfind('}')?)?;
     let whole: Whole = serde_json::from_str(json).ok()?;
     let percentile = |name: &str| Some(whole.latency_percentiles.get(name).copied()?? * 1e3);
-    let latency_ms = percentile("p50").map(|p50| Quantiles {
-        p50,
-        p99: percentile("p99"),
-    });
+    let latency_ms = percentile("p50").map(|p50| Quantiles { p50, p99: percentile("p99") });
     let pairs = |map: &'_ BTreeMap<String, u64>| -> Vec<(String, u64)> {
-        map.iter()
-            .map(|(name, count)| (name.clone(), *count))
-            .collect()
+        map.iter().map(|(name, count)| (name.clone(), *count)).collect()
     };
-    let (statuses, errors) = (
-        pairs(&whole.status_code_distribution),
-        pairs(&whole.error_distribution),
-    );
+    let (statuses, errors) =
+        (pairs(&whole.status_code_distribution), pairs(&whole.error_distribution));
     Some(result(
-        statuses
-            .iter()
-            .map(|(status, count)| (status.as_str(), *count)),
-        errors
-            .iter()
-            .map(|(reason, count)| (reason.as_str(), *count)),
+        statuses.iter().map(|(status, count)| (status.as_str(), *count)),
+        errors.iter().map(|(reason, count)| (reason.as_str(), *count)),
         whole.summary.total,
         latency_ms,
     ))

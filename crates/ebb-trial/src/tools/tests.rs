@@ -5,163 +5,32 @@ use super::*;
 
 /// A recorded output.
 fn recorded(name: &str) -> String {
-    let path = format!(
-        "{}/../ebb/tests/fixtures/tools/{name}",
-        env!("CARGO_MANIFEST_DIR")
-    );
+    let path = format!("{}/../ebb/tests/fixtures/tools/{name}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// File, tool, requests, errors, seconds, p50, p99.
-type Expected = (
-    &'static str,
-    &'static str,
-    u64,
-    u64,
-    f64,
-    Option<f64>,
-    Option<f64>,
-);
+type Expected = (&'static str, &'static str, u64, u64, f64, Option<f64>, Option<f64>);
 
 const RECORDED: [Expected; 18] = [
-    (
-        "wrk-4.1.0-latency.txt",
-        "wrk",
-        506,
-        0,
-        3.03,
-        Some(47.18),
-        Some(91.64),
-    ),
+    ("wrk-4.1.0-latency.txt", "wrk", 506, 0, 3.03, Some(47.18), Some(91.64)),
     ("wrk-4.1.0.txt", "wrk", 488, 26, 3.02, None, None),
-    (
-        "hey-0.1.4.txt",
-        "hey",
-        504,
-        0,
-        3.0252,
-        Some(47.6),
-        Some(96.6),
-    ),
-    (
-        "hey-0.1.4-errors.txt",
-        "hey",
-        190,
-        10,
-        1.299,
-        Some(46.8),
-        Some(104.0),
-    ),
+    ("hey-0.1.4.txt", "hey", 504, 0, 3.0252, Some(47.6), Some(96.6)),
+    ("hey-0.1.4-errors.txt", "hey", 190, 10, 1.299, Some(46.8), Some(104.0)),
     ("hey-0.1.4-nobody.txt", "hey", 0, 16, 0.003, None, None),
     ("ab-2.3.txt", "ab", 500, 0, 0.582, Some(5.0), Some(59.0)),
-    (
-        "ab-2.3-errors.txt",
-        "ab",
-        475,
-        25,
-        1.053,
-        Some(8.0),
-        Some(73.0),
-    ),
-    (
-        "locust-2.47.0.txt",
-        "locust",
-        456,
-        5,
-        461.0 / 135.73,
-        Some(53.0),
-        Some(130.0),
-    ),
-    (
-        "locust-2.47.0-json.txt",
-        "locust",
-        424,
-        8,
-        3.2965,
-        Some(56.0),
-        Some(146.8),
-    ),
-    (
-        "k6-1.8.1.txt",
-        "k6",
-        478,
-        12,
-        490.0 / 158.180425,
-        Some(46.66),
-        None,
-    ),
-    (
-        "k6-1.8.1-p99.txt",
-        "k6",
-        450,
-        12,
-        462.0 / 147.670841,
-        Some(50.14),
-        Some(97.59),
-    ),
-    (
-        "k6-1.8.1-export.json",
-        "k6",
-        450,
-        12,
-        462.0 / 147.67084,
-        Some(50.142762),
-        Some(97.6),
-    ),
-    (
-        "oha-1.16.0.txt",
-        "oha",
-        400,
-        0,
-        1.5024,
-        Some(21.44),
-        Some(201.3),
-    ),
-    (
-        "oha-1.16.0.json",
-        "oha",
-        320,
-        0,
-        2.0022,
-        Some(21.1),
-        Some(200.83),
-    ),
-    (
-        "oha-1.16.0-errors.txt",
-        "oha",
-        547,
-        23 + 15,
-        3.0021,
-        Some(27.32),
-        Some(205.25),
-    ),
-    (
-        "oha-1.16.0-errors.json",
-        "oha",
-        385,
-        15,
-        1.7501,
-        Some(21.588),
-        Some(477.909),
-    ),
-    (
-        "oha-1.16.0-nobody.txt",
-        "oha",
-        0,
-        20,
-        0.001578957,
-        None,
-        None,
-    ),
-    (
-        "oha-1.16.0-nobody.json",
-        "oha",
-        0,
-        20,
-        0.00155919,
-        None,
-        None,
-    ),
+    ("ab-2.3-errors.txt", "ab", 475, 25, 1.053, Some(8.0), Some(73.0)),
+    ("locust-2.47.0.txt", "locust", 456, 5, 461.0 / 135.73, Some(53.0), Some(130.0)),
+    ("locust-2.47.0-json.txt", "locust", 424, 8, 3.2965, Some(56.0), Some(146.8)),
+    ("k6-1.8.1.txt", "k6", 478, 12, 490.0 / 158.180425, Some(46.66), None),
+    ("k6-1.8.1-p99.txt", "k6", 450, 12, 462.0 / 147.670841, Some(50.14), Some(97.59)),
+    ("k6-1.8.1-export.json", "k6", 450, 12, 462.0 / 147.67084, Some(50.142762), Some(97.6)),
+    ("oha-1.16.0.txt", "oha", 400, 0, 1.5024, Some(21.44), Some(201.3)),
+    ("oha-1.16.0.json", "oha", 320, 0, 2.0022, Some(21.1), Some(200.83)),
+    ("oha-1.16.0-errors.txt", "oha", 547, 23 + 15, 3.0021, Some(27.32), Some(205.25)),
+    ("oha-1.16.0-errors.json", "oha", 385, 15, 1.7501, Some(21.588), Some(477.909)),
+    ("oha-1.16.0-nobody.txt", "oha", 0, 20, 0.001578957, None, None),
+    ("oha-1.16.0-nobody.json", "oha", 0, 20, 0.00155919, None, None),
 ];
 
 #[test]
@@ -218,12 +87,7 @@ fn a_summary_cut_off_anywhere_is_not_read_as_another_number() {
 
 #[test]
 fn what_is_no_summary_is_nobodys() {
-    for text in [
-        "",
-        "done\n",
-        "{\"requests\": 3}",
-        "Requests/sec: many\n 3 requests in a row",
-    ] {
+    for text in ["", "done\n", "{\"requests\": 3}", "Requests/sec: many\n 3 requests in a row"] {
         assert_eq!(read(text), None, "{text}");
     }
 }

@@ -11,10 +11,7 @@ pub(super) fn bracketed_after<'a>(text: &'a str, heading: &str) -> Vec<(&'a str,
     let Some((_, below)) = text.split_once(heading) else {
         return Vec::new();
     };
-    let lines = below
-        .lines()
-        .skip(1)
-        .map_while(|line| line.strip_prefix("  ["));
+    let lines = below.lines().skip(1).map_while(|line| line.strip_prefix("  ["));
     lines
         .filter_map(|line| line.split_once(']'))
         .map(|(inside, rest)| (inside, rest.trim()))

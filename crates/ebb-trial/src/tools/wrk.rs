@@ -20,10 +20,7 @@ pub(super) fn read(text: &str) -> Option<LoadResult> {
         errors: refused + socket_errors(text)?,
         seconds: millis(length)? / 1e3,
         concurrency: connections(text),
-        latency_ms: percentile("50%").map(|p50| Quantiles {
-            p50,
-            p99: percentile("99%"),
-        }),
+        latency_ms: percentile("50%").map(|p50| Quantiles { p50, p99: percentile("99%") }),
         histogram_ms: None,
         tool: None,
     })
@@ -41,7 +38,5 @@ fn socket_errors(text: &str) -> Option<u64> {
         return Some(0);
     };
     let counts = rest.lines().next()?.split(',');
-    counts
-        .map(|count| count.split_whitespace().nth(1)?.parse::<u64>().ok())
-        .sum()
+    counts.map(|count| count.split_whitespace().nth(1)?.parse::<u64>().ok()).sum()
 }

@@ -28,10 +28,7 @@ fn load(requests: u64, p50: f64, p99: f64) -> LoadResult {
         errors: 0,
         seconds: 10.0,
         concurrency: None,
-        latency_ms: Some(Quantiles {
-            p50,
-            p99: Some(p99),
-        }),
+        latency_ms: Some(Quantiles { p50, p99: Some(p99) }),
         histogram_ms: None,
         tool: None,
     }
@@ -46,10 +43,7 @@ fn a_trial_without_traps_has_none() {
 #[test]
 fn one_stream_is_seen_by_requests_and_latency() {
     // 100 requests of 99 ms one after another in 10 s; the same with 8 at a time.
-    assert_eq!(
-        kinds(&with_load(load(100, 99.0, 105.0))),
-        [TrapKind::OneStream]
-    );
+    assert_eq!(kinds(&with_load(load(100, 99.0, 105.0))), [TrapKind::OneStream]);
     assert_eq!(kinds(&with_load(load(800, 99.0, 105.0))), []);
     // Few slow ones among many quick ones: the median alone would tell a wrong story.
     assert_eq!(kinds(&with_load(load(800, 5.0, 500.0))), []);
@@ -73,23 +67,13 @@ fn a_load_that_tells_its_concurrency_or_its_histogram_is_believed() {
 #[test]
 fn a_rest_shorter_than_the_decay_is_told_of_that_variant() {
     let mut variants = variants();
-    let within = |seconds| {
-        Some(Decay::Within {
-            seconds,
-            only_when_active: false,
-        })
-    };
+    let within = |seconds| Some(Decay::Within { seconds, only_when_active: false });
     variants[0].decay = within(3.9);
     variants[1].decay = within(10.0);
     let traps = look(&variants);
     assert_eq!(traps.len(), 1, "{traps:?}");
     assert_eq!(traps[0].variant.as_deref(), Some("ebbmalloc"));
-    assert!(
-        traps[0]
-            .sentence
-            .contains("within 10 s, but the rest lasts 4.0 s"),
-        "{traps:?}"
-    );
+    assert!(traps[0].sentence.contains("within 10 s, but the rest lasts 4.0 s"), "{traps:?}");
     variants[1].decay = Some(Decay::Never);
     assert_eq!(kinds(&variants), [TrapKind::NeverReturns]);
 }
@@ -99,18 +83,13 @@ fn an_instrument_is_told_once() {
     let mut variants = variants();
     for run in variants.iter_mut().flat_map(|variant| &mut variant.runs) {
         for kind in [InstrumentKind::Tracemalloc, InstrumentKind::DebugBuild] {
-            run.instruments.push(Instrument {
-                kind,
-                seen: "process 7, PYTHONTRACEMALLOC=1".into(),
-            });
+            run.instruments
+                .push(Instrument { kind, seen: "process 7, PYTHONTRACEMALLOC=1".into() });
         }
     }
     let traps = look(&variants);
     assert_eq!(traps.len(), 2);
-    assert!(
-        traps[0].sentence.contains("PYTHONTRACEMALLOC=1"),
-        "{traps:?}"
-    );
+    assert!(traps[0].sentence.contains("PYTHONTRACEMALLOC=1"), "{traps:?}");
     assert_eq!(traps[1].kind, TrapKind::DebugBuild);
 }
 

@@ -11,20 +11,15 @@ pub(super) fn judge(variants: &[Variant]) -> Option<Verdict> {
     let fate = fate(first)?;
     // A variant with something beside its allocator is a reference, not a choice.
     let choices = || others.iter().filter(|variant| variant.beside.is_none());
-    let mut survivors: Vec<&Variant> = choices()
-        .filter(|variant| variant.summary.is_some() && !is_killed(variant))
-        .collect();
+    let mut survivors: Vec<&Variant> =
+        choices().filter(|variant| variant.summary.is_some() && !is_killed(variant)).collect();
     let disturbed = cost::is_disturbed(variants);
     let cpu = |variant: &Variant| {
         let summary = variant.summary.as_ref().filter(|_| !disturbed);
-        summary
-            .and_then(|summary| summary.median(Column::Cpu))
-            .unwrap_or(f64::INFINITY)
+        summary.and_then(|summary| summary.median(Column::Cpu)).unwrap_or(f64::INFINITY)
     };
     survivors.sort_by(|left, right| {
-        cpu(left)
-            .total_cmp(&cpu(right))
-            .then(left.env.len().cmp(&right.env.len()))
+        cpu(left).total_cmp(&cpu(right)).then(left.env.len().cmp(&right.env.len()))
     });
     let Some((best, rest)) = survivors.split_first() else {
         let tried: Vec<&str> = choices()
@@ -41,17 +36,10 @@ pub(super) fn judge(variants: &[Variant]) -> Option<Verdict> {
             sentence: format!("No allocator helps: {} is {fate}{also}.", first.name),
         });
     };
-    let peak = best
-        .summary
-        .as_ref()
-        .and_then(|summary| summary.median(Column::Peak));
-    let peak = peak.map_or(String::new(), |peak| {
-        format!(" with a peak of {}", mb(peak))
-    });
-    let mut sentence = format!(
-        "{} stays within the limit{peak} where {} is {fate}",
-        best.name, first.name
-    );
+    let peak = best.summary.as_ref().and_then(|summary| summary.median(Column::Peak));
+    let peak = peak.map_or(String::new(), |peak| format!(" with a peak of {}", mb(peak)));
+    let mut sentence =
+        format!("{} stays within the limit{peak} where {} is {fate}", best.name, first.name);
     let rest: Vec<(&str, &Summary)> = rest
         .iter()
         .filter_map(|variant| Some((variant.name.as_str(), variant.summary.as_ref()?)))
@@ -59,11 +47,7 @@ pub(super) fn judge(variants: &[Variant]) -> Option<Verdict> {
     let known = best.summary.as_ref().filter(|_| !disturbed);
     sentence.push_str(&and_others("so do", &rest, known));
     sentence.push('.');
-    Some(Verdict {
-        kind: VerdictKind::Recommend,
-        variant: Some(best.name.clone()),
-        sentence,
-    })
+    Some(Verdict { kind: VerdictKind::Recommend, variant: Some(best.name.clone()), sentence })
 }
 
 /// Whether a process of it was killed for lack of memory in any run.
@@ -73,25 +57,17 @@ pub(super) fn is_killed(variant: &Variant) -> bool {
 
 /// `OOM-killed after 12 s, in 3 of 3 runs, under a limit of 64 MB`
 fn fate(variant: &Variant) -> Option<String> {
-    let killed: Vec<&Run> = variant
-        .runs
-        .iter()
-        .filter(|run| run.oom.is_some())
-        .collect();
+    let killed: Vec<&Run> = variant.runs.iter().filter(|run| run.oom.is_some()).collect();
     let oom = killed.first()?.oom?;
     let times: Vec<f64> = killed.iter().filter_map(|run| run.oom?.at_s).collect();
     let when = match ebb_statistics::median(&times) {
         Some(seconds) => format!(" after {seconds:.0} s"),
         None => " before it was ready".to_owned(),
     };
-    let limit = oom.limit_bytes.map_or(String::new(), |bytes| {
-        format!(", under a limit of {}", mb(bytes as f64))
-    });
-    Some(format!(
-        "OOM-killed{when}, in {} of {} runs{limit}",
-        killed.len(),
-        variant.runs.len()
-    ))
+    let limit = oom
+        .limit_bytes
+        .map_or(String::new(), |bytes| format!(", under a limit of {}", mb(bytes as f64)));
+    Some(format!("OOM-killed{when}, in {} of {} runs{limit}", killed.len(), variant.runs.len()))
 }
 
 #[cfg(test)]
@@ -105,10 +81,7 @@ mod tests {
         let mut variants = example::trial().variants;
         variants.truncate(2);
         for (name, runs) in names {
-            let variant = variants
-                .iter_mut()
-                .find(|variant| variant.name == *name)
-                .unwrap();
+            let variant = variants.iter_mut().find(|variant| variant.name == *name).unwrap();
             for (at_s, run) in variant.runs.iter_mut().take(*runs).enumerate() {
                 run.oom = Some(Oom {
                     at_s: Some(at_s as f64 + 10.0),
@@ -139,24 +112,15 @@ mod tests {
             "ebbmalloc stays within the limit where glibc is OOM-killed after 11 s, in 3 of 3 runs, under a limit of 64 MB."
         );
         let verdict = judge(&killed(&[("glibc", 1)])).unwrap();
-        assert!(
-            verdict.sentence.contains("in 1 of 3 runs"),
-            "{}",
-            verdict.sentence
-        );
+        assert!(verdict.sentence.contains("in 1 of 3 runs"), "{}", verdict.sentence);
     }
 
     #[test]
     fn who_was_killed_once_is_not_recommended() {
         let verdict = judge(&killed(&[("glibc", 3), ("ebbmalloc", 1)])).unwrap();
-        assert_eq!(
-            (verdict.kind, verdict.variant),
-            (VerdictKind::NoneHelps, None)
-        );
+        assert_eq!((verdict.kind, verdict.variant), (VerdictKind::NoneHelps, None));
         assert!(
-            verdict
-                .sentence
-                .contains("so is every other variant (ebbmalloc)"),
+            verdict.sentence.contains("so is every other variant (ebbmalloc)"),
             "{}",
             verdict.sentence
         );

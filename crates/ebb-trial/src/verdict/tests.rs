@@ -62,16 +62,7 @@ fn variants_of(cases: Vec<Case>) -> Vec<Variant> {
                         reading: None,
                     }
                 });
-                (
-                    column,
-                    Figure {
-                        n: case.runs,
-                        median,
-                        min: median,
-                        max: median,
-                        versus_first,
-                    },
-                )
+                (column, Figure { n: case.runs, median, min: median, max: median, versus_first })
             });
             Variant {
                 summary: (case.runs > 0).then(|| Summary {
@@ -120,17 +111,11 @@ fn among_equally_low_ones_the_cheapest_is_named_and_the_others_with_it() {
     ]);
     assert_eq!(verdict.variant.as_deref(), Some("ebbmalloc"));
     assert!(
-        verdict
-            .sentence
-            .contains("as low, at a higher cost: jemalloc-1000"),
+        verdict.sentence.contains("as low, at a higher cost: jemalloc-1000"),
         "{}",
         verdict.sentence
     );
-    assert!(
-        verdict.sentence.contains("at no measurable cost"),
-        "{}",
-        verdict.sentence
-    );
+    assert!(verdict.sentence.contains("at no measurable cost"), "{}", verdict.sentence);
 }
 
 #[test]
@@ -153,9 +138,7 @@ fn a_disturbed_trial_says_memory_alone() {
     let verdict = judge(&variants, Metric::Rss);
     assert!(
         verdict.sentence.contains("25 % less CPU time")
-            && verdict
-                .sentence
-                .contains("as low, at a higher cost: ebbmalloc"),
+            && verdict.sentence.contains("as low, at a higher cost: ebbmalloc"),
         "{}",
         verdict.sentence
     );
@@ -163,10 +146,7 @@ fn a_disturbed_trial_says_memory_alone() {
 
 #[test]
 fn memory_that_the_kernel_may_have_taken_is_called_uncertain() {
-    let mut variants = variants_of(vec![
-        case("glibc", 400.0, 20.0),
-        case("ebbmalloc", 84.0, 20.0),
-    ]);
+    let mut variants = variants_of(vec![case("glibc", 400.0, 20.0), case("ebbmalloc", 84.0, 20.0)]);
     let mut run = Run::new(1);
     run.disturbance.memory_pressure_share = Some(0.05);
     variants[1].runs.push(run);
@@ -180,11 +160,7 @@ fn a_cost_of_more_than_double_is_told_as_a_factor() {
         case("glibc", 400.0, 20.0),
         case("jemalloc", 84.0, 70.0).with(Column::P99, 1.0),
     ]);
-    assert!(
-        verdict.sentence.contains("with 3.5 times the CPU time"),
-        "{}",
-        verdict.sentence
-    );
+    assert!(verdict.sentence.contains("with 3.5 times the CPU time"), "{}", verdict.sentence);
     assert!(
         !verdict.sentence.contains("p99"),
         "glibc has none to compare with: {}",
@@ -194,16 +170,9 @@ fn a_cost_of_more_than_double_is_told_as_a_factor() {
 
 #[test]
 fn nothing_to_gain_where_the_first_is_back_at_its_baseline() {
-    let verdict = judge_cases(vec![
-        case("glibc", 54.0, 20.0),
-        case("ebbmalloc", 52.0, 20.0),
-    ]);
+    let verdict = judge_cases(vec![case("glibc", 54.0, 20.0), case("ebbmalloc", 52.0, 20.0)]);
     assert_eq!(verdict.kind, VerdictKind::NothingToGain);
-    assert!(
-        verdict.sentence.contains("4 MB above its baseline"),
-        "{}",
-        verdict.sentence
-    );
+    assert!(verdict.sentence.contains("4 MB above its baseline"), "{}", verdict.sentence);
 }
 
 #[test]
@@ -215,25 +184,16 @@ fn a_growing_live_heap_is_told_as_such() {
     ]);
     assert_eq!(verdict.kind, VerdictKind::LiveHeapGrows);
     assert!(
-        verdict
-            .sentence
-            .contains("No allocator helps, because the live heap grows"),
+        verdict.sentence.contains("No allocator helps, because the live heap grows"),
         "{}",
         verdict.sentence
     );
-    assert!(
-        verdict.sentence.contains("380 MB of the 400 MB"),
-        "{}",
-        verdict.sentence
-    );
+    assert!(verdict.sentence.contains("380 MB of the 400 MB"), "{}", verdict.sentence);
 }
 
 #[test]
 fn no_allocator_helps_without_a_claim_about_the_live_heap() {
-    let verdict = judge_cases(vec![
-        case("glibc", 400.0, 20.0),
-        case("ebbmalloc", 398.0, 20.0),
-    ]);
+    let verdict = judge_cases(vec![case("glibc", 400.0, 20.0), case("ebbmalloc", 398.0, 20.0)]);
     assert_eq!(verdict.kind, VerdictKind::NoneHelps);
     assert!(!verdict.sentence.contains("grows"), "{}", verdict.sentence);
 }
@@ -245,40 +205,24 @@ fn what_malloc_trim_would_give_is_said_where_no_allocator_helps() {
         case("tcmalloc", 410.0, 20.0),
     ]);
     assert_eq!(verdict.kind, VerdictKind::NoneHelps);
-    assert!(
-        verdict.sentence.contains("malloc_trim returns 300 MB"),
-        "{}",
-        verdict.sentence
-    );
+    assert!(verdict.sentence.contains("malloc_trim returns 300 MB"), "{}", verdict.sentence);
 }
 
 #[test]
 fn a_difference_whose_interval_holds_zero_is_no_gain() {
-    let noisy = |noise| Case {
-        noise,
-        ..case("ebbmalloc", 300.0, 20.0)
-    };
+    let noisy = |noise| Case { noise, ..case("ebbmalloc", 300.0, 20.0) };
     let clear = judge_cases(vec![case("glibc", 400.0, 20.0), noisy(50e6)]);
     assert_eq!(clear.kind, VerdictKind::Recommend);
     let unclear = judge_cases(vec![case("glibc", 400.0, 20.0), noisy(150e6)]);
-    assert_eq!(
-        (unclear.kind, unclear.variant),
-        (VerdictKind::NoneHelps, None)
-    );
+    assert_eq!((unclear.kind, unclear.variant), (VerdictKind::NoneHelps, None));
 }
 
 #[test]
 fn one_run_is_a_direction_only() {
-    let verdict = judge_cases(vec![
-        case("glibc", 400.0, 20.0).once(),
-        case("ebbmalloc", 61.0, 20.0).once(),
-    ]);
+    let verdict =
+        judge_cases(vec![case("glibc", 400.0, 20.0).once(), case("ebbmalloc", 61.0, 20.0).once()]);
     assert_eq!(verdict.kind, VerdictKind::Recommend);
-    assert!(
-        verdict.sentence.ends_with("One run, direction only."),
-        "{}",
-        verdict.sentence
-    );
+    assert!(verdict.sentence.ends_with("One run, direction only."), "{}", verdict.sentence);
 }
 
 #[test]

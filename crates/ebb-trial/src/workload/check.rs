@@ -21,14 +21,8 @@ impl Workload {
                 .check(&self.cycles)
                 .map_err(|message| format!("phase \"{}\": {message}", phase.name))?;
         }
-        let loaded = self
-            .phases
-            .iter()
-            .position(|phase| phase.kind != PhaseKind::Idle);
-        let rest = self
-            .phases
-            .iter()
-            .rposition(|phase| phase.kind == PhaseKind::Idle);
+        let loaded = self.phases.iter().position(|phase| phase.kind != PhaseKind::Idle);
+        let rest = self.phases.iter().rposition(|phase| phase.kind == PhaseKind::Idle);
         if !matches!((loaded, rest), (Some(load), Some(rest)) if load < rest) {
             return Err(
                 "there is no idle phase after a load: without a rest a trial cannot show what memory is kept"
@@ -56,12 +50,7 @@ impl Workload {
     fn check_templates(&self) -> Result<(), String> {
         let values = self.example_values();
         let mut texts: Vec<&String> = Vec::new();
-        texts.extend(
-            self.setup
-                .iter()
-                .chain(&self.prepare)
-                .flat_map(|job| &job.command),
-        );
+        texts.extend(self.setup.iter().chain(&self.prepare).flat_map(|job| &job.command));
         for companion in &self.companions {
             texts.extend(companion.command.iter().chain(companion.env.values()));
             texts.extend(companion.ready.iter().flat_map(Ready::texts));
@@ -73,11 +62,7 @@ impl Workload {
             texts.extend(phase.command.iter().flatten());
             texts.extend(phase.ask.iter().flat_map(Ask::texts));
         }
-        texts.extend(
-            self.variants
-                .values()
-                .filter_map(|variant| variant.beside.as_ref()),
-        );
+        texts.extend(self.variants.values().filter_map(|variant| variant.beside.as_ref()));
         for variant in self.variants.values() {
             texts.extend(variant.command.iter().flatten());
         }
@@ -95,16 +80,8 @@ impl Workload {
         let commands = [&self.service.command]
             .into_iter()
             .chain(self.companions.iter().map(|companion| &companion.command))
-            .chain(
-                self.phases
-                    .iter()
-                    .filter_map(|phase| phase.command.as_ref()),
-            )
-            .chain(
-                self.variants
-                    .values()
-                    .filter_map(|variant| variant.command.as_ref()),
-            );
+            .chain(self.phases.iter().filter_map(|phase| phase.command.as_ref()))
+            .chain(self.variants.values().filter_map(|variant| variant.command.as_ref()));
         for command in commands {
             if command.is_empty() {
                 return Err("a command is empty".into());

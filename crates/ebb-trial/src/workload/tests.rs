@@ -32,13 +32,8 @@ cycles = { rounds = 1 }
 "#;
 
 fn parse(text: &str, profile: Option<&str>) -> Result<Workload, String> {
-    Workload::parse(
-        text,
-        Path::new("workload.toml"),
-        PathBuf::from("/w"),
-        profile,
-    )
-    .map_err(|error| error.to_string())
+    Workload::parse(text, Path::new("workload.toml"), PathBuf::from("/w"), profile)
+        .map_err(|error| error.to_string())
 }
 
 #[test]
@@ -47,10 +42,7 @@ fn a_variant_may_be_another_program_with_its_allocator_inside() {
                   command = [\"./other\", \"{port}\"]\n";
     let workload = parse(&format!("{MINIMAL}{inside}"), None).unwrap();
     let variant = &workload.variants["inside"];
-    assert_eq!(
-        (variant.linked, variant.command.as_ref().unwrap().len()),
-        (true, 2)
-    );
+    assert_eq!((variant.linked, variant.command.as_ref().unwrap().len()), (true, 2));
     for (from, to, expected) in [
         ("ebbmalloc", "tcmalloc", "cannot recognise allocator"),
         ("{port}", "{prot}", "prot"),
@@ -64,16 +56,10 @@ fn a_variant_may_be_another_program_with_its_allocator_inside() {
 #[test]
 fn a_profile_overrides_what_it_names_and_nothing_else() {
     let full = parse(MINIMAL, None).unwrap();
-    assert_eq!(
-        (full.cycles["rounds"], full.vars()["rest"].as_str()),
-        (4, "0.5")
-    );
+    assert_eq!((full.cycles["rounds"], full.vars()["rest"].as_str()), (4, "0.5"));
     assert_eq!(full.repetitions, None);
     let quick = parse(MINIMAL, Some("quick")).unwrap();
-    assert_eq!(
-        (quick.cycles["rounds"], quick.vars()["rest"].as_str()),
-        (1, "0.1")
-    );
+    assert_eq!((quick.cycles["rounds"], quick.vars()["rest"].as_str()), (1, "0.1"));
     assert_eq!(quick.vars()["size"], "10");
     assert_eq!(quick.repetitions, Some(2));
     assert_eq!(quick.chosen_variants.unwrap(), ["glibc", "jemalloc"]);
@@ -81,11 +67,7 @@ fn a_profile_overrides_what_it_names_and_nothing_else() {
 
 #[test]
 fn an_unknown_profile_is_told_with_the_known_ones() {
-    assert!(
-        parse(MINIMAL, Some("demo"))
-            .unwrap_err()
-            .contains("it has: quick")
-    );
+    assert!(parse(MINIMAL, Some("demo")).unwrap_err().contains("it has: quick"));
 }
 
 #[test]
@@ -93,32 +75,12 @@ fn what_cannot_be_run_is_refused_with_a_reason() {
     let cases = [
         ("format = 1", "format = 9", "format = 9 is not supported"),
         ("\"{size}\"", "\"{sise}\"", "{sise} is not known here"),
-        (
-            "kind = \"idle\"",
-            "kind = \"load\"",
-            "a loaded phase has a `command`",
-        ),
-        (
-            "seconds = \"{rest}\"",
-            "seconds = \"{rest}x\"",
-            "is not a time",
-        ),
-        (
-            "cycle = \"rounds\"",
-            "cycle = \"sounds\"",
-            "has no number for \"sounds\"",
-        ),
+        ("kind = \"idle\"", "kind = \"load\"", "a loaded phase has a `command`"),
+        ("seconds = \"{rest}\"", "seconds = \"{rest}x\"", "is not a time"),
+        ("cycle = \"rounds\"", "cycle = \"sounds\"", "has no number for \"sounds\""),
         ("name = \"tiny\"", "nome = \"tiny\"", "unknown field `nome`"),
-        (
-            "command = [\"./load\"]",
-            "command = []",
-            "a command is empty",
-        ),
-        (
-            "[profile.quick]",
-            "[trim]\n[profile.quick]",
-            "[trim] needs http or command",
-        ),
+        ("command = [\"./load\"]", "command = []", "a command is empty"),
+        ("[profile.quick]", "[trim]\n[profile.quick]", "[trim] needs http or command"),
         (
             "command = [\"./load\"]",
             "command = [\"./load\"]\nask = { http = \"http://x/\" }",
@@ -151,10 +113,7 @@ fn each_kind_of_readiness_is_read() {
         "{ command = [\"true\"] }",
         "{ line = \"listening on [0-9]{4}\" }",
     ] {
-        parse(
-            &MINIMAL.replace("{ http = \"http://127.0.0.1:{port}/health\" }", ready),
-            None,
-        )
-        .unwrap();
+        parse(&MINIMAL.replace("{ http = \"http://127.0.0.1:{port}/health\" }", ready), None)
+            .unwrap();
     }
 }

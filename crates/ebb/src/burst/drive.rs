@@ -15,9 +15,8 @@ pub fn drive(plan: &Plan) -> (Tally, f64) {
     let start = Instant::now();
     let mut total = Tally::default();
     std::thread::scope(|scope| {
-        let connections: Vec<_> = (0..plan.concurrency)
-            .map(|_| scope.spawn(|| connection(plan, &next, start)))
-            .collect();
+        let connections: Vec<_> =
+            (0..plan.concurrency).map(|_| scope.spawn(|| connection(plan, &next, start))).collect();
         for connection in connections {
             match connection.join() {
                 Ok(tally) => total.add(&tally),
@@ -84,17 +83,9 @@ mod tests {
     fn serve(stream: TcpStream, pause: Duration) -> io::Result<()> {
         let mut lines = BufReader::new(stream.try_clone()?).lines();
         while let Some(first) = lines.next().transpose()? {
-            while lines
-                .next()
-                .transpose()?
-                .is_some_and(|line| !line.is_empty())
-            {}
+            while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
             std::thread::sleep(pause);
-            let status = if first.contains("/busy") {
-                "503 Busy"
-            } else {
-                "200 OK"
-            };
+            let status = if first.contains("/busy") { "503 Busy" } else { "200 OK" };
             (&stream).write_all(
                 format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\nok").as_bytes(),
             )?;
@@ -132,11 +123,7 @@ mod tests {
         // 40 in 0.4 s by 4 connections that each manage 10 a second: the last waits 0.6 s and more.
         let slow = plan(&url, Until::Requests(40), Some(100.0));
         let (tally, _) = drive(&slow);
-        assert!(
-            tally.quantile_ms(1.0).unwrap() >= 600.0,
-            "{:?}",
-            tally.quantile_ms(1.0)
-        );
+        assert!(tally.quantile_ms(1.0).unwrap() >= 600.0, "{:?}", tally.quantile_ms(1.0));
     }
 
     #[test]

@@ -89,9 +89,6 @@ mod tests {
         assert_eq!(paced.due(15, second), Some(Duration::from_millis(1500)));
         assert_eq!(paced.due(20, second), None, "due at the end, so not sent");
         let closed = plan("http://h/", Until::Requests(3), None);
-        assert_eq!(
-            (closed.due(2, second), closed.due(3, second)),
-            (Some(second), None)
-        );
+        assert_eq!((closed.due(2, second), closed.due(3, second)), (Some(second), None));
     }
 }

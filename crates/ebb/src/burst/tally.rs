@@ -22,10 +22,7 @@ pub struct Tally {
 impl Default for Tally {
     fn default() -> Tally {
         let latencies = Histogram::new(DIGITS).expect("two digits are a precision of the library");
-        Tally {
-            latencies,
-            errors: BTreeMap::new(),
-        }
+        Tally { latencies, errors: BTreeMap::new() }
     }
 }
 
@@ -33,9 +30,7 @@ impl Tally {
     /// A request was answered.
     pub fn answered(&mut self, latency: Duration) {
         let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
-        self.latencies
-            .record(micros)
-            .expect("this histogram grows as needed");
+        self.latencies.record(micros).expect("this histogram grows as needed");
     }
 
     /// A request failed.
@@ -45,9 +40,7 @@ impl Tally {
 
     /// Takes the other's counts in.
     pub fn add(&mut self, other: &Tally) {
-        self.latencies
-            .add(&other.latencies)
-            .expect("this histogram grows as needed");
+        self.latencies.add(&other.latencies).expect("this histogram grows as needed");
         for (reason, count) in &other.errors {
             *self.errors.entry(reason.clone()).or_default() += count;
         }
@@ -55,11 +48,8 @@ impl Tally {
 
     /// Reasons of failures, the most frequent first.
     pub fn reasons(&self) -> Vec<(&str, u64)> {
-        let mut reasons: Vec<_> = self
-            .errors
-            .iter()
-            .map(|(text, count)| (text.as_str(), *count))
-            .collect();
+        let mut reasons: Vec<_> =
+            self.errors.iter().map(|(text, count)| (text.as_str(), *count)).collect();
         reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         reasons
     }
@@ -72,21 +62,18 @@ impl Tally {
 
     /// The summary, as `ebb compare` reads it.
     pub fn summary(&self, seconds: f64, tool: String) -> LoadResult {
-        let cells = self.latencies.iter_recorded().map(|cell| {
-            (
-                cell.value_iterated_to() as f64 / MICROS_IN_MS,
-                cell.count_at_value(),
-            )
-        });
+        let cells = self
+            .latencies
+            .iter_recorded()
+            .map(|cell| (cell.value_iterated_to() as f64 / MICROS_IN_MS, cell.count_at_value()));
         LoadResult {
             requests: self.latencies.len(),
             errors: self.errors.values().sum(),
             seconds,
             concurrency: None,
-            latency_ms: self.quantile_ms(0.5).map(|p50| Quantiles {
-                p50,
-                p99: self.quantile_ms(0.99),
-            }),
+            latency_ms: self
+                .quantile_ms(0.5)
+                .map(|p50| Quantiles { p50, p99: self.quantile_ms(0.99) }),
             histogram_ms: (!self.latencies.is_empty()).then(|| cells.collect()),
             tool: Some(tool),
         }
@@ -115,18 +102,12 @@ mod tests {
         assert!((49.0..=51.0).contains(&quantiles.p50), "{quantiles:?}");
         let cells = summary.histogram_ms.unwrap();
         assert_eq!(cells.iter().map(|(_, count)| count).sum::<u64>(), 100);
-        assert!(
-            (4950.0..5100.0).contains(&cells.last().unwrap().0),
-            "{cells:?}"
-        );
+        assert!((4950.0..5100.0).contains(&cells.last().unwrap().0), "{cells:?}");
     }
 
     #[test]
     fn nothing_answered_has_no_latency() {
         let summary = Tally::default().summary(1.0, "x".into());
-        assert_eq!(
-            (summary.requests, summary.latency_ms, summary.histogram_ms),
-            (0, None, None)
-        );
+        assert_eq!((summary.requests, summary.latency_ms, summary.histogram_ms), (0, None, None));
     }
 }

@@ -96,13 +96,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
             .remedy("the lines above show why; is the service running?"));
     }
     if !args.json {
-        terminal::print(&words(
-            &plan,
-            &tally,
-            summary.requests,
-            summary.errors,
-            seconds,
-        ))?;
+        terminal::print(&words(&plan, &tally, summary.requests, summary.errors, seconds))?;
     }
     let line = serde_json::to_string(&summary)
         .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
@@ -143,16 +137,8 @@ fn plan(args: &Args) -> Result<Plan, Failure> {
         (None, None) => http::Method::GET,
     };
     Ok(Plan {
-        urls: args
-            .urls
-            .iter()
-            .map(|url| address(url))
-            .collect::<Result<_, _>>()?,
-        headers: args
-            .headers
-            .iter()
-            .map(|text| header(text))
-            .collect::<Result<_, _>>()?,
+        urls: args.urls.iter().map(|url| address(url)).collect::<Result<_, _>>()?,
+        headers: args.headers.iter().map(|text| header(text)).collect::<Result<_, _>>()?,
         method,
         body,
         concurrency: args.concurrency,
@@ -169,15 +155,11 @@ fn address(text: &str) -> Result<http::Uri, Failure> {
     let url: Result<http::Uri, _> = text.parse();
     match url {
         Ok(url) if url.scheme_str() == Some("http") && url.host().is_some() => Ok(url),
-        Ok(url) if url.scheme_str() == Some("https") => Err(Failure::new(
-            Exit::Usage,
-            format!("{text}: ebb burst does not support TLS"),
-        )
-        .remedy("use the service's plain HTTP address on this machine, or a load tool")),
-        _ => Err(Failure::new(
-            Exit::Usage,
-            format!("{text}: not http://HOST[:PORT]/PATH"),
-        )),
+        Ok(url) if url.scheme_str() == Some("https") => {
+            Err(Failure::new(Exit::Usage, format!("{text}: ebb burst does not support TLS"))
+                .remedy("use the service's plain HTTP address on this machine, or a load tool"))
+        }
+        _ => Err(Failure::new(Exit::Usage, format!("{text}: not http://HOST[:PORT]/PATH"))),
     }
 }
 

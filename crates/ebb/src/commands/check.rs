@@ -100,9 +100,7 @@ fn is_cgroup(path: &Path) -> bool {
 pub(in crate::commands) fn wanted(name: &str) -> Result<Wanted, Failure> {
     if name.contains('/') {
         let file = std::path::absolute(name)?;
-        let known = file
-            .file_name()
-            .and_then(|name| ebb_allocators::by_file_name(name.to_str()?));
+        let known = file.file_name().and_then(|name| ebb_allocators::by_file_name(name.to_str()?));
         return Ok(Wanted {
             name: name.to_owned(),
             allocator: known.map(|it| it.name),
@@ -119,11 +117,7 @@ pub(in crate::commands) fn wanted(name: &str) -> Result<Wanted, Failure> {
             ),
         ));
     };
-    Ok(Wanted {
-        name: known.name.to_owned(),
-        allocator: Some(known.name),
-        file: None,
-    })
+    Ok(Wanted { name: known.name.to_owned(), allocator: Some(known.name), file: None })
 }
 
 fn of_processes(args: &Args, wanted: Option<Wanted>) -> Result<Report, Failure> {
@@ -155,33 +149,20 @@ fn of_file(args: &Args, path: &Path, wanted: Option<&Wanted>) -> Result<Report, 
         let services = services.map_err(|why| unusable(&why))?;
         let called =
             |service: &declared::Service| args.service.iter().any(|it| service.is_called(it));
-        if let Some(name) = args
-            .service
-            .iter()
-            .find(|name| !services.iter().any(|it| it.is_called(name)))
+        if let Some(name) =
+            args.service.iter().find(|name| !services.iter().any(|it| it.is_called(name)))
         {
             return Err(unusable(&format!("there is no service {name}")));
         }
         let chosen =
             (!args.service.is_empty()).then_some(&called as &dyn Fn(&declared::Service) -> bool);
-        return Ok(files::of_services(
-            &args.target,
-            kind,
-            &services,
-            chosen,
-            wanted,
-            None,
-        ));
+        return Ok(files::of_services(&args.target, kind, &services, chosen, wanted, None));
     }
     let stages = Stages::parse(&text).map_err(|error| unusable(&error))?;
     let context = files::BuildContext::of(path);
     let stage = args.stage.as_deref();
     files::of_dockerfile(&args.target, &stages, stage, &context, wanted).ok_or_else(|| {
-        let what = format!(
-            "{} has no stage {}",
-            path.display(),
-            stage.unwrap_or_default()
-        );
+        let what = format!("{} has no stage {}", path.display(), stage.unwrap_or_default());
         Failure::new(Exit::Usage, what).remedy(stages.names())
     })
 }

@@ -219,10 +219,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         max_rest: args.limits.judge(&variants),
         interrupted: interrupt.is_set(),
         against: earlier.map(|earlier| earlier.compare(&variants, args.worse_from / 100.0)),
-        tuned: args
-            .tune
-            .as_deref()
-            .and_then(|allocator| tuning::of(allocator, &variants)),
+        tuned: args.tune.as_deref().and_then(|allocator| tuning::of(allocator, &variants)),
         canary: None,
         verdict: verdict::judge(&variants, stage.metric),
         traps: traps::look(&variants),
@@ -308,10 +305,7 @@ fn chosen(args: &Args, workload: &Workload) -> Vec<String> {
         return args.variants.clone();
     }
     workload.chosen_variants.clone().unwrap_or_else(|| {
-        variant::known_names()
-            .map(str::to_owned)
-            .chain(workload.variants.keys().cloned())
-            .collect()
+        variant::known_names().map(str::to_owned).chain(workload.variants.keys().cloned()).collect()
     })
 }
 
@@ -342,10 +336,7 @@ fn steps(workload: &Workload) -> Vec<schedule::Step> {
     let phases: Vec<Repetition> = workload
         .phases
         .iter()
-        .map(|phase| Repetition {
-            cycle: phase.cycle.clone(),
-            repeat: phase.repeat.unwrap_or(1),
-        })
+        .map(|phase| Repetition { cycle: phase.cycle.clone(), repeat: phase.repeat.unwrap_or(1) })
         .collect();
     schedule::steps(&phases, &workload.cycles)
 }

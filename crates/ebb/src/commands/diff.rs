@@ -39,11 +39,7 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
         }
         false => {
             let text = ebb_report::growth::render_difference(&difference);
-            if terminal::has_colours() {
-                crate::paint::difference(&text)
-            } else {
-                text
-            }
+            if terminal::has_colours() { crate::paint::difference(&text) } else { text }
         }
     };
     terminal::print(&text)?;

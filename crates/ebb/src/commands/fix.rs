@@ -33,9 +33,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         choose::Chosen::Wish(wish) => wish,
         choose::Chosen::Nothing(sentence) => {
             let mut report = Report::new(&name, "none", Action::Nothing, sentence.clone());
-            report
-                .notes
-                .push(format!("the trial recommends no change: {sentence}"));
+            report.notes.push(format!("the trial recommends no change: {sentence}"));
             return finish(args, &report, Exit::Ok);
         }
     };
@@ -43,17 +41,10 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     let proposal = propose::propose(args, &text, &wish)?;
     let mut report = Report::new(&name, proposal.kind, Action::Nothing, wish.why.clone());
     report.allocator = Some(wish.allocator.name.to_owned());
-    report.files = proposal
-        .changes
-        .iter()
-        .filter(|it| it.is_change())
-        .map(shown)
-        .collect();
+    report.files = proposal.changes.iter().filter(|it| it.is_change()).map(shown).collect();
     report.notes.clone_from(&proposal.notes);
     report.check.clone_from(&proposal.check);
-    report
-        .files
-        .extend(proposal.library.as_deref().map(File::library));
+    report.files.extend(proposal.library.as_deref().map(File::library));
     if report.files.is_empty() {
         return match failed(&proposal.check) {
             Some(exit) => finish(args, &report, exit),
@@ -74,25 +65,18 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         return finish(args, &report, exit);
     }
     if !args.write {
-        report
-            .notes
-            .push("nothing was written; use --write to write it".to_owned());
+        report.notes.push("nothing was written; use --write to write it".to_owned());
         return finish(args, &report, Exit::WouldChange);
     }
     write_all(args, &proposal)?;
     report.action = Action::Written;
-    report
-        .notes
-        .push(format!("written; ebb fix --undo {name} undoes it"));
+    report.notes.push(format!("written; ebb fix --undo {name} undoes it"));
     finish(args, &report, Exit::Ok)
 }
 
 /// How `ebb check` would end on the result, where that is not well.
 fn failed(check: &Option<Check>) -> Option<Exit> {
-    check
-        .as_ref()
-        .map(|it| Exit::from(it.answer()))
-        .filter(|exit| *exit == Exit::NotInCharge)
+    check.as_ref().map(|it| Exit::from(it.answer())).filter(|exit| *exit == Exit::NotInCharge)
 }
 
 fn shown(change: &Change) -> File {

@@ -76,21 +76,15 @@ pub struct Args {
 pub fn execute(args: Args) -> Result<ExitCode, Failure> {
     let start = prepare(&args)?;
     if args.verify {
-        let style = if args.json {
-            report::Style::Json
-        } else {
-            report::Style::Text
-        };
+        let style = if args.json { report::Style::Json } else { report::Style::Text };
         return verify::run(&start, &start.allocator, args.verify_for, style);
     }
     Err(become_program(&start))
 }
 
 fn prepare(args: &Args) -> Result<Start, Failure> {
-    let (command, rest) = args
-        .command
-        .split_first()
-        .ok_or_else(|| Failure::new(Exit::Usage, "no command to run"))?;
+    let (command, rest) =
+        args.command.split_first().ok_or_else(|| Failure::new(Exit::Usage, "no command to run"))?;
     let mut environment: BTreeMap<OsString, OsString> = env::vars_os().collect();
     let chosen = args.from.as_deref().map(from_trial).transpose()?;
     if let Some(chosen) = &chosen {
@@ -116,9 +110,8 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
     if choice.library().is_some() {
         refuse(&program)?;
     }
-    let change = Environment::of(&choice, &args.conf, |name| {
-        environment.get(OsStr::new(name)).cloned()
-    })?;
+    let change =
+        Environment::of(&choice, &args.conf, |name| environment.get(OsStr::new(name)).cloned())?;
     for other in &change.replaced {
         terminal::warn(&format!("note: {other} is removed from LD_PRELOAD"));
     }
@@ -136,23 +129,14 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
         program.path
     };
     arguments.extend(rest.iter().cloned());
-    Ok(Start {
-        file,
-        arguments,
-        environment,
-        allocator,
-        choice,
-    })
+    Ok(Start { file, arguments, environment, allocator, choice })
 }
 
 /// The allocator that a trial recommends; it is printed on stderr, because the user did not name it.
 fn from_trial(file: &Path) -> Result<Choice, Failure> {
     let trial = earlier::read(file)?;
     let chosen = choice::of(&trial).ok_or_else(|| {
-        Failure::new(
-            Exit::Usage,
-            format!("{}: the trial has no variants", file.display()),
-        )
+        Failure::new(Exit::Usage, format!("{}: the trial has no variants", file.display()))
     })?;
     terminal::warn(&format!("note: {}: {}", chosen.variant, chosen.reason));
     Ok(chosen)
@@ -204,10 +188,7 @@ fn become_program(start: &Start) -> Failure {
         Err(failure) => return failure,
     };
     if let Err(errno) = inherited::restore() {
-        return Failure::new(
-            Exit::Internal,
-            format!("SIGPIPE cannot be restored: {errno}"),
-        );
+        return Failure::new(Exit::Internal, format!("SIGPIPE cannot be restored: {errno}"));
     }
     // Not the standard library's way: it would empty the mask of blocked signals, too.
     match nix::unistd::execve(&file, &arguments, &environment) {

@@ -21,11 +21,7 @@ const EXAMPLES: &str = "Example:
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A pid, a process name, a unit, a container's id, or the path of a cgroup
-    #[arg(
-        value_name = "TARGET",
-        required_unless_present = "pid",
-        conflicts_with = "pid"
-    )]
+    #[arg(value_name = "TARGET", required_unless_present = "pid", conflicts_with = "pid")]
     target: Option<String>,
 
     /// The target's pid
@@ -75,10 +71,7 @@ pub(super) fn target(named: Option<&String>, pid: Option<u32>) -> String {
 /// with it; without it the user's mask says that.
 pub(super) fn write(path: &Path, text: &str, mode: Option<u32>) -> Result<(), Failure> {
     let failed = |error: &std::io::Error| {
-        Failure::new(
-            Exit::NotWritten,
-            format!("{} was not written: {error}", path.display()),
-        )
+        Failure::new(Exit::NotWritten, format!("{} was not written: {error}", path.display()))
     };
     // A link keeps its place; a device or a pipe takes what is written to it.
     let path_of = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -100,11 +93,9 @@ pub(super) fn write(path: &Path, text: &str, mode: Option<u32>) -> Result<(), Fa
         .map_err(|error| failed(&error))?;
     if mode.is_some() {
         let file = file.as_file();
-        file.set_permissions(permissions)
-            .map_err(|error| failed(&error))?;
+        file.set_permissions(permissions).map_err(|error| failed(&error))?;
     }
-    file.persist(&path_of)
-        .map_err(|error| failed(&error.error))?;
+    file.persist(&path_of).map_err(|error| failed(&error.error))?;
     Ok(())
 }
 

@@ -95,14 +95,10 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
 /// One round: looks, judges, trims, measures and prints.
 fn round(args: &Args, observer: &Observer) -> Result<Exit, Failure> {
     let found = find(std::slice::from_ref(&args.target))?;
-    let resolved = found
-        .first()
-        .ok_or_else(|| Failure::new(Exit::Usage, "no target"))?;
+    let resolved = found.first().ok_or_else(|| Failure::new(Exit::Usage, "no target"))?;
     if args.page_cache && resolved.cgroup.is_none() {
-        return Err(
-            Failure::new(Exit::Usage, format!("{} is not a cgroup", args.target))
-                .remedy("--page-cache takes the path of a cgroup, a unit or a container's id"),
-        );
+        return Err(Failure::new(Exit::Usage, format!("{} is not a cgroup", args.target))
+            .remedy("--page-cache takes the path of a cgroup, a unit or a container's id"));
     }
     let snapshot = observer.look(resolved, !args.no_children, Depth::Heaps);
     if snapshot.processes.is_empty() {
@@ -144,10 +140,7 @@ fn one(
     process: &Process,
     cost: Option<&Cost>,
 ) -> ProcessTrim {
-    let limits = Limits {
-        least_bytes: args.min,
-        most_pause_s: args.max_pause.as_secs_f64(),
-    };
+    let limits = Limits { least_bytes: args.min, most_pause_s: args.max_pause.as_secs_f64() };
     let (predicted, left) = judge(process, &snapshot.missing, cost, &limits);
     let done = match left {
         Some(left) => Err(left),
@@ -193,10 +186,7 @@ fn relieve(args: &Args, process: &Process) -> Result<Call, Left> {
 /// Looks at a process again; nothing where it ended.
 fn measure(observer: &Observer, before: &Process) -> Option<Measured> {
     let again = Resolved {
-        target: Target {
-            asked: before.pid.to_string(),
-            kind: TargetKind::Pid,
-        },
+        target: Target { asked: before.pid.to_string(), kind: TargetKind::Pid },
         roots: vec![before.pid],
         cgroup: None,
     };
@@ -221,17 +211,11 @@ fn exit(trim: &Trim) -> Exit {
         Reason::NoRight => Exit::Permission,
         Reason::NoPlace => Exit::TryAgain,
     };
-    let of_processes = trim
-        .processes
-        .iter()
-        .filter_map(|process| match &process.outcome {
-            Outcome::Trimmed(_) => None,
-            Outcome::Left(left) => Some(of_left(left)),
-        });
-    let of_cache = trim
-        .page_cache
-        .iter()
-        .filter_map(|cache| cache.refused.as_ref());
+    let of_processes = trim.processes.iter().filter_map(|process| match &process.outcome {
+        Outcome::Trimmed(_) => None,
+        Outcome::Left(left) => Some(of_left(left)),
+    });
+    let of_cache = trim.page_cache.iter().filter_map(|cache| cache.refused.as_ref());
     let mut codes: Vec<Exit> = of_processes.chain(of_cache.map(of_left)).collect();
     codes.retain(|code| *code != Exit::Ok);
     codes.sort_by_key(|code| code.code());

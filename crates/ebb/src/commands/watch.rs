@@ -34,11 +34,7 @@ const EXAMPLES: &str = "Examples:
 #[command(group(clap::ArgGroup::new("where").required(true).multiple(true).args(["prometheus", "listen"])))]
 pub struct Args {
     /// A pid, a process name, a unit, a container's id, or the path of a cgroup
-    #[arg(
-        value_name = "TARGET",
-        required_unless_present = "pid",
-        conflicts_with = "pid"
-    )]
+    #[arg(value_name = "TARGET", required_unless_present = "pid", conflicts_with = "pid")]
     target: Option<String>,
 
     /// The target's pid
@@ -109,9 +105,8 @@ impl Figures {
     fn look(&mut self, resolved: &Resolved, with_children: bool) -> Result<String, Failure> {
         let mut snapshot = self.observer.look(resolved, with_children, Depth::Kernel);
         let now = memory(&snapshot);
-        let changed = self
-            .read_at
-            .is_none_or(|(_, then)| now.abs_diff(then) as f64 > CHANGED * then as f64);
+        let changed =
+            self.read_at.is_none_or(|(_, then)| now.abs_diff(then) as f64 > CHANGED * then as f64);
         if changed {
             snapshot = self.observer.look(resolved, with_children, Depth::Heaps);
             self.heaps = snapshot.processes.clone();
@@ -125,9 +120,7 @@ impl Figures {
                 process.objects = known.and_then(|known| known.objects.clone());
             }
         }
-        let age = self
-            .read_at
-            .map_or(0.0, |(then, _)| then.elapsed().as_secs_f64());
+        let age = self.read_at.map_or(0.0, |(then, _)| then.elapsed().as_secs_f64());
         ebb_report::metrics::render(&ebb_diagnosis::of(snapshot), age)
             .map_err(|error| Failure::new(Exit::Internal, error.to_string()))
     }
@@ -148,10 +141,7 @@ fn address(text: &str) -> Result<Listen, String> {
         Some(port) => {
             let port = port.map_err(|error| format!("{error}: write :PORT or HOST:PORT"))?;
             // The first takes both protocols, and is not there where IPv6 is switched off.
-            vec![
-                (Ipv6Addr::UNSPECIFIED, port).into(),
-                (Ipv4Addr::UNSPECIFIED, port).into(),
-            ]
+            vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()]
         }
         None => text
             .to_socket_addrs()
@@ -164,23 +154,14 @@ fn address(text: &str) -> Result<Listen, String> {
 /// Answers on a thread of its own; says where, because the port may have been 0.
 fn serve(address: &Listen, page: Arc<Mutex<String>>) -> Result<(), Failure> {
     let server = tiny_http::Server::http(address.0.as_slice()).map_err(|error| {
-        let address = address
-            .0
-            .first()
-            .map_or_else(String::new, SocketAddr::to_string);
+        let address = address.0.first().map_or_else(String::new, SocketAddr::to_string);
         Failure::new(Exit::Usage, format!("{address}: {error}"))
     })?;
-    terminal::warn(&format!(
-        "listening on http://{}/metrics",
-        server.server_addr()
-    ));
+    terminal::warn(&format!("listening on http://{}/metrics", server.server_addr()));
     std::thread::spawn(move || {
         for request in server.incoming_requests() {
             let (status, text) = match request.url() {
-                "/metrics" => (
-                    200,
-                    page.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-                ),
+                "/metrics" => (200, page.lock().unwrap_or_else(PoisonError::into_inner).clone()),
                 _ => (404, "the figures are at /metrics\n".to_owned()),
             };
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -76,11 +76,7 @@ impl Args {
     }
 
     fn form(&self) -> Form {
-        if self.verbose {
-            Form::Full
-        } else {
-            Form::Short(terminal::columns())
-        }
+        if self.verbose { Form::Full } else { Form::Short(terminal::columns()) }
     }
 }
 
@@ -101,11 +97,7 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
         let mut subject = Subject::start(&args.command)?;
         vec![look(&subject.run_for(args.after)?)]
     };
-    let text = if args.json {
-        json(diagnoses.as_slice())?
-    } else {
-        text(&diagnoses, args.form())
-    };
+    let text = if args.json { json(diagnoses.as_slice())? } else { text(&diagnoses, args.form()) };
     terminal::print(&text)?;
     Ok(exit(&diagnoses).into())
 }
@@ -126,11 +118,7 @@ fn watch_one(args: &Args, observer: &Observer, time: Duration) -> Result<ExitCod
         json(&growth)?
     } else {
         let text = ebb_report::growth::render(&growth, args.form());
-        if terminal::has_colours() {
-            crate::paint::growth(&text, &growth)
-        } else {
-            text
-        }
+        if terminal::has_colours() { crate::paint::growth(&text, &growth) } else { text }
     };
     terminal::print(&text)?;
     Ok(code(growth.verdict.kind, &growth.last).into())
@@ -138,10 +126,7 @@ fn watch_one(args: &Args, observer: &Observer, time: Duration) -> Result<ExitCod
 
 /// The targets, all of which must exist.
 pub fn find(asked: &[String]) -> Result<Vec<Resolved>, Failure> {
-    asked
-        .iter()
-        .map(|asked| target::resolve(asked).map_err(Failure::from))
-        .collect()
+    asked.iter().map(|asked| target::resolve(asked).map_err(Failure::from)).collect()
 }
 
 fn text(diagnoses: &[Diagnosis], form: Form) -> String {
@@ -163,10 +148,8 @@ fn json(diagnoses: &(impl serde::Serialize + ?Sized)) -> Result<String, Failure>
 
 /// One code for all: that of the only verdict, or of several that differ.
 fn exit(diagnoses: &[Diagnosis]) -> Exit {
-    let mut codes: Vec<Exit> = diagnoses
-        .iter()
-        .map(|diagnosis| code(diagnosis.verdict.kind, diagnosis))
-        .collect();
+    let mut codes: Vec<Exit> =
+        diagnoses.iter().map(|diagnosis| code(diagnosis.verdict.kind, diagnosis)).collect();
     codes.retain(|code| *code != Exit::Ok);
     codes.dedup();
     match codes.as_slice() {
@@ -185,11 +168,8 @@ fn code(kind: VerdictKind, diagnosis: &Diagnosis) -> Exit {
         VerdictKind::Mixed => Exit::Mixed,
         VerdictKind::NotEnoughEvidence => {
             // A closed door is something else than a heap that nobody can read.
-            let closed = diagnosis
-                .snapshot
-                .missing
-                .iter()
-                .any(|missing| missing.what == "mappings");
+            let closed =
+                diagnosis.snapshot.missing.iter().any(|missing| missing.what == "mappings");
             match closed {
                 true => Exit::Permission,
                 false => Exit::NotEnoughEvidence,

@@ -54,10 +54,9 @@ mod here {
             NotCalled::Gone => (Reason::Gone, None),
             NotCalled::Refused(gate) => (Reason::NoRight, Some(gate.remedy())),
             NotCalled::Unfit(_) => (Reason::Unfit, None),
-            NotCalled::NoThread(_) => (
-                Reason::NoPlace,
-                Some("try again, or wait longer with --wait".to_owned()),
-            ),
+            NotCalled::NoThread(_) => {
+                (Reason::NoPlace, Some("try again, or wait longer with --wait".to_owned()))
+            }
             NotCalled::Other(_) => (Reason::NotRead, None),
         };
         left(reason, error.to_string(), remedy)
@@ -73,11 +72,7 @@ mod here {
     }
 
     fn left(reason: Reason, why: String, remedy: Option<String>) -> Left {
-        Left {
-            reason,
-            why,
-            remedy,
-        }
+        Left { reason, why, remedy }
     }
 }
 

@@ -29,13 +29,8 @@ pub fn page_cache(place: &Place) -> PageCache {
         anon_after: None,
         refused: None,
     };
-    let asked = request(
-        place.version,
-        place.is_root(),
-        may_swap(place),
-        result.before,
-    )
-    .and_then(|request| ask(&place.folder, &request));
+    let asked = request(place.version, place.is_root(), may_swap(place), result.before)
+        .and_then(|request| ask(&place.folder, &request));
     match asked {
         Ok(()) => {
             let after = place.read().parts;
@@ -81,10 +76,7 @@ fn request(
             "memory.force_empty of version 1 would also swap out anonymous memory",
             "set memory.swappiness of the cgroup to 0, or use version 2",
         )),
-        (1, _) => Ok(Request {
-            file: "memory.force_empty",
-            text: "0".to_owned(),
-        }),
+        (1, _) => Ok(Request { file: "memory.force_empty", text: "0".to_owned() }),
         (_, None) => Err(refuse(
             Reason::NotRead,
             "memory.stat does not show the amount",
@@ -119,16 +111,11 @@ fn failed(path: &Path, error: &io::Error) -> Left {
             Reason::CannotTrim,
             "this kernel cannot reclaim file pages only: Linux 6.11 or later can",
         ),
-        _ => (
-            Reason::CannotTrim,
-            "this kernel cannot reclaim from cgroups: Linux 5.19 or later can",
-        ),
+        _ => {
+            (Reason::CannotTrim, "this kernel cannot reclaim from cgroups: Linux 5.19 or later can")
+        }
     };
-    Left {
-        reason,
-        why: format!("{}: {error}", path.display()),
-        remedy: Some(remedy.to_owned()),
-    }
+    Left { reason, why: format!("{}: {error}", path.display()), remedy: Some(remedy.to_owned()) }
 }
 
 /// Whether anonymous memory of the cgroup could go to swap.

@@ -50,16 +50,11 @@ mod here {
                 Reason::NoPlace,
                 Some("try again, wait longer with --wait, or --inject".to_owned()),
             ),
-            NotRun::Failed(_) => (
-                Reason::Unfit,
-                Some("--inject calls malloc_trim without Python's help".to_owned()),
-            ),
+            NotRun::Failed(_) => {
+                (Reason::Unfit, Some("--inject calls malloc_trim without Python's help".to_owned()))
+            }
         };
-        NotDone::Left(Left {
-            reason,
-            why: error.to_string(),
-            remedy,
-        })
+        NotDone::Left(Left { reason, why: error.to_string(), remedy })
     }
 }
 
@@ -71,8 +66,6 @@ mod here {
     use ebb_diagnosis::facts::trim::Call;
 
     pub fn malloc_trim(_: i32, _: Duration) -> Result<Call, NotDone> {
-        Err(NotDone::Unoffered(
-            "remote execution works on x86-64 with glibc only".to_owned(),
-        ))
+        Err(NotDone::Unoffered("remote execution works on x86-64 with glibc only".to_owned()))
     }
 }

@@ -62,12 +62,7 @@ fn jemalloc_in_a_forked_process_that_turns_its_thread_on() {
 fn jemalloc_without_muzzy_pages() {
     let lazy = "background_thread:true,dirty_decay_ms:100,muzzy_decay_ms:-1";
     let prompt = "background_thread:true,dirty_decay_ms:100,muzzy_decay_ms:0";
-    let process = Process::start(&mut under(
-        "jemalloc",
-        "burst",
-        "",
-        &[("MALLOC_CONF", lazy)],
-    ));
+    let process = Process::start(&mut under("jemalloc", "burst", "", &[("MALLOC_CONF", lazy)]));
     let mut again = under("jemalloc", "burst", "", &[("MALLOC_CONF", prompt)]);
     start(&process, "muzzy_decay_ms:0", &mut again).helps("muzzy_decay_ms:0");
 }
@@ -115,10 +110,5 @@ fn tcmalloc_with_smaller_caches() {
     let bound = ("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "1048576");
     let process = Process::start(&mut under("tcmalloc", "burst", "", &[prompt]));
     let mut again = under("tcmalloc", "burst", "", &[prompt, bound]);
-    start(
-        &process,
-        "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES=1048576",
-        &mut again,
-    )
-    .helps(bound.0);
+    start(&process, "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES=1048576", &mut again).helps(bound.0);
 }

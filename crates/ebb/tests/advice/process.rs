@@ -35,14 +35,8 @@ impl Process {
         output.read_line(&mut line).expect("a line");
         let mut words = line.split_whitespace();
         assert_eq!(words.next(), Some("ready"), "{command:?}");
-        let pid = words
-            .next()
-            .map_or(child.id(), |pid| pid.parse().expect("a number"));
-        Self {
-            child,
-            _output: output,
-            pid,
-        }
+        let pid = words.next().map_or(child.id(), |pid| pid.parse().expect("a number"));
+        Self { child, _output: output, pid }
     }
 
     /// Has it do what it was started for.
@@ -126,11 +120,7 @@ pub fn call(mut process: Process, words: &str) -> Tried {
     let (advised_for, before) = (process.advised(words), process.resident());
     process.go();
     let after = process.falls_to(before.saturating_sub(advised_for / 2));
-    Tried {
-        before,
-        advised_for,
-        after,
-    }
+    Tried { before, advised_for, after }
 }
 
 /// Tries a start with other settings.
@@ -138,11 +128,7 @@ pub fn start(process: &Process, words: &str, again: &mut Command) -> Tried {
     let (advised_for, before) = (process.advised(words), process.resident());
     let again = Process::start(again);
     let after = again.falls_to(before.saturating_sub(advised_for / 2));
-    Tried {
-        before,
-        advised_for,
-        after,
-    }
+    Tried { before, advised_for, after }
 }
 
 /// A command in a quiet environment.

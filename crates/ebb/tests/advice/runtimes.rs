@@ -23,12 +23,8 @@ fn python_objects_on_an_allocator_that_returns_pages() {
     let process = Process::start(&mut python(code, &[]));
     let mut again = python(code, &[]);
     again.env("LD_PRELOAD", preload("ebbmalloc"));
-    start(
-        &process,
-        "ebbmalloc returns the pages of its free objects",
-        &mut again,
-    )
-    .helps("a start on ebbmalloc");
+    start(&process, "ebbmalloc returns the pages of its free objects", &mut again)
+        .helps("a start on ebbmalloc");
 }
 
 #[test]

@@ -28,16 +28,10 @@ fn place(root: &TempDir) -> &str {
 const CAT: &str = "/bin/cat";
 
 fn with_jemalloc() -> TempDir {
-    let root = root(&[
-        (Path::new(CAT), "usr/bin/cat"),
-        (&jemalloc(), "usr/lib/libjemalloc.so.2"),
-    ]);
+    let root = root(&[(Path::new(CAT), "usr/bin/cat"), (&jemalloc(), "usr/lib/libjemalloc.so.2")]);
     // What jemalloc needs is looked for, too.
     let listed = stdout(&output(std::process::Command::new("ldd").arg(jemalloc())));
-    for file in listed
-        .split_whitespace()
-        .filter(|word| word.starts_with('/'))
-    {
+    for file in listed.split_whitespace().filter(|word| word.starts_with('/')) {
         let name = Path::new(file).file_name().unwrap();
         fs::copy(file, root.path().join("usr/lib").join(name)).unwrap();
     }
@@ -53,11 +47,7 @@ fn an_unpacked_image_in_order() {
     // Without a word from anybody.
     assert_error(&[place(&root)], "not-asked");
     fs::create_dir_all(root.path().join("etc")).unwrap();
-    fs::write(
-        root.path().join("etc/ld.so.preload"),
-        "/usr/lib/libjemalloc.so.2\n",
-    )
-    .unwrap();
+    fs::write(root.path().join("etc/ld.so.preload"), "/usr/lib/libjemalloc.so.2\n").unwrap();
     let said = assert_fine(&[place(&root)]);
     assert_eq!(said["allocator"], "jemalloc");
     fs::remove_file(root.path().join("usr/lib/libjemalloc.so.2")).unwrap();
@@ -155,11 +145,7 @@ fn a_dockerfile_with_its_context() {
     )
     .unwrap();
     assert_error(&[name], "not-asked");
-    script(
-        &folder,
-        "start.sh",
-        "export LD_PRELOAD=libjemalloc.so.2\nexec \"$@\"\n",
-    );
+    script(&folder, "start.sh", "export LD_PRELOAD=libjemalloc.so.2\nexec \"$@\"\n");
     let said = assert_error(&[name], "entrypoint-bypassed");
     assert_eq!(said["findings"][0]["file"], format!("{name}:4"));
     assert_fine(&[name, "-a", "glibc"]);

@@ -26,11 +26,7 @@ fn allocating(folder: &TempDir, flags: &[&str]) -> Command {
 /// A program that was asked to run on `library`, and waits.
 fn asked(library: &str) -> (TempDir, Running) {
     let folder = folder();
-    let running = Running::start(
-        allocating(&folder, &[])
-            .arg("30000")
-            .env("LD_PRELOAD", library),
-    );
+    let running = Running::start(allocating(&folder, &[]).arg("30000").env("LD_PRELOAD", library));
     (folder, running)
 }
 
@@ -71,11 +67,7 @@ fn the_allocator_is_in_charge_of_a_tree() {
     let only = assert_fine(&[&tree.pid(), "--no-children", "-a", "jemalloc"]);
     assert_eq!(only["processes"].as_array().unwrap().len(), 1);
     let text = output(ebb().args(["check", &tree.pid()]));
-    assert!(
-        stdout(&text).contains("jemalloc is in charge of 2 processes"),
-        "{}",
-        stdout(&text)
-    );
+    assert!(stdout(&text).contains("jemalloc is in charge of 2 processes"), "{}", stdout(&text));
 }
 
 #[test]
@@ -101,12 +93,7 @@ fn nobody_asked() {
     let folder = folder();
     let running = Running::start(allocating(&folder, &[]).arg("30000"));
     let said = assert_error(&[&running.pid(), "-a", "jemalloc"], "not-asked");
-    assert!(
-        said["processes"][0]["malloc"]
-            .as_str()
-            .unwrap()
-            .contains("libc.so")
-    );
+    assert!(said["processes"][0]["malloc"].as_str().unwrap().contains("libc.so"));
     let said = assert_error(&[&running.pid()], "not-asked");
     assert!(said["allocator"].is_null());
     assert_fine(&[&running.pid(), "-a", "glibc"]);
@@ -122,11 +109,7 @@ fn the_environment_was_dropped_on_the_way() {
     let (said, code) = check(&[&tree.pid()]);
     assert_eq!(code, 14);
     // The shell without it, and what that has started.
-    assert_eq!(
-        found(&said, "error"),
-        ["environment-dropped", "environment-dropped"],
-        "{said:#}"
-    );
+    assert_eq!(found(&said, "error"), ["environment-dropped", "environment-dropped"], "{said:#}");
     // Asked about the lower process alone, it is found above.
     let lower = said["findings"][0]["pid"].to_string();
     assert_error(&[&lower, "--no-children"], "environment-dropped");
@@ -203,11 +186,8 @@ fn a_program_that_takes_no_library() {
     let folder = folder();
     for compiler in ["musl-gcc", "cc"] {
         let program = compile(&folder, compiler, "static", ALLOCATING, &["-static"]);
-        let running = Running::start(
-            Command::new(program)
-                .arg("30000")
-                .env("LD_PRELOAD", jemalloc()),
-        );
+        let running =
+            Running::start(Command::new(program).arg("30000").env("LD_PRELOAD", jemalloc()));
         assert_error(&[&running.pid(), "-a", "jemalloc"], "static-program");
     }
 }
@@ -215,16 +195,9 @@ fn a_program_that_takes_no_library() {
 #[test]
 fn a_program_that_brings_its_own() {
     let folder = folder();
-    let source = format!(
-        "{ALLOCATOR}{}",
-        ALLOCATING.replace("free(block)", "(void)block")
-    );
+    let source = format!("{ALLOCATOR}{}", ALLOCATING.replace("free(block)", "(void)block"));
     let program = compile(&folder, "cc", "own", &source, &["-rdynamic", "-w"]);
-    let running = Running::start(
-        Command::new(program)
-            .arg("30000")
-            .env("LD_PRELOAD", jemalloc()),
-    );
+    let running = Running::start(Command::new(program).arg("30000").env("LD_PRELOAD", jemalloc()));
     assert_error(&[&running.pid()], "malloc-inside");
 }
 
@@ -290,16 +263,9 @@ fn a_library_that_cannot_be_loaded_late() {
     let mut command = Command::new("python3");
     command.args(["-c", code]).arg(&jemalloc);
     let failed = output(Command::new("python3").args(["-c", code]).arg(&jemalloc));
-    assert!(
-        stdout(&failed).contains("static TLS block"),
-        "{}",
-        stdout(&failed)
-    );
+    assert!(stdout(&failed).contains("static TLS block"), "{}", stdout(&failed));
     let running = Running::start(&mut command);
-    let said = assert_error(
-        &[&running.pid(), "-a", jemalloc.to_str().unwrap()],
-        "not-asked",
-    );
+    let said = assert_error(&[&running.pid(), "-a", jemalloc.to_str().unwrap()], "not-asked");
     assert_eq!(found(&said, "note"), ["static-tls"], "{said:#}");
 }
 

@@ -10,10 +10,7 @@ fn on_jemalloc(name: &str, value: &str) -> (tempfile::TempDir, Running) {
     let folder = folder();
     let program = compile(&folder, "cc", "allocating", ALLOCATING, &[]);
     let running = Running::start(
-        Command::new(program)
-            .arg("30000")
-            .env("LD_PRELOAD", jemalloc())
-            .env(name, value),
+        Command::new(program).arg("30000").env("LD_PRELOAD", jemalloc()).env(name, value),
     );
     (folder, running)
 }
@@ -21,11 +18,8 @@ fn on_jemalloc(name: &str, value: &str) -> (tempfile::TempDir, Running) {
 #[test]
 fn set_by_the_program_itself() {
     let code = "import os, sys; os.environ['MALLOC_CONF'] = 'narenas:1'; print(flush=True); sys.stdin.read()";
-    let running = Running::start(
-        Command::new("python3")
-            .args(["-c", code])
-            .env("LD_PRELOAD", jemalloc()),
-    );
+    let running =
+        Running::start(Command::new("python3").args(["-c", code]).env("LD_PRELOAD", jemalloc()));
     let said = assert_error(&[&running.pid()], "settings-too-late");
     assert_eq!(said["processes"][0]["in_charge"], true, "{said:#}");
     let text = stdout(&output(ebb().args(["check", &running.pid()])));
@@ -68,10 +62,7 @@ fn a_jemalloc_under_prefixed_names() {
         };
         let running = start("_RJEM_MALLOC_CONF");
         let said = assert_fine(&[&running.pid(), "-a", "jemalloc"]);
-        assert_eq!(
-            said["processes"][0]["settings"][0],
-            "_RJEM_MALLOC_CONF=narenas:1"
-        );
+        assert_eq!(said["processes"][0]["settings"][0], "_RJEM_MALLOC_CONF=narenas:1");
         let (said, _) = check(&[&running.pid()]);
         assert_eq!(found(&said, "error"), ["allocator-inside"], "{said:#}");
         let running = start("MALLOC_CONF");
@@ -92,11 +83,7 @@ fn settings_that_the_allocator_does_not_have() {
     );
     let program = compile(&folder, "cc", "prefixed", &source, &["-O0"]);
     let start = |text: &str| {
-        Running::start(
-            Command::new(&program)
-                .arg("30000")
-                .env("_RJEM_MALLOC_CONF", text),
-        )
+        Running::start(Command::new(&program).arg("30000").env("_RJEM_MALLOC_CONF", text))
     };
     let running = start("dirty_decay_ms:1000");
     assert_fine(&[&running.pid(), "-a", "jemalloc"]);

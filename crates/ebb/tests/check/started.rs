@@ -62,10 +62,7 @@ fn one_of_two_programs_of_a_supervisor_is_not_covered() {
     let said = assert_fine(&[&path]);
     assert_eq!(found(&said, "note"), ["not-asked"], "{said:#}");
     let note = &said["findings"][0];
-    assert!(
-        note["what"].as_str().unwrap().starts_with("b: "),
-        "{said:#}"
-    );
+    assert!(note["what"].as_str().unwrap().starts_with("b: "), "{said:#}");
     assert_error(&[&path, "--service", "b"], "not-asked");
     assert_error(&[&path, "--service", "a", "--service", "b"], "not-asked");
     let none = written(&folder, "none.conf", "[program:b]\ncommand=/bin/ls\n");
@@ -104,10 +101,7 @@ fn what_keeps_a_library_from_a_supervisors_program() {
 #[test]
 fn a_script_in_order() {
     let folder = folder();
-    let text = format!(
-        "#!/bin/sh\nexport LD_PRELOAD={}\nexec /bin/cat\n",
-        library()
-    );
+    let text = format!("#!/bin/sh\nexport LD_PRELOAD={}\nexec /bin/cat\n", library());
     let said = assert_fine(&[&written(&folder, "run", &text), "-a", "ebbmalloc"]);
     assert_eq!(said["subject"], "script");
     assert_eq!(found(&said, "note"), ["entrypoint-bypassed"], "{said:#}");
@@ -128,26 +122,10 @@ fn what_keeps_a_library_from_a_scripts_program() {
         (foreign, "wrong-architecture", 2),
         (format!("exec app\n{export}"), "preload-too-late", 3),
         (format!("app --x\n{export}\n"), "preload-too-late", 3),
-        (
-            export.replace("export ", "") + "\nexec app",
-            "environment-dropped",
-            2,
-        ),
-        (
-            format!("{export}\nexec env -i A=1 app"),
-            "environment-dropped",
-            2,
-        ),
-        (
-            format!("{export}\nexec sudo -E -u app app"),
-            "environment-dropped",
-            2,
-        ),
-        (
-            format!("{export}\nunset LD_PRELOAD\nexec app"),
-            "environment-dropped",
-            3,
-        ),
+        (export.replace("export ", "") + "\nexec app", "environment-dropped", 2),
+        (format!("{export}\nexec env -i A=1 app"), "environment-dropped", 2),
+        (format!("{export}\nexec sudo -E -u app app"), "environment-dropped", 2),
+        (format!("{export}\nunset LD_PRELOAD\nexec app"), "environment-dropped", 3),
     ] {
         let path = written(&folder, "run.sh", &format!("#!/bin/sh\n{text}\n"));
         let said = assert_error(&[&path], id);
@@ -155,12 +133,7 @@ fn what_keeps_a_library_from_a_scripts_program() {
             assert_eq!(place(&said), format!("run.sh:{line}"), "{said:#}");
         }
     }
-    for kept in [
-        "gosu app app",
-        "su-exec app app",
-        "env A=1 app",
-        "setpriv --reuid=1 app",
-    ] {
+    for kept in ["gosu app app", "su-exec app app", "env A=1 app", "setpriv --reuid=1 app"] {
         let text = format!("#!/bin/sh\n{export}\nexec {kept}\n");
         assert_fine(&[&written(&folder, "run.sh", &text)]);
     }
@@ -171,26 +144,14 @@ fn what_is_not_known_of_a_script_is_said() {
     let folder = folder();
     let text = "#!/bin/sh\nexport LD_PRELOAD=\"$(find / -name libjemalloc.so.2)\"\nexec app\n";
     let (said, code) = check(&[&written(&folder, "run.sh", text)]);
-    assert_eq!(
-        (found(&said, "unknown"), code),
-        (vec!["unreadable"], 20),
-        "{said:#}"
-    );
+    assert_eq!((found(&said, "unknown"), code), (vec!["unreadable"], 20), "{said:#}");
     let library = library();
     let text = format!("#!/bin/sh\nif x; then\n  export LD_PRELOAD={library}\nfi\nexec app\n");
     let said = assert_fine(&[&written(&folder, "run.sh", &text)]);
-    assert_eq!(
-        found(&said, "note"),
-        ["not-asked", "entrypoint-bypassed"],
-        "{said:#}"
-    );
+    assert_eq!(found(&said, "note"), ["not-asked", "entrypoint-bypassed"], "{said:#}");
     let text = format!("#!/bin/sh\r\nexport LD_PRELOAD={library}\r\nexec app\r\n");
     let said = assert_fine(&[&written(&folder, "run.sh", &text)]);
-    assert_eq!(
-        found(&said, "note"),
-        ["entrypoint-bypassed", "line-ends"],
-        "{said:#}"
-    );
+    assert_eq!(found(&said, "note"), ["entrypoint-bypassed", "line-ends"], "{said:#}");
 }
 
 #[test]
@@ -201,8 +162,5 @@ fn other_scripts_are_refused_in_one_line() {
     assert_eq!(refused.status.code(), Some(64));
     let said = stderr(&refused);
     assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(
-        said.contains("it is a script for python3, not for a shell"),
-        "{said}"
-    );
+    assert!(said.contains("it is a script for python3, not for a shell"), "{said}");
 }

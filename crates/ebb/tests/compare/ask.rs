@@ -17,9 +17,8 @@ fn the_service_is_asked_when_the_rest_begins() {
     let arguments = ["--variants", "glibc", "-n", "1", "-o", folder];
     run(workload.path(), &arguments).expect(0, &[], &[]);
     let trial = results(output.path());
-    let reclaimable = trial["variants"][0]["summary"]["figures"]["reclaimable"]["median"]
-        .as_f64()
-        .unwrap();
+    let reclaimable =
+        trial["variants"][0]["summary"]["figures"]["reclaimable"]["median"].as_f64().unwrap();
     assert!(
         reclaimable < 5.0 * MB,
         "it was trimmed when the rest began, and {reclaimable} bytes go at the end"

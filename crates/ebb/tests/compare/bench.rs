@@ -85,13 +85,8 @@ pub fn left_over(tool: u32) -> Vec<i32> {
     let wanted = format!("EBB_RUN={tool}-");
     let running = |pid: &i32| {
         let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environ
-            .split(|byte| *byte == 0)
-            .any(|entry| entry.starts_with(wanted.as_bytes()))
+        environ.split(|byte| *byte == 0).any(|entry| entry.starts_with(wanted.as_bytes()))
     };
     let names = std::fs::read_dir("/proc").unwrap().flatten();
-    names
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(running)
-        .collect()
+    names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(running).collect()
 }

@@ -54,10 +54,7 @@ fn on_a_terminal(arguments: &[&str], env: &[(&str, &str)]) -> String {
     let line = shlex::try_join(words).unwrap();
     let mut command = clean("script");
     command.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
-    let output = command
-        .stdin(Stdio::null())
-        .envs(env.iter().copied())
-        .output();
+    let output = command.stdin(Stdio::null()).envs(env.iter().copied()).output();
     String::from_utf8(output.unwrap().stdout).unwrap()
 }
 
@@ -79,11 +76,8 @@ fn a_verdict_has_its_colour_on_a_terminal_and_nowhere_else() {
     let answer = format!("{pid}: {RED}jemalloc is NOT in charge");
     let help = ["trim", "--help"];
 
-    for (arguments, painted) in [
-        (&why[..], &*verdict),
-        (&check[..], &*answer),
-        (&help, "\u{1b}["),
-    ] {
+    for (arguments, painted) in [(&why[..], &*verdict), (&check[..], &*answer), (&help, "\u{1b}[")]
+    {
         let text = on_a_terminal(arguments, &[]);
         assert!(text.contains(painted), "{text:?}");
         let forced = piped(arguments, &[("CLICOLOR_FORCE", "1")]);
@@ -91,10 +85,7 @@ fn a_verdict_has_its_colour_on_a_terminal_and_nowhere_else() {
 
         for env in [("NO_COLOR", "1"), ("TERM", "dumb")] {
             let text = on_a_terminal(arguments, &[env]);
-            assert!(
-                !text.contains(ESCAPE) && !text.is_empty(),
-                "{env:?}: {text:?}"
-            );
+            assert!(!text.contains(ESCAPE) && !text.is_empty(), "{env:?}: {text:?}");
         }
         let text = piped(arguments, &[]);
         assert!(!text.contains(ESCAPE) && !text.is_empty(), "{text:?}");
@@ -123,10 +114,7 @@ fn a_difference_has_its_colour() {
 
 #[test]
 fn a_trials_verdict_has_its_colour_and_its_files_have_none() {
-    let workload = Edited::new(&[
-        ("rest_s = 0.6", "rest_s = 0.2"),
-        ("bursts = 2", "bursts = 1"),
-    ]);
+    let workload = Edited::new(&[("rest_s = 0.6", "rest_s = 0.2"), ("bursts = 2", "bursts = 1")]);
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().to_str().unwrap();
     let [csv, markdown] = ["f.csv", "f.md"].map(|name| format!("{output}/{name}"));

@@ -32,10 +32,7 @@ fn on_a_disk(kib: u32, script: &str) -> Option<Command> {
 
 /// A service that fails where its log cannot be written, as Python's `print` does.
 fn talkative() -> Edited {
-    let edited = Edited::new(&[
-        ("rest_s = 0.6", "rest_s = 0.3"),
-        ("bursts = 2", "bursts = 1"),
-    ]);
+    let edited = Edited::new(&[("rest_s = 0.6", "rest_s = 0.3"), ("bursts = 2", "bursts = 1")]);
     let service = edited.path().join("service.py");
     let text = std::fs::read_to_string(&service).unwrap();
     let silent = "        pass\n";
@@ -80,11 +77,7 @@ fn a_disk_that_fills_up_during_a_trial_costs_its_files_and_no_figure() {
             "left: filler out",
         ],
     );
-    assert!(
-        !finished.stdout.contains(" failed: "),
-        "{}",
-        finished.stdout
-    );
+    assert!(!finished.stdout.contains(" failed: "), "{}", finished.stdout);
     let markdown = std::fs::read_to_string(kept.path().join("figures.md")).unwrap();
     let rows: Vec<&str> = markdown.lines().skip(2).collect();
     assert!(rows[0].starts_with("| glibc | 2 | "), "{markdown}");
@@ -95,10 +88,9 @@ fn a_disk_that_fills_up_during_a_trial_costs_its_files_and_no_figure() {
 fn a_disk_that_is_full_is_found_out_before_the_start() {
     let fill = "cat /dev/zero > $DISK/filler 2> /dev/null\n";
     let compare = "$EBB compare $WORKLOAD --variants glibc -n 1";
-    for (arguments, named) in [
-        ("-o $DISK/out", "-o /"),
-        ("--export-csv $DISK/f.csv", "--export-csv /"),
-    ] {
+    for (arguments, named) in
+        [("-o $DISK/out", "-o /"), ("--export-csv $DISK/f.csv", "--export-csv /")]
+    {
         let Some(mut command) = on_a_disk(64, &format!("{fill}{compare} {arguments}")) else {
             skip!("no disk can be mounted here");
         };

@@ -49,21 +49,12 @@ impl Case {
         };
         let arguments = shlex::split(&take("args")).expect("words");
         let expected = take("expected");
-        Self {
-            name,
-            arguments,
-            expected,
-            files,
-            path: path.to_owned(),
-        }
+        Self { name, arguments, expected, files, path: path.to_owned() }
     }
 
     /// Its files in a place of their own.
     pub fn place(&self) -> Place {
-        let files = self
-            .files
-            .iter()
-            .map(|(name, text)| (name.as_str(), text.as_str()));
+        let files = self.files.iter().map(|(name, text)| (name.as_str(), text.as_str()));
         Place::with(&files.collect::<Vec<_>>())
     }
 
@@ -72,9 +63,7 @@ impl Case {
         let text = fs::read_to_string(&self.path).expect("cases");
         let start = text.find(&format!("== {} ==\n", self.name)).expect("it");
         let expected = start + text[start..].find(EXPECTED).expect("expected") + EXPECTED.len();
-        let end = text[expected..]
-            .find("\n== ")
-            .map_or(text.len(), |it| expected + it + 1);
+        let end = text[expected..].find("\n== ").map_or(text.len(), |it| expected + it + 1);
         let text = format!("{}{said}{}", &text[..expected], &text[end..]);
         fs::write(&self.path, text).expect("cases");
     }
@@ -84,9 +73,7 @@ impl Case {
 fn parts(text: &str, before: &str, after: &str) -> Vec<(String, String)> {
     let mut parts: Vec<(String, String)> = Vec::new();
     for line in text.split_inclusive('\n') {
-        let heading = line
-            .strip_prefix(before)
-            .and_then(|it| it.strip_suffix(after));
+        let heading = line.strip_prefix(before).and_then(|it| it.strip_suffix(after));
         match (heading, parts.last_mut()) {
             (Some(name), _) => parts.push((name.to_owned(), String::new())),
             (None, Some((_, text))) => text.push_str(line),

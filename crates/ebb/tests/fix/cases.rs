@@ -54,9 +54,8 @@ fn a_written_change_settles_the_file_and_the_check_agrees() {
         }
         // Of all that was asked for only the place matters to the check.
         let mut check = vec![arguments[0].as_str()];
-        for pair in arguments
-            .windows(2)
-            .filter(|it| ["--service", "--stage"].contains(&it[0].as_str()))
+        for pair in
+            arguments.windows(2).filter(|it| ["--service", "--stage"].contains(&it[0].as_str()))
         {
             check.extend([pair[0].as_str(), pair[1].as_str()]);
         }
@@ -96,10 +95,7 @@ fn the_difference_is_a_patch() {
         let applied = output(
             Command::new("git")
                 .args(["apply", "--whitespace=nowarn", "the.patch"])
-                .env(
-                    "GIT_CEILING_DIRECTORIES",
-                    shown.path("").parent().expect("a folder"),
-                )
+                .env("GIT_CEILING_DIRECTORIES", shown.path("").parent().expect("a folder"))
                 .current_dir(shown.path("")),
         );
         assert!(applied.status.success(), "{}: {applied:?}", case.name);

@@ -30,10 +30,7 @@ pub struct Place {
 impl Place {
     /// With these files in it.
     pub fn with(files: &[(&str, &str)]) -> Self {
-        let place = Self {
-            folder: folder(),
-            state: folder(),
-        };
+        let place = Self { folder: folder(), state: folder() };
         for (name, text) in files {
             place.write(name, text);
         }
@@ -99,13 +96,7 @@ fn files_in(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 /// Asserts how it ended, with all that was said in the message.
 #[track_caller]
 pub fn assert_code(output: &Output, code: i32) {
-    let (out, err) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert_eq!(
-        output.status.code(),
-        Some(code),
-        "stdout:\n{out}\nstderr:\n{err}"
-    );
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "stdout:\n{out}\nstderr:\n{err}");
 }

@@ -6,13 +6,7 @@ use crate::harness::{assert_refused, stderr, stdout};
 use crate::{Place, assert_code};
 
 /// The file, its text, further arguments, the exit code, words of the line.
-type Refusal = (
-    &'static str,
-    &'static str,
-    &'static [&'static str],
-    i32,
-    &'static [&'static str],
-);
+type Refusal = (&'static str, &'static str, &'static [&'static str], i32, &'static [&'static str]);
 
 const REFUSALS: &[Refusal] = &[
     (
@@ -23,37 +17,16 @@ const REFUSALS: &[Refusal] = &[
         &["cannot parse the Dockerfile", "nothing was changed"],
     ),
     ("Dockerfile", "", &[], 64, &["nothing was changed"]),
-    (
-        "Dockerfile",
-        "FROM debian\n",
-        &["--stage", "x"],
-        64,
-        &["has no stage"],
-    ),
+    ("Dockerfile", "FROM debian\n", &["--stage", "x"], 64, &["has no stage"]),
     (
         "notes.txt",
         "hello\n",
         &[],
         64,
-        &[
-            "not a kind of file that ebb fix knows",
-            "nothing was changed",
-        ],
+        &["not a kind of file that ebb fix knows", "nothing was changed"],
     ),
-    (
-        "values.yaml",
-        "a: 1\n",
-        &[],
-        64,
-        &["not a kind of file that ebb fix knows"],
-    ),
-    (
-        "compose.yaml",
-        "services: [\n",
-        &[],
-        64,
-        &["not YAML", "nothing was changed"],
-    ),
+    ("values.yaml", "a: 1\n", &[], 64, &["not a kind of file that ebb fix knows"]),
+    ("compose.yaml", "services: [\n", &[], 64, &["not YAML", "nothing was changed"]),
     (
         "compose.yaml",
         "services:\n  a: {image: x}\n  b: {image: y}\n",
@@ -90,27 +63,9 @@ const REFUSALS: &[Refusal] = &[
         &["anchor"],
     ),
     ("Procfile", "no colon\n", &[], 64, &["line 1"]),
-    (
-        "Procfile",
-        "web: LD_PRELOAD=$X run\n",
-        &[],
-        31,
-        &["filled in by the shell"],
-    ),
-    (
-        "Procfile",
-        "web: env LD_PRELOAD=a.so run\n",
-        &[],
-        31,
-        &["middle of the command"],
-    ),
-    (
-        "a.service",
-        "[Unit]\nDescription=x\n",
-        &[],
-        64,
-        &["ExecStart", "nothing was changed"],
-    ),
+    ("Procfile", "web: LD_PRELOAD=$X run\n", &[], 31, &["filled in by the shell"]),
+    ("Procfile", "web: env LD_PRELOAD=a.so run\n", &[], 31, &["middle of the command"]),
+    ("a.service", "[Unit]\nDescription=x\n", &[], 64, &["ExecStart", "nothing was changed"]),
     ("a.service", "[Service]\nnonsense\n", &[], 64, &["line 2"]),
     (
         "a.service",
@@ -177,18 +132,9 @@ const REFUSALS: &[Refusal] = &[
         "#!/usr/bin/env python3\nimport os\n",
         &[],
         64,
-        &[
-            "entrypoint.py: it is a script for python3, not for a shell",
-            "nothing was changed",
-        ],
+        &["entrypoint.py: it is a script for python3, not for a shell", "nothing was changed"],
     ),
-    (
-        "run.sh",
-        "#!/bin/sh\necho \"\n",
-        &[],
-        64,
-        &["line 2", "a quotation is not closed"],
-    ),
+    ("run.sh", "#!/bin/sh\necho \"\n", &[], 64, &["line 2", "a quotation is not closed"]),
     (
         "run.sh",
         "#!/bin/sh\nexport LD_PRELOAD=\"$(find / -name x.so)\"\nexec x\n",
@@ -203,34 +149,10 @@ const REFUSALS: &[Refusal] = &[
         31,
         &["run.sh:3", "under a condition"],
     ),
-    (
-        "run.sh",
-        "#!/bin/sh\nLD_PRELOAD=x.so exec x\n",
-        &[],
-        31,
-        &["run.sh:2", "a command itself"],
-    ),
-    (
-        "Cargo.toml",
-        "[workspace]\nmembers = []\n",
-        &[],
-        64,
-        &["workspace"],
-    ),
-    (
-        "Cargo.toml",
-        "[package\n",
-        &[],
-        64,
-        &["Cargo.toml", "nothing was changed"],
-    ),
-    (
-        "Cargo.toml",
-        "[package]\nname = \"x\"\n",
-        &[],
-        31,
-        &["no program"],
-    ),
+    ("run.sh", "#!/bin/sh\nLD_PRELOAD=x.so exec x\n", &[], 31, &["run.sh:2", "a command itself"]),
+    ("Cargo.toml", "[workspace]\nmembers = []\n", &[], 64, &["workspace"]),
+    ("Cargo.toml", "[package\n", &[], 64, &["Cargo.toml", "nothing was changed"]),
+    ("Cargo.toml", "[package]\nname = \"x\"\n", &[], 31, &["no program"]),
     (
         "Dockerfile",
         "FROM python:3.12-slim\nCMD [\"x\"]\n",
@@ -259,34 +181,10 @@ const REFUSALS: &[Refusal] = &[
         31,
         &["ebb run"],
     ),
-    (
-        "Dockerfile",
-        "FROM debian\n",
-        &["-a", "hoard"],
-        64,
-        &["hoard", "known are ebbmalloc"],
-    ),
-    (
-        "Dockerfile",
-        "FROM debian\n",
-        &["--library", "lib/x.so"],
-        64,
-        &["--library lib/x.so"],
-    ),
-    (
-        "Dockerfile",
-        "FROM debian\n",
-        &["--env", "LD_PRELOAD=x"],
-        64,
-        &["--allocator"],
-    ),
-    (
-        "Dockerfile",
-        "FROM debian\n",
-        &["--from", "none.json"],
-        64,
-        &["none.json"],
-    ),
+    ("Dockerfile", "FROM debian\n", &["-a", "hoard"], 64, &["hoard", "known are ebbmalloc"]),
+    ("Dockerfile", "FROM debian\n", &["--library", "lib/x.so"], 64, &["--library lib/x.so"]),
+    ("Dockerfile", "FROM debian\n", &["--env", "LD_PRELOAD=x"], 64, &["--allocator"]),
+    ("Dockerfile", "FROM debian\n", &["--from", "none.json"], 64, &["none.json"]),
     (
         "Dockerfile",
         "FROM debian\n",
@@ -309,11 +207,7 @@ fn what_is_not_understood_is_left_alone_with_one_line() {
     }
     let place = Place::with(&[]);
     fs::write(place.path("Dockerfile"), b"FROM \xff\n").unwrap();
-    assert_refused(
-        &place.fix(&["Dockerfile"]),
-        64,
-        &["is not text", "nothing was changed"],
-    );
+    assert_refused(&place.fix(&["Dockerfile"]), 64, &["is not text", "nothing was changed"]);
     assert_refused(&place.fix(&["nobody"]), 64, &["nobody"]);
     assert_refused(&place.fix(&["."]), 64, &["not a file"]);
 }
@@ -323,32 +217,19 @@ fn what_is_not_understood_is_left_alone_with_one_line() {
 fn what_would_be_useless_is_not_written() {
     for (text, id) in [
         ("FROM scratch\nCOPY x /x\nCMD [\"/x\"]\n", "static-program"),
-        (
-            "FROM gcr.io/distroless/static-debian12\nCOPY x /x\nCMD [\"/x\"]\n",
-            "static-program",
-        ),
+        ("FROM gcr.io/distroless/static-debian12\nCOPY x /x\nCMD [\"/x\"]\n", "static-program"),
         (
             "FROM golang:1 AS b\nRUN go build -o /x\nFROM debian\nCOPY --from=b /x /x\nCMD [\"/x\"]\n",
             "allocator-inside",
         ),
-        (
-            "FROM debian\nRUN setcap cap_net_raw+ep /bin/x\nCMD [\"/bin/x\"]\n",
-            "secure-mode",
-        ),
-        (
-            "FROM debian\nCMD [\"sudo\", \"-E\", \"x\"]\n",
-            "environment-dropped",
-        ),
+        ("FROM debian\nRUN setcap cap_net_raw+ep /bin/x\nCMD [\"/bin/x\"]\n", "secure-mode"),
+        ("FROM debian\nCMD [\"sudo\", \"-E\", \"x\"]\n", "environment-dropped"),
     ] {
         let place = Place::with(&[("Dockerfile", text)]);
         let output = place.fix(&["Dockerfile", "--write"]);
         assert_code(&output, 14);
         assert!(stderr(&output).contains(id), "{text}: {}", stderr(&output));
-        assert!(
-            stdout(&output).starts_with("--- a/Dockerfile"),
-            "{}",
-            stdout(&output)
-        );
+        assert!(stdout(&output).starts_with("--- a/Dockerfile"), "{}", stdout(&output));
         assert_eq!(place.read("Dockerfile"), text);
     }
 }
@@ -357,20 +238,10 @@ fn what_would_be_useless_is_not_written() {
 #[test]
 fn an_entrypoint_that_sets_it_is_named() {
     let place = Place::with(&[
-        (
-            "Dockerfile",
-            "FROM debian\nCOPY start.sh /start.sh\nENTRYPOINT [\"/start.sh\"]\n",
-        ),
-        (
-            "start.sh",
-            "#!/bin/sh\nexport LD_PRELOAD=libjemalloc.so.2\nexec app\n",
-        ),
+        ("Dockerfile", "FROM debian\nCOPY start.sh /start.sh\nENTRYPOINT [\"/start.sh\"]\n"),
+        ("start.sh", "#!/bin/sh\nexport LD_PRELOAD=libjemalloc.so.2\nexec app\n"),
     ]);
-    assert_refused(
-        &place.fix(&["Dockerfile"]),
-        31,
-        &["start.sh", "remove it from the script"],
-    );
+    assert_refused(&place.fix(&["Dockerfile"]), 31, &["start.sh", "remove it from the script"]);
 }
 
 #[test]
@@ -384,36 +255,19 @@ fn a_trial_that_recommends_nothing_changes_nothing() {
     };
     let place = Place::with(&[
         ("Dockerfile", "FROM debian\n"),
-        (
-            "grows.json",
-            &verdict(
-                "live_heap_grows",
-                "No allocator helps, the live heap grows.",
-            ),
-        ),
-        (
-            "little.json",
-            &verdict("not_enough", "Not enough evidence."),
-        ),
+        ("grows.json", &verdict("live_heap_grows", "No allocator helps, the live heap grows.")),
+        ("little.json", &verdict("not_enough", "Not enough evidence.")),
         ("nobody.json", &verdict("recommend", "x.")),
     ]);
     let output = place.fix(&["Dockerfile", "--from", "grows.json", "--write"]);
     assert_code(&output, 0);
     assert_eq!(stdout(&output), "");
-    assert!(
-        stderr(&output).contains("No allocator helps"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("No allocator helps"), "{}", stderr(&output));
     assert_eq!(place.read("Dockerfile"), "FROM debian\n");
     assert_refused(
         &place.fix(&["Dockerfile", "--from", "little.json"]),
         20,
         &["Not enough evidence"],
     );
-    assert_refused(
-        &place.fix(&["Dockerfile", "--from", "nobody.json"]),
-        64,
-        &["without a name"],
-    );
+    assert_refused(&place.fix(&["Dockerfile", "--from", "nobody.json"]), 64, &["without a name"]);
 }

@@ -19,11 +19,7 @@ use crate::{Place, assert_code};
 /// The command of the only process type.
 fn command(place: &Place) -> String {
     let text = place.read("Procfile");
-    text.trim_end()
-        .split_once(": ")
-        .expect("TYPE: COMMAND")
-        .1
-        .to_owned()
+    text.trim_end().split_once(": ").expect("TYPE: COMMAND").1.to_owned()
 }
 
 #[test]
@@ -36,25 +32,14 @@ fn a_procfile_starts_its_processes_on_the_library() {
     ] {
         let place = Place::with(&[("Procfile", &format!("{line}\n"))]);
         assert_code(
-            &place.fix(&[
-                "Procfile",
-                "--write",
-                "--library",
-                library.to_str().unwrap(),
-            ]),
+            &place.fix(&["Procfile", "--write", "--library", library.to_str().unwrap()]),
             0,
         );
         for shell in ["sh", "bash"] {
             let maps = stdout(&output(
-                Command::new(shell)
-                    .args(["-c", &command(&place)])
-                    .env_remove("LD_PRELOAD"),
+                Command::new(shell).args(["-c", &command(&place)]).env_remove("LD_PRELOAD"),
             ));
-            assert!(
-                maps.contains("libebbmalloc.so"),
-                "{shell}: {}",
-                place.read("Procfile")
-            );
+            assert!(maps.contains("libebbmalloc.so"), "{shell}: {}", place.read("Procfile"));
         }
     }
 }
@@ -63,23 +48,12 @@ fn a_procfile_starts_its_processes_on_the_library() {
 #[test]
 fn a_unit_with_its_drop_in_is_one_that_systemd_takes() {
     let library = ebbmalloc();
-    let place = Place::with(&[(
-        "app.service",
-        "[Service]\nExecStart=/bin/cat /proc/self/maps\n",
-    )]);
-    let arguments = [
-        "app.service",
-        "--write",
-        "--library",
-        library.to_str().unwrap(),
-        "--env",
-        "A=b c 100%",
-    ];
+    let place = Place::with(&[("app.service", "[Service]\nExecStart=/bin/cat /proc/self/maps\n")]);
+    let arguments =
+        ["app.service", "--write", "--library", library.to_str().unwrap(), "--env", "A=b c 100%"];
     assert_code(&place.fix(&arguments), 0);
     let drop_in = place.read("app.service.d/ebbmalloc.conf");
-    let words = drop_in
-        .lines()
-        .filter_map(|it| it.strip_prefix("Environment="));
+    let words = drop_in.lines().filter_map(|it| it.strip_prefix("Environment="));
     let words: Vec<String> = words
         .flat_map(|it| shlex::split(it).expect("words"))
         .map(|it| it.replace("%%", "%"))
@@ -113,25 +87,11 @@ fn a_fixed_package_builds_and_runs_on_ebbmalloc() {
         ),
         ("src/main.rs", source),
     ]);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("crates")
-        .join("ebbmalloc");
-    assert_code(
-        &place.fix(&[
-            "Cargo.toml",
-            "--write",
-            "--crate-path",
-            path.to_str().unwrap(),
-        ]),
-        0,
-    );
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates").join("ebbmalloc");
+    assert_code(&place.fix(&["Cargo.toml", "--write", "--crate-path", path.to_str().unwrap()]), 0);
     // The workspace's own versions, which are there already.
     fs::copy(
-        path.ancestors()
-            .nth(2)
-            .expect("the workspace")
-            .join("Cargo.lock"),
+        path.ancestors().nth(2).expect("the workspace").join("Cargo.lock"),
         place.path("Cargo.lock"),
     )
     .unwrap();
@@ -284,20 +244,9 @@ fn a_script_starts_its_program_on_the_library() {
             }
             let started = output(&mut command);
             let (said, warned) = (stdout(&started), stderr(&started));
-            assert!(
-                said.contains("libebbmalloc.so"),
-                "{}: {said}",
-                place.read("run.sh")
-            );
+            assert!(said.contains("libebbmalloc.so"), "{}: {said}", place.read("run.sh"));
             // The loader says what it was asked for and does not find: libraries that were there stay in the list.
-            for kept in [
-                inherited,
-                if body.contains("libnone") {
-                    "libnone.so"
-                } else {
-                    ""
-                },
-            ] {
+            for kept in [inherited, if body.contains("libnone") { "libnone.so" } else { "" }] {
                 let is_own = kept == "libother.so" && body.contains("LD_PRELOAD=libnone.so");
                 assert!(is_own || warned.contains(kept), "{kept}: {warned}");
             }
@@ -328,9 +277,7 @@ fn supervisor_reads_what_the_reader_reads() {
         .spawn()
         .expect("python3");
     let mut stdin = python.stdin.take().expect("a pipe");
-    stdin
-        .write_all(texts.join("\u{1}").as_bytes())
-        .expect("a pipe");
+    stdin.write_all(texts.join("\u{1}").as_bytes()).expect("a pipe");
     drop(stdin);
     let said = python.wait_with_output().expect("python3");
     let said = String::from_utf8(said.stdout).expect("UTF-8");
@@ -348,13 +295,10 @@ fn supervisor_reads_what_the_reader_reads() {
 /// As Python shows it.
 fn shown(program: &supervisor::Program) -> String {
     let own = program.own.iter().flat_map(|it| &it.pairs);
-    let pairs: BTreeMap<&str, &str> = own
-        .map(|it| (it.name.as_str(), it.value.as_deref().unwrap_or("?")))
-        .collect();
-    let pairs: Vec<String> = pairs
-        .iter()
-        .map(|(name, value)| format!("('{name}', '{value}')"))
-        .collect();
+    let pairs: BTreeMap<&str, &str> =
+        own.map(|it| (it.name.as_str(), it.value.as_deref().unwrap_or("?"))).collect();
+    let pairs: Vec<String> =
+        pairs.iter().map(|(name, value)| format!("('{name}', '{value}')")).collect();
     format!("program:{} [{}]\n", program.service.name, pairs.join(", "))
 }
 
@@ -377,13 +321,8 @@ fn configurations() -> Vec<String> {
     let mut all = vec![String::new()];
     let mut found = Vec::new();
     for _ in 0..3 {
-        all = all
-            .iter()
-            .flat_map(|it| PIECES.map(|piece| format!("{it}{piece}")))
-            .collect();
-        let texts = all
-            .iter()
-            .map(|it| format!("[program:a]\nenvironment={it}\n"));
+        all = all.iter().flat_map(|it| PIECES.map(|piece| format!("{it}{piece}"))).collect();
+        let texts = all.iter().map(|it| format!("[program:a]\nenvironment={it}\n"));
         found.extend(texts);
     }
     found

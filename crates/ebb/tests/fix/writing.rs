@@ -15,27 +15,17 @@ fn what_others_changed_since_stays_when_it_is_taken_back() {
     let place = Place::with(&[("Dockerfile", TEXT)]);
     assert_code(&place.fix(&["Dockerfile", "--write"]), 0);
     let written = place.read("Dockerfile");
-    let edited = format!(
-        "# new head\n{}",
-        written.replace("# start", "EXPOSE 80\n\n# start")
-    );
+    let edited = format!("# new head\n{}", written.replace("# start", "EXPOSE 80\n\n# start"));
     place.write("Dockerfile", &edited);
     assert_code(&place.fix(&["Dockerfile", "--undo"]), 0);
-    let expected = format!(
-        "# new head\n{}",
-        TEXT.replace("# start", "EXPOSE 80\n\n# start")
-    );
+    let expected = format!("# new head\n{}", TEXT.replace("# start", "EXPOSE 80\n\n# start"));
     assert_eq!(place.read("Dockerfile"), expected);
     // Where somebody changed the very lines, nothing is touched.
     place.write("Dockerfile", TEXT);
     assert_code(&place.fix(&["Dockerfile", "--write"]), 0);
     let edited = written.replace("ENV LD_PRELOAD=", "ENV A=1 LD_PRELOAD=");
     place.write("Dockerfile", &edited);
-    assert_refused(
-        &place.fix(&["Dockerfile", "--undo"]),
-        33,
-        &["was changed where ebb fix wrote"],
-    );
+    assert_refused(&place.fix(&["Dockerfile", "--undo"]), 33, &["was changed where ebb fix wrote"]);
     assert_eq!(place.read("Dockerfile"), edited);
 }
 
@@ -68,10 +58,7 @@ fn the_library_is_placed_in_the_build_context_and_taken_away_again() {
         stderr(&written)
     );
     assert_eq!(fs::read(&copy).unwrap(), fs::read(ebbmalloc()).unwrap());
-    assert_eq!(
-        fs::metadata(&copy).unwrap().permissions().mode() & 0o777,
-        0o644
-    );
+    assert_eq!(fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o644);
     assert_code(&check(), 0);
     // Without it no build comes to its end.
     fs::remove_file(&copy).unwrap();
@@ -107,10 +94,7 @@ fn a_compose_file_gets_the_library_that_its_service_mounts() {
     assert!(copy.exists());
     fs::remove_file(&copy).unwrap();
     assert_code(&place.fix(&["compose.yaml", "--write"]), 0);
-    assert!(
-        copy.exists(),
-        "the file is settled, its library was not there"
-    );
+    assert!(copy.exists(), "the file is settled, its library was not there");
     assert_code(&place.fix(&["compose.yaml", "--undo"]), 0);
     assert!(!copy.exists());
 }
@@ -119,11 +103,8 @@ fn a_compose_file_gets_the_library_that_its_service_mounts() {
 fn a_library_that_the_builder_is_not_given_is_an_error() {
     let text = "FROM debian:12\nCOPY libebbmalloc.so /usr/local/lib/\n\
                 ENV LD_PRELOAD=/usr/local/lib/libebbmalloc.so\nCMD [\"/app\"]\n";
-    let place = Place::with(&[
-        ("Dockerfile", text),
-        ("libebbmalloc.so", "x"),
-        (".dockerignore", "*.so\n"),
-    ]);
+    let place =
+        Place::with(&[("Dockerfile", text), ("libebbmalloc.so", "x"), (".dockerignore", "*.so\n")]);
     let output = crate::harness::output(&mut place.command("check", &["Dockerfile"]));
     assert_code(&output, 14);
     assert!(
@@ -133,10 +114,7 @@ fn a_library_that_the_builder_is_not_given_is_an_error() {
     );
     assert_code(&place.fix(&["Dockerfile", "--write"]), 0);
     assert_eq!(place.read(".dockerignore"), "*.so\n!libebbmalloc.so\n");
-    assert_code(
-        &crate::harness::output(&mut place.command("check", &["Dockerfile"])),
-        0,
-    );
+    assert_code(&crate::harness::output(&mut place.command("check", &["Dockerfile"])), 0);
 }
 
 #[test]
@@ -162,16 +140,8 @@ fn the_json_says_what_the_text_says() {
     let file = &said["files"][0];
     assert_eq!(file["path"], "Dockerfile");
     assert_eq!(file["lines"][1]["line"], 5);
-    assert_eq!(
-        file["lines"][1]["text"],
-        "ENV LD_PRELOAD=/usr/local/lib/libebbmalloc.so"
-    );
-    assert!(
-        file["lines"][1]["why"]
-            .as_str()
-            .unwrap()
-            .contains("libc's malloc")
-    );
+    assert_eq!(file["lines"][1]["text"], "ENV LD_PRELOAD=/usr/local/lib/libebbmalloc.so");
+    assert!(file["lines"][1]["why"].as_str().unwrap().contains("libc's malloc"));
     assert!(file["diff"].as_str().unwrap().contains("+ENV LD_PRELOAD="));
     assert_eq!(said["check"]["in_charge"], true);
     assert_eq!(stderr(&output), "");
@@ -181,12 +151,7 @@ fn the_json_says_what_the_text_says() {
     let undone = place.fix(&["Dockerfile", "--json", "--undo"]);
     let said: Value = serde_json::from_str(&stdout(&undone)).unwrap();
     assert_eq!(said["action"], "undone");
-    assert!(
-        said["files"][0]["diff"]
-            .as_str()
-            .unwrap()
-            .contains("-ENV LD_PRELOAD=")
-    );
+    assert!(said["files"][0]["diff"].as_str().unwrap().contains("-ENV LD_PRELOAD="));
 }
 
 #[test]
@@ -195,10 +160,6 @@ fn where_nothing_can_be_recorded_nothing_is_written() {
     let mut command = place.command("fix", &["Dockerfile", "--write"]);
     let output = crate::harness::output(command.env("XDG_STATE_HOME", place.path("file")));
     assert_ne!(output.status.code(), Some(0));
-    assert!(
-        stderr(&output).contains("nothing was written"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("nothing was written"), "{}", stderr(&output));
     assert_eq!(place.read("Dockerfile"), TEXT);
 }

@@ -15,11 +15,7 @@ fn two_million_blocks_in_a_fastbin_are_found() {
     let target = Target::open(program.pid()).expect("it lives");
     let heap = Heap::read(&target).expect("a heap");
     assert!(heap.ledger.adds_up());
-    assert!(
-        heap.quality.fastbins_complete && heap.quality.counted,
-        "{:?}",
-        heap.quality
-    );
+    assert!(heap.quality.fastbins_complete && heap.quality.counted, "{:?}", heap.quality);
     // Seven of them are in the thread's cache.
     assert_eq!(heap.ledger.fastbins.chunks, blocks - 7);
     assert!(heap.trim.returns > blocks * 60);

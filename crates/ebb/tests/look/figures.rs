@@ -26,11 +26,7 @@ pub fn tree(root: i32) -> Vec<i32> {
         let tasks = fs::read_dir(format!("/proc/{pid}/task"));
         for task in tasks.into_iter().flatten().flatten() {
             let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-            all.extend(
-                children
-                    .split_whitespace()
-                    .map(|pid| pid.parse::<i32>().unwrap()),
-            );
+            all.extend(children.split_whitespace().map(|pid| pid.parse::<i32>().unwrap()));
         }
         next += 1;
     }
@@ -44,25 +40,14 @@ impl Figures {
         let kib = |name: &str| -> u64 {
             let line = rollup.lines().find_map(|line| line.strip_prefix(name));
             let word = line.and_then(|rest| rest.split_whitespace().next());
-            word.unwrap_or_else(|| panic!("{name} in {rollup}"))
-                .parse()
-                .unwrap()
+            word.unwrap_or_else(|| panic!("{name} in {rollup}")).parse().unwrap()
         };
         let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
-        let files = status
-            .lines()
-            .find_map(|line| line.strip_prefix("RssFile:"))
-            .unwrap();
+        let files = status.lines().find_map(|line| line.strip_prefix("RssFile:")).unwrap();
         Self {
             pid,
             anonymous_pss: kib("Pss_Anon:") << 10,
-            file_rss: files
-                .split_whitespace()
-                .next()
-                .unwrap()
-                .parse::<u64>()
-                .unwrap()
-                << 10,
+            file_rss: files.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10,
             huge: kib("AnonHugePages:") << 10,
             swap: kib("Swap:") << 10,
             soft_dirty: soft_dirty(pid),
@@ -101,22 +86,16 @@ pub fn assert_unchanged(before: &[Figures], root: i32, after_what: &str) {
     let after = Figures::of_tree(root);
     let pids = |figures: &[Figures]| figures.iter().map(|it| it.pid).collect::<Vec<_>>();
     assert_eq!(pids(before), pids(&after), "after {after_what}");
-    let changes: Vec<String> = before
-        .iter()
-        .zip(&after)
-        .flat_map(|(before, after)| after.changes_since(before))
-        .collect();
+    let changes: Vec<String> =
+        before.iter().zip(&after).flat_map(|(before, after)| after.changes_since(before)).collect();
     assert!(changes.is_empty(), "after {after_what}: {changes:#?}");
 }
 
 /// Forgets what the processes of `root` have written to.
 pub fn clear_soft_dirty(root: i32) {
     for pid in tree(root) {
-        let file = fs::File::options()
-            .write(true)
-            .open(format!("/proc/{pid}/clear_refs"));
-        file.and_then(|mut file| file.write_all(b"4"))
-            .expect("its clear_refs");
+        let file = fs::File::options().write(true).open(format!("/proc/{pid}/clear_refs"));
+        file.and_then(|mut file| file.write_all(b"4")).expect("its clear_refs");
     }
 }
 
@@ -127,16 +106,11 @@ fn soft_dirty(pid: i32) -> u64 {
     let pagemap = fs::File::open(format!("/proc/{pid}/pagemap")).expect("it lives");
     let mut pages = 0;
     for line in maps.lines().filter(|line| line.contains(" rw-p ")) {
-        let range = line
-            .split_whitespace()
-            .next()
-            .and_then(|range| range.split_once('-'));
+        let range = line.split_whitespace().next().and_then(|range| range.split_once('-'));
         let (start, end) = range.expect("a range");
         let number = |hex| u64::from_str_radix(hex, 16).unwrap() / 4096;
         let mut entries = vec![0; (number(end) - number(start)) as usize * 8];
-        let read = pagemap
-            .read_at(&mut entries, number(start) * 8)
-            .unwrap_or(0);
+        let read = pagemap.read_at(&mut entries, number(start) * 8).unwrap_or(0);
         let entries = entries[..read].chunks_exact(8);
         pages += entries
             .filter(|entry| u64::from_ne_bytes((*entry).try_into().unwrap()) & SOFT_DIRTY != 0)

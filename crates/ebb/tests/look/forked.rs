@@ -52,9 +52,7 @@ fn huge_pages_that_a_fork_shares_stay_huge_and_shared() {
 fn workers_of_gunicorn_keep_what_they_share_with_the_master() {
     let folder = harness::folder();
     let server = Group::start(programs::gunicorn(&folder).stdout(Stdio::null()));
-    wait_until("eight workers and a master", || {
-        figures::tree(server.pid()).len() == 9
-    });
+    wait_until("eight workers and a master", || figures::tree(server.pid()).len() == 9);
     settle(server.pid());
     assert_untouched(server.pid());
 }

@@ -80,21 +80,10 @@ pub fn gunicorn(folder: &TempDir) -> Command {
     std::fs::write(folder.path().join("held.py"), text).expect("a file");
     let mut command = Command::new("gunicorn");
     command
-        .args([
-            "--preload",
-            "--workers",
-            "8",
-            "--log-level",
-            "error",
-            "--timeout",
-            "300",
-        ])
+        .args(["--preload", "--workers", "8", "--log-level", "error", "--timeout", "300"])
         // Workers write into a file of their own each second; not into anonymous memory.
         .args(["--worker-tmp-dir", "/dev/shm"])
-        .arg(format!(
-            "--bind=unix:{}",
-            folder.path().join("socket").display()
-        ))
+        .arg(format!("--bind=unix:{}", folder.path().join("socket").display()))
         .arg("held:app")
         .current_dir(folder.path())
         .env("PYTHONDONTWRITEBYTECODE", "1");

@@ -38,26 +38,14 @@ fn redis_shares_its_memory_with_the_child_that_saves() {
     let socket = folder.path().join("socket");
     let mut command = Command::new("redis-server");
     command
-        .args([
-            "--port",
-            "0",
-            "--save",
-            "",
-            "--enable-debug-command",
-            "yes",
-            "--dir",
-        ])
+        .args(["--port", "0", "--save", "", "--enable-debug-command", "yes", "--dir"])
         .arg(folder.path())
         .arg("--unixsocket")
         .arg(&socket)
         .stdout(Stdio::null());
     let server = Group::start(&mut command);
     let ask = |words: &[&str]| {
-        let output = Command::new("redis-cli")
-            .arg("-s")
-            .arg(&socket)
-            .args(words)
-            .output();
+        let output = Command::new("redis-cli").arg("-s").arg(&socket).args(words).output();
         String::from_utf8_lossy(&output.expect("redis-cli").stdout).into_owned()
     };
     wait_until("redis answers", || ask(&["ping"]).contains("PONG"));
@@ -76,10 +64,7 @@ fn backends_of_postgresql_keep_what_they_share() {
     let versions = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let programs: Option<PathBuf> = versions.map(|entry| entry.path().join("bin")).max();
     let programs = programs.unwrap_or_default();
-    if !is_asked(
-        &programs.join("postgres").display().to_string(),
-        "PostgreSQL",
-    ) {
+    if !is_asked(&programs.join("postgres").display().to_string(), "PostgreSQL") {
         return;
     }
     let folder = harness::folder();
@@ -100,40 +85,28 @@ fn backends_of_postgresql_keep_what_they_share() {
         command
     };
     let mut initdb = as_its_user(&programs.join("initdb"));
-    let made = initdb
-        .args(["--no-sync", "-A", "trust", "-U", "postgres", "-D"])
-        .arg(&data)
-        .status();
+    let made =
+        initdb.args(["--no-sync", "-A", "trust", "-U", "postgres", "-D"]).arg(&data).status();
     assert!(made.expect("initdb").success());
     let mut command = as_its_user(&programs.join("postgres"));
-    command
-        .arg("-D")
-        .arg(&data)
-        .arg("-k")
-        .arg(folder.path())
-        .args([
-            "-c",
-            "listen_addresses=",
-            "-c",
-            "max_connections=60",
-            "-c",
-            "autovacuum=off",
-            "-c",
-            "bgwriter_lru_maxpages=0",
-        ]);
+    command.arg("-D").arg(&data).arg("-k").arg(folder.path()).args([
+        "-c",
+        "listen_addresses=",
+        "-c",
+        "max_connections=60",
+        "-c",
+        "autovacuum=off",
+        "-c",
+        "bgwriter_lru_maxpages=0",
+    ]);
     let server = Group::start(command.stderr(Stdio::null()));
     let psql = || {
         let mut command = Command::new(programs.join("psql"));
-        command
-            .args(["-U", "postgres", "-qtA", "-h"])
-            .arg(folder.path());
+        command.args(["-U", "postgres", "-qtA", "-h"]).arg(folder.path());
         command
     };
     wait_until("postgres answers", || {
-        let output = psql()
-            .args(["-c", "select 1"])
-            .stderr(Stdio::null())
-            .output();
+        let output = psql().args(["-c", "select 1"]).stderr(Stdio::null()).output();
         output.is_ok_and(|output| output.stdout.starts_with(b"1"))
     });
     let mut clients = Vec::new();
@@ -153,11 +126,7 @@ fn a_pool_of_celery_keeps_what_it_shares() {
     // Of `ci/python-env.sh benches`, or the first one in the path.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let own = root.join("benches/.venv/bin/celery").display().to_string();
-    let celery = if is_in_path(&own) {
-        own
-    } else {
-        "celery".to_owned()
-    };
+    let celery = if is_in_path(&own) { own } else { "celery".to_owned() };
     if !is_asked(&celery, "celery") {
         return;
     }
@@ -174,15 +143,7 @@ fn a_pool_of_celery_keeps_what_it_shares() {
     std::fs::write(folder.path().join("held.py"), text).expect("a file");
     let mut command = Command::new(&celery);
     command
-        .args([
-            "-A",
-            "held",
-            "worker",
-            "--pool",
-            "prefork",
-            "--concurrency",
-            "8",
-        ])
+        .args(["-A", "held", "worker", "--pool", "prefork", "--concurrency", "8"])
         .args([
             "--loglevel",
             "error",

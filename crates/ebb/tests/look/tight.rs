@@ -27,33 +27,19 @@ impl Tight {
         let path_of = |controller: &str| {
             own.lines().find_map(|line| {
                 let mut words = line.splitn(3, ':').skip(1);
-                (words.next()? == controller)
-                    .then(|| words.next())
-                    .flatten()
+                (words.next()? == controller).then(|| words.next()).flatten()
             })
         };
         let (mount, path, usage, limit) = match path_of("memory") {
-            Some(path) => (
-                "/sys/fs/cgroup/memory",
-                path,
-                "memory.usage_in_bytes",
-                "memory.limit_in_bytes",
-            ),
-            None => (
-                "/sys/fs/cgroup",
-                path_of("")?,
-                "memory.current",
-                "memory.max",
-            ),
+            Some(path) => {
+                ("/sys/fs/cgroup/memory", path, "memory.usage_in_bytes", "memory.limit_in_bytes")
+            }
+            None => ("/sys/fs/cgroup", path_of("")?, "memory.current", "memory.max"),
         };
         let parent = Path::new(mount).join(path.trim_start_matches('/'));
         let folder = parent.join(format!("ebb-look-{name}-{}", std::process::id()));
         fs::create_dir(&folder).ok()?;
-        let made = Self {
-            folder,
-            usage,
-            limit,
-        };
+        let made = Self { folder, usage, limit };
         made.folder.join(limit).exists().then_some(made)
     }
 
@@ -102,11 +88,7 @@ fn assert_all_live(tight: &Tight, root: i32) {
     tight.tighten();
     let (before, processes) = (tight.charge(), figures::tree(root));
     verbs::each(root, |verb| {
-        assert_eq!(
-            figures::tree(root),
-            processes,
-            "after {verb} in a tight cgroup"
-        );
+        assert_eq!(figures::tree(root), processes, "after {verb} in a tight cgroup");
         let after = tight.charge();
         assert!(
             after.abs_diff(before) <= before / 100 + BATCH,
@@ -136,9 +118,7 @@ fn no_worker_of_gunicorn_dies_in_a_tight_cgroup() {
     let folder = harness::folder();
     let command = programs::gunicorn(&folder);
     let server = Group::start(tight.inside(&command).stdout(Stdio::null()));
-    wait_until("eight workers and a master", || {
-        figures::tree(server.pid()).len() == 9
-    });
+    wait_until("eight workers and a master", || figures::tree(server.pid()).len() == 9);
     forked::settle(server.pid());
     assert_all_live(&tight, server.pid());
 }

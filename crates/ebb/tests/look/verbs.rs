@@ -20,18 +20,13 @@ pub fn each(pid: i32, mut after: impl FnMut(&str)) {
         &["diff", &before, &before],
         &["trim", &pid, "--dry-run"],
         &["check", &pid],
-        &[
-            "compare", "--live", &sides[0], &sides[1], "--for", "3s", "--every", "500ms",
-        ],
+        &["compare", "--live", &sides[0], &sides[1], "--for", "3s", "--every", "500ms"],
     ];
     for arguments in verbs {
         let output = ebb().args(arguments).output().expect("ebb");
         let said = String::from_utf8_lossy(&output.stderr);
         // A finding of `check` is 1, `trim` that leaves it alone 10 and more: but it looked.
-        assert!(
-            output.status.code().is_some_and(|code| code < 64),
-            "{arguments:?}: {said}"
-        );
+        assert!(output.status.code().is_some_and(|code| code < 64), "{arguments:?}: {said}");
         after(&arguments.join(" "));
     }
     scrape(&pid, &folder.path().join("figures.prom"));
@@ -41,9 +36,7 @@ pub fn each(pid: i32, mut after: impl FnMut(&str)) {
 /// `ebb watch` until it has written once.
 fn scrape(pid: &str, file: &Path) {
     let mut watch = ebb();
-    watch
-        .args(["watch", pid, "--every", "60s", "--prometheus"])
-        .arg(file);
+    watch.args(["watch", pid, "--every", "60s", "--prometheus"]).arg(file);
     let mut watch = watch.spawn().expect("ebb");
     wait_until("figures are written", || file.exists());
     let _ = watch.kill();

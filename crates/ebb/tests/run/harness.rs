@@ -48,9 +48,7 @@ pub fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Output {
 }
 
 pub fn output(command: &mut Command) -> Output {
-    command
-        .output()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"))
+    command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
 pub fn stdout(output: &Output) -> String {
@@ -76,12 +74,8 @@ pub fn assert_refused(output: &Output, code: i32, words: &[&str]) {
 
 /// Where Debian's package has the allocator's library; the tool's own search must find the same.
 pub fn peer(soname: &str, package: &str) -> PathBuf {
-    let folders = [
-        "/usr/lib/x86_64-linux-gnu",
-        "/usr/lib/aarch64-linux-gnu",
-        "/usr/lib64",
-        "/usr/lib",
-    ];
+    let folders =
+        ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
     folders
         .iter()
         .map(|folder| Path::new(folder).join(soname))
@@ -101,19 +95,10 @@ pub fn ebbmalloc() -> PathBuf {
             if let Some(path) = std::env::var_os("EBB_LIB") {
                 return PathBuf::from(path);
             }
-            let target = Path::new(env!("CARGO_BIN_EXE_ebb"))
-                .ancestors()
-                .nth(2)
-                .expect("target/debug/ebb");
+            let target =
+                Path::new(env!("CARGO_BIN_EXE_ebb")).ancestors().nth(2).expect("target/debug/ebb");
             let status = Command::new(env!("CARGO"))
-                .args([
-                    "build",
-                    "--release",
-                    "--quiet",
-                    "-p",
-                    "ebbmalloc-c",
-                    "--target-dir",
-                ])
+                .args(["build", "--release", "--quiet", "-p", "ebbmalloc-c", "--target-dir"])
                 .arg(target)
                 .current_dir(env!("CARGO_MANIFEST_DIR"))
                 .status()
@@ -152,11 +137,7 @@ pub fn compile(
     let file = folder.path().join(format!("{name}.c"));
     fs::write(&file, source).expect("the source");
     let program = folder.path().join(name);
-    let package = if compiler == "musl-gcc" {
-        "musl-tools"
-    } else {
-        "gcc libc6-dev"
-    };
+    let package = if compiler == "musl-gcc" { "musl-tools" } else { "gcc libc6-dev" };
     let built = Command::new(compiler)
         .arg(&file)
         .arg("-o")
@@ -172,10 +153,7 @@ pub fn compile(
 #[allow(dead_code, reason = "for the tests of ebb check and ebb why")]
 pub fn copy_libraries(program: &Path, root: &Path) {
     let listed = output(Command::new("ldd").arg(program));
-    for file in stdout(&listed)
-        .split_whitespace()
-        .filter(|word| word.starts_with('/'))
-    {
+    for file in stdout(&listed).split_whitespace().filter(|word| word.starts_with('/')) {
         let to = root.join(file.trim_start_matches('/'));
         fs::create_dir_all(to.parent().expect("a folder")).expect("the folder");
         fs::copy(file, to).expect("a copy");

@@ -35,30 +35,14 @@ fn a_statically_linked_program() {
         ("cc", "static-pie", &["-static-pie"]),
     ] {
         let program = compile(&folder, compiler, name, ALLOCATING, flags);
-        assert_refuses(
-            "jemalloc",
-            &program,
-            UNSUPPORTED,
-            &[name, "statically linked"],
-        );
+        assert_refuses("jemalloc", &program, UNSUPPORTED, &[name, "statically linked"]);
         // Without a preload there is nothing to refuse.
         let output = run(&["-a", "glibc", program.to_str().unwrap()]);
-        assert_eq!(
-            (output.status.code(), stdout(&output)),
-            (Some(5), "allocated".to_owned())
-        );
+        assert_eq!((output.status.code(), stdout(&output)), (Some(5), "allocated".to_owned()));
     }
-    let script = script(
-        &folder,
-        "script",
-        &format!("#!{}\n", folder.path().join("static-musl").display()),
-    );
-    assert_refuses(
-        "jemalloc",
-        &script,
-        UNSUPPORTED,
-        &["static-musl", "statically linked"],
-    );
+    let script =
+        script(&folder, "script", &format!("#!{}\n", folder.path().join("static-musl").display()));
+    assert_refuses("jemalloc", &script, UNSUPPORTED, &["static-musl", "statically linked"]);
 }
 
 #[test]
@@ -71,10 +55,9 @@ fn a_set_uid_program_of_somebody_else() {
     let folder = folder();
     let copy = folder.path().join("cat");
     copy_program(Path::new("/bin/cat"), &copy);
-    for (owner, mode, word) in [
-        ((Some(NOBODY), None), 0o4755, "set-uid"),
-        ((Some(0), Some(NOBODY)), 0o2755, "set-gid"),
-    ] {
+    for (owner, mode, word) in
+        [((Some(NOBODY), None), 0o4755, "set-uid"), ((Some(0), Some(NOBODY)), 0o2755, "set-gid")]
+    {
         chown(&copy, owner.0, owner.1).unwrap();
         fs::set_permissions(&copy, fs::Permissions::from_mode(mode)).unwrap();
         assert_refuses("jemalloc", &copy, UNSUPPORTED, &[word, "LD_PRELOAD"]);
@@ -101,11 +84,7 @@ fn a_program_with_capabilities() {
         .status()
         .unwrap_or_else(|error| panic!("setcap: {error}: apt-get install libcap2-bin"));
     assert!(set.success());
-    let output = output(
-        unprivileged_ebb(&folder)
-            .args(["run", "-a", "jemalloc"])
-            .arg(&copy),
-    );
+    let output = output(unprivileged_ebb(&folder).args(["run", "-a", "jemalloc"]).arg(&copy));
     assert_refused(&output, UNSUPPORTED, &["capabilities", "LD_PRELOAD"]);
 }
 
@@ -114,35 +93,14 @@ fn a_library_for_another_libc() {
     needs!("musl-tools");
     let folder = folder();
     let musl = compile(&folder, "musl-gcc", "program", ALLOCATING, &[]);
-    assert_refuses(
-        "jemalloc",
-        &musl,
-        UNSUPPORTED,
-        &["libjemalloc", "glibc", "musl"],
-    );
+    assert_refuses("jemalloc", &musl, UNSUPPORTED, &["libjemalloc", "glibc", "musl"]);
     let library = jemalloc();
-    assert_refuses(
-        library.to_str().unwrap(),
-        &musl,
-        UNSUPPORTED,
-        &["glibc", "musl"],
-    );
+    assert_refuses(library.to_str().unwrap(), &musl, UNSUPPORTED, &["glibc", "musl"]);
 
     let source = "#include <stddef.h>\nvoid *malloc(size_t n) { return NULL; }";
-    let for_musl = compile(
-        &folder,
-        "musl-gcc",
-        "allocator.so",
-        source,
-        &["-shared", "-fPIC"],
-    );
+    let for_musl = compile(&folder, "musl-gcc", "allocator.so", source, &["-shared", "-fPIC"]);
     let allocator = for_musl.to_str().unwrap();
-    assert_refuses(
-        allocator,
-        Path::new("/bin/true"),
-        UNSUPPORTED,
-        &["musl", "glibc"],
-    );
+    assert_refuses(allocator, Path::new("/bin/true"), UNSUPPORTED, &["musl", "glibc"]);
 }
 
 /// A copy of `cat` that says it is for another processor.
@@ -163,19 +121,9 @@ fn a_library_for_another_architecture_or_none_at_all() {
     let folder = folder();
     let program = foreign(&folder);
     let library = jemalloc();
-    assert_refuses(
-        library.to_str().unwrap(),
-        &program,
-        UNSUPPORTED,
-        &["riscv64", "built for"],
-    );
+    assert_refuses(library.to_str().unwrap(), &program, UNSUPPORTED, &["riscv64", "built for"]);
     // Nothing of that architecture is installed here: the package is named.
-    assert_refuses(
-        "tcmalloc",
-        &program,
-        MISSING,
-        &["tcmalloc is not installed", "install"],
-    );
+    assert_refuses("tcmalloc", &program, MISSING, &["tcmalloc is not installed", "install"]);
 }
 
 #[test]
@@ -183,20 +131,10 @@ fn a_file_that_is_no_allocator() {
     let folder = folder();
     let empty = compile(&folder, "cc", "empty.so", "int x;", &["-shared", "-fPIC"]);
     let program = Path::new("/bin/true");
-    assert_refuses(
-        empty.to_str().unwrap(),
-        program,
-        UNSUPPORTED,
-        &["does not define malloc"],
-    );
+    assert_refuses(empty.to_str().unwrap(), program, UNSUPPORTED, &["does not define malloc"]);
     assert_refuses("/bin/cat", program, UNSUPPORTED, &["is a program"]);
     assert_refuses("/etc/passwd", program, UNSUPPORTED, &["not an ELF file"]);
-    assert_refuses(
-        "/no/such.so",
-        program,
-        MISSING,
-        &["/no/such.so", "no such file"],
-    );
+    assert_refuses("/no/such.so", program, MISSING, &["/no/such.so", "no such file"]);
     let spaced = folder.path().join("with space.so");
     fs::copy(jemalloc(), &spaced).unwrap();
     assert_refuses(spaced.to_str().unwrap(), program, UNSUPPORTED, &["space"]);
@@ -205,67 +143,28 @@ fn a_file_that_is_no_allocator() {
 #[test]
 fn a_command_that_cannot_be_run() {
     let folder = folder();
-    assert_refuses(
-        "glibc",
-        Path::new("no-such-command"),
-        NOT_FOUND,
-        &["no-such-command"],
-    );
-    assert_refuses(
-        "glibc",
-        Path::new("/no/such/command"),
-        NOT_FOUND,
-        &["no such file"],
-    );
-    assert_refuses(
-        "glibc",
-        Path::new("/etc/passwd"),
-        NOT_EXECUTABLE,
-        &["/etc/passwd"],
-    );
+    assert_refuses("glibc", Path::new("no-such-command"), NOT_FOUND, &["no-such-command"]);
+    assert_refuses("glibc", Path::new("/no/such/command"), NOT_FOUND, &["no such file"]);
+    assert_refuses("glibc", Path::new("/etc/passwd"), NOT_EXECUTABLE, &["/etc/passwd"]);
     assert_refuses("glibc", folder.path(), NOT_EXECUTABLE, &["folder"]);
     let lost = script(&folder, "lost", "#!/no/such/interpreter\n");
     assert_refuses("glibc", &lost, NOT_EXECUTABLE, &["/no/such/interpreter"]);
 
     let loader = ["-Wl,--dynamic-linker=/no/such/ld.so"];
     let program = compile(&folder, "cc", "program", ALLOCATING, &loader);
-    assert_refuses(
-        "glibc",
-        &program,
-        NOT_EXECUTABLE,
-        &["its loader /no/such/ld.so"],
-    );
+    assert_refuses("glibc", &program, NOT_EXECUTABLE, &["its loader /no/such/ld.so"]);
 }
 
 #[test]
 fn a_command_line_that_makes_no_sense() {
-    assert_refused(
-        &run(&["-a", "hoard", "true"]),
-        USAGE,
-        &["hoard", "ebbmalloc, jemalloc"],
-    );
+    assert_refused(&run(&["-a", "hoard", "true"]), USAGE, &["hoard", "ebbmalloc, jemalloc"]);
     let conf = |allocator: &str, text: &str| run(&["-a", allocator, "--conf", text, "true"]);
-    assert_refused(
-        &conf("glibc", "a:b"),
-        USAGE,
-        &["glibc takes no --conf", "--env"],
-    );
-    assert_refused(
-        &conf("tcmalloc", "a:b"),
-        USAGE,
-        &["tcmalloc takes no --conf"],
-    );
-    assert_refused(
-        &conf("jemalloc", "narenas"),
-        USAGE,
-        &["\"narenas\" is not KEY:VALUE"],
-    );
-    for arguments in [
-        &["run"][..],
-        &["run", "--env", "x", "true"],
-        &["run", "--json", "true"],
-        &["ran"],
-    ] {
+    assert_refused(&conf("glibc", "a:b"), USAGE, &["glibc takes no --conf", "--env"]);
+    assert_refused(&conf("tcmalloc", "a:b"), USAGE, &["tcmalloc takes no --conf"]);
+    assert_refused(&conf("jemalloc", "narenas"), USAGE, &["\"narenas\" is not KEY:VALUE"]);
+    for arguments in
+        [&["run"][..], &["run", "--env", "x", "true"], &["run", "--json", "true"], &["ran"]]
+    {
         let output = output(ebb().args(arguments));
         assert_eq!(output.status.code(), Some(USAGE), "{arguments:?}");
         assert_eq!(stdout(&output), "");

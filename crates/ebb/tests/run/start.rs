@@ -15,12 +15,7 @@ fn assert_mapped(allocator: &str, library: &Path) {
     let file = library.canonicalize().expect("the library");
     let code = MAPPED.replace("LIBRARY", &format!("{:?}", file.display().to_string()));
     let output = run(&["--allocator", allocator, "--", "python3", "-c", &code]);
-    assert_eq!(
-        stdout(&output),
-        "mapped",
-        "{allocator}: {}",
-        stderr(&output)
-    );
+    assert_eq!(stdout(&output), "mapped", "{allocator}: {}", stderr(&output));
     assert_eq!(stderr(&output), "");
 }
 
@@ -29,10 +24,7 @@ fn peers_are_found_and_loaded() {
     needs!("libmimalloc2.0", "libtcmalloc-minimal4");
     assert_mapped("jemalloc", &jemalloc());
     assert_mapped("mimalloc", &peer("libmimalloc.so.2", "libmimalloc2.0"));
-    assert_mapped(
-        "tcmalloc",
-        &peer("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
-    );
+    assert_mapped("tcmalloc", &peer("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"));
 }
 
 #[test]
@@ -79,12 +71,7 @@ fn ebbmalloc_is_found_where_an_installation_keeps_it() {
                 .env_remove("EBB_LIB")
                 .env_remove("LD_PRELOAD"),
         );
-        assert_eq!(
-            stdout(&output),
-            library.display().to_string(),
-            "{}",
-            stderr(&output)
-        );
+        assert_eq!(stdout(&output), library.display().to_string(), "{}", stderr(&output));
     }
 }
 
@@ -106,48 +93,23 @@ fn the_program_takes_our_place() {
 
 #[test]
 fn arguments_arrive_as_they_are() {
-    let output = run(&[
-        "-a", "glibc", "printf", "%s|", "--", "-a", "", "a b", "--verify",
-    ]);
+    let output = run(&["-a", "glibc", "printf", "%s|", "--", "-a", "", "a b", "--verify"]);
     assert_eq!(stdout(&output), "--|-a||a b|--verify|");
 }
 
 #[test]
 fn what_was_preloaded_stays_behind_ours() {
     let folder = folder();
-    let other = compile(
-        &folder,
-        "cc",
-        "other.so",
-        "int other;",
-        &["-shared", "-fPIC"],
-    );
+    let other = compile(&folder, "cc", "other.so", "int other;", &["-shared", "-fPIC"]);
     let jemalloc = jemalloc();
     let echo = ["sh", "-c", "echo $LD_PRELOAD"];
     let before = format!("{} libmimalloc.so.2", other.display());
 
-    let ours = output(
-        ebb()
-            .env("LD_PRELOAD", &before)
-            .args(["run", "-a", "jemalloc"])
-            .args(echo),
-    );
-    assert_eq!(
-        stdout(&ours),
-        format!("{}:{}", jemalloc.display(), other.display())
-    );
-    assert!(
-        stderr(&ours).contains("note: libmimalloc.so.2 is removed"),
-        "{}",
-        stderr(&ours)
-    );
+    let ours = output(ebb().env("LD_PRELOAD", &before).args(["run", "-a", "jemalloc"]).args(echo));
+    assert_eq!(stdout(&ours), format!("{}:{}", jemalloc.display(), other.display()));
+    assert!(stderr(&ours).contains("note: libmimalloc.so.2 is removed"), "{}", stderr(&ours));
 
-    let system = output(
-        ebb()
-            .env("LD_PRELOAD", &before)
-            .args(["run", "-a", "glibc"])
-            .args(echo),
-    );
+    let system = output(ebb().env("LD_PRELOAD", &before).args(["run", "-a", "glibc"]).args(echo));
     assert_eq!(stdout(&system), other.display().to_string());
 }
 
@@ -162,21 +124,12 @@ fn settings_go_into_the_allocators_own_variable() {
             .args(conf)
             .args(echo),
     );
-    assert_eq!(
-        stdout(&output),
-        "background_thread:true,dirty_decay_ms:1000,narenas:1 b=c"
-    );
+    assert_eq!(stdout(&output), "background_thread:true,dirty_decay_ms:1000,narenas:1 b=c");
 }
 
 #[test]
 fn settings_reach_the_allocator() {
-    let output = run(&[
-        "-a",
-        "jemalloc",
-        "--conf",
-        "confirm_conf:true,narenas:3",
-        "/bin/true",
-    ]);
+    let output = run(&["-a", "jemalloc", "--conf", "confirm_conf:true,narenas:3", "/bin/true"]);
     assert!(stderr(&output).contains("narenas:3"), "{}", stderr(&output));
     assert_eq!(output.status.code(), Some(0));
 }
@@ -224,10 +177,7 @@ fn masks(ebb: &mut std::process::Command) -> (u64, u64) {
     let output = output(ebb.args(["run", "-a", "glibc", "cat", "/proc/self/status"]));
     let text = stdout(&output);
     let mask = |name: &str| {
-        let value = text
-            .lines()
-            .find_map(|line| line.strip_prefix(name))
-            .expect(name);
+        let value = text.lines().find_map(|line| line.strip_prefix(name)).expect(name);
         u64::from_str_radix(value.trim(), 16).expect("a mask")
     };
     (mask("SigIgn:"), mask("SigBlk:"))
@@ -286,14 +236,7 @@ fn results(cpu_s: f64) -> tempfile::NamedTempFile {
     });
     // It is what ebb compare writes, as far as it goes.
     let read: Trial = serde_json::from_value(trial.clone()).unwrap();
-    assert!(
-        read.variants[0]
-            .summary
-            .as_ref()
-            .unwrap()
-            .median(Column::Cpu)
-            .is_some()
-    );
+    assert!(read.variants[0].summary.as_ref().unwrap().median(Column::Cpu).is_some());
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), trial.to_string()).unwrap();
     file
@@ -321,9 +264,5 @@ fn a_trials_results_say_what_to_run_on() {
 
     let output = run(&["--from", "/nowhere.json", "--", "true"]);
     assert_eq!(output.status.code(), Some(64));
-    assert!(
-        stderr(&output).contains("/nowhere.json"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("/nowhere.json"), "{}", stderr(&output));
 }

@@ -25,11 +25,7 @@ impl Python {
             .unwrap_or_else(|error| panic!("python3: {error}: apt-get install python3"));
         let input = child.stdin.take().expect("a pipe");
         let output = BufReader::new(child.stdout.take().expect("a pipe"));
-        Self {
-            child,
-            input,
-            output,
-        }
+        Self { child, input, output }
     }
 
     fn wait_for_line(&mut self) {
@@ -117,10 +113,7 @@ os.execvp('python3', ['python3', '-c', again])
     python.go_on();
     python.wait_for_line();
     let again = python.tree().sample().held[0];
-    assert_eq!(
-        (again.pid, again.started_ticks),
-        (parent.pid, parent.started_ticks)
-    );
+    assert_eq!((again.pid, again.started_ticks), (parent.pid, parent.started_ticks));
     assert_ne!(again.stack, parent.stack, "a program's own stack");
 }
 

@@ -24,8 +24,7 @@ fn process<'a>(said: &'a Value, name: &str) -> &'a Value {
     said["processes"]
         .as_array()
         .and_then(|all| {
-            all.iter()
-                .find(|it| it["program"].as_str().is_some_and(|it| it.ends_with(name)))
+            all.iter().find(|it| it["program"].as_str().is_some_and(|it| it.ends_with(name)))
         })
         .unwrap_or_else(|| panic!("no {name} in {said}"))
 }
@@ -55,10 +54,7 @@ fn a_child_that_lost_its_environment() {
     assert_eq!(said["in_charge"], false, "{said}");
     let sleep = process(&said, "/sleep");
     assert_eq!(sleep["in_charge"], false);
-    assert!(
-        sleep["malloc"].as_str().unwrap().contains("libc"),
-        "{sleep}"
-    );
+    assert!(sleep["malloc"].as_str().unwrap().contains("libc"), "{sleep}");
     assert_eq!(output.status.code(), Some(4));
 }
 
@@ -70,12 +66,7 @@ fn a_static_child() {
     let wrapped = format!("{} 300; exit 0", program.display());
     let (said, _) = verify("jemalloc", &["sh", "-c", &wrapped]);
     assert_eq!(said["in_charge"], false, "{said}");
-    assert!(
-        process(&said, "/fixed")["why"]
-            .as_str()
-            .unwrap()
-            .contains("statically")
-    );
+    assert!(process(&said, "/fixed")["why"].as_str().unwrap().contains("statically"));
 }
 
 /// Mapped is not in charge: the program's own malloc comes before every library.
@@ -94,10 +85,7 @@ fn a_program_that_brings_its_own_malloc() {
     let (said, _) = verify("jemalloc", &[program.to_str().unwrap()]);
     let selfish = process(&said, "/selfish");
     assert_eq!(selfish["in_charge"], false, "{said}");
-    assert!(
-        selfish["malloc"].as_str().unwrap().ends_with("/selfish"),
-        "{said}"
-    );
+    assert!(selfish["malloc"].as_str().unwrap().ends_with("/selfish"), "{said}");
 }
 
 /// Mapped is not in charge: another allocator stands before ours.
@@ -109,10 +97,7 @@ fn a_wrapper_that_preloads_another_allocator_first() {
     let (said, _) = verify("jemalloc", &["env", &preload, "sleep", "0.3"]);
     let sleep = process(&said, "/sleep");
     assert_eq!(sleep["in_charge"], false, "{said}");
-    assert!(
-        sleep["malloc"].as_str().unwrap().contains("mimalloc"),
-        "{said}"
-    );
+    assert!(sleep["malloc"].as_str().unwrap().contains("mimalloc"), "{said}");
 }
 
 #[test]
@@ -147,24 +132,14 @@ fn a_process_that_is_closed_to_us() {
     let said: Value = serde_json::from_str(&stderr(&output)).expect("JSON");
     let closed = process(&said, "closed]");
     assert_eq!(closed["in_charge"], Value::Null, "{said}");
-    assert!(
-        closed["why"].as_str().unwrap().contains("no right"),
-        "{said}"
-    );
+    assert!(closed["why"].as_str().unwrap().contains("no right"), "{said}");
     assert_eq!(said["in_charge"], Value::Null, "{said}");
     assert_eq!(output.status.code(), Some(8));
 }
 
 #[test]
 fn the_text_is_one_line_where_all_is_well() {
-    let output = run(&[
-        "-a",
-        "jemalloc",
-        "--verify",
-        "sh",
-        "-c",
-        "echo out; sleep 0.2",
-    ]);
+    let output = run(&["-a", "jemalloc", "--verify", "sh", "-c", "echo out; sleep 0.2"]);
     let text = stderr(&output);
     assert!(text.starts_with("ebb: jemalloc (/"), "{text}");
     assert!(text.contains("is in charge of"), "{text}");

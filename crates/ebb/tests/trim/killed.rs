@@ -44,12 +44,7 @@ fn lives_on(arguments: &[&str]) {
         std::thread::sleep(Duration::from_millis(life));
         drop(rounds);
         let mut ask = || {
-            child
-                .stdin
-                .as_mut()
-                .expect("a pipe")
-                .write_all(b"\n")
-                .expect("it lives");
+            child.stdin.as_mut().expect("a pipe").write_all(b"\n").expect("it lives");
             let answer = answer();
             let mut words = answer.splitn(3, ' ').map(str::to_owned);
             let made: u64 = words.next().expect("rounds").parse().expect("a number");

@@ -5,16 +5,10 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 
 #[path = "../run/harness.rs"]
-#[allow(
-    dead_code,
-    reason = "shared with the tests of ebb run, which use more of it"
-)]
+#[allow(dead_code, reason = "shared with the tests of ebb run, which use more of it")]
 mod harness;
 #[path = "../why/subjects.rs"]
-#[allow(
-    dead_code,
-    reason = "shared with the tests of ebb why, which use more of it"
-)]
+#[allow(dead_code, reason = "shared with the tests of ebb why, which use more of it")]
 mod subjects;
 
 mod killed;

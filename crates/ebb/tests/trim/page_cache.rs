@@ -15,9 +15,7 @@ struct Cgroup(PathBuf);
 impl Cgroup {
     fn new() -> Option<Self> {
         let mounts = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"].map(Path::new);
-        let mount = mounts
-            .iter()
-            .find(|mount| mount.join("memory.stat").exists())?;
+        let mount = mounts.iter().find(|mount| mount.join("memory.stat").exists())?;
         let folder = mount.join(format!("ebb-trim-{}", std::process::id()));
         std::fs::create_dir(&folder).ok()?;
         let cgroup = Self(folder);
@@ -57,16 +55,10 @@ fn files_go_and_anonymous_memory_stays() {
         .unwrap();
     let mut line = String::new();
     use std::io::BufRead;
-    std::io::BufReader::new(shell.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    std::io::BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line.trim(), "ready");
     let mut command = harness::ebb();
-    let trim = output(
-        command
-            .args(["trim", "--page-cache", "--json"])
-            .arg(&cgroup.0),
-    );
+    let trim = output(command.args(["trim", "--page-cache", "--json"]).arg(&cgroup.0));
     let value: serde_json::Value = serde_json::from_slice(&trim.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", stderr(&trim)));
     let cache = &value["page_cache"];
@@ -75,9 +67,7 @@ fn files_go_and_anonymous_memory_stays() {
         assert!(figure("before") > Some(FILE_BYTES / 2), "{cache}");
         assert!(figure("after") < Some(FILE_BYTES / 4), "{cache}");
         // The shell's own pages; a page or two of it may come or go meanwhile.
-        let changed = figure("anon_before")
-            .unwrap()
-            .abs_diff(figure("anon_after").unwrap());
+        let changed = figure("anon_before").unwrap().abs_diff(figure("anon_after").unwrap());
         assert!(changed < 1 << 20, "{cache}");
     } else {
         // With swap on version 1, or a kernel that is too old: said so, and nothing done.

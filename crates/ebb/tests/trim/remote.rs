@@ -104,9 +104,7 @@ fn trim(program: &Program, options: &[&str]) -> (Option<i32>, serde_json::Value)
 }
 
 fn bytes(value: &serde_json::Value) -> f64 {
-    value
-        .as_f64()
-        .unwrap_or_else(|| panic!("no figure: {value}"))
+    value.as_f64().unwrap_or_else(|| panic!("no figure: {value}"))
 }
 
 #[test]
@@ -114,38 +112,22 @@ fn bytes(value: &serde_json::Value) -> f64 {
 fn a_burst_goes_back_without_a_thread_being_stopped() {
     let program = Program::start(&[], &[], &[]);
     let (code, looked) = trim(&program, &["--dry-run"]);
-    assert_eq!(
-        (code, &looked["reason"]),
-        (Some(NOT_CALLED), &"not-asked".into()),
-        "{looked}"
-    );
+    assert_eq!((code, &looked["reason"]), (Some(NOT_CALLED), &"not-asked".into()), "{looked}");
     let (code, done) = trim(&program, &["--wait", "60s"]);
-    assert_eq!(
-        (code, &done["route"]),
-        (Some(0), &"remote-exec".into()),
-        "{done}"
-    );
+    assert_eq!((code, &done["route"]), (Some(0), &"remote-exec".into()), "{done}");
     assert_eq!(done["thread"].to_string(), program.pid());
-    assert!(
-        done["stopped_s"].is_null() && bytes(&done["waited_s"]) > 0.0,
-        "{done}"
-    );
+    assert!(done["stopped_s"].is_null() && bytes(&done["waited_s"]) > 0.0, "{done}");
     let foreseen = bytes(&done["predicted"]["returns"]);
     let measured = &done["measured"];
     let heap = bytes(&measured["heap_before"]) - bytes(&measured["heap_after"]);
     // The script's own modules take some of what they find free.
     assert!(foreseen > 100e6 && heap > 0.95 * foreseen, "{done}");
     let (code, again) = trim(&program, &[]);
-    assert_eq!(
-        (code, &again["reason"]),
-        (Some(0), &"below-threshold".into()),
-        "{again}"
-    );
+    assert_eq!((code, &again["reason"]), (Some(0), &"below-threshold".into()), "{again}");
     let left = std::fs::read_dir("/tmp").expect("/tmp").flatten();
     let name = format!("ebb-trim-{}-", program.pid());
-    let left: Vec<_> = left
-        .filter(|it| it.file_name().to_string_lossy().starts_with(&name))
-        .collect();
+    let left: Vec<_> =
+        left.filter(|it| it.file_name().to_string_lossy().starts_with(&name)).collect();
     assert!(left.is_empty(), "{left:?}");
     assert_eq!(program.end(), "");
 }
@@ -163,17 +145,10 @@ fn the_text_names_the_way() {
         "60s",
     ]));
     assert_eq!(result.status.code(), Some(0), "{}", stderr(&result));
-    for words in [
-        "Python's thread",
-        "ran the script after",
-        "no thread was stopped",
-        "MB were returned",
-    ] {
-        assert!(
-            stdout(&result).contains(words),
-            "{words}: {}",
-            stdout(&result)
-        );
+    for words in
+        ["Python's thread", "ran the script after", "no thread was stopped", "MB were returned"]
+    {
+        assert!(stdout(&result).contains(words), "{words}: {}", stdout(&result));
     }
 }
 
@@ -186,20 +161,12 @@ fn one_that_is_switched_off_is_left_alone() {
         Program::start(&["-X", "disable-remote-debug"], &[], &[]),
     ] {
         let (code, left) = trim(&program, &[]);
-        assert_eq!(
-            (code, &left["reason"]),
-            (Some(NOT_CALLED), &"not-asked".into()),
-            "{left}"
-        );
+        assert_eq!((code, &left["reason"]), (Some(NOT_CALLED), &"not-asked".into()), "{left}");
         let why = left["why"].as_str().unwrap_or_default();
         assert!(why.contains("PYTHON_DISABLE_REMOTE_DEBUG"), "{left}");
         // The other way is still there.
         let (code, done) = trim(&program, &["--inject", "--wait", "60s"]);
-        assert_eq!(
-            (code, &done["route"]),
-            (Some(0), &"inject".into()),
-            "{done}"
-        );
+        assert_eq!((code, &done["route"]), (Some(0), &"inject".into()), "{done}");
     }
 }
 
@@ -209,11 +176,7 @@ fn one_that_does_not_come_by_is_waited_for_and_the_request_is_taken_back() {
     let mut program = Program::start(&[], &["idle"], &[]);
     let started = Instant::now();
     let (code, left) = trim(&program, &["--wait", "1s"]);
-    assert_eq!(
-        (code, &left["reason"]),
-        (Some(TRY_AGAIN), &"no-place".into()),
-        "{left}"
-    );
+    assert_eq!((code, &left["reason"]), (Some(TRY_AGAIN), &"no-place".into()), "{left}");
     assert!(started.elapsed() < Duration::from_secs(120));
     // It wakes up, and finds no request: nothing goes back, and it says nothing.
     assert_eq!(program.signals(), 0);
@@ -231,17 +194,8 @@ fn without_ctypes_it_says_so() {
     let path = folder.path().to_str().expect("a path");
     let program = Program::start(&[], &[], &[("PYTHONPATH", path)]);
     let (code, left) = trim(&program, &["--wait", "60s"]);
-    assert_eq!(
-        (code, &left["reason"]),
-        (Some(UNSUPPORTED), &"unfit".into()),
-        "{left}"
-    );
-    assert!(
-        left["why"]
-            .as_str()
-            .is_some_and(|why| why.contains("none here")),
-        "{left}"
-    );
+    assert_eq!((code, &left["reason"]), (Some(UNSUPPORTED), &"unfit".into()), "{left}");
+    assert!(left["why"].as_str().is_some_and(|why| why.contains("none here")), "{left}");
     assert_eq!(program.end(), "");
 }
 

@@ -72,10 +72,7 @@ fn under_load(pid: u32, clients: u64, load: impl Fn(u64, &mut dyn FnMut() -> Opt
 }
 
 fn python(kind: &str) {
-    let script = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/fixtures/trim/service.py"
-    );
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/trim/service.py");
     let mut child = Command::new("python3")
         .args([script, kind])
         .env_remove("LD_PRELOAD")
@@ -93,11 +90,7 @@ fn python(kind: &str) {
             let number = client * 7919 + count * 31;
             let mut stream = TcpStream::connect(&address).expect("a connection");
             stream.set_read_timeout(Some(LIMIT)).unwrap();
-            write!(
-                stream,
-                "GET /{number} HTTP/1.1\r\nConnection: close\r\n\r\n"
-            )
-            .unwrap();
+            write!(stream, "GET /{number} HTTP/1.1\r\nConnection: close\r\n\r\n").unwrap();
             let mut answer = String::new();
             stream.read_to_string(&mut answer).expect("an answer");
             let blocks: u64 = (0..number % 400).map(|i| 600 + 37 * i).sum();

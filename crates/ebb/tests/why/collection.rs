@@ -135,11 +135,7 @@ fn run(case: &Case) -> Option<serde_json::Value> {
             "disk" => disk(&folder),
             memory => PathBuf::from(memory),
         };
-        command.arg(place.join(format!(
-            "ebb-why-{}-{}",
-            std::process::id(),
-            case.program.len()
-        )));
+        command.arg(place.join(format!("ebb-why-{}-{}", std::process::id(), case.program.len())));
     }
     if let Some(allocator) = &case.preload {
         command.env("LD_PRELOAD", subjects::preload(allocator));
@@ -157,12 +153,7 @@ fn run(case: &Case) -> Option<serde_json::Value> {
     };
     let mut time = humantime::parse_duration(time).unwrap();
     loop {
-        let watch = [
-            "--watch",
-            &format!("{}s", time.as_secs()),
-            "--every",
-            "100ms",
-        ];
+        let watch = ["--watch", &format!("{}s", time.as_secs()), "--every", "100ms"];
         let value = said(case, &subject, &watch);
         // What it says then is done: a machine that is busy gives too few looks in that time.
         if time > LONGEST_WATCH || !word(&value, "sentence").contains("Watch it for longer") {
@@ -187,10 +178,7 @@ fn said(case: &Case, subject: &Subject, options: &[&str]) -> serde_json::Value {
 }
 
 fn word(result: &serde_json::Value, field: &str) -> String {
-    result["verdict"][field]
-        .as_str()
-        .unwrap_or("none")
-        .to_owned()
+    result["verdict"][field].as_str().unwrap_or("none").to_owned()
 }
 
 fn check(case: &Case, result: &serde_json::Value) -> Result<(), String> {
@@ -201,10 +189,7 @@ fn check(case: &Case, result: &serde_json::Value) -> Result<(), String> {
         return Err(format!("{}: {kind}, not {expected}: {sentence}", case.name));
     }
     if let Some(expected) = case.main.as_ref().filter(|expected| **expected != main) {
-        return Err(format!(
-            "{}: by {main}, not {expected}: {sentence}",
-            case.name
-        ));
+        return Err(format!("{}: by {main}, not {expected}: {sentence}", case.name));
     }
     if case.watch.is_none() && sentence.contains("leak") {
         return Err(format!("{}: a leak from one look: {sentence}", case.name));
@@ -275,10 +260,7 @@ impl Cgroup {
         let mut shell = std::process::Command::new("sh");
         shell
             .arg("-c")
-            .arg(format!(
-                "echo $$ > {}/cgroup.procs && exec \"$@\"",
-                self.0.display()
-            ))
+            .arg(format!("echo $$ > {}/cgroup.procs && exec \"$@\"", self.0.display()))
             .arg("sh")
             .arg(command.get_program())
             .args(command.get_args());
@@ -306,10 +288,8 @@ impl Drop for Cgroup {
 
 /// What was true, against what was said, in Markdown.
 fn matrix(said: &[Said]) -> String {
-    let kinds: BTreeSet<&str> = said
-        .iter()
-        .flat_map(|said| [said.truth.as_str(), said.verdict.as_str()])
-        .collect();
+    let kinds: BTreeSet<&str> =
+        said.iter().flat_map(|said| [said.truth.as_str(), said.verdict.as_str()]).collect();
     let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for case in said {
         *counts.entry((&case.truth, &case.verdict)).or_default() += 1;
@@ -329,17 +309,9 @@ fn matrix(said: &[Said]) -> String {
         }
         text.push('\n');
     }
-    let mut wrong: Vec<&Said> = said
-        .iter()
-        .filter(|said| said.truth != said.verdict)
-        .collect();
+    let mut wrong: Vec<&Said> = said.iter().filter(|said| said.truth != said.verdict).collect();
     wrong.sort_by(|left, right| left.name.cmp(&right.name));
-    let _ = write!(
-        text,
-        "\n{} of {} right. Not:\n\n",
-        said.len() - wrong.len(),
-        said.len()
-    );
+    let _ = write!(text, "\n{} of {} right. Not:\n\n", said.len() - wrong.len(), said.len());
     for case in wrong {
         let because = case.because.as_deref().unwrap_or("no reason given");
         let _ = writeln!(text, "- {}: said {}; {because}.", case.name, case.verdict);
@@ -359,10 +331,6 @@ fn published(matrix: &str, place: &Place) {
         let changed = format!("{}{matrix}{}", &text[..from], &text[to..]);
         std::fs::write(&path, changed).unwrap();
     } else {
-        assert_eq!(
-            &text[from..to],
-            matrix,
-            "docs/proof.md: EBB_WRITE_MATRIX=1 writes it"
-        );
+        assert_eq!(&text[from..to], matrix, "docs/proof.md: EBB_WRITE_MATRIX=1 writes it");
     }
 }

@@ -25,10 +25,7 @@ impl Said {
         let why = output(harness::ebb().args(["why", "--json", &subject.pid()]));
         let value: serde_json::Value = serde_json::from_slice(&why.stdout)
             .unwrap_or_else(|error| panic!("{error}: {}", stderr(&why)));
-        Self {
-            code: why.status.code().expect("a code"),
-            value: value[0].clone(),
-        }
+        Self { code: why.status.code().expect("a code"), value: value[0].clone() }
     }
 
     fn sentence(&self) -> &str {
@@ -141,9 +138,7 @@ fn a_preloaded_library_that_lost_its_name_is_read() {
     for change in changes {
         let said = preloaded(change);
         assert!(
-            !said
-                .sentence()
-                .contains("Another allocator does not change"),
+            !said.sentence().contains("Another allocator does not change"),
             "{}",
             said.sentence()
         );
@@ -170,12 +165,7 @@ fn with_engine(library: &Path) -> Said {
 fn an_allocator_inside_a_library_is_read_where_a_reader_knows_it() {
     let said = with_engine(&engine(
         "engine-jemalloc.so",
-        &[
-            "-l:libjemalloc_pic.a",
-            "-lm",
-            "-lstdc++",
-            "-Wl,--exclude-libs,ALL",
-        ],
+        &["-l:libjemalloc_pic.a", "-lm", "-lstdc++", "-Wl,--exclude-libs,ALL"],
     ));
     assert!(
         said.reader().contains("jemalloc 5") && said.reader().contains("in engine-jemalloc.so"),
@@ -191,8 +181,7 @@ fn an_allocator_inside_a_library_that_no_reader_knows_is_not_told_apart() {
     let said = with_engine(&engine("engine-unknown.so", &["-DUNKNOWN"]));
     assert_eq!(said.code, NOT_ENOUGH, "{}", said.sentence());
     assert!(
-        said.sentence()
-            .contains("rpmalloc of its own in engine-unknown.so"),
+        said.sentence().contains("rpmalloc of its own in engine-unknown.so"),
         "{}",
         said.sentence()
     );
@@ -203,19 +192,9 @@ fn an_allocator_inside_a_library_that_no_reader_knows_is_not_told_apart() {
 fn arrows_pool_is_read_by_the_allocator_inside() {
     let said = with_engine(&engine(
         "libarrow.so.1",
-        &[
-            "-l:libjemalloc_pic.a",
-            "-lm",
-            "-lstdc++",
-            "-Wl,--exclude-libs,ALL",
-        ],
+        &["-l:libjemalloc_pic.a", "-lm", "-lstdc++", "-Wl,--exclude-libs,ALL"],
     ));
-    assert!(
-        said.reader().contains("in libarrow.so.1"),
-        "{}: {}",
-        said.reader(),
-        said.sentence()
-    );
+    assert!(said.reader().contains("in libarrow.so.1"), "{}: {}", said.reader(), said.sentence());
     assert_live(&said, 55 * MB);
 }
 
@@ -223,11 +202,7 @@ fn arrows_pool_is_read_by_the_allocator_inside() {
 fn arrows_pool_that_no_reader_knows_is_not_told_apart() {
     let said = with_engine(&engine("libarrow.so.2", &["-DUNKNOWN"]));
     assert_eq!(said.code, NOT_ENOUGH, "{}", said.sentence());
-    assert!(
-        said.sentence().contains("Arrow's own pool"),
-        "{}",
-        said.sentence()
-    );
+    assert!(said.sentence().contains("Arrow's own pool"), "{}", said.sentence());
     assert!(said.line("unread-heap") > 55 * MB);
     let next = said.value["verdict"]["next"].as_str().expect("a text");
     assert!(next.contains("ARROW_DEFAULT_MEMORY_POOL=system"), "{next}");
@@ -240,17 +215,9 @@ fn engine(name: &str, flags: &[&str]) -> PathBuf {
 
 #[test]
 fn a_program_of_32_bits_is_named() {
-    let flags = [
-        "-m32",
-        "-nostdlib",
-        "-static",
-        "-no-pie",
-        "-fno-pie",
-        "-fno-stack-protector",
-    ];
-    let subject = Subject::start(&mut Command::new(subjects::compiled(
-        "narrow", "narrow.c", &flags,
-    )));
+    let flags = ["-m32", "-nostdlib", "-static", "-no-pie", "-fno-pie", "-fno-stack-protector"];
+    let subject =
+        Subject::start(&mut Command::new(subjects::compiled("narrow", "narrow.c", &flags)));
     let why = output(harness::ebb().args(["why", "-v", &subject.pid()]));
     assert_eq!(why.status.code(), Some(NOT_ENOUGH), "{}", stderr(&why));
     let text = stdout(&why);
@@ -295,12 +262,7 @@ fn a_target_that_executes_other_programs_is_no_missing_right() {
     let subject = Subject::start(&mut evidence("executes"));
     for _ in 0..10 {
         let said = Said::of(&subject);
-        assert!(
-            matches!(said.code, IN_USE | NOT_ENOUGH),
-            "{}: {}",
-            said.code,
-            said.sentence()
-        );
+        assert!(matches!(said.code, IN_USE | NOT_ENOUGH), "{}: {}", said.code, said.sentence());
     }
 }
 
@@ -310,9 +272,5 @@ fn pages_that_ebbmalloc_returns_by_itself_are_no_retention() {
     command.env("LD_PRELOAD", subjects::preload("ebbmalloc"));
     let said = Said::of(&Subject::start(&mut command));
     assert_eq!(said.code, IN_USE, "{}", said.sentence());
-    assert!(
-        said.line("trimmable") < 8 << 20,
-        "it is waited for: {}",
-        said.value["ledger"]
-    );
+    assert!(said.line("trimmable") < 8 << 20, "it is waited for: {}", said.value["ledger"]);
 }

@@ -3,10 +3,7 @@
 //! known, `short` about what a terminal shows.
 
 #[path = "../run/harness.rs"]
-#[allow(
-    dead_code,
-    reason = "shared with the tests of ebb run, which use more of it"
-)]
+#[allow(dead_code, reason = "shared with the tests of ebb run, which use more of it")]
 mod harness;
 
 mod collection;

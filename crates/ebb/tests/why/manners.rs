@@ -19,12 +19,7 @@ fn the_first_line_is_the_verdict_and_the_exit_status_its_kind() {
     assert_eq!(why.status.code(), Some(RETENTION), "{}", stderr(&why));
     let text = stdout(&why);
     assert!(text.starts_with("Retention: 1"), "{text}");
-    for line in [
-        "malloc_trim would return",
-        "remainder",
-        "- not stacks",
-        "Next: ",
-    ] {
+    for line in ["malloc_trim would return", "remainder", "- not stacks", "Next: "] {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
 }
@@ -91,10 +86,7 @@ fn a_process_of_another_user_is_named_with_what_can_still_be_said() {
     );
     if nix::unistd::Uid::effective().is_root() {
         assert_eq!(why.status.code(), Some(PERMISSION), "{text}");
-        assert!(
-            text.contains("RSS"),
-            "the kernel's sums are open to all: {text}"
-        );
+        assert!(text.contains("RSS"), "the kernel's sums are open to all: {text}");
     }
 }
 
@@ -110,24 +102,14 @@ fn a_process_of_another_user_namespace_is_named() {
     if !output(&mut nobody(&["--user", "true"])).status.success() {
         skip!("no user namespaces are to be had here");
     }
-    let subject = Subject::start(&mut nobody(&[
-        "--map-root-user",
-        "sh",
-        "-c",
-        "echo ready; read _",
-    ]));
+    let subject =
+        Subject::start(&mut nobody(&["--map-root-user", "sh", "-c", "echo ready; read _"]));
     let folder = harness::folder();
     // Copies the program to where that user may read it.
     harness::unprivileged_ebb(&folder);
     let program = folder.path().join("ebb");
     let program = program.to_str().unwrap();
-    let why = output(&mut nobody(&[
-        "--user",
-        program,
-        "why",
-        "-v",
-        &subject.pid(),
-    ]));
+    let why = output(&mut nobody(&["--user", program, "why", "-v", &subject.pid()]));
     let text = stdout(&why);
     let named = "it is in another user namespace. Run ebb as root outside the container, or as the process's user inside it.";
     assert!(text.contains(named), "{text}");
@@ -162,24 +144,15 @@ fn workers_of_another_user_are_read_by_root_alone() {
 /// Processes that end at any moment of being read: never a failure of ours.
 #[test]
 fn processes_that_end_while_they_are_read() {
-    let mut shell = Subject::start(std::process::Command::new("sh").args([
-        "-c",
-        "echo ready; while :; do sleep 0.005 & sleep 0.001; done",
-    ]));
+    let mut shell = Subject::start(
+        std::process::Command::new("sh")
+            .args(["-c", "echo ready; while :; do sleep 0.005 & sleep 0.001; done"]),
+    );
     for _ in 0..30 {
         let why = output(harness::ebb().args(["why", "--json", &shell.pid()]));
-        assert!(
-            matches!(why.status.code(), Some(0 | 20)),
-            "{}",
-            stderr(&why)
-        );
+        assert!(matches!(why.status.code(), Some(0 | 20)), "{}", stderr(&why));
         let value: serde_json::Value = serde_json::from_slice(&why.stdout).unwrap();
-        assert!(
-            !value[0]["snapshot"]["processes"]
-                .as_array()
-                .unwrap()
-                .is_empty()
-        );
+        assert!(!value[0]["snapshot"]["processes"].as_array().unwrap().is_empty());
     }
     shell.0.kill().unwrap();
 }
@@ -190,11 +163,7 @@ fn two_snapshots_tell_what_grew() {
     let subject = Subject::start(&mut subjects::command("c:leak"));
     let snap = |name: &str| {
         let file = folder.path().join(name);
-        let done = output(
-            harness::ebb()
-                .args(["snap", &subject.pid(), "-o"])
-                .arg(&file),
-        );
+        let done = output(harness::ebb().args(["snap", &subject.pid(), "-o"]).arg(&file));
         assert!(done.status.success(), "{}", stderr(&done));
         file
     };
@@ -215,14 +184,8 @@ fn two_snapshots_tell_what_grew() {
     };
     let diff = output(harness::ebb().arg("diff").args([&before, &after]));
     let text = stdout(&diff);
-    assert!(
-        diff.status.success() && text.contains(" grew from "),
-        "{text}"
-    );
-    assert!(
-        text.contains("live blocks up to 5120 B"),
-        "the class of 5000 bytes: {text}"
-    );
+    assert!(diff.status.success() && text.contains(" grew from "), "{text}");
+    assert!(text.contains("live blocks up to 5120 B"), "the class of 5000 bytes: {text}");
     assert!(text.contains("Next: heaptrack -p"), "{text}");
     let damaged = folder.path().join("damaged.json");
     std::fs::write(&damaged, "{").unwrap();
@@ -265,10 +228,7 @@ fn what_cpython_says_of_its_objects_is_in_the_report() {
     assert_eq!(of("types", "Marker")["count"], 4321);
     for (name, least) in [("bytes", 3 << 20), ("bytearray", 5 << 20)] {
         let found = of("buffers", name);
-        assert!(
-            found["bytes"].as_u64().is_some_and(|bytes| bytes >= least),
-            "{found}"
-        );
+        assert!(found["bytes"].as_u64().is_some_and(|bytes| bytes >= least), "{found}");
     }
     let text = stdout(&output(harness::ebb().args(["why", "-v", &subject.pid()])));
     for words in [
@@ -340,14 +300,7 @@ fn metrics_are_written_to_a_file_and_served() {
     let file = folder.path().join("ebb.prom");
     let subject = Subject::start(&mut subjects::command("c:live-peak"));
     let mut watch = harness::ebb()
-        .args([
-            "watch",
-            &subject.pid(),
-            "--every",
-            "50ms",
-            "--listen",
-            "127.0.0.1:0",
-        ])
+        .args(["watch", &subject.pid(), "--every", "50ms", "--listen", "127.0.0.1:0"])
         .arg("--prometheus")
         .arg(&file)
         .stderr(std::process::Stdio::piped())
@@ -355,17 +308,8 @@ fn metrics_are_written_to_a_file_and_served() {
         .unwrap();
     let mut line = String::new();
     use std::io::BufRead;
-    std::io::BufReader::new(watch.stderr.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let address = line
-        .split("http://")
-        .nth(1)
-        .unwrap()
-        .split('/')
-        .next()
-        .unwrap()
-        .to_owned();
+    std::io::BufReader::new(watch.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
     let end = Instant::now() + Duration::from_secs(30);
     while !file.exists() {
         assert!(Instant::now() < end, "no file");
@@ -376,26 +320,16 @@ fn metrics_are_written_to_a_file_and_served() {
         .lines()
         .find_map(|line| line.strip_prefix("ebb_memory_bytes{line=\"live_blocks\"} "))
         .unwrap_or_else(|| panic!("no live blocks in\n{text}"));
-    assert!(
-        (115e6..130e6).contains(&live.parse::<f64>().unwrap()),
-        "{live}"
-    );
+    assert!((115e6..130e6).contains(&live.parse::<f64>().unwrap()), "{live}");
     let mut stream = std::net::TcpStream::connect(&address).unwrap();
     write!(stream, "GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    assert!(
-        answer.contains("ebb_processes 1") && answer.contains("# EOF"),
-        "{answer}"
-    );
+    assert!(answer.contains("ebb_processes 1") && answer.contains("# EOF"), "{answer}");
     nix::sys::signal::kill(
         nix::unistd::Pid::from_raw(watch.id() as i32),
         nix::sys::signal::Signal::SIGTERM,
     )
     .unwrap();
-    assert_eq!(
-        watch.wait().unwrap().code(),
-        Some(0),
-        "asked to end, it ends well"
-    );
+    assert_eq!(watch.wait().unwrap().code(), Some(0), "asked to end, it ends well");
 }

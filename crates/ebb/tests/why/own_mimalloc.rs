@@ -32,9 +32,6 @@ fn what_a_free_threaded_cpython_has_freed_is_held_and_not_live() {
     assert!(reader.contains("of CPython"), "{reader}");
     for line in ["live", "pinned"] {
         let bytes = heap[line].as_u64().unwrap();
-        assert!(
-            (HALF_BYTES..2 * HALF_BYTES).contains(&bytes),
-            "{line}: {heap}"
-        );
+        assert!((HALF_BYTES..2 * HALF_BYTES).contains(&bytes), "{line}: {heap}");
     }
 }

@@ -34,15 +34,9 @@ impl Returns {
     fn anonymous(&self) -> u64 {
         let path = format!("/proc/{}/smaps_rollup", self.0.id());
         let text = std::fs::read_to_string(path).expect("smaps_rollup");
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix("Anonymous:"));
+        let line = text.lines().find_map(|line| line.strip_prefix("Anonymous:"));
         let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
-        1024 * kilobytes
-            .expect("a size")
-            .trim()
-            .parse::<u64>()
-            .expect("a number")
+        1024 * kilobytes.expect("a size").trim().parse::<u64>().expect("a number")
     }
 }
 

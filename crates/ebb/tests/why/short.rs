@@ -40,10 +40,7 @@ fn a_c_program_after_a_burst() {
     assert!(text.contains(&next), "{text}");
     // The long form has every figure.
     let full = stdout(&output(why(&subject.pid()).arg("-v")));
-    assert!(
-        full.contains("- not stacks") && full.lines().count() > 20,
-        "{full}"
-    );
+    assert!(full.contains("- not stacks") && full.lines().count() > 20, "{full}");
 }
 
 #[test]
@@ -64,10 +61,7 @@ fn alike_workers_share_a_line() {
     let text = short(&mut why(&subject.pid()));
     assert!(text.contains("Processes: "), "{text}");
     let words = words(&text);
-    assert!(
-        words.contains("4 gunicorn of ") || words.contains("5 gunicorn of "),
-        "{text}"
-    );
+    assert!(words.contains("4 gunicorn of ") || words.contains("5 gunicorn of "), "{text}");
 }
 
 /// Of several processes of one name the one that is larger is named.
@@ -98,10 +92,7 @@ fn a_process_near_its_limit_has_the_headroom_in_line_two() {
     };
     let (usage, limit) = match read("memory.current") {
         Some(usage) => (usage, "memory.max"),
-        None => (
-            read("memory.usage_in_bytes").expect("a figure"),
-            "memory.limit_in_bytes",
-        ),
+        None => (read("memory.usage_in_bytes").expect("a figure"), "memory.limit_in_bytes"),
     };
     std::fs::write(cgroup.0.join(limit), (usage * 10 / 9).to_string()).expect("a limit");
     let text = short(&mut why(&subject.pid()));
@@ -124,10 +115,7 @@ fn another_users_process_has_the_missing_right_in_the_first_lines() {
     let subject = Subject::start(&mut subjects::command("c:live-peak"));
     let text = short(harness::unprivileged_ebb(&folder).args(["why", &subject.pid()]));
     let first: Vec<&str> = text.lines().take(4).collect();
-    assert!(
-        first.join(" ").contains("it runs as another user (uid 0)"),
-        "{text}"
-    );
+    assert!(first.join(" ").contains("it runs as another user (uid 0)"), "{text}");
     assert!(
         text.ends_with(
             "Next: Run ebb as that user, or as root (in a container with CAP_SYS_PTRACE)."
@@ -158,16 +146,11 @@ fn two_masters_of_a_name_in_two_cgroups_are_told_apart() {
             report["snapshot"]["processes"][0]["pid"] == subject.0.id()
         };
         let report = reports.iter().find(of).expect("one of it");
-        let path = report["snapshot"]["cgroup"]["path"]
-            .as_str()
-            .unwrap_or_default();
+        let path = report["snapshot"]["cgroup"]["path"].as_str().unwrap_or_default();
         let folder = cgroup.0.file_name().expect("a name").to_string_lossy();
         assert!(path.ends_with(&*folder), "{path} is not {folder}");
         let sentence = report["verdict"]["sentence"].as_str().unwrap_or_default();
-        assert!(
-            sentence.contains(&format!("({})", subject.pid())),
-            "{sentence}"
-        );
+        assert!(sentence.contains(&format!("({})", subject.pid())), "{sentence}");
     }
 }
 
@@ -246,11 +229,7 @@ fn a_watch_without_a_place_for_its_figures_names_both_and_an_example() {
     let watch = output(harness::ebb().args(["watch", "1"]));
     assert_eq!(watch.status.code(), Some(64));
     let text = stderr(&watch);
-    for words in [
-        "--prometheus",
-        "--listen",
-        "example: ebb watch 4711 --listen :9100",
-    ] {
+    for words in ["--prometheus", "--listen", "example: ebb watch 4711 --listen :9100"] {
         assert!(text.contains(words), "{words} is not in\n{text}");
     }
 }
@@ -261,21 +240,14 @@ fn a_watch_says_a_line_for_each_window_and_concludes_when_it_is_ended() {
     let subject = Subject::start(&mut subjects::command("c:leak"));
     let mut watch = harness::ebb();
     watch.args(["why", "--watch", "12s", "--every", "50ms", &subject.pid()]);
-    let mut watch = watch
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("ebb");
+    let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("ebb");
     let mut said = BufReader::new(watch.stderr.take().expect("a pipe")).lines();
     let mut line = || said.next().expect("a line").expect("text");
     let first = line();
     assert!(first.contains("for 12 s; Ctrl-C ends it"), "{first}");
     for _ in 0..3 {
         let window = line();
-        assert!(
-            window.contains(" of 12 s: ") && window.contains(" live, "),
-            "{window}"
-        );
+        assert!(window.contains(" of 12 s: ") && window.contains(" live, "), "{window}");
     }
     let pid = nix::unistd::Pid::from_raw(watch.id().cast_signed());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("a signal");

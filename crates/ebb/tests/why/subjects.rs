@@ -26,9 +26,7 @@ impl Subject {
             .spawn()
             .unwrap_or_else(|error| panic!("{command:?}: {error}: ci/install.sh"));
         let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("a pipe"))
-            .read_line(&mut line)
-            .expect("a line");
+        BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
         assert_eq!(line.trim(), "ready", "{command:?}");
         Self(child)
     }

@@ -37,11 +37,7 @@ impl Library {
             .env("LD_LIBRARY_PATH", folder_of_library)
             .env("EBB_TEST_LIBRARY", file)
             .folder(folder.path());
-        if settings.is_empty() {
-            run
-        } else {
-            run.env("MALLOC_CONF", settings)
-        }
+        if settings.is_empty() { run } else { run.env("MALLOC_CONF", settings) }
     }
 }
 
@@ -50,11 +46,7 @@ fn executable(name: &str) -> PathBuf {
     let include = format!("-I{}", installation().join("include").display());
     let linked = jemalloc_folder().join("libjemalloc.so.2");
     let linked = linked.display().to_string();
-    program_with(
-        &format!("jemalloc/{name}"),
-        Flavour::Plain,
-        &[&include, &linked],
-    )
+    program_with(&format!("jemalloc/{name}"), Flavour::Plain, &[&include, &linked])
 }
 
 /// The folder of an installation for programs that are linked to libjemalloc.so.2, of the release
@@ -69,11 +61,7 @@ pub fn installation() -> &'static Path {
             .join(format!("installation-{}", std::process::id()));
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ci/install-compat.sh");
         let status = Command::new(&script).arg(&prefix).arg(&built).status();
-        assert!(
-            status.is_ok_and(|status| status.success()),
-            "{} failed",
-            script.display()
-        );
+        assert!(status.is_ok_and(|status| status.success()), "{} failed", script.display());
         prefix
     })
 }

@@ -149,15 +149,8 @@ fn programs_are_built_against_it() {
         arguments.extend(flags.split_whitespace());
         arguments.extend(further);
         output("cc", "gcc", &arguments);
-        let outcome = Run::bare(&file)
-            .env("LD_LIBRARY_PATH", &library)
-            .run()
-            .succeeded();
-        assert!(
-            outcome.stdout.contains("ebbmalloc"),
-            "{name}: {}",
-            outcome.describe()
-        );
+        let outcome = Run::bare(&file).env("LD_LIBRARY_PATH", &library).run().succeeded();
+        assert!(outcome.stdout.contains("ebbmalloc"), "{name}: {}", outcome.describe());
     }
     let dynamic = folder.path().join("dynamic").display().to_string();
     let needed = output("readelf", "binutils", &["-dW", &dynamic]);

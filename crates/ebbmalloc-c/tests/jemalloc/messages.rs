@@ -40,20 +40,12 @@ fn is_aborted(outcome: &Outcome) -> bool {
 both!(an_unknown_key_is_named_and_the_program_runs);
 fn an_unknown_key_is_named_and_the_program_runs(library: Library) {
     let outcome = outcome(library, "stats_at_exit", "dirty_decay:5,narenas:2").passed();
-    assert!(
-        outcome.stderr.contains("dirty_decay:5"),
-        "{}",
-        outcome.describe()
-    );
+    assert!(outcome.stderr.contains("dirty_decay:5"), "{}", outcome.describe());
 }
 
 both!(a_value_that_is_none_is_named);
 fn a_value_that_is_none_is_named(library: Library) {
-    for pair in [
-        "dirty_decay_ms:soon",
-        "tcache:perhaps",
-        "zero_realloc:panic",
-    ] {
+    for pair in ["dirty_decay_ms:soon", "tcache:perhaps", "zero_realloc:panic"] {
         let outcome = outcome(library, "stats_at_exit", pair).passed();
         assert!(outcome.stderr.contains(pair), "{}", outcome.describe());
     }
@@ -63,11 +55,7 @@ both!(abort_conf_ends_the_process);
 fn abort_conf_ends_the_process(library: Library) {
     let outcome = outcome(library, "stats_at_exit", "abort_conf:true,nonsense:1");
     assert!(is_aborted(&outcome), "{}", outcome.describe());
-    assert!(
-        outcome.stderr.contains("nonsense:1"),
-        "{}",
-        outcome.describe()
-    );
+    assert!(outcome.stderr.contains("nonsense:1"), "{}", outcome.describe());
 }
 
 both!(settings_that_are_all_known_say_nothing);
@@ -111,11 +99,7 @@ both!(confirm_conf_shows_where_settings_came_from);
 fn confirm_conf_shows_where_settings_came_from(library: Library) {
     let settings = "confirm_conf:true,dirty_decay_ms:321";
     let outcome = outcome(library, "stats_at_exit", settings).passed();
-    assert!(
-        outcome.stderr.contains("dirty_decay_ms:321"),
-        "{}",
-        outcome.describe()
-    );
+    assert!(outcome.stderr.contains("dirty_decay_ms:321"), "{}", outcome.describe());
 }
 
 both!(a_leak_is_reported_and_the_last_profile_written);
@@ -124,11 +108,7 @@ fn a_leak_is_reported_and_the_last_profile_written(library: Library) {
     let settings = "prof:true,prof_leak:true,prof_final:true,lg_prof_sample:0,prof_prefix:last";
     let run = library.run("stats_at_exit", settings, &folder);
     let outcome = run.run().passed();
-    assert!(
-        outcome.stderr.contains("Leak approximation summary"),
-        "{}",
-        outcome.describe()
-    );
+    assert!(outcome.stderr.contains("Leak approximation summary"), "{}", outcome.describe());
     let names: Vec<_> = fs::read_dir(folder.path())
         .expect("the scratch folder")
         .map(|entry| entry.expect("an entry").file_name().into_string())
@@ -144,8 +124,5 @@ fn a_leak_is_reported_and_the_last_profile_written(library: Library) {
         let of_all = totals.split([':', '[']).nth(1)?;
         of_all.trim().parse::<usize>().ok()
     });
-    assert!(
-        bytes.is_some_and(|bytes| bytes >= 123_456),
-        "{library:?}: {profile}"
-    );
+    assert!(bytes.is_some_and(|bytes| bytes >= 123_456), "{library:?}: {profile}");
 }

@@ -58,10 +58,7 @@ fn is_mapped_alone(process: u32) {
         .filter_map(|line| line.split_whitespace().nth(5))
         .filter(|file| file.contains("malloc"))
         .collect();
-    assert_eq!(
-        found.into_iter().collect::<Vec<_>>(),
-        [installed.to_str().expect("a plain path")]
-    );
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), [installed.to_str().expect("a plain path")]);
     let children = format!("/proc/{process}/task/{process}/children");
     let children = fs::read_to_string(children).unwrap_or_default();
     for child in children.split_whitespace() {
@@ -82,9 +79,7 @@ struct Redis(BufReader<TcpStream>);
 impl Redis {
     fn connect(port: u16) -> Option<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-        stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
-            .expect("a time limit");
+        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a time limit");
         Some(Self(BufReader::new(stream)))
     }
 
@@ -93,10 +88,7 @@ impl Redis {
         for word in command {
             text += &format!("${}\r\n{word}\r\n", word.len());
         }
-        self.0
-            .get_mut()
-            .write_all(text.as_bytes())
-            .expect("redis reads");
+        self.0.get_mut().write_all(text.as_bytes()).expect("redis reads");
     }
 
     /// An answer's values, one after the other.
@@ -105,9 +97,9 @@ impl Redis {
         self.0.read_line(&mut line).expect("redis answers");
         let (kind, rest) = line.trim_end().split_at(1);
         match kind {
-            "*" => (0..rest.parse::<usize>().expect("a count"))
-                .flat_map(|_| self.answer())
-                .collect(),
+            "*" => {
+                (0..rest.parse::<usize>().expect("a count")).flat_map(|_| self.answer()).collect()
+            }
             "$" => {
                 let length = rest.parse::<usize>().expect("a length");
                 let mut bytes = vec![0; length + 2];
@@ -184,19 +176,13 @@ fn redis_serves_and_its_memory_commands_are_sane() {
         30e6 < allocated && allocated <= active && active <= resident,
         "{allocated} {active} {resident}"
     );
-    assert!(
-        resident / 1048576.0 < resident_mib(server.id()) + 2.0,
-        "{resident}"
-    );
+    assert!(resident / 1048576.0 < resident_mib(server.id()) + 2.0, "{resident}");
     assert!(redis.memory("allocator-fragmentation.ratio") < 1.5);
     let doctor = redis.ask(&["MEMORY", "DOCTOR"]).concat();
     assert!(doctor.contains("Hi Sam"), "{doctor}");
     assert!(!doctor.contains("fragmentation"), "{doctor}");
     let statistics = redis.ask(&["MEMORY", "MALLOC-STATS"]).concat();
-    assert!(
-        statistics.contains("Begin jemalloc statistics"),
-        "{statistics}"
-    );
+    assert!(statistics.contains("Begin jemalloc statistics"), "{statistics}");
 
     // Nine keys of ten go; what remains is spread over all pages, and it is still all there.
     let full = resident_mib(server.id());
@@ -221,9 +207,7 @@ fn redis_serves_and_its_memory_commands_are_sane() {
 /// A question for the address of a name, and whether the answer has one.
 fn resolves(port: u16, name: &str) -> bool {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    socket
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .expect("a time limit");
+    socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a time limit");
     // Number 7, recursion wished for, one question.
     let mut question = vec![0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in name.split('.') {
@@ -231,9 +215,7 @@ fn resolves(port: u16, name: &str) -> bool {
         question.extend(label.bytes());
     }
     question.extend([0, 0, 1, 0, 1]);
-    socket
-        .send_to(&question, ("127.0.0.1", port))
-        .expect("a datagram can be sent");
+    socket.send_to(&question, ("127.0.0.1", port)).expect("a datagram can be sent");
     let mut answer = [0; 512];
     let Ok(length) = socket.recv(&mut answer) else {
         return false;
@@ -263,17 +245,12 @@ fn named_serves_a_zone() {
              zone \"example.lan\" {{ type primary; file \"{place}/zone\"; }};\n"
         ),
     );
-    let server = on_ebbmalloc(&daemon("named", "bind9"))
-        .args(["-f", "-c"])
-        .arg(&configuration)
-        .spawn();
+    let server =
+        on_ebbmalloc(&daemon("named", "bind9")).args(["-f", "-c"]).arg(&configuration).spawn();
     wait_until("named answers", || resolves(port, "h0.example.lan"));
     is_mapped_alone(server.id());
     for host in (0..20_000).step_by(20) {
-        assert!(
-            resolves(port, &format!("h{host}.example.lan")),
-            "host {host}"
-        );
+        assert!(resolves(port, &format!("h{host}.example.lan")), "host {host}");
     }
     assert!(!resolves(port, "h20000.example.lan"));
 }
@@ -283,9 +260,8 @@ fn kresd_resolves() {
     needs!("knot-resolver");
     let folder = Scratch::new();
     let port = free_port();
-    let hints: String = (0..500)
-        .map(|host| format!("hints['h{host}.example.lan'] = '10.1.2.3'\n"))
-        .collect();
+    let hints: String =
+        (0..500).map(|host| format!("hints['h{host}.example.lan'] = '10.1.2.3'\n")).collect();
     let configuration = folder.file(
         "config",
         &format!(
@@ -303,10 +279,7 @@ fn kresd_resolves() {
     wait_until("kresd answers", || resolves(port, "h0.example.lan"));
     is_mapped_alone(server.id());
     for host in 0..500 {
-        assert!(
-            resolves(port, &format!("h{host}.example.lan")),
-            "host {host}"
-        );
+        assert!(resolves(port, &format!("h{host}.example.lan")), "host {host}");
     }
 }
 
@@ -341,14 +314,8 @@ fn backend() -> u16 {
 
 fn get(port: u16, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    stream
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .expect("a time limit");
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
-    )
-    .ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a time limit");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     let body = answer

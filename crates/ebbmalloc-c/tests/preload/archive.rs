@@ -21,10 +21,7 @@ fn holds_the_archive(flavour: Flavour, name: &str) {
 
 fn forks(flavour: Flavour) {
     holds_the_archive(flavour, "fork_storm");
-    Run::bare(program("fork_storm", flavour))
-        .arg("200")
-        .run()
-        .passed();
+    Run::bare(program("fork_storm", flavour)).arg("200").run().passed();
 }
 
 fn threads_and_contents(flavour: Flavour) {
@@ -34,10 +31,7 @@ fn threads_and_contents(flavour: Flavour) {
 }
 
 fn burst_returns(flavour: Flavour) {
-    Run::bare(program("burst", flavour))
-        .arg("asleep")
-        .run()
-        .passed();
+    Run::bare(program("burst", flavour)).arg("asleep").run().passed();
 }
 
 #[test]

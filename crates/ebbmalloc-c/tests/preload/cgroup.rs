@@ -60,9 +60,8 @@ impl Cgroup {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let (version, parent) = Self::parent(limit.controller())?;
-        let files = limit
-            .files(version)
-            .ok_or_else(|| format!("version {version} has no such limit"))?;
+        let files =
+            limit.files(version).ok_or_else(|| format!("version {version} has no such limit"))?;
         let folder = parent.join(format!("ebbmalloc-test-{}-{number}", std::process::id()));
         let told = |error: std::io::Error| format!("{}: {error}", folder.display());
         fs::create_dir(&folder).map_err(told)?;
@@ -200,9 +199,7 @@ fn shards_follow_the_quota() {
         .passed();
         let text = outcome.stderr.split("narenas:").nth(1).unwrap_or_default();
         let number = text.split_whitespace().next().unwrap_or_default();
-        number
-            .parse::<usize>()
-            .unwrap_or_else(|_| panic!("{}", outcome.describe()))
+        number.parse::<usize>().unwrap_or_else(|_| panic!("{}", outcome.describe()))
     };
     let free = shards(None);
     if let Some(cgroup) = Cgroup::new(Limit::Quota("60000")) {

@@ -3,10 +3,7 @@
 use crate::harness::{Flavour, Outcome, Run, program, program_with};
 
 fn run(conf: &str, what: &str) -> Outcome {
-    Run::preloaded(program("controlled", Flavour::Plain))
-        .env("MALLOC_CONF", conf)
-        .arg(what)
-        .run()
+    Run::preloaded(program("controlled", Flavour::Plain)).env("MALLOC_CONF", conf).arg(what).run()
 }
 
 /// What the program says of `name`.
@@ -25,11 +22,7 @@ fn aborts(conf: &str, what: &str, setting: &str) {
     let status = outcome.status.expect("it ended");
     assert!(!status.success(), "{}", outcome.describe());
     assert!(outcome.stderr.contains(setting), "{}", outcome.describe());
-    assert!(
-        outcome.stderr.contains("aborting"),
-        "{}",
-        outcome.describe()
-    );
+    assert!(outcome.stderr.contains("aborting"), "{}", outcome.describe());
 }
 
 #[test]
@@ -37,11 +30,7 @@ fn abort_conf_ends_the_process_for_a_wrong_setting() {
     aborts("abort_conf:true,narena:1", "much", "did you mean narenas?");
     aborts("narenas:x,abort_conf:true", "much", "abort_conf");
     let outcome = run("abort_conf:true,narenas:1,experimental_no_such:1", "much").passed();
-    assert!(
-        outcome.stderr.contains("experimental_no_such"),
-        "{}",
-        outcome.describe()
-    );
+    assert!(outcome.stderr.contains("experimental_no_such"), "{}", outcome.describe());
 }
 
 /// How often a tree of processes reports the wrong setting of its environment.
@@ -79,10 +68,9 @@ fn a_process_reports_a_wrong_setting_that_its_parent_has_not_seen() {
 #[test]
 fn confirm_conf_says_what_was_set_and_what_has_no_counterpart() {
     let outcome = run("confirm_conf:true,narenas:1,utrace:false", "much").passed();
-    for line in [
-        "MALLOC_CONF: set: narenas:1",
-        "MALLOC_CONF: set: utrace:false (no counterpart here)",
-    ] {
+    for line in
+        ["MALLOC_CONF: set: narenas:1", "MALLOC_CONF: set: utrace:false (no counterpart here)"]
+    {
         assert!(outcome.stderr.contains(line), "{}", outcome.describe());
     }
     assert_eq!(run("utrace:false", "much").passed().stderr, "");
@@ -119,10 +107,7 @@ fn a_decay_of_zero_returns_at_once() {
     const BYTES: usize = 20 << 20;
     for what in ["oversize", "crumbs"] {
         assert!(figure("", what, "resident") > BYTES / 2, "{what}");
-        for conf in [
-            "dirty_decay_ms:0",
-            "dirty_decay_ms:0,background_thread:false",
-        ] {
+        for conf in ["dirty_decay_ms:0", "dirty_decay_ms:0,background_thread:false"] {
             let resident = figure(conf, what, "resident");
             assert!(resident < BYTES / 8, "{what} {conf}: {resident}");
         }
@@ -140,19 +125,12 @@ fn retain_false_gives_addresses_back() {
 fn resident_is_what_the_kernel_says() {
     let outcome = run("", "truth").passed();
     let said = |name: &str| -> usize {
-        let mut values = outcome
-            .stdout
-            .lines()
-            .filter_map(|line| line.strip_prefix(name));
+        let mut values = outcome.stdout.lines().filter_map(|line| line.strip_prefix(name));
         values.next().unwrap().trim().parse().unwrap()
     };
     let (ours, kernels) = (said("ours"), said("kernels"));
     assert!(kernels > 20 << 20, "{}", outcome.describe());
-    assert!(
-        ours.abs_diff(kernels) * 50 <= kernels,
-        "{}",
-        outcome.describe()
-    );
+    assert!(ours.abs_diff(kernels) * 50 <= kernels, "{}", outcome.describe());
 }
 
 #[test]
@@ -183,10 +161,7 @@ fn percpu_arena_takes_the_processors_arena() {
         outcome.stdout.contains(&format!("own {}", last % 8))
     };
     assert!(pinned(&format!("percpu_arena:percpu,{arenas}")));
-    assert!(
-        !pinned(&arenas),
-        "without it the first thread is on the first arena"
-    );
+    assert!(!pinned(&arenas), "without it the first thread is on the first arena");
 }
 
 #[test]
@@ -221,11 +196,7 @@ fn xmalloc_ends_the_process_for_lack_of_memory() {
 
 #[test]
 fn infallible_new_ends_the_process_for_lack_of_memory() {
-    aborts(
-        "experimental_infallible_new:true",
-        "new",
-        "experimental_infallible_new",
-    );
+    aborts("experimental_infallible_new:true", "new", "experimental_infallible_new");
 }
 
 #[test]
@@ -234,13 +205,8 @@ fn stats_print_opts_choose_the_shape() {
     assert!(
         text.starts_with("___ Begin jemalloc statistics ___") && text.contains("Merged arenas")
     );
-    let json = run("stats_print:true,stats_print_opts:Jgma", "much")
-        .passed()
-        .stderr;
-    assert!(
-        json.starts_with("{\"jemalloc\":{\"stats\":{\"allocated\":"),
-        "{json}"
-    );
+    let json = run("stats_print:true,stats_print_opts:Jgma", "much").passed().stderr;
+    assert!(json.starts_with("{\"jemalloc\":{\"stats\":{\"allocated\":"), "{json}");
     assert!(!json.contains("\"opt\""), "{json}");
 }
 

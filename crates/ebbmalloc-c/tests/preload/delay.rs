@@ -17,10 +17,7 @@ fn printed(mode: &str, conf: &str, key: &str) -> Vec<u64> {
         .arg(mode)
         .run()
         .passed();
-    let line = outcome
-        .stdout
-        .lines()
-        .find_map(|line| line.strip_prefix(key));
+    let line = outcome.stdout.lines().find_map(|line| line.strip_prefix(key));
     let words = line.into_iter().flat_map(str::split_whitespace);
     words.filter_map(|word| word.parse().ok()).collect()
 }
@@ -110,9 +107,8 @@ fn sleeps(process: u32) -> BTreeMap<String, u64> {
         .filter_map(|task| {
             let path = task.ok()?.path();
             let status = fs::read_to_string(path.join("status")).ok()?;
-            let count = status
-                .lines()
-                .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+            let count =
+                status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
             Some((path.display().to_string(), count.trim().parse().ok()?))
         })
         .collect()
@@ -120,9 +116,7 @@ fn sleeps(process: u32) -> BTreeMap<String, u64> {
 
 #[test]
 fn an_idle_process_has_no_purger_and_no_wake_up() {
-    let mut running = Run::preloaded(program("delay", Flavour::Plain))
-        .arg("idle")
-        .spawn();
+    let mut running = Run::preloaded(program("delay", Flavour::Plain)).arg("idle").spawn();
     let mut said = [0; 3];
     let stdout = running.child.stdout.as_mut().expect("a pipe was asked for");
     stdout.read_exact(&mut said).expect("the program speaks");
@@ -134,11 +128,7 @@ fn an_idle_process_has_no_purger_and_no_wake_up() {
     let mut seen_purger = false;
     while sleeps(id).len() > 5 {
         seen_purger = true;
-        assert!(
-            start.elapsed() < Duration::from_secs(30),
-            "{:?}",
-            sleeps(id)
-        );
+        assert!(start.elapsed() < Duration::from_secs(30), "{:?}", sleeps(id));
         sleep(Duration::from_millis(50));
     }
     assert!(seen_purger, "there was a burst to return");

@@ -5,10 +5,7 @@ use crate::harness::{Flavour, Run, long, program};
 use test_needs::needs;
 
 fn storm(flavour: Flavour, forks: &str) {
-    Run::preloaded(program("fork_storm", flavour))
-        .arg(forks)
-        .run()
-        .passed();
+    Run::preloaded(program("fork_storm", flavour)).arg(forks).run().passed();
 }
 
 #[test]
@@ -23,10 +20,7 @@ fn threaded_musl_process_forks() {
 }
 
 fn new_processes(form: &str, turns: &str) {
-    Run::preloaded(program("spawn_forms", Flavour::Plain))
-        .args([form, turns])
-        .run()
-        .passed();
+    Run::preloaded(program("spawn_forms", Flavour::Plain)).args([form, turns]).run().passed();
 }
 
 #[test]
@@ -81,16 +75,10 @@ fn posix_spawn() {
 
 #[test]
 fn forked_child_gives_its_burst_back() {
-    Run::preloaded(program("fork_purge", Flavour::Plain))
-        .arg("fork")
-        .run()
-        .passed();
+    Run::preloaded(program("fork_purge", Flavour::Plain)).arg("fork").run().passed();
 }
 
 #[test]
 fn raw_clone_child_gives_its_burst_back() {
-    Run::preloaded(program("fork_purge", Flavour::Plain))
-        .arg("clone")
-        .run()
-        .passed();
+    Run::preloaded(program("fork_purge", Flavour::Plain)).arg("clone").run().passed();
 }

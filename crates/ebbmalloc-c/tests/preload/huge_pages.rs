@@ -3,10 +3,7 @@
 use crate::harness::{Flavour, Run, program};
 
 fn asked(how: &str) {
-    Run::preloaded(program("huge_asked", Flavour::Plain))
-        .arg(how)
-        .run()
-        .passed();
+    Run::preloaded(program("huge_asked", Flavour::Plain)).arg(how).run().passed();
 }
 
 #[test]

@@ -20,19 +20,13 @@ fn gdb(arguments: &[&str]) -> Outcome {
 
 #[track_caller]
 fn shows(outcome: &Outcome, part: &str) {
-    assert!(
-        outcome.stdout.contains(part),
-        "{part}: {}",
-        outcome.describe()
-    );
+    assert!(outcome.stdout.contains(part), "{part}: {}", outcome.describe());
 }
 
 #[test]
 fn gdb_attaches_and_allocates_in_the_process() {
     needs!("gdb");
-    let mut running = Run::preloaded(program("inspected", Flavour::Plain))
-        .arg("stay")
-        .spawn();
+    let mut running = Run::preloaded(program("inspected", Flavour::Plain)).arg("stay").spawn();
     let mut stdout = BufReader::new(running.child.stdout.take().expect("a pipe"));
     let mut line = String::new();
     stdout.read_line(&mut line).expect("the program speaks");
@@ -64,14 +58,9 @@ fn gdb_attaches_and_allocates_in_the_process() {
 
 /// Where the kernel put the core of a program that ran in FOLDER.
 fn core_in(folder: &Path) -> Option<PathBuf> {
-    fs::read_dir(folder)
-        .ok()?
-        .filter_map(Result::ok)
-        .map(|entry| entry.path())
-        .find(|path| {
-            path.file_name()
-                .is_some_and(|name| name.to_string_lossy().starts_with("core"))
-        })
+    fs::read_dir(folder).ok()?.filter_map(Result::ok).map(|entry| entry.path()).find(|path| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("core"))
+    })
 }
 
 #[test]
@@ -92,9 +81,7 @@ fn core_dump_holds_the_heap() {
         // Cores go to a handler of the machine's: gdb writes the same from the live process.
         let mut running = Run::preloaded(&program).arg("stay").spawn();
         let mut stdout = BufReader::new(running.child.stdout.take().expect("a pipe"));
-        stdout
-            .read_line(&mut String::new())
-            .expect("the program speaks");
+        stdout.read_line(&mut String::new()).expect("the program speaks");
         let core = scratch.path().join("core");
         gdb(&[
             "-p",
@@ -106,10 +93,7 @@ fn core_dump_holds_the_heap() {
         core
     };
     let size = fs::metadata(&core).expect("the core").len();
-    assert!(
-        size < 1 << 30,
-        "a core of {size} bytes holds the reservation"
-    );
+    assert!(size < 1 << 30, "a core of {size} bytes holds the reservation");
     let outcome = gdb(&[
         &program.display().to_string(),
         &core.display().to_string(),
@@ -140,10 +124,7 @@ fn valgrind_runs_and_finds_nothing() {
 #[test]
 fn sanitizer_in_the_program_stays_in_charge() {
     let program = program("plain", Flavour::SanitizerStatic);
-    Run::preloaded(&program)
-        .env("EBB_TEST_NOT_IN_CHARGE", "1")
-        .run()
-        .passed();
+    Run::preloaded(&program).env("EBB_TEST_NOT_IN_CHARGE", "1").run().passed();
     overflow_is_seen(Run::preloaded(&program));
 }
 
@@ -165,11 +146,7 @@ fn sanitizer_beside_the_preload_stays_in_charge() {
 
 fn overflow_is_seen(run: Run) {
     let outcome = run.env("EBB_TEST_NOT_IN_CHARGE", "1").arg("overflow").run();
-    assert!(
-        outcome.stderr.contains("heap-buffer-overflow"),
-        "{}",
-        outcome.describe()
-    );
+    assert!(outcome.stderr.contains("heap-buffer-overflow"), "{}", outcome.describe());
 }
 
 /// The preload in front of the sanitizer's runtime, its check of the order switched off: the

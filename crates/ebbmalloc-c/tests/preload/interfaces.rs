@@ -62,20 +62,13 @@ fn contents_of_calloc_and_realloc() {
 #[test]
 fn contents_of_calloc_and_realloc_on_musl() {
     needs!("musl-tools");
-    Run::preloaded(program("contents", Flavour::Musl))
-        .run()
-        .passed();
+    Run::preloaded(program("contents", Flavour::Musl)).run().passed();
 }
 
 #[test]
 fn figures_are_true() {
-    let outcome = Run::preloaded(program("figures", Flavour::Plain))
-        .run()
-        .passed();
-    assert!(
-        !outcome.stderr.trim().is_empty(),
-        "malloc_stats wrote nothing"
-    );
+    let outcome = Run::preloaded(program("figures", Flavour::Plain)).run().passed();
+    assert!(!outcome.stderr.trim().is_empty(), "malloc_stats wrote nothing");
 }
 
 #[test]

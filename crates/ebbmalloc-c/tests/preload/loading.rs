@@ -21,19 +21,13 @@ fn plug_ins_lie_beside_what_was_loaded_before() {
 
 #[test]
 fn allocator_is_loaded_late() {
-    Run::bare(program("late_dlopen", Flavour::Plain))
-        .arg(library())
-        .run()
-        .passed();
+    Run::bare(program("late_dlopen", Flavour::Plain)).arg(library()).run().passed();
 }
 
 #[test]
 fn a_library_loaded_with_deepbind_shares_the_heap_and_its_runpath_counts() {
     let folder = Scratch::new();
-    let plugin = shared_object(
-        "deep_plugin",
-        &["-Wl,--enable-new-dtags,-rpath,$ORIGIN/own"],
-    );
+    let plugin = shared_object("deep_plugin", &["-Wl,--enable-new-dtags,-rpath,$ORIGIN/own"]);
     let (own, host) = (folder.path().join("own"), folder.path().join("plugin.so"));
     fs::create_dir(&own).expect("a folder");
     fs::copy(&plugin, &host).expect("a copy");

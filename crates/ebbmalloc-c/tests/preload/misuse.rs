@@ -5,17 +5,11 @@ use crate::harness::{Flavour, Run, program};
 const SIGABRT: i32 = 6;
 
 fn aborts_with_one_line(form: &str) {
-    let outcome = Run::preloaded(program("abuse", Flavour::Plain))
-        .arg(form)
-        .run()
-        .killed_by(SIGABRT);
+    let outcome =
+        Run::preloaded(program("abuse", Flavour::Plain)).arg(form).run().killed_by(SIGABRT);
     let lines: Vec<_> = outcome.stderr.lines().collect();
     assert_eq!(lines.len(), 1, "{}", outcome.describe());
-    assert!(
-        lines[0].starts_with("ebbmalloc: "),
-        "{}",
-        outcome.describe()
-    );
+    assert!(lines[0].starts_with("ebbmalloc: "), "{}", outcome.describe());
 }
 
 macro_rules! forms {

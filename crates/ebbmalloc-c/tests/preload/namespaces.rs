@@ -6,9 +6,8 @@ use crate::harness::{Flavour, Run, program};
 fn at_all_moments(form: &str) {
     let mut failed = Vec::new();
     for wait_ms in ["0", "100", "700", "1500", "5000"] {
-        let outcome = Run::preloaded(program("namespaces", Flavour::Plain))
-            .args([form, wait_ms])
-            .run();
+        let outcome =
+            Run::preloaded(program("namespaces", Flavour::Plain)).args([form, wait_ms]).run();
         if !outcome.status.is_some_and(|status| status.success()) {
             failed.push(outcome.describe());
         }

@@ -91,10 +91,7 @@ fn cumulative(text: &str, function: &str, unit: &str) -> f64 {
 
 #[track_caller]
 fn near(found: f64, expected: f64) {
-    assert!(
-        (found / expected - 1.0).abs() < ERROR,
-        "{found} instead of {expected}"
-    );
+    assert!((found / expected - 1.0).abs() < ERROR, "{found} instead of {expected}");
 }
 
 #[test]
@@ -106,10 +103,7 @@ fn c_functions_have_their_bytes() {
     let dumps = dumps(&scratch);
     assert_eq!(dumps.len(), 1);
     let name = dumps[0].file_name().expect("a name").to_string_lossy();
-    assert!(
-        name.starts_with("jeprof.") && name.ends_with(".0.f.heap"),
-        "{name}"
-    );
+    assert!(name.starts_with("jeprof.") && name.ends_with(".0.f.heap"), "{name}");
     let jeprof = by_jeprof(&program, &dumps[0], "--inuse_space");
     let pprof = by_pprof(&program, &dumps[0]);
     for function in ["small_block", "middle_block", "large_block"] {
@@ -139,14 +133,8 @@ fn a_thread_that_only_plays_ping_pong_is_counted_in_full() {
     let settings = "prof:true,prof_final:true,lg_prof_sample:15,prof_accum:true,prof_prefix:ever";
     profiled(&program, &["pingpong"], settings, &scratch).passed();
     let dump = &dumps(&scratch)[0];
-    assert!(
-        dump.file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with("ever."))
-    );
-    near(
-        by_jeprof(&program, dump, "--alloc_space")("small_block"),
-        200e6,
-    );
+    assert!(dump.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ever.")));
+    near(by_jeprof(&program, dump, "--alloc_space")("small_block"), 200e6);
 }
 
 /// Whatever serves a request: a ration, a stack, a refill, or none of them.
@@ -158,12 +146,7 @@ fn every_kind_of_request_is_counted_in_full() {
     let settings = "prof:true,prof_final:true,lg_prof_sample:15,prof_accum:true";
     profiled(&program, &["kinds"], settings, &scratch).passed();
     let found = by_jeprof(&program, &dumps(&scratch)[0], "--alloc_space");
-    for function in [
-        "tiny_block",
-        "zeroed_block",
-        "aligned_block",
-        "middle_block",
-    ] {
+    for function in ["tiny_block", "zeroed_block", "aligned_block", "middle_block"] {
         near(found(function), 200e6);
     }
 }
@@ -176,15 +159,10 @@ fn threads_that_ended_are_in_the_sums() {
     profiled(&program, &["threads"], SAMPLING, &scratch).passed();
     let dump = &dumps(&scratch)[0];
     // Half of it was freed by another thread.
-    near(
-        by_jeprof(&program, dump, "--inuse_space")("small_block"),
-        100_000.0 * 112.0,
-    );
+    near(by_jeprof(&program, dump, "--inuse_space")("small_block"), 100_000.0 * 112.0);
     let text = fs::read_to_string(dump).expect("a dump");
     let totals = text.split("@ ").next().expect("a head");
-    let threads = totals
-        .lines()
-        .filter(|line| line.starts_with("  t") && !line.contains('*'));
+    let threads = totals.lines().filter(|line| line.starts_with("  t") && !line.contains('*'));
     assert!(threads.count() >= 4, "{totals}");
 }
 
@@ -212,10 +190,7 @@ fn rust_functions_have_their_bytes() {
         .status();
     assert!(made.expect("rustc can be run").success());
     profiled(&program, &[], SAMPLING, &scratch).passed();
-    near(
-        by_jeprof(&program, &dumps(&scratch)[0], "--inuse_space")("rust_boxes"),
-        20e6,
-    );
+    near(by_jeprof(&program, &dumps(&scratch)[0], "--inuse_space")("rust_boxes"), 20e6);
 }
 
 /// CPython's functions are C's; those of its program are not in a C stack.
@@ -231,17 +206,12 @@ fn cpython_has_its_bytes() {
     let text = "kept = [bytes(50_000) for _ in range(400)]\nimport os\nprint('ok')\n\
         import ctypes\nctypes.CDLL(None).mallctl(b'prof.dump', None, None, None, 0)\nprint('ok')";
     profiled(&python, &["-c", text], SAMPLING, &scratch).passed();
-    let dump = dumps(&scratch)
-        .into_iter()
-        .find(|dump| dump.to_string_lossy().contains(".m0."));
+    let dump = dumps(&scratch).into_iter().find(|dump| dump.to_string_lossy().contains(".m0."));
     let dump = dump.expect("a dump that was asked for");
     // 50 033 bytes in whole pages, and what the interpreter needs itself.
     let bytes = by_jeprof(&python, &dump, "--inuse_space")("PyEval_EvalCode");
     let kept = 400.0 * 53_248.0;
-    assert!(
-        bytes > kept * (1.0 - ERROR) && bytes < kept * 1.25,
-        "{bytes}"
-    );
+    assert!(bytes > kept * (1.0 - ERROR) && bytes < kept * 1.25, "{bytes}");
 }
 
 #[test]
@@ -265,18 +235,10 @@ fn leaks_are_told_and_can_be_an_error() {
         .split_once("Leak approximation summary: ~")
         .and_then(|(_, rest)| rest.split(' ').next())
         .and_then(|figure| figure.parse::<f64>().ok());
-    near(
-        figure.unwrap_or_else(|| panic!("{}", told.describe())),
-        60e6,
-    );
+    near(figure.unwrap_or_else(|| panic!("{}", told.describe())), 60e6);
     let settings = "prof:true,prof_final:true,prof_leak_error:true,lg_prof_sample:12";
     let failed = profiled(&program, &["live"], settings, &scratch);
-    assert_eq!(
-        failed.status.and_then(|status| status.code()),
-        Some(1),
-        "{}",
-        failed.describe()
-    );
+    assert_eq!(failed.status.and_then(|status| status.code()), Some(1), "{}", failed.describe());
 }
 
 #[test]
@@ -286,12 +248,8 @@ fn dumps_come_at_intervals_and_at_growth() {
     let settings = "prof:true,lg_prof_sample:12,lg_prof_interval:24,prof_gdump:true";
     profiled(&program, &["live"], settings, &scratch).passed();
     let dumps = dumps(&scratch);
-    let count = |kind: &str| {
-        dumps
-            .iter()
-            .filter(|dump| dump.to_string_lossy().contains(kind))
-            .count()
-    };
+    let count =
+        |kind: &str| dumps.iter().filter(|dump| dump.to_string_lossy().contains(kind)).count();
     // 60 MB in intervals of 16 MiB.
     assert_eq!(count(".i"), 3, "{dumps:?}");
     assert!(count(".u") >= 3, "{dumps:?}");

@@ -4,10 +4,7 @@ use crate::harness::{Flavour, Run, program};
 use test_needs::needs;
 
 fn returns(arguments: &[&str]) {
-    Run::preloaded(program("burst", Flavour::Plain))
-        .args(arguments)
-        .run()
-        .passed();
+    Run::preloaded(program("burst", Flavour::Plain)).args(arguments).run().passed();
 }
 
 #[test]
@@ -38,8 +35,5 @@ fn threads_gone_and_membarrier_refused() {
 #[test]
 fn musl_program() {
     needs!("musl-tools");
-    Run::preloaded(program("burst", Flavour::Musl))
-        .arg("asleep")
-        .run()
-        .passed();
+    Run::preloaded(program("burst", Flavour::Musl)).arg("asleep").run().passed();
 }

@@ -36,40 +36,27 @@ fn all_three_refused() {
 
 #[test]
 fn files_and_sockets_kill() {
-    Run::preloaded(program("killed", Flavour::Plain))
-        .arg("files")
-        .run()
-        .passed();
+    Run::preloaded(program("killed", Flavour::Plain)).arg("files").run().passed();
 }
 
 #[test]
 fn sandbox_that_kills_for_all_but_a_few_calls() {
-    Run::preloaded(program("killed", Flavour::Plain))
-        .arg("sandbox")
-        .run()
-        .passed();
+    Run::preloaded(program("killed", Flavour::Plain)).arg("sandbox").run().passed();
 }
 
 #[test]
 fn sandbox_whose_filter_the_allocator_does_not_see() {
-    Run::preloaded(program("killed", Flavour::Plain))
-        .arg("unseen")
-        .run()
-        .passed();
+    Run::preloaded(program("killed", Flavour::Plain)).arg("unseen").run().passed();
 }
 
 #[test]
 fn no_thread_keeps_the_rights_that_the_program_gave_up() {
-    Run::preloaded(program("sandboxed", Flavour::Plain))
-        .run()
-        .passed();
+    Run::preloaded(program("sandboxed", Flavour::Plain)).run().passed();
 }
 
 #[test]
 fn no_thread_stays_root_when_the_program_does_not() {
-    Run::preloaded(program("dropped", Flavour::Plain))
-        .run()
-        .passed();
+    Run::preloaded(program("dropped", Flavour::Plain)).run().passed();
 }
 
 #[test]

@@ -29,17 +29,8 @@ fn nothing_is_printed_unasked() {
 #[test]
 fn confirm_conf_prints_version_settings_and_mechanisms() {
     let outcome = settings("confirm_conf:true", "0");
-    for part in [
-        "ebbmalloc",
-        env!("CARGO_PKG_VERSION"),
-        "purge",
-        "membarrier",
-    ] {
-        assert!(
-            outcome.stderr.contains(part),
-            "{part}: {}",
-            outcome.describe()
-        );
+    for part in ["ebbmalloc", env!("CARGO_PKG_VERSION"), "purge", "membarrier"] {
+        assert!(outcome.stderr.contains(part), "{part}: {}", outcome.describe());
     }
 }
 

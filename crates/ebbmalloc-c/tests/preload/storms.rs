@@ -14,11 +14,7 @@ use test_needs::needs;
 fn rounds(share: u32) -> u32 {
     let all = std::env::var("EBB_STORM_ROUNDS").ok();
     let all = all.map_or(1000, |number| number.parse().expect("a number of rounds"));
-    if long() {
-        (all * share / 10).max(1)
-    } else {
-        share
-    }
+    if long() { (all * share / 10).max(1) } else { share }
 }
 
 /// The program has a watchdog of its own; the limit is for one that makes processes, but too slowly. A round takes
@@ -59,17 +55,11 @@ fn six_threads_fork_and_handlers_of_fork_allocate() {
 fn six_threads_of_a_musl_program_fork_while_threads_come_and_go() {
     needs!("musl-tools");
     let rounds = if long() { "20" } else { "1" };
-    Run::preloaded(program("storm", Flavour::Musl))
-        .args(["threads", rounds])
-        .run()
-        .passed();
+    Run::preloaded(program("storm", Flavour::Musl)).args(["threads", rounds]).run().passed();
 }
 
 fn in_handler(call: &str, times: &str) {
-    Run::preloaded(program("handler_forks", Flavour::Plain))
-        .args([call, times])
-        .run()
-        .passed();
+    Run::preloaded(program("handler_forks", Flavour::Plain)).args([call, times]).run().passed();
 }
 
 #[test]
@@ -83,10 +73,7 @@ fn signal_handler_parts_in_the_middle_of_malloc() {
 }
 
 fn hundreds(call: &str, rounds: &str) {
-    Run::preloaded(program("holders", Flavour::Plain))
-        .args([call, rounds])
-        .run()
-        .passed();
+    Run::preloaded(program("holders", Flavour::Plain)).args([call, rounds]).run().passed();
 }
 
 #[test]

@@ -22,19 +22,11 @@ pub struct Borders {
 
 impl Borders {
     /// Nobody.
-    pub const NONE: Self = Self {
-        hooks: null_mut(),
-        arena: 0,
-        silent: false,
-    };
+    pub const NONE: Self = Self { hooks: null_mut(), arena: 0, silent: false };
 
     /// The program whose table of hooks this is, or null; its index for the arena.
     pub const fn new(hooks: *mut ExtentHooks, arena: u32) -> Self {
-        Self {
-            hooks,
-            arena,
-            silent: false,
-        }
+        Self { hooks, arena, silent: false }
     }
 
     /// Whether two free units side by side are always joined.
@@ -57,15 +49,7 @@ impl Borders {
             let (all, first) = (len * GRANULE, first * GRANULE);
             // SAFETY: as jemalloc's interface says; the range is the arena's.
             return unsafe {
-                !split(
-                    self.hooks,
-                    address,
-                    all,
-                    first,
-                    all - first,
-                    true,
-                    self.arena,
-                )
+                !split(self.hooks, address, all, first, all - first, true, self.arena)
             };
         }
         true

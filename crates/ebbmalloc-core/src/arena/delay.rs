@@ -31,10 +31,7 @@ pub struct Cost {
 
 impl Cost {
     /// Before the first tick: 16 MiB in runs of 16 pages each, as measured beside [`FAULT_NS`].
-    pub const PRIOR: Self = Self {
-        cpu_ns: 4096 * 300,
-        pages: 4096,
-    };
+    pub const PRIOR: Self = Self { cpu_ns: 4096 * 300, pages: 4096 };
 
     /// After one more tick. A tick that returned nothing was not for nothing: it is part of the price
     /// of the others.
@@ -114,11 +111,7 @@ pub const fn freed_mark(
     let elapsed_ms = if elapsed_ms == 0 { 1 } else { elapsed_ms };
     let usual = freed.saturating_mul(pause_ms) / elapsed_ms;
     let unusual = usual.saturating_mul(2).saturating_add(least);
-    let most = if resident / 8 > MOST_FREED {
-        resident / 8
-    } else {
-        MOST_FREED
-    };
+    let most = if resident / 8 > MOST_FREED { resident / 8 } else { MOST_FREED };
     if unusual < most { unusual } else { most }
 }
 
@@ -192,18 +185,9 @@ mod tests {
         assert_eq!(freed_mark(0, 700, 11_200, 300 * MIB, 2 * MIB), 2 * MIB);
         assert_eq!(freed_mark(MIB, 700, 7000, 300 * MIB, 2 * MIB), 22 * MIB);
         // 56 MiB a tick that are taken again at once, and then all the rest is freed.
-        assert_eq!(
-            freed_mark(56 * MIB, 700, 11_200, 1024 * MIB, 2 * MIB),
-            128 * MIB
-        );
-        assert_eq!(
-            freed_mark(56 * MIB, 700, 11_200, 288 * MIB, 2 * MIB),
-            64 * MIB
-        );
-        assert_eq!(
-            freed_mark(u64::MAX, 0, u64::MAX, u64::MAX, u64::MAX),
-            u64::MAX / 8
-        );
+        assert_eq!(freed_mark(56 * MIB, 700, 11_200, 1024 * MIB, 2 * MIB), 128 * MIB);
+        assert_eq!(freed_mark(56 * MIB, 700, 11_200, 288 * MIB, 2 * MIB), 64 * MIB);
+        assert_eq!(freed_mark(u64::MAX, 0, u64::MAX, u64::MAX, u64::MAX), u64::MAX / 8);
     }
 
     #[test]
@@ -214,10 +198,7 @@ mod tests {
         }
         assert_eq!(cost.pages, 0);
         assert!(cost.per_page_ns() > 100_000);
-        let full = Cost {
-            cpu_ns: u64::MAX,
-            pages: u64::MAX,
-        };
+        let full = Cost { cpu_ns: u64::MAX, pages: u64::MAX };
         assert_eq!(full.after_tick(u64::MAX, u64::MAX).cpu_ns, u64::MAX);
     }
 }

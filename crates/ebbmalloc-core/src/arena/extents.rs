@@ -114,11 +114,7 @@ impl Extents {
     pub fn allocate<O: Os>(&mut self, os: &O, len: u32, align: u32) -> Option<*mut Granule> {
         let padded = len + (align - 1);
         for fill in [Fill::Dirty, Fill::Clean] {
-            let tree = if fill == Fill::Dirty {
-                &self.dirty
-            } else {
-                &self.clean
-            };
+            let tree = if fill == Fill::Dirty { &self.dirty } else { &self.clean };
             // SAFETY: we hold the lock (`&mut self`); the tree holds heads of free extents.
             let found = unsafe { tree.best_fit(padded) };
             if !found.is_null() {
@@ -334,10 +330,7 @@ impl Extents {
             .find(|region| base.wrapping_sub(region.base) < region.granules * GRANULE);
         region.map_or((false, false), |region| {
             let index = (base - region.base) / GRANULE;
-            (
-                index > region.abandoned,
-                index + (len as usize) < region.top,
-            )
+            (index > region.abandoned, index + (len as usize) < region.top)
         })
     }
 
@@ -435,11 +428,7 @@ impl Extents {
             (*head).kind = Kind::Large;
             (*head).head = head;
             (*head).len = len;
-            (*head).flags = if (*head).fill == Fill::Dirty {
-                FROM_DIRTY
-            } else {
-                0
-            };
+            (*head).flags = if (*head).fill == Fill::Dirty { FROM_DIRTY } else { 0 };
         }
     }
 }

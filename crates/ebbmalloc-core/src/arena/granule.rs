@@ -222,10 +222,7 @@ impl List {
 
     /// Nothing.
     pub const fn new() -> Self {
-        Self {
-            first: null_mut(),
-            last: null_mut(),
-        }
+        Self { first: null_mut(), last: null_mut() }
     }
 
     /// Puts `item` first.

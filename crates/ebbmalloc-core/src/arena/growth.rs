@@ -76,11 +76,7 @@ impl Arena {
                 if by_pages {
                     // The pages are gone, but for the tail, less than a granule, that may be resident.
                     // The front goes first: the tail's granule says true until it is free itself.
-                    let moved = if tail {
-                        u32_of(old_bytes / GRANULE)
-                    } else {
-                        len
-                    };
+                    let moved = if tail { u32_of(old_bytes / GRANULE) } else { len };
                     extents.borders.split_unit(head, moved, len);
                     extents.free(head, moved, Fill::Clean, tick);
                     if moved < len {

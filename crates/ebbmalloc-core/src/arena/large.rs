@@ -66,10 +66,7 @@ impl Arena {
             extents.large_blocks += 1;
             extents.large_counts.made(bytes);
             (*head).touched = 0;
-            LargeBlock {
-                start: (*head).base,
-                zero: (*head).fill == Fill::Clean,
-            }
+            LargeBlock { start: (*head).base, zero: (*head).fill == Fill::Clean }
         }
     }
 
@@ -136,10 +133,7 @@ impl Arena {
                 return None;
             }
             // The tail goes too: it may be resident.
-            let run = PageRun {
-                start: address,
-                bytes: (*head).len as usize * GRANULE,
-            };
+            let run = PageRun { start: address, bytes: (*head).len as usize * GRANULE };
             if os.discard(&[run]).refused_bytes > 0 {
                 return None;
             }
@@ -274,10 +268,8 @@ pub(super) unsafe fn forget_abandoned<O: Os>(os: &O, head: *mut Granule) {
     unsafe {
         (*head).flags |= FREE_PENDING;
         // Where the kernel refuses they stay.
-        let _ = os.discard(&[PageRun {
-            start: (*head).base,
-            bytes: (*head).len as usize * GRANULE,
-        }]);
+        let _ =
+            os.discard(&[PageRun { start: (*head).base, bytes: (*head).len as usize * GRANULE }]);
     }
 }
 

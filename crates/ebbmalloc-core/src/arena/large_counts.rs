@@ -19,9 +19,7 @@ pub struct LargeCounts {
 
 impl LargeCounts {
     /// No block yet.
-    pub const NONE: Self = Self {
-        classes: [LargeCount { made: 0, freed: 0 }; LARGE_CLASSES],
-    };
+    pub const NONE: Self = Self { classes: [LargeCount { made: 0, freed: 0 }; LARGE_CLASSES] };
 
     /// A block of `bytes` was made.
     pub fn made(&mut self, bytes: usize) {

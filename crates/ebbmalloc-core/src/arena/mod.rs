@@ -215,8 +215,7 @@ impl Arena {
             if view.top.load(Ordering::Relaxed) != region.top {
                 view.base.store(region.base, Ordering::Relaxed);
                 view.map.store(region.byte(0) as usize, Ordering::Relaxed);
-                view.descriptors
-                    .store(region.descriptor(0) as usize, Ordering::Relaxed);
+                view.descriptors.store(region.descriptor(0) as usize, Ordering::Relaxed);
                 view.top.store(region.top, Ordering::Release);
             }
         }
@@ -245,11 +244,7 @@ impl Arena {
         unsafe {
             for index in 0..granules as usize {
                 let granule = head.wrapping_add(index);
-                (*granule).kind = if index == 0 {
-                    Kind::Slab
-                } else {
-                    Kind::SlabTail
-                };
+                (*granule).kind = if index == 0 { Kind::Slab } else { Kind::SlabTail };
                 (*granule).head = head;
                 (*granule).base = (*head).base + index * GRANULE;
                 self.set_class((*granule).base, class);

@@ -151,9 +151,7 @@ unsafe impl<O: Os> Os for OwnSpace<'_, O> {
 
     fn reserve_blocks(&self, bytes: usize, align: usize) -> Result<Reserved, OsError> {
         let reserved = self.take(bytes, align.max(UNIT))?;
-        let noted = self
-            .map
-            .set(self.os, self.metadata, reserved.start, bytes, self.owner);
+        let noted = self.map.set(self.os, self.metadata, reserved.start, bytes, self.owner);
         if let Err(error) = noted {
             self.map.clear(reserved.start, bytes);
             self.leave(reserved.start, bytes);
@@ -257,8 +255,7 @@ unsafe impl<O: Os> Os for OwnSpace<'_, O> {
         // SAFETY: nobody uses the range, as the caller says, and no look-up finds it any more.
         let gone = unsafe { self.os.give_up(start, bytes, to) };
         if gone.is_err() && to == Scarce::Addresses {
-            self.map
-                .set(self.os, self.metadata, start, bytes, self.owner)?;
+            self.map.set(self.os, self.metadata, start, bytes, self.owner)?;
         }
         gone
     }
@@ -267,8 +264,7 @@ unsafe impl<O: Os> Os for OwnSpace<'_, O> {
         // SAFETY: the range was given up in the same way, as the caller says.
         unsafe { self.os.take_back(start, bytes, from)? };
         if from == Scarce::Addresses {
-            self.map
-                .set(self.os, self.metadata, start, bytes, self.owner)?;
+            self.map.set(self.os, self.metadata, start, bytes, self.owner)?;
         }
         Ok(())
     }

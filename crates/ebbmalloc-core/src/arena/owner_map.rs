@@ -28,9 +28,7 @@ impl OwnerMap {
     /// No address belongs to anybody.
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
-        Self {
-            root: AtomicPtr::new(null_mut()),
-        }
+        Self { root: AtomicPtr::new(null_mut()) }
     }
 
     /// The owner of the unit that `address` lies in.
@@ -58,10 +56,7 @@ impl OwnerMap {
         bytes: usize,
         owner: u16,
     ) -> Result<(), OsError> {
-        if start
-            .checked_add(bytes)
-            .is_none_or(|end| end > 1 << ADDRESS_BITS)
-        {
+        if start.checked_add(bytes).is_none_or(|end| end > 1 << ADDRESS_BITS) {
             return Err(OsError::Invalid);
         }
         for unit in start / UNIT..(start + bytes) / UNIT {
@@ -106,12 +101,8 @@ fn node<'a, N, O: Os>(os: &O, metadata: &Metadata, place: &'a AtomicPtr<N>) -> O
     let made = piece.cast::<N>();
     // SAFETY: the piece is ours and long enough; zeros are empty entries of either node.
     unsafe { made.write_bytes(0, 1) };
-    let swap = place.compare_exchange(
-        null_mut(),
-        made.as_ptr(),
-        Ordering::AcqRel,
-        Ordering::Acquire,
-    );
+    let swap =
+        place.compare_exchange(null_mut(), made.as_ptr(), Ordering::AcqRel, Ordering::Acquire);
     match swap {
         // SAFETY: published just now, for ever.
         Ok(_) => Some(unsafe { made.as_ref() }),
@@ -145,14 +136,8 @@ mod tests {
             assert_eq!(map.owner(start), None);
         }
         assert_eq!(map.owner(usize::MAX), None);
-        assert_eq!(
-            map.set(&os, &metadata, 1 << 48, UNIT, 1),
-            Err(OsError::Invalid)
-        );
-        assert_eq!(
-            map.set(&os, &metadata, usize::MAX - UNIT + 1, UNIT, 1),
-            Err(OsError::Invalid)
-        );
+        assert_eq!(map.set(&os, &metadata, 1 << 48, UNIT, 1), Err(OsError::Invalid));
+        assert_eq!(map.set(&os, &metadata, usize::MAX - UNIT + 1, UNIT, 1), Err(OsError::Invalid));
     }
 
     #[test]

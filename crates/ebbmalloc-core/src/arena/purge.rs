@@ -45,11 +45,7 @@ struct Leaving {
 }
 
 impl Leaving {
-    const NONE: Self = Self {
-        head: null_mut(),
-        len: 0,
-        part: Part::Extent,
-    };
+    const NONE: Self = Self { head: null_mut(), len: 0, part: Part::Extent };
 }
 
 /// A batch of what leaves.
@@ -59,10 +55,7 @@ struct Batch {
 }
 
 impl Batch {
-    const EMPTY: Self = Self {
-        leaving: [Leaving::NONE; BATCH],
-        count: 0,
-    };
+    const EMPTY: Self = Self { leaving: [Leaving::NONE; BATCH], count: 0 };
 
     fn push(&mut self, item: Leaving) {
         self.leaving[self.count] = item;
@@ -113,12 +106,7 @@ impl Arena {
     /// caller sees to it.
     pub fn purge<O: Os>(&self, os: &O, now: u32, force: bool) -> Purged {
         let mut total = Purged::default();
-        let mut look = Look {
-            now,
-            force,
-            left: 0,
-            more: false,
-        };
+        let mut look = Look { now, force, left: 0, more: false };
         self.lock(os).start_pages();
         let pages_gone = self.return_all(os, &mut look, &mut total, Extents::take_pages);
         // Only now: what became clean above has descriptors that may go.
@@ -206,11 +194,7 @@ impl Extents {
                 if !cfg!(ebb_mutation = "leaving_tail") {
                     (*block).flags |= TAIL_LEAVING;
                 }
-                batch.push(Leaving {
-                    head: block,
-                    len: (*block).len,
-                    part: Part::Tail,
-                });
+                batch.push(Leaving { head: block, len: (*block).len, part: Part::Tail });
             }
         }
         self.aging.is_over() && self.tails.is_over()
@@ -280,11 +264,7 @@ impl Extents {
                 // the young run stays with it unless it leaves now.
                 if !look.goes_on(batch) {
                     let is_long = start == 0 && is_first && look.left == 0;
-                    let push = if is_long {
-                        Walk::push_for_later
-                    } else {
-                        Walk::push_for_now
-                    };
+                    let push = if is_long { Walk::push_for_later } else { Walk::push_for_now };
                     return self.link_dirty(head, len - start, eldest, push);
                 }
                 self.borders.split_unit(head, end - start, len - start);
@@ -299,11 +279,7 @@ impl Extents {
     /// # Safety
     /// The `len` granules at `head` belong to the caller.
     unsafe fn leave(&mut self, head: *mut Granule, len: u32, part: Part) -> Leaving {
-        let kind = if cfg!(ebb_mutation = "leaving_extent") {
-            Kind::Free
-        } else {
-            Kind::Leaving
-        };
+        let kind = if cfg!(ebb_mutation = "leaving_extent") { Kind::Free } else { Kind::Leaving };
         // SAFETY: the granules belong to the caller (fn contract), so nobody else writes the descriptors at their
         // ends.
         unsafe { mark_ends(head, len, kind) };
@@ -361,10 +337,7 @@ unsafe fn runs_of(leaving: &[Leaving], page_bytes: usize, runs: &mut [PageRun; B
             }
         };
         if start < end {
-            runs[count] = PageRun {
-                start,
-                bytes: end - start,
-            };
+            runs[count] = PageRun { start, bytes: end - start };
             count += 1;
         }
     }

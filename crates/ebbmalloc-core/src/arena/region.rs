@@ -113,9 +113,8 @@ impl Region {
     ) -> Result<(usize, usize), NoGrowth> {
         let (granules, align_bytes) = (granules as usize, align as usize * GRANULE);
         let top_address = self.base + self.top * GRANULE;
-        let first_address = top_address
-            .checked_next_multiple_of(align_bytes)
-            .ok_or(NoGrowth::Full)?;
+        let first_address =
+            top_address.checked_next_multiple_of(align_bytes).ok_or(NoGrowth::Full)?;
         let first = (first_address - self.base) / GRANULE;
         let end = first.checked_add(granules).ok_or(NoGrowth::Full)?;
         if end > self.granules {
@@ -166,17 +165,11 @@ impl Region {
             }
         };
         let (map_end, descriptors_end) = (self.descriptors, self.metadata_end);
-        give(
-            self.base + self.committed * GRANULE,
-            self.base + self.granules * GRANULE,
-        );
+        give(self.base + self.committed * GRANULE, self.base + self.granules * GRANULE);
         if !self.gave_up {
             give(self.map + self.map_committed, map_end);
         }
-        give(
-            self.descriptors + self.descriptors_committed,
-            descriptors_end,
-        );
+        give(self.descriptors + self.descriptors_committed, descriptors_end);
         self.gave_up = true;
         self.granules = self.committed;
         self.metadata_end = self.descriptors + self.descriptors_committed;

@@ -211,11 +211,7 @@ mod tests {
             assert!(small.expect("taken back").start >= start);
             assert!(os.record().committed_bytes < before - (20 << 20));
             let reserved = os.record().reserved_bytes;
-            assert!(
-                arena
-                    .allocate_large(&os, 20 << 20, 1, 21, Wait::Yes)
-                    .is_some()
-            );
+            assert!(arena.allocate_large(&os, 20 << 20, 1, 21, Wait::Yes).is_some());
             assert_eq!(os.record().reserved_bytes, reserved);
             arena.lock(&os).validate();
         }

@@ -69,10 +69,7 @@ impl<O: Order> Default for Tree<O> {
 impl<O: Order> Tree<O> {
     /// An empty tree.
     pub const fn new() -> Self {
-        Self {
-            root: null_mut(),
-            order: PhantomData,
-        }
+        Self { root: null_mut(), order: PhantomData }
     }
 
     /// Whether nothing is in it.
@@ -261,10 +258,7 @@ impl Tree<ByAddress> {
 impl<O> Tree<O> {
     /// Not empty, and not to be looked into.
     pub fn torn() -> Self {
-        Self {
-            root: crate::base::corrupt::torn(),
-            order: PhantomData,
-        }
+        Self { root: crate::base::corrupt::torn(), order: PhantomData }
     }
 }
 
@@ -307,9 +301,7 @@ mod tests {
 
     /// The next of a sequence of numbers, of which the upper bits are good.
     fn next(seed: &mut u64) -> usize {
-        *seed = seed
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (*seed >> 33) as usize
     }
 

@@ -13,10 +13,7 @@ pub struct Walk {
 impl Walk {
     /// Nothing to walk.
     pub const fn new() -> Self {
-        Self {
-            list: List::new(),
-            next: null_mut(),
-        }
+        Self { list: List::new(), next: null_mut() }
     }
 
     /// Whether nothing is listed.
@@ -96,10 +93,7 @@ impl Walk {
 impl Walk {
     /// Not empty, and not to be walked.
     pub fn torn() -> Self {
-        Self {
-            list: List::torn(),
-            next: crate::base::corrupt::torn(),
-        }
+        Self { list: List::torn(), next: crate::base::corrupt::torn() }
     }
 }
 

@@ -55,10 +55,7 @@ impl Default for Line {
 impl Line {
     /// An empty line.
     pub const fn new() -> Self {
-        Self {
-            text: [0; 256],
-            len: 0,
-        }
+        Self { text: [0; 256], len: 0 }
     }
 
     /// Appends bytes.
@@ -123,10 +120,7 @@ mod tests {
         line.push_decimal(0);
         line.push(b" ");
         line.push_decimal(u64::MAX);
-        assert_eq!(
-            line.bytes(),
-            b"0x0 0xffffffffffffffff 0 18446744073709551615"
-        );
+        assert_eq!(line.bytes(), b"0x0 0xffffffffffffffff 0 18446744073709551615");
     }
 
     #[test]

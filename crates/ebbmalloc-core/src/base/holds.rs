@@ -79,9 +79,7 @@ mod on {
     /// Touches the memory in which holds are kept, so that no hold has a page fault of it.
     pub fn prepare() {
         for places in &TICKS {
-            places
-                .iter()
-                .for_each(|place| place.store(0, Ordering::Relaxed));
+            places.iter().for_each(|place| place.store(0, Ordering::Relaxed));
         }
     }
 

@@ -64,20 +64,14 @@ impl Life {
     #[cfg(not(loom))]
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
-        Self {
-            thread: AtomicU32::new(0),
-            orders: AtomicU32::new(0),
-        }
+        Self { thread: AtomicU32::new(0), orders: AtomicU32::new(0) }
     }
 
     /// No thread, and nobody who minds (loom's atomics are not const).
     #[cfg(loom)]
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        Self {
-            thread: AtomicU32::new(0),
-            orders: AtomicU32::new(0),
-        }
+        Self { thread: AtomicU32::new(0), orders: AtomicU32::new(0) }
     }
 
     /// Whether there is a thread, or a start under way.
@@ -98,10 +92,7 @@ impl Life {
         futex: &impl Futex,
         clone: impl FnOnce(&'a AtomicU32) -> bool,
     ) -> Start {
-        if self
-            .thread
-            .compare_exchange(0, STARTING, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
+        if self.thread.compare_exchange(0, STARTING, Ordering::Acquire, Ordering::Relaxed).is_err()
         {
             return Start::Needless;
         }
@@ -175,11 +166,7 @@ impl Life {
 
     /// Ends the thread's pause. Nothing happens if it has another order.
     pub fn hasten(&self, futex: &impl Futex) {
-        if self
-            .orders
-            .compare_exchange(0, HASTEN, Ordering::Release, Ordering::Relaxed)
-            .is_ok()
-        {
+        if self.orders.compare_exchange(0, HASTEN, Ordering::Release, Ordering::Relaxed).is_ok() {
             futex.wake(&self.orders);
         }
     }

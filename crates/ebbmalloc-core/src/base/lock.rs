@@ -44,21 +44,13 @@ impl<T> Lock<T> {
     /// A free lock around `value`.
     #[cfg(not(loom))]
     pub const fn new(rank: Rank, value: T) -> Self {
-        Self {
-            state: AtomicU32::new(FREE),
-            rank,
-            value: UnsafeCell::new(value),
-        }
+        Self { state: AtomicU32::new(FREE), rank, value: UnsafeCell::new(value) }
     }
 
     /// A free lock around `value` (loom's cells are not const).
     #[cfg(loom)]
     pub fn new(rank: Rank, value: T) -> Self {
-        Self {
-            state: AtomicU32::new(FREE),
-            rank,
-            value: UnsafeCell::new(value),
-        }
+        Self { state: AtomicU32::new(FREE), rank, value: UnsafeCell::new(value) }
     }
 
     /// Takes the lock, sleeping if need be.
@@ -71,11 +63,7 @@ impl<T> Lock<T> {
 
     #[inline]
     fn take<O: Os>(&self, os: &O) {
-        if self
-            .state
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
+        if self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
             self.lock_slow(os);
         }
     }
@@ -84,9 +72,7 @@ impl<T> Lock<T> {
     /// interrupted thread holds.
     #[inline]
     pub fn try_lock<'a, O: Os>(&'a self, os: &'a O) -> Option<Guard<'a, T, O>> {
-        self.state
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-            .ok()?;
+        self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).ok()?;
         order::taking_unordered(self.rank);
         Some(Guard::new(self, os))
     }
@@ -166,11 +152,8 @@ impl<T> Lock<T> {
     }
 
     fn unlock<O: Os>(&self, os: &O) {
-        let order = if cfg!(ebb_mutation = "lock_release") {
-            Ordering::Relaxed
-        } else {
-            Ordering::Release
-        };
+        let order =
+            if cfg!(ebb_mutation = "lock_release") { Ordering::Relaxed } else { Ordering::Release };
         if self.state.swap(FREE, order) == CONTENDED {
             #[cfg(not(loom))]
             os.wake(&self.state, 1);
@@ -191,11 +174,7 @@ impl<'a, T, O: Os> Guard<'a, T, O> {
     /// Of a lock that was taken just now.
     #[inline(always)]
     fn new(lock: &'a Lock<T>, os: &'a O) -> Self {
-        Self {
-            lock,
-            os,
-            held: Held::begin(),
-        }
+        Self { lock, os, held: Held::begin() }
     }
 }
 
@@ -242,10 +221,7 @@ mod order {
 
     pub fn taking(rank: Rank) {
         HELD.with_borrow_mut(|held| {
-            assert!(
-                held.iter().all(|&h| h < rank),
-                "lock order: {rank:?} while holding {held:?}"
-            );
+            assert!(held.iter().all(|&h| h < rank), "lock order: {rank:?} while holding {held:?}");
             held.push(rank);
         });
     }

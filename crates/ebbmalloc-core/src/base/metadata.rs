@@ -89,11 +89,7 @@ struct Blocks {
 unsafe impl Send for Pool {}
 
 const fn list_of(bytes: usize) -> (usize, usize) {
-    let rounded = if bytes < 16 {
-        16
-    } else {
-        bytes.next_power_of_two()
-    };
+    let rounded = if bytes < 16 { 16 } else { bytes.next_power_of_two() };
     ((rounded.trailing_zeros() - SMALLEST_LOG2) as usize, rounded)
 }
 
@@ -120,17 +116,13 @@ impl Metadata {
     /// No memory yet.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        Self {
-            pool: Lock::new(Rank::Metadata, Self::empty()),
-        }
+        Self { pool: Lock::new(Rank::Metadata, Self::empty()) }
     }
 
     /// No memory yet.
     #[cfg(loom)]
     pub fn new() -> Self {
-        Self {
-            pool: Lock::new(Rank::Metadata, Self::empty()),
-        }
+        Self { pool: Lock::new(Rank::Metadata, Self::empty()) }
     }
 
     /// A piece of at least `bytes` bytes (at most 64 KiB), aligned to its rounded size; its contents
@@ -189,9 +181,7 @@ impl Metadata {
             let block = &raw mut (*chunk).blocks[address % CHUNK / BLOCK];
             let was_full = (*block).free.is_null() && (*block).fresh == BLOCK;
             let link = piece.as_ptr().cast::<Link>();
-            link.write(Link {
-                next: (*block).free,
-            });
+            link.write(Link { next: (*block).free });
             (*block).free = link;
             (*block).used -= 1;
             if !idle {
@@ -222,10 +212,7 @@ impl Metadata {
                 return total;
             }
             for (run, &block) in runs.iter_mut().zip(&leaving[..count]) {
-                *run = PageRun {
-                    start: start_of(block),
-                    bytes: BLOCK,
-                };
+                *run = PageRun { start: start_of(block), bytes: BLOCK };
             }
             assert_none_held();
             // SAFETY: the blocks are empty and in no list: nobody else knows them.
@@ -270,9 +257,7 @@ impl Metadata {
     #[cfg(test)]
     pub fn tear<O: Os>(&self, os: &O) {
         let mut pool = self.pool.lock(os);
-        let torn = Blocks {
-            first: super::corrupt::torn(),
-        };
+        let torn = Blocks { first: super::corrupt::torn() };
         pool.partial = [torn; LISTS];
         pool.idle = torn;
         pool.returned = torn;
@@ -339,8 +324,7 @@ impl Pool {
             }
             let chunk = self.chunk;
             if (*chunk).next == (*chunk).committed {
-                os.commit(chunk as usize + (*chunk).committed * BLOCK, STEP * BLOCK)
-                    .ok()?;
+                os.commit(chunk as usize + (*chunk).committed * BLOCK, STEP * BLOCK).ok()?;
                 (*chunk).committed += STEP;
             }
             let block = &raw mut (*chunk).blocks[(*chunk).next];

@@ -63,9 +63,7 @@ impl Bins {
     ) -> usize {
         match self.explicit.get(cache.home()) {
             Some(arena) => self.explicit.with(arena, supply, |supply| {
-                arena
-                    .bin(class)
-                    .take(supply, class, EXPLICIT, out, Wait::Yes)
+                arena.bin(class).take(supply, class, EXPLICIT, out, Wait::Yes)
             }),
             None => {
                 let shard = cache.shard();
@@ -120,8 +118,7 @@ impl Bins {
         // SAFETY: the block lies in the slab (fn contract), whose head is valid; what a slab's descriptor says does not change.
         unsafe {
             let (shard, class) = ((*head).shard as usize % SHARDS, (*head).class as usize);
-            self.get(shard, class)
-                .take_back(supply, class, head, block as usize, wait)
+            self.get(shard, class).take_back(supply, class, head, block as usize, wait)
         }
     }
 
@@ -228,8 +225,7 @@ impl Bins {
                 }),
                 // SAFETY: the byte map says `class`, the descriptors say `shard`.
                 None => unsafe {
-                    self.get(shard as usize % SHARDS, class)
-                        .put(supply, class, now, age, wait)
+                    self.get(shard as usize % SHARDS, class).put(supply, class, now, age, wait)
                 },
             };
             if !put {

@@ -169,10 +169,7 @@ impl Cache {
     /// written to.
     #[cfg(not(loom))]
     pub const fn closed() -> Self {
-        Self {
-            in_use: AtomicU8::new(1),
-            ..Self::none()
-        }
+        Self { in_use: AtomicU8::new(1), ..Self::none() }
     }
 
     /// Bytes of a cache with the first memory of its stacks, which lies behind it.
@@ -231,10 +228,7 @@ impl Cache {
 
     /// The first memory of the stacks, of a cache that [`Cache::make`] made.
     pub fn first_stacks(&self) -> *mut Entry {
-        (&raw const *self)
-            .wrapping_add(1)
-            .cast::<Entry>()
-            .cast_mut()
+        (&raw const *self).wrapping_add(1).cast::<Entry>().cast_mut()
     }
 
     /// Takes the newest slot of the class for `size` bytes, at most [`QUICK_MAX`]; `None` if the slow

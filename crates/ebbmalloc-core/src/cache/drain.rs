@@ -28,13 +28,7 @@ pub struct Drain {
 impl Drain {
     /// A drain that begins: of what is cold, or with `all` of everything.
     pub const fn new(all: bool) -> Self {
-        Self {
-            all,
-            class: 1,
-            count: 0,
-            put_back_bytes: 0,
-            kept_bytes: 0,
-        }
+        Self { all, class: 1, count: 0, put_back_bytes: 0, kept_bytes: 0 }
     }
 
     /// Of what it puts back: cold slots were not used since the last tick.

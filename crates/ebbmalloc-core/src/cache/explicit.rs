@@ -77,10 +77,7 @@ impl ExplicitArena {
         unsafe {
             (&raw mut (*at).arena).write(Arena::new());
             for class in 0..=CLASSES {
-                (&raw mut (*at).bins)
-                    .cast::<PaddedBin>()
-                    .add(class)
-                    .write(PaddedBin(Bin::new()));
+                (&raw mut (*at).bins).cast::<PaddedBin>().add(class).write(PaddedBin(Bin::new()));
             }
             (&raw mut (*at).place).write(place);
             (&raw mut (*at).state).write(AtomicU8::new(UNUSED));
@@ -156,8 +153,7 @@ impl ExplicitArena {
 
     /// Counts a thread more or less.
     pub fn count_threads(&self, change: isize) {
-        self.threads
-            .fetch_add(change.cast_unsigned(), Ordering::Relaxed);
+        self.threads.fetch_add(change.cast_unsigned(), Ordering::Relaxed);
     }
 
     /// In a child of fork, whose threads are fewer.
@@ -220,8 +216,7 @@ impl ExplicitArena {
                     _ => Fill::Dirty,
                 }
             };
-            self.arena
-                .free_everything(supply.os, supply.tick, unmake, forget);
+            self.arena.free_everything(supply.os, supply.tick, unmake, forget);
         }
         self.quiet.store(false, Ordering::Relaxed);
     }

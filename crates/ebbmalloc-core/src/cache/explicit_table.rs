@@ -182,10 +182,7 @@ impl ExplicitArenas {
         }
         let mut table = self.table.load(Ordering::Relaxed);
         if table.is_null() {
-            table = metadata
-                .allocate(os, size_of::<Table>(), Wait::Yes)?
-                .cast()
-                .as_ptr();
+            table = metadata.allocate(os, size_of::<Table>(), Wait::Yes)?.cast().as_ptr();
             // SAFETY: the piece is ours and long enough; zeros are null pointers.
             unsafe { table.write_bytes(0, 1) };
             self.table.store(table, Ordering::Release);
@@ -205,10 +202,7 @@ impl ExplicitArenas {
     pub fn begin_end(&self, arena: &ExplicitArena) -> bool {
         // Acquire pairs with the release of `create`.
         let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
-        arena
-            .state
-            .compare_exchange(LIVE, ENDING, success, failure)
-            .is_ok()
+        arena.state.compare_exchange(LIVE, ENDING, success, failure).is_ok()
     }
 
     /// Gives an arena's address space back and its place to the next that is made.

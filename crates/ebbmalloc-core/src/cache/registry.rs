@@ -72,20 +72,14 @@ impl Registry {
     #[cfg(not(loom))]
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
-        Self {
-            list: Lock::new(Rank::Caches, Self::EMPTY),
-            is_frozen: AtomicBool::new(false),
-        }
+        Self { list: Lock::new(Rank::Caches, Self::EMPTY), is_frozen: AtomicBool::new(false) }
     }
 
     /// No cache yet (loom's cells are not const).
     #[cfg(loom)]
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        Self {
-            list: Lock::new(Rank::Caches, Self::EMPTY),
-            is_frozen: AtomicBool::new(false),
-        }
+        Self { list: Lock::new(Rank::Caches, Self::EMPTY), is_frozen: AtomicBool::new(false) }
     }
 
     /// Makes a cache for the calling thread: its shard is that of `processor`, or the next one in turn.
@@ -111,9 +105,7 @@ impl Registry {
         processor: Option<usize>,
         explicit: bool,
     ) -> Option<NonNull<Cache>> {
-        let piece = supply
-            .metadata
-            .allocate(supply.os, Cache::BYTES, Wait::Yes)?;
+        let piece = supply.metadata.allocate(supply.os, Cache::BYTES, Wait::Yes)?;
         let cache = piece.cast::<Cache>();
         let mut caches = self.list.lock(supply.os);
         let shard = processor.unwrap_or(caches.next_shard) % shards.clamp(1, SHARDS);
@@ -148,10 +140,7 @@ impl Registry {
         // SAFETY: with the registry's lock held no purger is at work on a cache, and the owner is
         // here; the links are under the lock.
         unsafe {
-            while !cache
-                .as_ref()
-                .drain_some(supply, bins, &mut drain, &mut { STEP })
-            {
+            while !cache.as_ref().drain_some(supply, bins, &mut drain, &mut { STEP }) {
                 drop(caches);
                 caches = self.list.lock(supply.os);
             }
@@ -174,9 +163,7 @@ impl Registry {
                 caches.cursor = next;
             }
             drop(caches);
-            supply
-                .metadata
-                .free(supply.os, cache.cast(), Cache::BYTES, false);
+            supply.metadata.free(supply.os, cache.cast(), Cache::BYTES, false);
         }
     }
 

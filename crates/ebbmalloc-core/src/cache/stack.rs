@@ -97,11 +97,7 @@ pub struct Stack {
 const fn first_words(class: usize) -> usize {
     let slots = FIRST_BYTES / CLASS[class].size as usize;
     let words = if slots < 2 { 2 } else { slots };
-    if words < Stack::FIRST_WORDS {
-        words.next_power_of_two()
-    } else {
-        Stack::FIRST_WORDS
-    }
+    if words < Stack::FIRST_WORDS { words.next_power_of_two() } else { Stack::FIRST_WORDS }
 }
 
 /// Slots that a stack of `class` gets room for whatever its thread does.
@@ -141,12 +137,7 @@ const MOST_DOUBLINGS: u8 = 16;
 
 impl Demand {
     /// Of a thread that has asked for nothing.
-    pub const FIRST: Self = Self {
-        batch: 3,
-        ran_dry: false,
-        lowered: 0,
-        flushes: 0,
-    };
+    pub const FIRST: Self = Self { batch: 3, ran_dry: false, lowered: 0, flushes: 0 };
 
     /// After a refill.
     pub fn refilled(&mut self) {
@@ -223,12 +214,7 @@ impl Stack {
         // SAFETY: the memory is good for `words` pointers (fn contract), of which there is at least one.
         unsafe { memory.write(null_mut()) };
         let base = memory.wrapping_add(1);
-        Self {
-            top: base,
-            low: base,
-            full: memory.wrapping_add(words),
-            base,
-        }
+        Self { top: base, low: base, full: memory.wrapping_add(words), base }
     }
 
     /// Entries on the stack.

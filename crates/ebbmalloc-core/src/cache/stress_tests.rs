@@ -55,9 +55,7 @@ impl Shared {
         }
         self.met.fetch_add(1, Ordering::Relaxed);
         let mut slot = [null_mut()];
-        self.bins
-            .get(0, class)
-            .take(&self.supply(), class, 0, &mut slot, Wait::Yes);
+        self.bins.get(0, class).take(&self.supply(), class, 0, &mut slot, Wait::Yes);
         slot[0]
     }
 
@@ -71,28 +69,21 @@ impl Shared {
         }
         self.met.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the slot is of this class.
-        unsafe {
-            self.bins
-                .put(&self.supply(), class, &[slot], Age::Fresh, Wait::Yes)
-        };
+        unsafe { self.bins.put(&self.supply(), class, &[slot], Age::Fresh, Wait::Yes) };
     }
 
     /// One owner: takes a slot, marks it, finds its mark, puts it back.
     fn own(&self, number: usize) {
         let class = class_of(SIZE);
-        let cache = self
-            .registry
-            .attach(&self.supply(), 1, None)
-            .expect("memory");
+        let cache = self.registry.attach(&self.supply(), 1, None).expect("memory");
         // SAFETY: unmade below only.
         let own: &Cache = unsafe { cache.as_ref() };
         let mut turn = number << 48;
         while !self.stop.load(Ordering::Relaxed) {
             for _ in 0..256 {
                 turn += 1;
-                let slot = own
-                    .pop(class)
-                    .map_or_else(|| self.slow_pop(own, class), NonNull::as_ptr);
+                let slot =
+                    own.pop(class).map_or_else(|| self.slow_pop(own, class), NonNull::as_ptr);
                 assert!(!slot.is_null(), "no slot");
                 let mark = slot.cast::<usize>();
                 // SAFETY: the slot is this thread's; if the protocol is broken another has it too.
@@ -134,10 +125,7 @@ fn claims_under_load() {
         shared.os.membarrier(),
         "this kernel has no membarrier: no claims, and nothing to test"
     );
-    let owners = std::thread::available_parallelism()
-        .map_or(1, usize::from)
-        .clamp(2, 4)
-        - 1;
+    let owners = std::thread::available_parallelism().map_or(1, usize::from).clamp(2, 4) - 1;
     std::thread::scope(|scope| {
         for number in 1..=owners {
             let shared = &shared;
@@ -152,16 +140,9 @@ fn claims_under_load() {
         }
         shared.stop.store(true, Ordering::Relaxed);
     });
-    assert!(
-        shared.met.load(Ordering::Relaxed) > 0,
-        "no owner ever met a claim"
-    );
+    assert!(shared.met.load(Ordering::Relaxed) > 0, "no owner ever met a claim");
     assert_eq!(
-        shared
-            .bins
-            .get(0, class_of(SIZE))
-            .lock(&shared.os)
-            .slots_out,
+        shared.bins.get(0, class_of(SIZE)).lock(&shared.os).slots_out,
         0,
         "slots were lost or made up"
     );

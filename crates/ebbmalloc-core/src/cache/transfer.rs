@@ -142,13 +142,7 @@ impl Cache {
         for class in 1..=CLASSES {
             // SAFETY: the fn contract; the byte map says `class` for what is on the stack of a class.
             unsafe {
-                bins.put(
-                    supply,
-                    class,
-                    self.recall_ration(class),
-                    Age::Fresh,
-                    Wait::No,
-                );
+                bins.put(supply, class, self.recall_ration(class), Age::Fresh, Wait::No);
                 self.with_stack(class, |stack, _| {
                     let count = stack.len();
                     bins.put(supply, class, stack.oldest(count), Age::Fresh, Wait::No);
@@ -179,13 +173,7 @@ impl Cache {
                     let count = stack.len();
                     bins.put(supply, class, stack.oldest(count), Age::Fresh, Wait::Yes);
                     stack.drop_oldest(count);
-                    stack.shrink(
-                        supply.os,
-                        supply.metadata,
-                        self.first_stacks(),
-                        class,
-                        false,
-                    );
+                    stack.shrink(supply.os, supply.metadata, self.first_stacks(), class, false);
                     *stack = Stack::closed(self.first_stacks(), class);
                 });
             }

@@ -23,13 +23,8 @@ impl<O: Os> Heap<O> {
             let before = (start as usize).next_multiple_of(page_bytes) - start as usize;
             let inner = (bytes - before) / page_bytes * page_bytes;
             start.write_bytes(0, before);
-            start
-                .add(before + inner)
-                .write_bytes(0, bytes - before - inner);
-            let run = PageRun {
-                start: start as usize + before,
-                bytes: inner,
-            };
+            start.add(before + inner).write_bytes(0, bytes - before - inner);
+            let run = PageRun { start: start as usize + before, bytes: inner };
             if self.os.discard(&[run]).refused_bytes > 0 {
                 start.add(before).write_bytes(0, inner);
             }
@@ -50,11 +45,7 @@ impl<O: Os> Heap<O> {
         unsafe {
             if bytes >= BY_KERNEL_FROM && is_own(from) && is_own(to) {
                 let whole = bytes / self.os.page_bytes() * self.os.page_bytes();
-                if self
-                    .os
-                    .move_pages(from as usize, to as usize, whole)
-                    .is_ok()
-                {
+                if self.os.move_pages(from as usize, to as usize, whole).is_ok() {
                     moved = whole;
                 }
             }
@@ -65,10 +56,6 @@ impl<O: Os> Heap<O> {
     /// Whether the memory at `address` is private memory of the kernel's: not from a program's hooks.
     fn is_from_kernel(&self, address: usize) -> bool {
         self.arena.granule_of(address).is_some()
-            || self
-                .bins
-                .explicit
-                .find(address)
-                .is_none_or(|arena| arena.hooks().is_null())
+            || self.bins.explicit.find(address).is_none_or(|arena| arena.hooks().is_null())
     }
 }

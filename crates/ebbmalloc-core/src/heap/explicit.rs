@@ -97,8 +97,7 @@ impl<O: Os> Heap<O> {
 
     /// Whether what `access` allocates comes from `arena`.
     pub fn is_on(&self, access: Access, arena: &ExplicitArena) -> bool {
-        self.home(access)
-            .is_some_and(|home| core::ptr::eq(home, arena))
+        self.home(access).is_some_and(|home| core::ptr::eq(home, arena))
     }
 
     /// Calls `work` with what the arena's bins and extents are given to work with.
@@ -167,9 +166,7 @@ impl<O: Os> Heap<O> {
         let take = || {
             self.with_arena(arena, |supply| {
                 let mut slot = [null_mut()];
-                arena
-                    .bin(class)
-                    .take(supply, class, EXPLICIT, &mut slot, wait);
+                arena.bin(class).take(supply, class, EXPLICIT, &mut slot, wait);
                 slot[0]
             })
         };
@@ -195,9 +192,7 @@ impl<O: Os> Heap<O> {
         let take = || {
             self.with_arena(arena, |supply| {
                 let tick = supply.tick;
-                supply
-                    .arena
-                    .allocate_large(supply.os, size, align, tick, wait)
+                supply.arena.allocate_large(supply.os, size, align, tick, wait)
             })
         };
         let mut made = take();
@@ -205,9 +200,7 @@ impl<O: Os> Heap<O> {
             made = take();
         }
         self.tend(arena, access, false);
-        made.map_or((null_mut(), false), |block| {
-            (block.start as *mut u8, block.zero)
-        })
+        made.map_or((null_mut(), false), |block| (block.start as *mut u8, block.zero))
     }
 
     /// No memory: gives back what may help. Of an arena with hooks that is its own idle memory alone: an
@@ -245,9 +238,7 @@ impl<O: Os> Heap<O> {
                 self.forget_sample(head, wait)
                     && self.with_arena(arena, |supply| {
                         let tick = supply.tick;
-                        supply
-                            .arena
-                            .free_large(supply.os, head, block as usize, tick, wait)
+                        supply.arena.free_large(supply.os, head, block as usize, tick, wait)
                     })
             },
         };

@@ -21,19 +21,13 @@ impl ExplicitCaches {
     /// None.
     #[cfg(not(loom))]
     pub(super) const fn new() -> Self {
-        Self {
-            table: AtomicPtr::new(null_mut()),
-            changing: Lock::new(Rank::Arenas, ()),
-        }
+        Self { table: AtomicPtr::new(null_mut()), changing: Lock::new(Rank::Arenas, ()) }
     }
 
     /// None (loom's cells are not const).
     #[cfg(loom)]
     pub(super) fn new() -> Self {
-        Self {
-            table: AtomicPtr::new(null_mut()),
-            changing: Lock::new(Rank::Arenas, ()),
-        }
+        Self { table: AtomicPtr::new(null_mut()), changing: Lock::new(Rank::Arenas, ()) }
     }
 
     /// The place of an index.

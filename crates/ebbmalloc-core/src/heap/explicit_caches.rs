@@ -45,9 +45,7 @@ impl<O: Os> Heap<O> {
             let piece = self.metadata.allocate(&self.os, bytes, Wait::Yes)?;
             // SAFETY: the piece is ours and long enough; zeros are null pointers.
             unsafe { piece.write_bytes(0, bytes) };
-            explicit
-                .table
-                .store(piece.as_ptr().cast(), Ordering::Release);
+            explicit.table.store(piece.as_ptr().cast(), Ordering::Release);
         }
         (0..MOST).find(|&index| {
             explicit.place(index).is_some_and(|place| {
@@ -87,9 +85,7 @@ impl<O: Os> Heap<O> {
         let cache = {
             let _changing = self.explicit_caches.changing.lock(&self.os);
             let place = self.explicit_caches.place(index);
-            place.map_or(null_mut(), |place| {
-                place.swap(null_mut(), Ordering::Acquire)
-            })
+            place.map_or(null_mut(), |place| place.swap(null_mut(), Ordering::Acquire))
         };
         match core::ptr::NonNull::new(cache) {
             Some(cache) => {

@@ -64,14 +64,8 @@ impl<O: Os> Heap<O> {
 
     /// Gives up what explicit arenas have free, if something is scarce; how many bytes.
     pub(super) fn give_up_explicit(&self) -> usize {
-        let arenas = self
-            .bins
-            .explicit
-            .live()
-            .filter(|arena| arena.hooks().is_null());
-        arenas
-            .map(|arena| self.with_arena(arena, |supply| supply.arena.give_up(supply.os)))
-            .sum()
+        let arenas = self.bins.explicit.live().filter(|arena| arena.hooks().is_null());
+        arenas.map(|arena| self.with_arena(arena, |supply| supply.arena.give_up(supply.os))).sum()
     }
 
     /// While a pass may be the purger's, what comes back to arenas with hooks out of caches is not joined.
@@ -137,11 +131,7 @@ impl<O: Os> Heap<O> {
         }
         self.free_pending(Access::Direct);
         let supply = self.supply();
-        for _ in 0..if cfg!(ebb_mutation = "reset_drain") {
-            0
-        } else {
-            PATIENCE
-        } {
+        for _ in 0..if cfg!(ebb_mutation = "reset_drain") { 0 } else { PATIENCE } {
             let drained = self.caches.drain(&supply, &self.bins, true, own_of(access));
             if drained.busy == 0 {
                 break;

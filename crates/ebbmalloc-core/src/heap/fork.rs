@@ -14,9 +14,8 @@ impl<O: Os> Heap<O> {
             return false;
         }
         self.caches.freeze(&self.os, own);
-        self.gate.wait_for_guests(&self.os, || {
-            self.caches.is_quiet(&self.os, own) && self.is_at_rest()
-        });
+        self.gate
+            .wait_for_guests(&self.os, || self.caches.is_quiet(&self.os, own) && self.is_at_rest());
         true
     }
 

@@ -33,11 +33,7 @@ const fn margin(limit_bytes: usize) -> usize {
         share
     };
     // A container of a few MiB would always be near.
-    if bounded < limit_bytes / 4 {
-        bounded
-    } else {
-        limit_bytes / 4
-    }
+    if bounded < limit_bytes / 4 { bounded } else { limit_bytes / 4 }
 }
 
 impl<O: Os> Heap<O> {
@@ -51,11 +47,7 @@ impl<O: Os> Heap<O> {
     pub fn take_growth_step(&self) -> bool {
         let grown = self.arena.take_growth();
         if grown {
-            let step = if self.is_near_limit() {
-                LEAST_STRIDE
-            } else {
-                GROWTH_STEP
-            };
+            let step = if self.is_near_limit() { LEAST_STRIDE } else { GROWTH_STEP };
             self.arena.set_growth_mark(self.arena.fresh_bytes() + step);
         }
         grown
@@ -102,10 +94,7 @@ impl<O: Os> Heap<O> {
         pressure.seen_at.store(fresh, Ordering::Relaxed);
         let (near, untouched, stride) = match self.os.headroom() {
             None => (false, 0, UNLIMITED_STRIDE.max(fresh / 4)),
-            Some(Headroom {
-                limit_bytes,
-                left_bytes,
-            }) => {
+            Some(Headroom { limit_bytes, left_bytes }) => {
                 // What was handed out just now is not charged before it is touched. What was not
                 // touched for a few looks will not be soon.
                 let untouched = pressure.untouched.load(Ordering::Relaxed) / 2 + unseen;
@@ -125,9 +114,7 @@ impl<O: Os> Heap<O> {
             || self.freed_bytes() >= WORTH_BYTES
             || now >= pressure.next_pass_ms.load(Ordering::Relaxed);
         if worth {
-            pressure
-                .next_pass_ms
-                .store(now + PATIENCE_MS, Ordering::Relaxed);
+            pressure.next_pass_ms.store(now + PATIENCE_MS, Ordering::Relaxed);
         }
         worth
     }

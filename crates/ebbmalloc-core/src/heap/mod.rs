@@ -229,8 +229,7 @@ impl<O: Os> Heap<O> {
 
     /// Limits the shards to `shards`, before the first thread attaches.
     pub fn limit_shards(&self, shards: usize) {
-        self.shards
-            .store(shards.clamp(1, SHARDS), Ordering::Relaxed);
+        self.shards.store(shards.clamp(1, SHARDS), Ordering::Relaxed);
     }
 
     /// Ticks leave the heap's own arena alone, or do not; trims do not.
@@ -275,8 +274,7 @@ impl<O: Os> Heap<O> {
 
     /// Settings: new caches keep slots of up to `bytes`, or none for 0.
     pub fn limit_caches(&self, bytes: usize) {
-        self.cached_classes
-            .store(classes_up_to(bytes), Ordering::Relaxed);
+        self.cached_classes.store(classes_up_to(bytes), Ordering::Relaxed);
     }
 
     /// Settings: blocks of `bytes` and more are returned to the kernel when they are freed; 0 for none.
@@ -336,10 +334,7 @@ impl<O: Os> Heap<O> {
 
     /// The bins of the shards in use.
     fn used_bins(&self) -> impl Iterator<Item = &crate::slab::bin::Bin> {
-        self.bins.shards[..self.shards()]
-            .iter()
-            .flatten()
-            .map(|bin| &bin.0)
+        self.bins.shards[..self.shards()].iter().flatten().map(|bin| &bin.0)
     }
 }
 

@@ -30,12 +30,8 @@ impl Outside {
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
         Self {
-            places: [const {
-                Place {
-                    start: AtomicUsize::new(FREE),
-                    bytes: AtomicUsize::new(0),
-                }
-            }; PLACES],
+            places: [const { Place { start: AtomicUsize::new(FREE), bytes: AtomicUsize::new(0) } };
+                PLACES],
         }
     }
 
@@ -50,10 +46,8 @@ impl Outside {
                     .compare_exchange(FREE, FILLING, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
         })?;
-        let start = os
-            .reserve(bytes, align.max(GRANULE))
-            .ok()
-            .map_or(0, |start| start.as_ptr() as usize);
+        let start =
+            os.reserve(bytes, align.max(GRANULE)).ok().map_or(0, |start| start.as_ptr() as usize);
         // SAFETY: reserved just above.
         if start == 0 || unsafe { os.commit(start, bytes) }.is_err() {
             if start != 0 {
@@ -70,8 +64,7 @@ impl Outside {
 
     /// Size of the block at `address`; `None` if there is none.
     pub fn size(&self, address: usize) -> Option<usize> {
-        self.place(address)
-            .map(|place| place.bytes.load(Ordering::Relaxed))
+        self.place(address).map(|place| place.bytes.load(Ordering::Relaxed))
     }
 
     /// Frees the block at `address`. False if there is none.
@@ -96,19 +89,13 @@ impl Outside {
     /// Bytes in such blocks.
     pub fn bytes(&self) -> usize {
         let live = |place: &&Place| place.start.load(Ordering::Acquire) > FILLING;
-        self.places
-            .iter()
-            .filter(live)
-            .map(|place| place.bytes.load(Ordering::Relaxed))
-            .sum()
+        self.places.iter().filter(live).map(|place| place.bytes.load(Ordering::Relaxed)).sum()
     }
 
     fn place(&self, address: usize) -> Option<&Place> {
         if address <= FILLING {
             return None;
         }
-        self.places
-            .iter()
-            .find(|place| place.start.load(Ordering::Acquire) == address)
+        self.places.iter().find(|place| place.start.load(Ordering::Acquire) == address)
     }
 }

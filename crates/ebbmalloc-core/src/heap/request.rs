@@ -63,13 +63,9 @@ impl<O: Os> Heap<O> {
             }
             Access::Direct | Access::Around(_) => {
                 let mut slot = [null_mut()];
-                self.bins
-                    .get(0, class)
-                    .take(&supply, class, 0, &mut slot, Wait::Yes);
+                self.bins.get(0, class).take(&supply, class, 0, &mut slot, Wait::Yes);
                 if slot[0].is_null() && self.relieve(None) {
-                    self.bins
-                        .get(0, class)
-                        .take(&supply, class, 0, &mut slot, Wait::Yes);
+                    self.bins.get(0, class).take(&supply, class, 0, &mut slot, Wait::Yes);
                 }
                 slot[0]
             }
@@ -134,26 +130,16 @@ impl<O: Os> Heap<O> {
             }
             return (block, true);
         }
-        let mut made = self
-            .arena
-            .allocate_large(&self.os, size, align, self.now(), access.wait());
+        let mut made = self.arena.allocate_large(&self.os, size, align, self.now(), access.wait());
         if made.is_none() {
-            let own = if let Access::Cached(cache) = access {
-                Some(cache)
-            } else {
-                None
-            };
+            let own = if let Access::Cached(cache) = access { Some(cache) } else { None };
             if !access.may_wait() {
                 return (self.allocate_outside(size, align), true);
             }
             if self.relieve(own) {
-                made = self
-                    .arena
-                    .allocate_large(&self.os, size, align, self.now(), Wait::Yes);
+                made = self.arena.allocate_large(&self.os, size, align, self.now(), Wait::Yes);
             }
         }
-        made.map_or((null_mut(), false), |block| {
-            (block.start as *mut u8, block.zero)
-        })
+        made.map_or((null_mut(), false), |block| (block.start as *mut u8, block.zero))
     }
 }

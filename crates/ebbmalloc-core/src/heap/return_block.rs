@@ -68,9 +68,7 @@ impl<O: Os> Heap<O> {
                         )
                     };
                     if let Some(returned) = done {
-                        self.counters
-                            .returned_bytes
-                            .fetch_add(returned as u64, Ordering::Relaxed);
+                        self.counters.returned_bytes.fetch_add(returned as u64, Ordering::Relaxed);
                         return;
                     }
                 }
@@ -104,10 +102,8 @@ impl<O: Os> Heap<O> {
             }
             _ => {
                 // SAFETY: the byte map says `class`.
-                if unsafe {
-                    self.bins
-                        .put(&supply, class, &[block], Age::Fresh, access.wait())
-                } == 0
+                if unsafe { self.bins.put(&supply, class, &[block], Age::Fresh, access.wait()) }
+                    == 0
                 {
                     // SAFETY: the block is the caller's and at least a pointer long.
                     unsafe { self.postpone(block) };

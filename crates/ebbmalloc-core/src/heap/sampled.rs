@@ -18,10 +18,7 @@ use core::ptr::NonNull;
 impl<O: Os> Heap<O> {
     /// Where the heap profile is kept.
     pub fn store(&self) -> Store<'_, O> {
-        Store {
-            os: &self.os,
-            metadata: &self.metadata,
-        }
+        Store { os: &self.os, metadata: &self.metadata }
     }
 
     /// Starts rations of the calling thread's cache anew, or with `None` ends them; what the cache holds goes

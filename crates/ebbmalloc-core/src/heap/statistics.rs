@@ -59,10 +59,7 @@ impl<O: Os> Heap<O> {
         let (cached, threads) = if exact {
             self.caches.bytes(&self.os, own)
         } else {
-            (
-                self.counters.cached_bytes.load(Ordering::Relaxed),
-                self.caches.count(&self.os),
-            )
+            (self.counters.cached_bytes.load(Ordering::Relaxed), self.caches.count(&self.os))
         };
         for (class, bin) in self.all_bins() {
             let slabs = bin.lock(&self.os);
@@ -75,14 +72,7 @@ impl<O: Os> Heap<O> {
         for arena in self.explicit_arenas() {
             extents.add(&arena.arena.lock(&self.os));
         }
-        let ExtentBytes {
-            large,
-            blocks,
-            dirty,
-            clean,
-            mapped,
-            metadata,
-        } = extents;
+        let ExtentBytes { large, blocks, dirty, clean, mapped, metadata } = extents;
         let slabs = resident_pages * page;
         let of_last_pass = || self.counters.free_page_bytes.load(Ordering::Relaxed);
         let free_pages = match exact {
@@ -135,10 +125,8 @@ impl<O: Os> Heap<O> {
             turns.next()?;
             self.os.yield_now();
         }
-        let pages: usize = self
-            .all_bins()
-            .map(|(class, bin)| bin.free_pages(&self.os, class))
-            .sum();
+        let pages: usize =
+            self.all_bins().map(|(class, bin)| bin.free_pages(&self.os, class)).sum();
         self.counting.store(false, Ordering::Release);
         Some(pages * self.os.page_bytes())
     }

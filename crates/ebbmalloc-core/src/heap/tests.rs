@@ -66,9 +66,7 @@ unsafe fn free(heap: &Heap<Fake>, thread: Thread, block: *mut u8) {
 
 fn free_all(heap: &Heap<Fake>, thread: Thread, blocks: &[*mut u8]) {
     // SAFETY: the tests free each block once.
-    blocks
-        .iter()
-        .for_each(|&block| unsafe { free(heap, thread, block) });
+    blocks.iter().for_each(|&block| unsafe { free(heap, thread, block) });
 }
 
 /// Runs every validator of the layers below; returns the slabs and large blocks that there are.
@@ -76,10 +74,7 @@ fn validate(heap: &Heap<Fake>) -> usize {
     let page_shift = heap.os.page_bytes().trailing_zeros();
     for shard in 0..heap.shards() {
         for class in 1..=CLASSES {
-            heap.bins
-                .get(shard, class)
-                .lock(&heap.os)
-                .validate(Shape::new(class, page_shift));
+            heap.bins.get(shard, class).lock(&heap.os).validate(Shape::new(class, page_shift));
         }
     }
     heap.arena.lock(&heap.os).validate()

@@ -42,11 +42,7 @@ impl<O: Os> Heap<O> {
     /// (see `pressure`) everything free. `own` as for [`Heap::trim`]. Does nothing if a pass is under
     /// way.
     pub fn tick(&self, own: Option<&Cache>) -> Tick {
-        let reason = if self.is_near_limit() {
-            Reason::TickNearLimit
-        } else {
-            Reason::Tick
-        };
+        let reason = if self.is_near_limit() { Reason::TickNearLimit } else { Reason::Tick };
         self.pass(reason, own).unwrap_or_default()
     }
 
@@ -146,10 +142,7 @@ impl<O: Os> Heap<O> {
     fn pass(&self, reason: Reason, own: Option<&Cache>) -> Option<Tick> {
         let force = reason != Reason::Tick;
         // Acquire pairs with the release below: one pass at a time sees the other's work.
-        if self
-            .purging
-            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
+        if self.purging.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err()
         {
             return None;
         }
@@ -177,20 +170,11 @@ impl<O: Os> Heap<O> {
         purged.add(self.metadata.purge(&self.os, force));
         self.count_purged(&purged);
         let counters = &self.counters;
-        counters
-            .claims
-            .fetch_add(drained.claimed as u64, Ordering::Relaxed);
-        counters
-            .claims_refused
-            .fetch_add(drained.busy as u64, Ordering::Relaxed);
-        counters
-            .cached_bytes
-            .store(drained.kept_bytes, Ordering::Relaxed);
-        let free_page_bytes = if sweeps_own {
-            Some(purged.left_bytes)
-        } else {
-            self.count_free_pages()
-        };
+        counters.claims.fetch_add(drained.claimed as u64, Ordering::Relaxed);
+        counters.claims_refused.fetch_add(drained.busy as u64, Ordering::Relaxed);
+        counters.cached_bytes.store(drained.kept_bytes, Ordering::Relaxed);
+        let free_page_bytes =
+            if sweeps_own { Some(purged.left_bytes) } else { self.count_free_pages() };
         if let Some(bytes) = free_page_bytes {
             counters.free_page_bytes.store(bytes, Ordering::Relaxed);
         }
@@ -208,15 +192,9 @@ impl<O: Os> Heap<O> {
     /// Counts what a pass returned.
     pub(super) fn count_purged(&self, purged: &Purged) {
         let counters = &self.counters;
-        counters
-            .returned_bytes
-            .fetch_add(purged.returned_bytes as u64, Ordering::Relaxed);
-        counters
-            .refused_bytes
-            .fetch_add(purged.refused_bytes as u64, Ordering::Relaxed);
-        counters
-            .discard_calls
-            .fetch_add(purged.calls as u64, Ordering::Relaxed);
+        counters.returned_bytes.fetch_add(purged.returned_bytes as u64, Ordering::Relaxed);
+        counters.refused_bytes.fetch_add(purged.refused_bytes as u64, Ordering::Relaxed);
+        counters.discard_calls.fetch_add(purged.calls as u64, Ordering::Relaxed);
     }
 
     /// The pages inside live slabs. Not part of the pass's own frame: it takes 6 KiB of stack.

@@ -92,11 +92,7 @@ impl<O: Os> Heap<O> {
             None => self.outside.size(address),
         };
         match bytes {
-            Some(bytes) => Utilization {
-                slots: 1,
-                bytes,
-                ..Utilization::default()
-            },
+            Some(bytes) => Utilization { slots: 1, bytes, ..Utilization::default() },
             None => Utilization::default(),
         }
     }
@@ -107,13 +103,7 @@ mod tests {
     use super::Utilization;
 
     fn is_sparse(slots: usize, free: usize, bin_slots: usize, bin_free: usize) -> bool {
-        let slab = Utilization {
-            free,
-            slots,
-            bytes: 65536,
-            bin_free,
-            bin_slots,
-        };
+        let slab = Utilization { free, slots, bytes: 65536, bin_free, bin_slots };
         slab.is_sparse()
     }
 

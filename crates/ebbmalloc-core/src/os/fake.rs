@@ -90,10 +90,7 @@ impl Fake {
     /// A kernel with pages of `page_bytes`: 4, 16 or 64 KiB.
     pub fn new(page_bytes: usize) -> Self {
         assert!([4096, 16384, 65536].contains(&page_bytes));
-        let state = State {
-            cpus: 2,
-            ..State::default()
-        };
+        let state = State { cpus: 2, ..State::default() };
         Self {
             page_bytes,
             state: Mutex::new(state),
@@ -135,12 +132,7 @@ impl Fake {
     /// Lets the next `count` calls of one kind fail, after `skip` more that do not.
     pub fn fail(&self, call: Call, skip: usize, count: usize, error: OsError) {
         let mut state = self.state();
-        let first = state
-            .calls
-            .get(&call)
-            .copied()
-            .unwrap_or(0)
-            .saturating_add(skip);
+        let first = state.calls.get(&call).copied().unwrap_or(0).saturating_add(skip);
         let range = first..first.saturating_add(count);
         state.failures.entry(call).or_default().push((range, error));
     }
@@ -184,9 +176,7 @@ impl Fake {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // A test that panicked in here has failed already; others go on.
-        self.state
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn check_whole_pages(&self, start: usize, bytes: usize) {
@@ -285,9 +275,7 @@ unsafe impl Os for Fake {
         state.call(Call::MovePages)?;
         for start in [from, to] {
             self.check_whole_pages(start, bytes);
-            state
-                .reservation(start, bytes)
-                .expect_committed(start, bytes, "move");
+            state.reservation(start, bytes).expect_committed(start, bytes, "move");
         }
         // SAFETY: both ranges are committed, and the caller vouches that they are apart.
         unsafe {

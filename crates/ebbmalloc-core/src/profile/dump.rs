@@ -76,23 +76,12 @@ fn add_up(table: &mut Table, lg: u32) -> Summary {
         live.add(here);
         stacks += u64::from(here.objects > 0);
     });
-    Summary {
-        bytes: live.bytes,
-        objects: live.count(),
-        stacks,
-    }
+    Summary { bytes: live.bytes, objects: live.count(), stacks }
 }
 
 /// Without `prof_accum` the second pair is zero.
 fn shown(table: &Table, sums: &Sums) -> Sums {
-    Sums {
-        live: sums.live,
-        all: if table.accumulates {
-            sums.all
-        } else {
-            Weight::default()
-        },
-    }
+    Sums { live: sums.live, all: if table.accumulates { sums.all } else { Weight::default() } }
 }
 
 fn write_stack(table: &mut Table, stack: *mut Stack, lg: u32, write: &mut dyn FnMut(&[u8])) {

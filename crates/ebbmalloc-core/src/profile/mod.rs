@@ -52,18 +52,14 @@ impl Profile {
     #[cfg(not(loom))]
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
-        Self {
-            table: Lock::new(Rank::Profile, Table::EMPTY),
-        }
+        Self { table: Lock::new(Rank::Profile, Table::EMPTY) }
     }
 
     /// No sample (loom's cells are not const).
     #[cfg(loom)]
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        Self {
-            table: Lock::new(Rank::Profile, Table::EMPTY),
-        }
+        Self { table: Lock::new(Rank::Profile, Table::EMPTY) }
     }
 
     /// `prof_accum`: whether sums of what was freed are kept.

@@ -32,10 +32,7 @@ pub struct Printed {
 
 impl Printed {
     pub(super) fn of(sums: &Sums, lg: u32) -> Self {
-        Self {
-            live: sums.live.as_samples(lg),
-            all: sums.all.as_samples(lg),
-        }
+        Self { live: sums.live.as_samples(lg), all: sums.all.as_samples(lg) }
     }
 
     pub(super) fn add(&mut self, other: Self) {
@@ -87,20 +84,14 @@ pub struct Sample {
 }
 
 pub(super) fn hash_of(frames: &[usize]) -> u64 {
-    frames
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, &frame| {
-            (hash ^ frame as u64)
-                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-                .rotate_left(23)
-        })
+    frames.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &frame| {
+        (hash ^ frame as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
+    })
 }
 
 /// A new piece of metadata that holds `value`.
 pub(super) fn place<O: Os, T>(os: &O, metadata: &Metadata, value: T) -> Option<*mut T> {
-    let piece = metadata
-        .allocate(os, size_of::<T>(), Wait::Yes)?
-        .cast::<T>();
+    let piece = metadata.allocate(os, size_of::<T>(), Wait::Yes)?.cast::<T>();
     // SAFETY: the piece is ours, long enough, and aligned to its size.
     unsafe { piece.write(value) };
     Some(piece.as_ptr())

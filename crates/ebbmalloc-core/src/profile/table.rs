@@ -160,12 +160,8 @@ impl Table {
         let stack = self.stack(os, metadata, &frames[..frames.len().min(DEPTH)])?;
         // SAFETY: the thread is in the table (fn contract), and so is `stack`, which was found just now.
         let tally = unsafe { self.tally(os, metadata, stack, thread.as_ptr()) };
-        let sample = Sample {
-            tally: tally.unwrap_or(null_mut()),
-            epoch: self.epoch,
-            weight,
-            usable_bytes,
-        };
+        let sample =
+            Sample { tally: tally.unwrap_or(null_mut()), epoch: self.epoch, weight, usable_bytes };
         let made = match tally {
             Some(_) => place(os, metadata, sample),
             None => None,
@@ -196,12 +192,7 @@ impl Table {
     pub unsafe fn remove<O: Os>(&mut self, os: &O, metadata: &Metadata, sample: NonNull<Sample>) {
         // SAFETY: the sample is live (fn contract), and one of this epoch leads to a tally of the table.
         unsafe {
-            let Sample {
-                tally,
-                epoch,
-                weight,
-                ..
-            } = *sample.as_ptr();
+            let Sample { tally, epoch, weight, .. } = *sample.as_ptr();
             give_back(os, metadata, sample.as_ptr());
             if epoch == self.epoch {
                 (*tally).samples -= 1;
@@ -257,16 +248,8 @@ impl Table {
                 at = (*at).next;
             }
             let bytes = Stack::bytes(frames.len());
-            let stack = metadata
-                .allocate(os, bytes, Wait::Yes)?
-                .cast::<Stack>()
-                .as_ptr();
-            stack.write(Stack {
-                next: *bucket,
-                hash,
-                depth: frames.len(),
-                tallies: null_mut(),
-            });
+            let stack = metadata.allocate(os, bytes, Wait::Yes)?.cast::<Stack>().as_ptr();
+            stack.write(Stack { next: *bucket, hash, depth: frames.len(), tallies: null_mut() });
             Stack::first_frame(stack).copy_from_nonoverlapping(frames.as_ptr(), frames.len());
             *bucket = stack;
             Some(stack)
@@ -298,13 +281,8 @@ impl Table {
                 }
                 at = (*at).next;
             }
-            let tally = Tally {
-                next: (*stack).tallies,
-                stack,
-                thread,
-                samples: 0,
-                sums: Sums::default(),
-            };
+            let tally =
+                Tally { next: (*stack).tallies, stack, thread, samples: 0, sums: Sums::default() };
             let tally = place(os, metadata, tally)?;
             (*stack).tallies = tally;
             (*thread).tallies += 1;

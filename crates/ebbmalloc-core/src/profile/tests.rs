@@ -15,32 +15,21 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
-        Self {
-            os: Fake::new(4096),
-            metadata: Metadata::new(),
-            profile: Profile::new(),
-        }
+        Self { os: Fake::new(4096), metadata: Metadata::new(), profile: Profile::new() }
     }
 
     fn store(&self) -> Store<'_, Fake> {
-        Store {
-            os: &self.os,
-            metadata: &self.metadata,
-        }
+        Store { os: &self.os, metadata: &self.metadata }
     }
 
     fn text(&self, lg: u32) -> String {
         let mut text = Vec::new();
-        self.profile
-            .dump(&self.os, lg, &mut |bytes| text.extend_from_slice(bytes));
+        self.profile.dump(&self.os, lg, &mut |bytes| text.extend_from_slice(bytes));
         String::from_utf8(text).unwrap()
     }
 }
 
-const ONE: Weight = Weight {
-    objects: Weight::ONE,
-    bytes: 1 << 20,
-};
+const ONE: Weight = Weight { objects: Weight::ONE, bytes: 1 << 20 };
 
 #[test]
 fn a_dump_has_the_sums_by_stack_and_thread() {
@@ -48,12 +37,7 @@ fn a_dump_has_the_sums_by_stack_and_thread() {
     let (profile, store) = (&fixture.profile, &fixture.store());
     let first = profile.add_thread(store).unwrap();
     let second = profile.add_thread(store).unwrap();
-    let sampled = |thread, frames| Sampled {
-        thread,
-        frames,
-        weight: ONE,
-        usable_bytes: 0,
-    };
+    let sampled = |thread, frames| Sampled { thread, frames, weight: ONE, usable_bytes: 0 };
     // SAFETY: the threads were made here and end below; samples go once.
     unsafe {
         assert!(profile.set_name(store, second, b"worker"));
@@ -80,11 +64,7 @@ fn a_dump_has_the_sums_by_stack_and_thread() {
         assert_eq!(found, stacks);
         assert!(profile.remove(store, gone, Wait::Yes));
         profile.end_thread(store, second);
-        let summary = Summary {
-            bytes: 2 << 20,
-            objects: 2,
-            stacks: 2,
-        };
+        let summary = Summary { bytes: 2 << 20, objects: 2, stacks: 2 };
         assert_eq!(profile.summary(&fixture.os), summary);
         assert!(profile.remove(store, other, Wait::Yes));
         assert!(!fixture.text(4).contains("worker"));
@@ -102,12 +82,7 @@ fn accumulated_sums_outlive_their_blocks_until_a_reset() {
     let (profile, store) = (&fixture.profile, &fixture.store());
     profile.set_accumulates(&fixture.os, true);
     let thread = profile.add_thread(store).unwrap();
-    let sampled = Sampled {
-        thread,
-        frames: &[0x10],
-        weight: ONE,
-        usable_bytes: 0,
-    };
+    let sampled = Sampled { thread, frames: &[0x10], weight: ONE, usable_bytes: 0 };
     // SAFETY: the thread was made here and ends below; samples go once.
     unsafe {
         let sample = profile.add(store, &sampled).unwrap();

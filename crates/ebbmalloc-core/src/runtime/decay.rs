@@ -40,9 +40,7 @@ pub fn of_arena(index: usize) -> Option<isize> {
 
 fn known(decay_ms: &AtomicI64) -> isize {
     match decay_ms.load(Ordering::Relaxed) {
-        OWN => PURGER
-            .idle_time_ms()
-            .map_or(-1, |ms| usize_of(ms).cast_signed()),
+        OWN => PURGER.idle_time_ms().map_or(-1, |ms| usize_of(ms).cast_signed()),
         said => isize_of(said),
     }
 }
@@ -89,10 +87,7 @@ pub fn follow() {
     let said = AUTOMATIC.iter().map(|said| said.load(Ordering::Relaxed));
     let own_keeps = said.clone().all(|said| said < 0 && said != OWN);
     let explicit = HEAP.explicit_arenas().map(|arena| arena.decay_ms());
-    let bound = said
-        .filter(|&said| said >= 0)
-        .chain(explicit.filter(|&said| said > 0))
-        .min();
+    let bound = said.filter(|&said| said >= 0).chain(explicit.filter(|&said| said > 0)).min();
     let keeps_all = own_keeps && HEAP.explicit_arenas().all(|arena| arena.decay_ms() < 0);
     HEAP.keep_own(own_keeps);
     PURGER.set_idle_bound(bound.map(|bound| bound.cast_unsigned()), keeps_all);

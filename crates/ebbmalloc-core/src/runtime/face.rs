@@ -42,7 +42,5 @@ pub fn let_start_thread(on: bool) {
 
 /// The longest that memory stays idle where no setting bounds it, in milliseconds; -1 for ever.
 pub fn own_decay_ms() -> isize {
-    PURGER
-        .idle_time_ms()
-        .map_or(-1, |ms| usize_of(ms).cast_signed())
+    PURGER.idle_time_ms().map_or(-1, |ms| usize_of(ms).cast_signed())
 }

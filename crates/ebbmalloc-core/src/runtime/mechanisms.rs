@@ -21,10 +21,7 @@ pub(super) fn note(mechanism: u64, works: bool) {
 pub(super) fn in_force(purger_thread: bool) -> u64 {
     let asked = [
         (HEAP.os.membarrier_works() == Some(true), MEMBARRIER),
-        (
-            HEAP.os.process_madvise_works() == Some(true),
-            PROCESS_MADVISE,
-        ),
+        (HEAP.os.process_madvise_works() == Some(true), PROCESS_MADVISE),
         (HEAP.os.has_fork_mark(), FORK_MARK),
         (purger_thread, PURGER_THREAD),
     ];

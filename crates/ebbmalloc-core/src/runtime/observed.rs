@@ -62,23 +62,17 @@ pub(super) fn free_quick(observer: &Observer, slot: *mut u8, class: usize) -> bo
 #[inline(never)]
 pub(super) fn malloc(observer: &Observer, size: usize) -> *mut u8 {
     let class = if size <= SMALL_MAX { class_of(size) } else { 0 };
-    allocate(observer, class, Contents::Any, |access| {
-        HEAP.allocate(access, size)
-    })
+    allocate(observer, class, Contents::Any, |access| HEAP.allocate(access, size))
 }
 
 /// [`super::entry::malloc_zeroed`].
 #[inline(never)]
 pub(super) fn malloc_zeroed(observer: &Observer, size: usize) -> *mut u8 {
     if size > SMALL_MAX {
-        return allocate(observer, 0, Contents::Zero, |access| {
-            HEAP.allocate_zeroed(access, size)
-        });
+        return allocate(observer, 0, Contents::Zero, |access| HEAP.allocate_zeroed(access, size));
     }
     let class = class_of(size);
-    let block = allocate(observer, class, Contents::Zero, |access| {
-        HEAP.allocate(access, size)
-    });
+    let block = allocate(observer, class, Contents::Zero, |access| HEAP.allocate(access, size));
     if !block.is_null() {
         // SAFETY: the block is ours and at least `size` bytes long.
         unsafe { block.write_bytes(0, size) };
@@ -90,9 +84,7 @@ pub(super) fn malloc_zeroed(observer: &Observer, size: usize) -> *mut u8 {
 #[inline(never)]
 pub(super) fn memalign(observer: &Observer, align: usize, size: usize) -> *mut u8 {
     let class = class_aligned(size, align).unwrap_or(0);
-    allocate(observer, class, Contents::Any, |access| {
-        HEAP.allocate_aligned(access, size, align)
-    })
+    allocate(observer, class, Contents::Any, |access| HEAP.allocate_aligned(access, size, align))
 }
 
 /// A block of `class` (0: a large one) from the thread's cache, or else by `otherwise`.
@@ -106,11 +98,8 @@ fn allocate(
     let bytes = CLASS[class].size as usize;
     let rationed = observer.is_sampled_alone() && class <= RATIONED;
     if class != 0
-        && let Some(block) = if rationed {
-            take_due(observer, class, bytes)
-        } else {
-            take_sampled(observer, bytes)
-        }
+        && let Some(block) =
+            if rationed { take_due(observer, class, bytes) } else { take_sampled(observer, bytes) }
     {
         if contents == Contents::Any && observer.flags() & (JUNK_ALLOCATED | ZERO) != 0 {
             fill_new(observer, block, bytes);
@@ -187,11 +176,7 @@ fn take_due(observer: &Observer, class: usize, bytes: usize) -> Option<*mut u8> 
         Entered::Claimed => return take_sampled(observer, bytes),
         Entered::Nested => false,
     };
-    if due {
-        allocate_sampled(observer, None, bytes)
-    } else {
-        None
-    }
+    if due { allocate_sampled(observer, None, bytes) } else { None }
 }
 
 /// Counts a new block of `bytes` usable bytes; statistics may be printed for it.

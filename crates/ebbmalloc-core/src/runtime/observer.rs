@@ -248,9 +248,7 @@ pub(super) fn everyone_has_cache() -> bool {
 /// A record for the calling thread, whose cache is `cache`; what the thread then is may be more than
 /// `interest`. The thread is marked as busy.
 pub(super) fn make(cache: &'static Cache, interest: Interest) -> Option<&'static Observer> {
-    let place = HEAP
-        .allocate_metadata(size_of::<Observer>())?
-        .cast::<Observer>();
+    let place = HEAP.allocate_metadata(size_of::<Observer>())?.cast::<Observer>();
     let alone = match interest {
         Interest::Samples => SAMPLED_ALONE,
         Interest::Requests => 0,
@@ -260,10 +258,7 @@ pub(super) fn make(cache: &'static Cache, interest: Interest) -> Option<&'static
         place.write(Observer {
             cache: NonNull::from(cache),
             flags: AtomicU8::new(EVERYONE.load(Ordering::Relaxed) & !PROFILE | alone),
-            counters: Counters {
-                allocated: AtomicU64::new(0),
-                deallocated: AtomicU64::new(0),
-            },
+            counters: Counters { allocated: AtomicU64::new(0), deallocated: AtomicU64::new(0) },
             peak_from: AtomicI64::new(0),
             peak: AtomicI64::new(0),
             sampler: Sampler::new(place.as_ptr() as u64),

@@ -19,11 +19,8 @@ use ebb_stats::{Page, Snapshot};
 static PAGE: Page = Page::new();
 /// Where `ebb` finds the heap itself, kept like the page.
 #[used]
-static LAYOUT: Layout = Layout::new(
-    (&raw const HEAP).cast(),
-    (&raw const CLASS).cast(),
-    Heap::<Linux>::OFFSETS,
-);
+static LAYOUT: Layout =
+    Layout::new((&raw const HEAP).cast(), (&raw const CLASS).cast(), Heap::<Linux>::OFFSETS);
 /// The same as the page in the file that `stats_file` names; null if there is none.
 static FILE: AtomicPtr<Page> = AtomicPtr::new(null_mut());
 /// CPU time of all ticks, in nanoseconds.
@@ -42,11 +39,7 @@ pub(super) struct Purging {
 pub(super) fn after_tick(cpu_ns: u64, purging: Purging) -> usize {
     PURGE_CPU_NS.fetch_add(cpu_ns, Ordering::Relaxed);
     let statistics = HEAP.statistics(None, false);
-    publish(&snapshot(
-        &statistics,
-        purging.idle_time_ms.is_some(),
-        purging,
-    ));
+    publish(&snapshot(&statistics, purging.idle_time_ms.is_some(), purging));
     statistics.resident
 }
 
@@ -54,11 +47,7 @@ pub(super) fn after_tick(cpu_ns: u64, purging: Purging) -> usize {
 /// Caches count as of the last tick: nobody is disturbed for it.
 pub(super) fn after_growth(purging: Purging) {
     let statistics = HEAP.statistics(None, false);
-    publish(&snapshot(
-        &statistics,
-        purging.idle_time_ms.is_some(),
-        purging,
-    ));
+    publish(&snapshot(&statistics, purging.idle_time_ms.is_some(), purging));
 }
 
 /// `counted` says that free pages were counted, now or at the last tick.

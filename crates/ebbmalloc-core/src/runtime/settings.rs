@@ -45,8 +45,7 @@ pub(super) fn read() {
         }
     });
     if wrong && options.is(Id::AbortConf) {
-        HEAP.os
-            .write_stderr(b"ebbmalloc: abort_conf:true, and a setting is wrong: aborting\n");
+        HEAP.os.write_stderr(b"ebbmalloc: abort_conf:true, and a setting is wrong: aborting\n");
         HEAP.os.abort();
     }
     in_force::install(&options, &texts);
@@ -106,9 +105,7 @@ fn apply(options: &Options<'_>) {
         false => Some(-1),
     };
     decay::set_all(dirty);
-    PURGER
-        .schedule
-        .set_memory_price(options.number(Id::MemoryPrice));
+    PURGER.schedule.set_memory_price(options.number(Id::MemoryPrice));
     if !options.is(Id::BackgroundThread) {
         PURGER.forbid_thread();
     }
@@ -142,10 +139,7 @@ fn apply(options: &Options<'_>) {
 
 /// How many arenas are asked for, if any number is.
 fn arenas(options: &Options<'_>) -> Option<usize> {
-    match (
-        options.number(Id::Narenas),
-        options.number(Id::NarenasRatio),
-    ) {
+    match (options.number(Id::Narenas), options.number(Id::NarenasRatio)) {
         (0, 0) => None,
         (0, ratio) => Some(((HEAP.os.cpus() * usize_of(ratio)) >> 16).max(1)),
         (arenas, _) => Some(usize_of(arenas)),
@@ -160,16 +154,8 @@ fn observed_for(options: &Options<'_>) -> u8 {
         3 => observer::JUNK_DEALLOCATED,
         _ => 0,
     };
-    let zero = if options.is(Id::Zero) {
-        observer::ZERO
-    } else {
-        0
-    };
-    let no_cache = if options.is(Id::Tcache) {
-        0
-    } else {
-        observer::NO_CACHE
-    };
+    let zero = if options.is(Id::Zero) { observer::ZERO } else { 0 };
+    let no_cache = if options.is(Id::Tcache) { 0 } else { observer::NO_CACHE };
     let interval = if options.number(Id::StatsInterval).cast_signed() >= 0 {
         observer::STATS_INTERVAL
     } else {
@@ -190,11 +176,7 @@ pub(super) fn confirm() {
     line.push(b"ebbmalloc ");
     line.push(env!("CARGO_PKG_VERSION").as_bytes());
     line.push(b"\n  settings: purge:");
-    line.push(if PURGER.schedule.is_on() {
-        b"on"
-    } else {
-        b"off"
-    });
+    line.push(if PURGER.schedule.is_on() { b"on" } else { b"off" });
     line.push(b" idle_ms:");
     match PURGER.idle_time_ms() {
         Some(bound) => line.push_decimal(bound),
@@ -205,11 +187,7 @@ pub(super) fn confirm() {
     line.push(b" narenas:");
     line.push_decimal(HEAP.shards() as u64);
     line.push(b" stats_print:");
-    line.push(if in_force::is(Id::StatsPrint) {
-        b"true"
-    } else {
-        b"false"
-    });
+    line.push(if in_force::is(Id::StatsPrint) { b"true" } else { b"false" });
     line.push(b" stats_file:");
     let file = in_force::text(STATS_FILE);
     line.push(file.map_or(b"(none)", core::ffi::CStr::to_bytes));
@@ -220,13 +198,11 @@ pub(super) fn confirm() {
     for (bit, name) in ebb_stats::mechanism::ALL {
         line.push(b" ");
         line.push(name.as_bytes());
-        line.push(
-            if mechanisms::in_force(PURGER.standing().by_thread) & bit != 0 {
-                b":yes"
-            } else {
-                b":no"
-            },
-        );
+        line.push(if mechanisms::in_force(PURGER.standing().by_thread) & bit != 0 {
+            b":yes"
+        } else {
+            b":no"
+        });
     }
     line.push(b" page:");
     line.push_decimal(HEAP.os.page_bytes() as u64);
@@ -245,13 +221,8 @@ fn try_discard() {
     // SAFETY: the range was reserved just now for this alone.
     unsafe {
         if HEAP.os.commit(start, bytes).is_ok() {
-            let runs = [
-                PageRun { start, bytes: page },
-                PageRun {
-                    start: start + 2 * page,
-                    bytes: page,
-                },
-            ];
+            let runs =
+                [PageRun { start, bytes: page }, PageRun { start: start + 2 * page, bytes: page }];
             HEAP.os.discard(&runs);
         }
         HEAP.os.release(start, bytes);

@@ -248,9 +248,7 @@ impl ThreadKey {
     /// No key yet.
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
-        Self {
-            key: AtomicU32::new(0),
-        }
+        Self { key: AtomicU32::new(0) }
     }
 
     /// The key, made by `create` if there is none; should another thread be first, `delete` takes
@@ -308,11 +306,7 @@ mod tests {
                 assert_eq!(observer_slot() as usize, value + 100);
             }
         };
-        let threads: Vec<_> = (1..9)
-            .map(|n| std::thread::spawn(move || check(n)))
-            .collect();
-        threads
-            .into_iter()
-            .for_each(|thread| thread.join().unwrap());
+        let threads: Vec<_> = (1..9).map(|n| std::thread::spawn(move || check(n))).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
     }
 }

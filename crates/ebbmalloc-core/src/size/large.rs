@@ -23,11 +23,7 @@ pub const fn large_class_of(bytes: usize) -> usize {
     let group = (log2 - SMALL_MAX.trailing_zeros()) as usize;
     let quarter = (last >> (log2 - 2)) & 3;
     let class = group * 4 + quarter;
-    if class < LARGE_CLASSES {
-        class
-    } else {
-        LARGE_CLASSES - 1
-    }
+    if class < LARGE_CLASSES { class } else { LARGE_CLASSES - 1 }
 }
 
 #[cfg(test)]

@@ -136,13 +136,7 @@ const fn cache_slots_of(size: usize) -> usize {
 
 const fn class(number: usize) -> Class {
     if number == 0 {
-        return Class {
-            size: 0,
-            slots: 0,
-            granules: 0,
-            inverse: 0,
-            cache_slots: 0,
-        };
+        return Class { size: 0, slots: 0, granules: 0, inverse: 0, cache_slots: 0 };
     }
     let size = size_of_class(number);
     let granules = granules_of(size);

@@ -73,19 +73,13 @@ impl Bin {
     /// No slab yet.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        Self {
-            slabs: Lock::new(Rank::Bin, Slabs::EMPTY),
-            may_lend: AtomicBool::new(false),
-        }
+        Self { slabs: Lock::new(Rank::Bin, Slabs::EMPTY), may_lend: AtomicBool::new(false) }
     }
 
     /// No slab yet.
     #[cfg(loom)]
     pub fn new() -> Self {
-        Self {
-            slabs: Lock::new(Rank::Bin, Slabs::EMPTY),
-            may_lend: AtomicBool::new(false),
-        }
+        Self { slabs: Lock::new(Rank::Bin, Slabs::EMPTY), may_lend: AtomicBool::new(false) }
     }
 
     /// The slabs, locked.
@@ -162,9 +156,7 @@ impl Bin {
                 let refaulted = (new & used).count_ones();
                 if refaulted > 0 {
                     slabs.refaulted_pages += u64::from(refaulted);
-                    supply
-                        .arena
-                        .note_fresh((refaulted as usize) << supply.page_shift);
+                    supply.arena.note_fresh((refaulted as usize) << supply.page_shift);
                 }
                 slabs.settle_room(slab, shape);
             }
@@ -289,9 +281,7 @@ impl Slabs {
     ) -> Option<Slab> {
         let granules = shape.class.granules;
         let mut extents = supply.arena.lock_if(supply.os, wait)?;
-        let head = supply
-            .arena
-            .allocate_slab(supply.os, &mut extents, u8_of(class), granules)?;
+        let head = supply.arena.allocate_slab(supply.os, &mut extents, u8_of(class), granules)?;
         let slab = Slab(head);
         // SAFETY: the granules are ours alone until we hand out a slot.
         unsafe {
@@ -301,9 +291,7 @@ impl Slabs {
             (*head).oldest = self.generation;
             let dirty = (*head).fill == Fill::Dirty;
             if !slab.create(supply.os, supply.metadata, shape, dirty, wait) {
-                supply
-                    .arena
-                    .free_slab(&mut extents, head, granules, (*head).fill, supply.tick);
+                supply.arena.free_slab(&mut extents, head, granules, (*head).fill, supply.tick);
                 return None;
             }
             drop(extents);
@@ -335,10 +323,7 @@ impl Slabs {
         unsafe {
             // The count alone keeps a slab whose leaving pages hold slots; its mutation takes both guards away.
             let is_settled = (*slab.0).leaving == 0
-                || cfg!(any(
-                    ebb_mutation = "leaving_waste",
-                    ebb_mutation = "leaving_count"
-                ));
+                || cfg!(any(ebb_mutation = "leaving_waste", ebb_mutation = "leaving_count"));
             if wait == Wait::Yes
                 && is_settled
                 && (*slab.0).free == shape.class.slots
@@ -374,20 +359,14 @@ impl Slabs {
             // What the sweep has emptied was idle, too.
             let was_idle = resident == 0 || age == Age::Idle && all_seen;
             slab.destroy(supply.os, supply.metadata, shape, was_idle);
-            let fill = if resident == 0 {
-                Fill::Clean
-            } else {
-                Fill::Dirty
-            };
+            let fill = if resident == 0 { Fill::Clean } else { Fill::Dirty };
             let stamp = if age == Age::Idle && all_seen {
                 supply.tick.wrapping_sub(IDLE_TICKS)
             } else {
                 supply.tick
             };
             let mut extents = supply.arena.lock(supply.os);
-            supply
-                .arena
-                .free_slab(&mut extents, slab.0, shape.class.granules, fill, stamp);
+            supply.arena.free_slab(&mut extents, slab.0, shape.class.granules, fill, stamp);
         }
     }
 }

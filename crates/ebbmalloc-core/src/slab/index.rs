@@ -34,11 +34,7 @@ impl Slabs {
     /// The slab is one of this bin's, and its lock is held.
     pub(super) unsafe fn rooms_of(&mut self, slab: Slab) -> &mut [Tree<ByAddress>; ROOMS] {
         // SAFETY: the slab is one of this bin's, and the lock is held (fn contract), as `is_inherited` asks for.
-        if unsafe { self.is_inherited(slab) } {
-            &mut self.inherited
-        } else {
-            &mut self.rooms
-        }
+        if unsafe { self.is_inherited(slab) } { &mut self.inherited } else { &mut self.rooms }
     }
 
     /// # Safety
@@ -53,9 +49,7 @@ impl Slabs {
     /// one, so that a bin that is emptied and filled in turn does not make and unmake its slab.
     pub(super) unsafe fn has_other_room(&self, slab: Slab) -> bool {
         // SAFETY: the lock is held (`&self` comes from the guard), and trees hold valid descriptors only.
-        self.rooms
-            .iter()
-            .any(|tree| unsafe { tree.has_other(slab.0) })
+        self.rooms.iter().any(|tree| unsafe { tree.has_other(slab.0) })
     }
 
     /// Puts a slab into the tree that fits its free slots; a full one into none.
@@ -152,10 +146,7 @@ impl Slabs {
                 tree.validate(&mut |at| {
                     assert_eq!((*at).room as usize, room);
                     assert_eq!(self.is_inherited(Slab(at)), inherited);
-                    assert_eq!(
-                        (*at).free > shape.class.slots / 2,
-                        room == Room::Much as usize
-                    );
+                    assert_eq!((*at).free > shape.class.slots / 2, room == Room::Much as usize);
                     assert!((*at).free > 0);
                     Slab(at).validate(shape);
                 });

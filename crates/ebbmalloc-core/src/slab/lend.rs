@@ -151,9 +151,7 @@ impl Slab {
                 };
                 tails.write_bytes(0, bytes);
                 // Pairs with the acquire load in `tails`.
-                (*self.0)
-                    .tails
-                    .store(tails.as_ptr() as usize, Ordering::Release);
+                (*self.0).tails.store(tails.as_ptr() as usize, Ordering::Release);
             }
             supply.arena.set_class((*self.0).base, 0);
         }
@@ -198,12 +196,7 @@ impl Slab {
             let Some(tails) = self.tails(shape) else {
                 return 0;
             };
-            (
-                self.bitmap(shape),
-                tails,
-                (*self.0).base,
-                (*self.0).resident,
-            )
+            (self.bitmap(shape), tails, (*self.0).base, (*self.0).resident)
         };
         let (mut lent, mut pages) = (0, 0);
         for (index, (word, tails)) in bitmap.iter_mut().zip(tails).enumerate() {
@@ -307,11 +300,7 @@ impl Slab {
             for (index, tails) in self.tails(shape).into_iter().flatten().enumerate() {
                 let tails = tails.load(Ordering::Relaxed);
                 assert_eq!(tails & self.bitmap(shape)[index], 0, "a tail is free");
-                assert_eq!(
-                    tails >> 1 & self.bitmap(shape)[index],
-                    0,
-                    "a tail without a block"
-                );
+                assert_eq!(tails >> 1 & self.bitmap(shape)[index], 0, "a tail without a block");
             }
         }
     }

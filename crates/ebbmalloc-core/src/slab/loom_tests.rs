@@ -53,10 +53,7 @@ pub(crate) fn model(body: impl Fn() + Sync + Send + Clone + 'static) {
 /// A thread of a model.
 pub(crate) fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     // Loom counts the stack in words.
-    loom::thread::Builder::new()
-        .stack_size(1 << 16)
-        .spawn(body)
-        .unwrap()
+    loom::thread::Builder::new().stack_size(1 << 16).spawn(body).unwrap()
 }
 
 impl Ground {
@@ -82,14 +79,8 @@ impl Ground {
     /// Takes `count` slots from `bin` and writes to them.
     pub(crate) fn take(&self, bin: &Bin, count: usize) -> Vec<Slot> {
         let mut slots = vec![null_mut(); count];
-        assert_eq!(
-            bin.take(&self.supply(), CLASS_NUMBER, 0, &mut slots, Wait::Yes),
-            count
-        );
-        slots
-            .into_iter()
-            .map(|slot| self.write(Slot(slot)))
-            .collect()
+        assert_eq!(bin.take(&self.supply(), CLASS_NUMBER, 0, &mut slots, Wait::Yes), count);
+        slots.into_iter().map(|slot| self.write(Slot(slot))).collect()
     }
 
     /// Puts slots of `bin` back at once.
@@ -123,20 +114,13 @@ impl Ground {
         for place in Self::ends(slot) {
             self.os.use_bytes(place as usize, size_of::<usize>());
             // SAFETY: the slot is the caller's.
-            assert_eq!(
-                unsafe { place.read() },
-                slot.0 as usize,
-                "a live slot lost its contents"
-            );
+            assert_eq!(unsafe { place.read() }, slot.0 as usize, "a live slot lost its contents");
         }
     }
 
     fn ends(slot: Slot) -> [*mut usize; 2] {
         let first = slot.0.cast::<usize>();
-        [
-            first,
-            first.wrapping_add(CLASS[CLASS_NUMBER].size as usize / size_of::<usize>() - 1),
-        ]
+        [first, first.wrapping_add(CLASS[CLASS_NUMBER].size as usize / size_of::<usize>() - 1)]
     }
 
     /// One tick of the purger over a bin.
@@ -149,10 +133,8 @@ impl Ground {
     }
 
     pub(crate) fn validate(&self, bin: &Bin) {
-        bin.lock(&self.os).validate(Shape::new(
-            CLASS_NUMBER,
-            self.os.page_bytes().trailing_zeros(),
-        ));
+        bin.lock(&self.os)
+            .validate(Shape::new(CLASS_NUMBER, self.os.page_bytes().trailing_zeros()));
         self.arena.lock(&self.os).validate();
     }
 }
@@ -165,10 +147,7 @@ fn page_about_to_leave(ground: &Ground, bin: &Bin, more: usize) -> (Vec<Slot>, V
     slots.sort_by_key(|slot| slot.0);
     let rest = slots.split_off(2);
     ground.put(bin, &slots);
-    assert!(
-        ground.tick(bin).more,
-        "the page is seen, and stays for one tick"
-    );
+    assert!(ground.tick(bin).more, "the page is seen, and stays for one tick");
     (rest, second)
 }
 
@@ -197,10 +176,7 @@ fn refill_against_return() {
         ground.validate(bin);
         assert_eq!(bin.lock(&ground.os).slots_out, 0);
     });
-    assert!(
-        RETURNED.load(Ordering::Relaxed) > 0,
-        "no schedule returned the page"
-    );
+    assert!(RETURNED.load(Ordering::Relaxed) > 0, "no schedule returned the page");
 }
 
 #[test]

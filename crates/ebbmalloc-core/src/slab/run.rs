@@ -26,10 +26,8 @@ impl Run {
         let (slot, block) = (CLASS[lender].size as usize, CLASS[borrower].size as usize);
         let slots = block / slot;
         let fits = (2..=SLOTS_MAX).contains(&slots) && slots * slot == block;
-        (fits && lends(lender)).then_some(Self {
-            slots: u32_of(slots),
-            align: 1 << block.trailing_zeros(),
-        })
+        (fits && lends(lender))
+            .then_some(Self { slots: u32_of(slots), align: 1 << block.trailing_zeros() })
     }
 }
 

@@ -15,10 +15,7 @@ pub struct Shape {
 impl Shape {
     /// The shape of a slab of `class` with pages of `1 << page_shift` bytes.
     pub fn new(class: usize, page_shift: u32) -> Self {
-        Self {
-            class: &CLASS[class],
-            page_shift,
-        }
+        Self { class: &CLASS[class], page_shift }
     }
 
     /// Pages of the slab.
@@ -105,10 +102,6 @@ impl Shape {
 
 /// `count` ones from bit `first` on.
 pub const fn mask(first: u32, count: u32) -> u64 {
-    let ones = if count >= 64 {
-        u64::MAX
-    } else {
-        (1 << count) - 1
-    };
+    let ones = if count >= 64 { u64::MAX } else { (1 << count) - 1 };
     if first >= 64 { 0 } else { ones << first }
 }

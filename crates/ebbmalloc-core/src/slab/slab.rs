@@ -147,13 +147,7 @@ impl Slab {
     /// The bin's lock is held.
     pub unsafe fn touched_since(self, tick: u32) -> u64 {
         // SAFETY: the lock is held.
-        unsafe {
-            if tick.wrapping_sub((*self.0).stamp) <= 1 {
-                (*self.0).touched
-            } else {
-                0
-            }
-        }
+        unsafe { if tick.wrapping_sub((*self.0).stamp) <= 1 { (*self.0).touched } else { 0 } }
     }
 
     /// Takes free slots all of whose pages are in `allowed`.
@@ -202,9 +196,7 @@ impl Slab {
     /// # Safety
     /// The bin's lock is held, and the slab is of the shape's class.
     pub unsafe fn put(self, shape: Shape, slots: &[*mut u8]) -> Result<(), (Corruption, usize)> {
-        let Class {
-            size, slots: count, ..
-        } = *shape.class;
+        let Class { size, slots: count, .. } = *shape.class;
         // SAFETY: the lock is held.
         unsafe {
             let (base, leaving) = ((*self.0).base, (*self.0).leaving);
@@ -237,9 +229,9 @@ impl Slab {
         unsafe {
             let base = (*self.0).base;
             let slot_of = |address: usize| shape.class.slot_of(address - base);
-            let pages = slots.iter().fold(0, |pages, &address| {
-                pages | shape.pages_of_slot(slot_of(address as usize))
-            });
+            let pages = slots
+                .iter()
+                .fold(0, |pages, &address| pages | shape.pages_of_slot(slot_of(address as usize)));
             let pages = pages & !self.touched_since(tick);
             (*self.0).seen |= self.free_pages(shape, pages);
         }
@@ -317,10 +309,7 @@ impl Slab {
             let slab = &*self.0;
             assert_eq!(slab.free, ones);
             assert!(ones <= shape.class.slots);
-            assert_eq!(
-                (slab.resident | slab.leaving | slab.seen) & !shape.all_pages(),
-                0
-            );
+            assert_eq!((slab.resident | slab.leaving | slab.seen) & !shape.all_pages(), 0);
             assert_eq!(slab.leaving & !slab.resident, 0);
             self.validate_tails(shape);
             for slot in 0..shape.class.slots as usize {

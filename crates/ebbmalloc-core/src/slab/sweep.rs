@@ -200,11 +200,8 @@ impl Slabs {
         unsafe {
             let candidates = (*slab.0).resident & !(*slab.0).leaving;
             let free = slab.free_pages(shape, candidates);
-            let mut going = if force {
-                free
-            } else {
-                free & (*slab.0).seen & !slab.touched_since(tick)
-            };
+            let mut going =
+                if force { free } else { free & (*slab.0).seen & !slab.touched_since(tick) };
             if (*slab.0).locked && !force {
                 going = 0;
             }

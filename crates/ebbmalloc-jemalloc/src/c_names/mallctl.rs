@@ -56,12 +56,8 @@ pub unsafe extern "C" fn mallctl(
     new_len: usize,
 ) -> c_int {
     // SAFETY: name and buffers are valid for the lengths given with them (fn contract).
-    let (name, call) = unsafe {
-        (
-            CStr::from_ptr(name),
-            Call::new(&[], old, old_len, new, new_len),
-        )
-    };
+    let (name, call) =
+        unsafe { (CStr::from_ptr(name), Call::new(&[], old, old_len, new, new_len)) };
     as_errno(tree::by_name(name.to_bytes(), &call))
 }
 
@@ -81,11 +77,7 @@ pub unsafe extern "C" fn mallctlnametomib(
         let room = *mib_len;
         (
             CStr::from_ptr(name),
-            if room == 0 {
-                &mut [][..]
-            } else {
-                core::slice::from_raw_parts_mut(mib, room)
-            },
+            if room == 0 { &mut [][..] } else { core::slice::from_raw_parts_mut(mib, room) },
         )
     };
     as_errno(tree::name_to_mib(name.to_bytes(), mib).map(|depth| {

@@ -63,13 +63,9 @@ pub static NODES: &[Node] = &[
         _ => each(mib, arenas::purge),
     }),
     // SAFETY: who resets an arena says that nobody uses a block of it any more.
-    act!("reset", |mib| explicit(mib, |index| unsafe {
-        arenas::reset(index)
-    })),
+    act!("reset", |mib| explicit(mib, |index| unsafe { arenas::reset(index) })),
     // SAFETY: a program that destroys an arena says that nobody uses a block of it any more.
-    act!("destroy", |mib| explicit(mib, |index| unsafe {
-        arenas::destroy(index)
-    })),
+    act!("destroy", |mib| explicit(mib, |index| unsafe { arenas::destroy(index) })),
     Node::leaf::<Text>("dss", Access::ReadWrite, |call| {
         if let Some(new) = call.take::<Text>()?.filter(|new| !new.is_null()) {
             // SAFETY: a caller who writes a text writes the address of a C string.
@@ -91,25 +87,12 @@ pub static NODES: &[Node] = &[
             Which::One(index) => decay::of_arena(index).ok_or(Errno::EFAULT),
             _ => Err(Errno::EFAULT),
         },
-        |mib, new| if arenas::set_decay(mib[1], new) {
-            Ok(())
-        } else {
-            Err(Errno::EFAULT)
-        }
+        |mib, new| if arenas::set_decay(mib[1], new) { Ok(()) } else { Err(Errno::EFAULT) }
     ),
-    read_write!(
-        "muzzy_decay_ms",
-        isize,
-        |mib| one(mib).map(|_| arenas::muzzy()),
-        |mib, new| {
-            one(mib)?;
-            if arenas::set_muzzy(new) {
-                Ok(())
-            } else {
-                Err(Errno::EFAULT)
-            }
-        }
-    ),
+    read_write!("muzzy_decay_ms", isize, |mib| one(mib).map(|_| arenas::muzzy()), |mib, new| {
+        one(mib)?;
+        if arenas::set_muzzy(new) { Ok(()) } else { Err(Errno::EFAULT) }
+    }),
     Node::leaf::<*mut ExtentHooks>("extent_hooks", Access::ReadWrite, |call| {
         let index = call.mib[1];
         let old = arenas::hooks(index).ok_or(Errno::EFAULT)?;
@@ -126,11 +109,7 @@ pub static NODES: &[Node] = &[
         "retain_grow_limit",
         usize,
         |mib| arenas::grow_limit(mib[1]).ok_or(Errno::EFAULT),
-        |mib, new| if arenas::set_grow_limit(mib[1], new) {
-            Ok(())
-        } else {
-            Err(Errno::EFAULT)
-        }
+        |mib, new| if arenas::set_grow_limit(mib[1], new) { Ok(()) } else { Err(Errno::EFAULT) }
     ),
     Node::leaf::<Text>("name", Access::ReadWrite, name),
 ];
@@ -169,20 +148,14 @@ fn name(call: &crate::call::Call<'_>) -> Result<()> {
         }
         // SAFETY: a caller who writes a text writes the address of a C string.
         let new = unsafe { CStr::from_ptr(new) };
-        arenas::name(index)
-            .ok_or(Errno::EFAULT)?
-            .set(new.to_bytes());
+        arenas::name(index).ok_or(Errno::EFAULT)?.set(new.to_bytes());
     }
     Ok(())
 }
 
 /// The name of an arena that was given none.
 fn first_name(index: usize) -> [u8; NAME_BYTES] {
-    let kind: &[u8] = if index < arenas::automatic() {
-        b"auto_"
-    } else {
-        b"manual_"
-    };
+    let kind: &[u8] = if index < arenas::automatic() { b"auto_" } else { b"manual_" };
     let mut text = [0; NAME_BYTES];
     text[..kind.len()].copy_from_slice(kind);
     let mut digits = 1;

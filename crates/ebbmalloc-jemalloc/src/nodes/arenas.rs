@@ -17,24 +17,16 @@ use ebbmalloc_core::size::{CLASS, CLASSES, GRANULE, QUANTUM};
 
 pub static NODES: &[Node] = &[
     read!("narenas", u32, |_| Ok(u32_of(arenas::count()))),
-    read_write!(
-        "dirty_decay_ms",
-        isize,
-        |_| Ok(decay::of_future()),
-        |_, new| done(decay::set_of_future(new))
-    ),
-    read_write!(
-        "muzzy_decay_ms",
-        isize,
-        |_| Ok(arenas::muzzy()),
-        |_, new| { done(arenas::set_muzzy(new)) }
-    ),
+    read_write!("dirty_decay_ms", isize, |_| Ok(decay::of_future()), |_, new| done(
+        decay::set_of_future(new)
+    )),
+    read_write!("muzzy_decay_ms", isize, |_| Ok(arenas::muzzy()), |_, new| {
+        done(arenas::set_muzzy(new))
+    }),
     read!("quantum", usize, |_| Ok(QUANTUM)),
     read!("page", usize, |_| Ok(HEAP.os.page_bytes())),
     read!("hugepage", usize, |_| Ok(2 << 20)),
-    read!("tcache_max", usize, |_| Ok(usize_of(in_force::number(
-        Id::TcacheMax
-    )))),
+    read!("tcache_max", usize, |_| Ok(usize_of(in_force::number(Id::TcacheMax)))),
     read!("nbins", u32, |_| Ok(u32_of(CLASSES))),
     read!("nhbins", u32, |_| Ok(u32_of(CLASSES))),
     Node::indexed("bin", |_, bin| bin < CLASSES, BIN),
@@ -61,9 +53,7 @@ fn done(done: bool) -> Result<()> {
 static BIN: &[Node] = &[
     read!("size", usize, |mib| Ok(CLASS[mib[2] + 1].size as usize)),
     read!("nregs", u32, |mib| Ok(CLASS[mib[2] + 1].slots)),
-    read!("slab_size", usize, |mib| Ok(CLASS[mib[2] + 1].granules
-        as usize
-        * GRANULE)),
+    read!("slab_size", usize, |mib| Ok(CLASS[mib[2] + 1].granules as usize * GRANULE)),
     read!("nshards", u32, |_| Ok(1)),
 ];
 

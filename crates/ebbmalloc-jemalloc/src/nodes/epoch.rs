@@ -21,27 +21,17 @@ pub const EPOCH: Node = Node::leaf::<u64>("epoch", Access::ReadWrite, |call| {
     call.give(figures::epoch())
 });
 
-pub const BACKGROUND_THREAD: Node = read_write!(
-    "background_thread",
-    bool,
-    |_| Ok(face::may_start_thread()),
-    |_, on| {
+pub const BACKGROUND_THREAD: Node =
+    read_write!("background_thread", bool, |_| Ok(face::may_start_thread()), |_, on| {
         face::let_start_thread(on);
         Ok(())
-    }
-);
+    });
 
 /// One thread is all there is: the bound is kept for who asks.
-pub const MAX_BACKGROUND_THREADS: Node = read_write!(
-    "max_background_threads",
-    usize,
-    |_| Ok(most_threads()),
-    |_, most| if let_have_threads(most) {
-        Ok(())
-    } else {
-        Err(Errno::EINVAL)
-    }
-);
+pub const MAX_BACKGROUND_THREADS: Node =
+    read_write!("max_background_threads", usize, |_| Ok(most_threads()), |_, most| {
+        if let_have_threads(most) { Ok(()) } else { Err(Errno::EINVAL) }
+    });
 
 /// The bound that was set on such threads since the start; 0 for none. Relaxed: a figure.
 static MOST_THREADS: AtomicUsize = AtomicUsize::new(0);

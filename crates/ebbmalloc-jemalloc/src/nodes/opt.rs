@@ -29,9 +29,9 @@ const fn mirror(place: usize) -> Node {
             Node::leaf::<bool>(name, read, |call| give(call, |number| number != 0))
         }
         Shape::Number { width, .. } => match width {
-            Width::Unsigned => Node::leaf::<u32>(name, read, |call| {
-                give(call, |number| u32_of(usize_of(number)))
-            }),
+            Width::Unsigned => {
+                Node::leaf::<u32>(name, read, |call| give(call, |number| u32_of(usize_of(number))))
+            }
             Width::I64 => {
                 Node::leaf::<i64>(name, read, |call| give(call, |number| number.cast_signed()))
             }
@@ -41,12 +41,12 @@ const fn mirror(place: usize) -> Node {
             }),
         },
         Shape::Decay => Node::leaf::<isize>(name, read, |call| give(call, decay)),
-        Shape::Arenas => Node::leaf::<u32>(name, read, |call| {
-            give(call, |_| u32_of(arenas::automatic()))
-        }),
-        Shape::Ratio => Node::leaf::<u32>(name, read, |call| {
-            give(call, |number| u32_of(usize_of(number)))
-        }),
+        Shape::Arenas => {
+            Node::leaf::<u32>(name, read, |call| give(call, |_| u32_of(arenas::automatic())))
+        }
+        Shape::Ratio => {
+            Node::leaf::<u32>(name, read, |call| give(call, |number| u32_of(usize_of(number))))
+        }
         Shape::Choice(_) => Node::leaf::<Text>(name, read, |call| {
             call.read_only()?;
             let place = key(call);
@@ -61,11 +61,7 @@ const fn mirror(place: usize) -> Node {
             let (Shape::Text(at) | Shape::Path(at)) = KEYS[place].shape else {
                 unreachable!("the leaf was made for a text")
             };
-            let unset = if place == Id::ProfPrefix as usize {
-                c"jeprof"
-            } else {
-                c""
-            };
+            let unset = if place == Id::ProfPrefix as usize { c"jeprof" } else { c"" };
             call.give(in_force::text(at).unwrap_or(unset).as_ptr())
         }),
         Shape::LogOf(_) | Shape::Bytes => panic!("a key without a mirror"),
@@ -95,9 +91,7 @@ static SOURCES: &[Node] = &[
     source("symlink", |call| text(call, Source::Link)),
     source("env_var", |call| text(call, Source::Malloc)),
     source("global_var", |call| text(call, Source::Program)),
-    source("global_var_2_conf_harder", |call| {
-        text(call, Source::Harder)
-    }),
+    source("global_var_2_conf_harder", |call| text(call, Source::Harder)),
 ];
 
 const fn source(name: &'static str, run: fn(&Call<'_>) -> Result<()>) -> Node {

@@ -10,11 +10,7 @@ use ebbmalloc_core::runtime::profile_control as profile;
 /// `prof.*`.
 pub static NODES: &[Node] = &[
     Node::leaf::<bool>("thread_active_init", Access::ReadWrite, |call| {
-        switch(
-            call,
-            profile::thread_active_init,
-            profile::set_thread_active_init,
-        )
+        switch(call, profile::thread_active_init, profile::set_thread_active_init)
     }),
     Node::leaf::<bool>("active", Access::ReadWrite, |call| {
         let new = call.take::<bool>()?;
@@ -28,11 +24,7 @@ pub static NODES: &[Node] = &[
     }),
     Node::leaf::<Text>("dump", Access::Write, |call| {
         let path = text(call)?;
-        if profile::dump(path) {
-            Ok(())
-        } else {
-            Err(Errno::EFAULT)
-        }
+        if profile::dump(path) { Ok(()) } else { Err(Errno::EFAULT) }
     }),
     Node::leaf::<bool>("gdump", Access::ReadWrite, |call| {
         switch(call, profile::dumps_at_growth, profile::set_dumps_at_growth)
@@ -48,12 +40,8 @@ pub static NODES: &[Node] = &[
         profile::reset(lg.map(|lg| u32_of(lg.min(63))));
         Ok(())
     }),
-    read!("interval", u64, |_| {
-        Ok(is_on().map_or(0, |()| profile::interval()))
-    }),
-    read!("lg_sample", usize, |_| {
-        Ok(is_on().map_or(0, |()| profile::lg_sample() as usize))
-    }),
+    read!("interval", u64, |_| { Ok(is_on().map_or(0, |()| profile::interval())) }),
+    read!("lg_sample", usize, |_| { Ok(is_on().map_or(0, |()| profile::lg_sample() as usize)) }),
 ];
 
 /// `thread.prof.*`.
@@ -81,11 +69,7 @@ pub static THREAD: &[Node] = &[
 ];
 
 fn is_on() -> Result<()> {
-    if profile::is_on() {
-        Ok(())
-    } else {
-        Err(Errno::ENOENT)
-    }
+    if profile::is_on() { Ok(()) } else { Err(Errno::ENOENT) }
 }
 
 /// A truth value that reads as false, and cannot be written, without a profile.
@@ -112,11 +96,7 @@ fn text<'a>(call: &Call<'a>) -> Result<Option<&'a CStr>> {
 /// The calling thread's name; an empty one if it has none.
 fn name() -> Text {
     let start = profile::start_of_thread_name();
-    if start.is_null() {
-        c"".as_ptr()
-    } else {
-        start.cast()
-    }
+    if start.is_null() { c"".as_ptr() } else { start.cast() }
 }
 
 fn set_name(name: Text) -> Result<()> {
@@ -129,9 +109,5 @@ fn set_name(name: Text) -> Result<()> {
     if !name.iter().all(is_shown) {
         return Err(Errno::EFAULT);
     }
-    if profile::set_thread_name(name) {
-        Ok(())
-    } else {
-        Err(Errno::EAGAIN)
-    }
+    if profile::set_thread_name(name) { Ok(()) } else { Err(Errno::EAGAIN) }
 }

@@ -24,9 +24,7 @@ pub static NODES: &[Node] = &[
     read!("retained", usize, |_| all(|all| all.retained)),
     Node::group("background_thread", BACKGROUND_THREAD),
     Node::indexed("arenas", arena::holds, ARENA),
-    read!("zero_reallocs", usize, |_| Ok(usize_of(
-        control::zero_reallocs()
-    ))),
+    read!("zero_reallocs", usize, |_| Ok(usize_of(control::zero_reallocs()))),
 ];
 
 pub static APPROXIMATE: &[Node] = &[read!("active", usize, |_| all(|all| all.active))];
@@ -51,13 +49,9 @@ fn pages(bytes: usize) -> usize {
 }
 
 static ARENA: &[Node] = &[
-    read!("nthreads", u32, |mib| of(mib, |arena| u32_of(
-        arena.threads
-    ))),
+    read!("nthreads", u32, |mib| of(mib, |arena| u32_of(arena.threads))),
     read!("uptime", u64, |_| Ok(figures::uptime_ms() * 1_000_000)),
-    read!("dss", crate::node::Text, |_| Ok(crate::node::text(
-        c"disabled"
-    ))),
+    read!("dss", crate::node::Text, |_| Ok(crate::node::text(c"disabled"))),
     read!("dirty_decay_ms", isize, |mib| arena::decay_of(mib[2])),
     read!("muzzy_decay_ms", isize, |mib| arena::muzzy_decay_of(mib[2])),
     read!("pactive", usize, |mib| of(mib, |arena| pages(arena.active))),
@@ -67,17 +61,14 @@ static ARENA: &[Node] = &[
     read!("retained", usize, |mib| of(mib, |arena| arena.retained)),
     read!("extent_avail", usize, |_| Ok(0)),
     read!("dirty_npurge", u64, |mib| of(mib, |arena| arena.purges)),
-    read!("dirty_nmadvise", u64, |mib| of(mib, |arena| arena
-        .purge_calls)),
-    read!("dirty_purged", u64, |mib| of(mib, |arena| arena.purged
-        / HEAP.os.page_bytes() as u64)),
+    read!("dirty_nmadvise", u64, |mib| of(mib, |arena| arena.purge_calls)),
+    read!("dirty_purged", u64, |mib| of(mib, |arena| arena.purged / HEAP.os.page_bytes() as u64)),
     read!("muzzy_npurge", u64, |_| Ok(0)),
     read!("muzzy_nmadvise", u64, |_| Ok(0)),
     read!("muzzy_purged", u64, |_| Ok(0)),
     read!("base", usize, |mib| of(mib, |arena| arena.metadata)),
     read!("internal", usize, |_| Ok(0)),
-    read!("metadata_edata", usize, |mib| of(mib, |arena| arena
-        .descriptors)),
+    read!("metadata_edata", usize, |mib| of(mib, |arena| arena.descriptors)),
     read!("metadata_rtree", usize, |_| Ok(0)),
     read!("metadata_thp", usize, |_| Ok(0)),
     read!("tcache_bytes", usize, |mib| of(mib, |arena| arena.cached)),
@@ -95,20 +86,12 @@ fn sum(arena: &ArenaFigures, get: fn(&BinFigures) -> u64) -> u64 {
 }
 
 static SMALL: &[Node] = &[
-    read!("allocated", usize, |mib| of(mib, |arena| arena
-        .small_allocated)),
-    read!("nmalloc", u64, |mib| of(mib, |arena| sum(arena, |bin| bin
-        .nmalloc))),
-    read!("ndalloc", u64, |mib| of(mib, |arena| sum(arena, |bin| bin
-        .ndalloc))),
-    read!("nrequests", u64, |mib| of(mib, |arena| sum(arena, |bin| {
-        bin.nmalloc
-    }))),
-    read!("nfills", u64, |mib| of(mib, |arena| sum(arena, |bin| bin
-        .nfills))),
-    read!("nflushes", u64, |mib| of(mib, |arena| sum(arena, |bin| {
-        bin.nflushes
-    }))),
+    read!("allocated", usize, |mib| of(mib, |arena| arena.small_allocated)),
+    read!("nmalloc", u64, |mib| of(mib, |arena| sum(arena, |bin| bin.nmalloc))),
+    read!("ndalloc", u64, |mib| of(mib, |arena| sum(arena, |bin| bin.ndalloc))),
+    read!("nrequests", u64, |mib| of(mib, |arena| sum(arena, |bin| { bin.nmalloc }))),
+    read!("nfills", u64, |mib| of(mib, |arena| sum(arena, |bin| bin.nfills))),
+    read!("nflushes", u64, |mib| of(mib, |arena| sum(arena, |bin| { bin.nflushes }))),
 ];
 
 fn made(arena: &ArenaFigures) -> u64 {
@@ -121,8 +104,7 @@ fn freed(arena: &ArenaFigures) -> u64 {
 
 /// Large blocks have no caches: a request is a block made, and nothing is filled or flushed.
 static LARGE: &[Node] = &[
-    read!("allocated", usize, |mib| of(mib, |arena| arena
-        .large_allocated)),
+    read!("allocated", usize, |mib| of(mib, |arena| arena.large_allocated)),
     read!("nmalloc", u64, |mib| of(mib, made)),
     read!("ndalloc", u64, |mib| of(mib, freed)),
     read!("nrequests", u64, |mib| of(mib, made)),
@@ -144,17 +126,13 @@ static BIN: &[Node] = &[
     read!("nslabs", u64, |mib| bin(mib, |bin| bin.nslabs)),
     read!("nreslabs", u64, |mib| bin(mib, |bin| bin.nreslabs)),
     read!("curslabs", usize, |mib| bin(mib, |bin| bin.curslabs)),
-    read!("nonfull_slabs", usize, |mib| bin(mib, |bin| bin
-        .nonfull_slabs)),
+    read!("nonfull_slabs", usize, |mib| bin(mib, |bin| bin.nonfull_slabs)),
 ];
 
 static LEXTENT: &[Node] = &[
-    read!("nmalloc", u64, |mib| of(mib, |arena| arena.large[mib[4]]
-        .made)),
-    read!("ndalloc", u64, |mib| of(mib, |arena| arena.large[mib[4]]
-        .freed)),
-    read!("nrequests", u64, |mib| of(mib, |arena| arena.large[mib[4]]
-        .made)),
+    read!("nmalloc", u64, |mib| of(mib, |arena| arena.large[mib[4]].made)),
+    read!("ndalloc", u64, |mib| of(mib, |arena| arena.large[mib[4]].freed)),
+    read!("nrequests", u64, |mib| of(mib, |arena| arena.large[mib[4]].made)),
     read!("curlextents", usize, |mib| of(mib, |arena| {
         let class = arena.large[mib[4]];
         usize_of(class.made - class.freed)

@@ -20,13 +20,9 @@ pub static NODES: &[Node] = &[
         }
     }),
     read!("allocated", u64, |_| Ok(load(&counters()?.allocated))),
-    read!("allocatedp", *mut u64, |_| Ok(counters()?
-        .allocated
-        .as_ptr())),
+    read!("allocatedp", *mut u64, |_| Ok(counters()?.allocated.as_ptr())),
     read!("deallocated", u64, |_| Ok(load(&counters()?.deallocated))),
-    read!("deallocatedp", *mut u64, |_| Ok(counters()?
-        .deallocated
-        .as_ptr())),
+    read!("deallocatedp", *mut u64, |_| Ok(counters()?.deallocated.as_ptr())),
     Node::group("tcache", TCACHE),
     Node::group("prof", super::prof::THREAD),
     Node::group("peak", PEAK),
@@ -34,14 +30,9 @@ pub static NODES: &[Node] = &[
 ];
 
 static PEAK: &[Node] = &[
-    read!("read", u64, |_| thread_control::thread_peak()
-        .ok_or(Errno::EAGAIN)),
+    read!("read", u64, |_| thread_control::thread_peak().ok_or(Errno::EAGAIN)),
     act!("reset", |_| {
-        if thread_control::reset_thread_peak() {
-            Ok(())
-        } else {
-            Err(Errno::EAGAIN)
-        }
+        if thread_control::reset_thread_peak() { Ok(()) } else { Err(Errno::EAGAIN) }
     }),
 ];
 
@@ -56,11 +47,7 @@ static TCACHE: &[Node] = &[
         call.give(was)
     }),
     read_write!("max", usize, |_| Ok(cache_max()), |_, most| {
-        if set_cache_max(most.min(SMALL_MAX)) {
-            Ok(())
-        } else {
-            Err(Errno::EAGAIN)
-        }
+        if set_cache_max(most.min(SMALL_MAX)) { Ok(()) } else { Err(Errno::EAGAIN) }
     }),
     act!("flush", |mib| {
         if !thread_control::has_thread_cache() {

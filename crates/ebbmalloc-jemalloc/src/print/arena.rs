@@ -23,10 +23,7 @@ pub fn print(out: &mut Emitter<'_>, index: usize, options: Options) {
     decays(out, index);
     counts(out, index, uptime);
     let page = number(format_args!("arenas.page"));
-    out.text(format_args!(
-        "active:           {:>20}\n",
-        figure("pactive") * page
-    ));
+    out.text(format_args!("active:           {:>20}\n", figure("pactive") * page));
     for name in [
         "mapped",
         "retained",
@@ -83,11 +80,7 @@ fn decays(out: &mut Emitter<'_>, index: usize) {
     let figure = |name: &str| number(format_args!("stats.arenas.{index}.{name}"));
     for kind in ["dirty", "muzzy"] {
         if let Some(decay) = value(format_args!("stats.arenas.{index}.{kind}_decay_ms")) {
-            let name = if kind == "dirty" {
-                "dirty_decay_ms"
-            } else {
-                "muzzy_decay_ms"
-            };
+            let name = if kind == "dirty" { "dirty_decay_ms" } else { "muzzy_decay_ms" };
             out.pair(name, &decay);
         }
     }
@@ -104,9 +97,7 @@ fn decays(out: &mut Emitter<'_>, index: usize) {
     ] {
         out.pair(name, &figure(name));
     }
-    out.text(format_args!(
-        "decaying:  time       npages       sweeps     madvises       purged\n"
-    ));
+    out.text(format_args!("decaying:  time       npages       sweeps     madvises       purged\n"));
     for kind in ["dirty", "muzzy"] {
         let of = |name: &str| number(format_args!("stats.arenas.{index}.{kind}_{name}"));
         let pages = number(format_args!("stats.arenas.{index}.p{kind}"));
@@ -152,10 +143,7 @@ fn counts(out: &mut Emitter<'_>, index: usize, uptime: u64) {
     }
     out.text(format_args!("total:{:15}{:>16}", "", total[0]));
     for count in &total[1..] {
-        out.text(format_args!(
-            "{count:>16}{:>10}",
-            per_second(*count, uptime)
-        ));
+        out.text(format_args!("{count:>16}{:>10}", per_second(*count, uptime)));
     }
     out.text(format_args!("\n\n"));
 }

@@ -99,13 +99,8 @@ impl core::fmt::Display for Share {
         }
         let thousandths = part * 1000 / whole;
         let digit = |value: u64| b'0' + (value % 10) as u8;
-        let text = [
-            b'0',
-            b'.',
-            digit(thousandths / 100),
-            digit(thousandths / 10),
-            digit(thousandths),
-        ];
+        let text =
+            [b'0', b'.', digit(thousandths / 100), digit(thousandths / 10), digit(thousandths)];
         f.pad(core::str::from_utf8(&text).unwrap_or("?"))
     }
 }

@@ -36,13 +36,7 @@ impl Write for Emitter<'_> {
 impl<'a> Emitter<'a> {
     /// Writes to `sink`, as JSON or in words.
     pub fn new(sink: &'a mut dyn FnMut(&CStr), json: bool) -> Self {
-        Self {
-            sink,
-            json,
-            follows: false,
-            piece: [0; PIECE_BYTES],
-            length: 0,
-        }
+        Self { sink, json, follows: false, piece: [0; PIECE_BYTES], length: 0 }
     }
 
     /// Whether a JSON document is written.

@@ -18,13 +18,7 @@ pub fn print(out: &mut Emitter<'_>) {
 fn profiling(out: &mut Emitter<'_>) {
     out.object("prof");
     out.text(format_args!("Profiling settings\n"));
-    for name in [
-        "thread_active_init",
-        "active",
-        "gdump",
-        "interval",
-        "lg_sample",
-    ] {
+    for name in ["thread_active_init", "active", "gdump", "interval", "lg_sample"] {
         if let Some(value) = value(format_args!("prof.{name}")) {
             out.pair(name, &value);
             out.text(format_args!("  prof.{name}: {value}\n"));
@@ -55,12 +49,7 @@ fn arenas(out: &mut Emitter<'_>) {
             out.text(format_args!("{title}: {value}\n"));
         }
     }
-    array(
-        out,
-        "bin",
-        "nbins",
-        &["size", "nregs", "slab_size", "nshards"],
-    );
+    array(out, "bin", "nbins", &["size", "nregs", "slab_size", "nshards"]);
     let large = number(format_args!("arenas.nlextents"));
     out.pair("nlextents", &large);
     out.text(format_args!("Number of large size classes: {large}\n"));

@@ -100,10 +100,7 @@ fn arenas(out: &mut Emitter<'_>, options: Options) {
         return;
     }
     let initialized = |index| {
-        matches!(
-            value(format_args!("arena.{index}.initialized")),
-            Some(Shown::Truth(true))
-        )
+        matches!(value(format_args!("arena.{index}.initialized")), Some(Shown::Truth(true)))
     };
     let count = usize_of(number(format_args!("arenas.narenas")));
     let some = (0..count).filter(|&index| initialized(index)).count();

@@ -100,10 +100,7 @@ pub(super) fn number(name: fmt::Arguments<'_>) -> u64 {
 
 /// The value of the leaf of that name, if it can be read.
 pub(super) fn value(name: fmt::Arguments<'_>) -> Option<Shown> {
-    let mut text = Name {
-        bytes: [0; 96],
-        length: 0,
-    };
+    let mut text = Name { bytes: [0; 96], length: 0 };
     text.write_fmt(name).ok()?;
     let mut mib = [0; DEPTH];
     let depth = name_to_mib(&text.bytes[..text.length], &mut mib).ok()?;

@@ -49,10 +49,7 @@ fn figures_add_up() {
     for bin in 0..CLASSES {
         let of = |name: &str| size(&format!("{all}.bins.{bin}.{name}"));
         let counted = |name: &str| count(&format!("{all}.bins.{bin}.{name}"));
-        assert_eq!(
-            counted("nmalloc") - counted("ndalloc"),
-            of("curregs") as u64
-        );
+        assert_eq!(counted("nmalloc") - counted("ndalloc"), of("curregs") as u64);
         let regions: u32 = read(format!("arenas.bin.{bin}.nregs").as_bytes()).unwrap();
         assert!(of("nonfull_slabs") <= of("curslabs"));
         assert!(of("curregs") <= of("curslabs") * regions as usize);
@@ -70,9 +67,8 @@ fn figures_add_up() {
     }
     assert_eq!(small, size(&format!("{all}.small.allocated")));
     assert!(large >= 40);
-    let sum: usize = (0..2)
-        .map(|arena| size(&format!("stats.arenas.{arena}.small.allocated")))
-        .sum();
+    let sum: usize =
+        (0..2).map(|arena| size(&format!("stats.arenas.{arena}.small.allocated"))).sum();
     assert_eq!(sum, small);
     let allocated = size("stats.allocated");
     assert_eq!(allocated, small + size(&format!("{all}.large.allocated")));
@@ -99,9 +95,7 @@ fn figures_add_up() {
 fn a_caches_bound_can_be_changed() {
     let _one = ONE.lock();
     // Slots that have left the bin and are not free in it: no other test asks for this size.
-    let bin = (0..CLASSES)
-        .find(|bin| size(&format!("arenas.bin.{bin}.size")) == 20 << 10)
-        .unwrap();
+    let bin = (0..CLASSES).find(|bin| size(&format!("arenas.bin.{bin}.size")) == 20 << 10).unwrap();
     let kept = move || {
         free(blocks(5, 20_000));
         refresh();
@@ -136,10 +130,7 @@ fn the_mirror_says_what_was_set() {
 
 fn printed(letters: &str) -> String {
     let mut text = String::new();
-    print::print(
-        &mut |piece| text.push_str(piece.to_str().unwrap()),
-        letters.as_bytes(),
-    );
+    print::print(&mut |piece| text.push_str(piece.to_str().unwrap()), letters.as_bytes());
     text
 }
 

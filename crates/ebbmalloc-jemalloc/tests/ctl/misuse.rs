@@ -132,15 +132,8 @@ fn every_name_can_be_read_by_its_type_and_no_other() {
         // Nobody writes it.
         let new = [0u8; 8];
         // SAFETY: as long as it says.
-        let call = unsafe {
-            Call::new(
-                &[],
-                null_mut(),
-                null_mut(),
-                new.as_ptr().cast::<c_void>(),
-                bytes,
-            )
-        };
+        let call =
+            unsafe { Call::new(&[], null_mut(), null_mut(), new.as_ptr().cast::<c_void>(), bytes) };
         assert_eq!(by_name(name.as_bytes(), &call), Err(Errno::EPERM), "{name}");
     }
 }
@@ -148,12 +141,7 @@ fn every_name_can_be_read_by_its_type_and_no_other() {
 #[test]
 fn what_is_done_is_neither_read_nor_written() {
     boot();
-    for name in [
-        "thread.tcache.flush",
-        "thread.idle",
-        "thread.peak.reset",
-        "arena.0.decay",
-    ] {
+    for name in ["thread.tcache.flush", "thread.idle", "thread.peak.reset", "arena.0.decay"] {
         assert_eq!(act(name.as_bytes()), Ok(()), "{name}");
         assert_eq!(read_into(name, 8).0, Err(Errno::EPERM), "{name}");
         assert_eq!(write(name.as_bytes(), 1usize), Err(Errno::EPERM), "{name}");
@@ -184,12 +172,7 @@ fn a_bound_on_threads_is_kept_within_that_of_the_settings() {
 #[test]
 fn the_texts_of_settings_that_are_not_there_are_no_names() {
     boot();
-    for name in [
-        "symlink",
-        "env_var",
-        "global_var",
-        "global_var_2_conf_harder",
-    ] {
+    for name in ["symlink", "env_var", "global_var", "global_var_2_conf_harder"] {
         let name = format!("opt.malloc_conf.{name}");
         let there = name.ends_with("symlink") && std::fs::read_link("/etc/malloc.conf").is_ok();
         assert_eq!(read_into(&name, 8).0.is_ok(), there, "{name}");

@@ -22,11 +22,7 @@ fn page() -> String {
 
 /// The texts between backquotes.
 fn quoted(cell: &str) -> Vec<String> {
-    cell.split('`')
-        .skip(1)
-        .step_by(2)
-        .map(str::to_owned)
-        .collect()
+    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
 /// `a.{b,c}` stands for `a.b` and `a.c`.
@@ -51,10 +47,7 @@ fn rows(page: &str, heading: &str) -> Vec<Row> {
             let cells: Vec<_> = inner.split('|').map(str::trim).collect();
             assert_eq!(cells.len(), 4, "{line}");
             Row {
-                names: quoted(cells[0])
-                    .iter()
-                    .flat_map(|name| expanded(name))
-                    .collect(),
+                names: quoted(cells[0]).iter().flat_map(|name| expanded(name)).collect(),
                 verdict: cells[1].to_owned(),
                 shown_by: quoted(cells[3]),
             }
@@ -80,12 +73,7 @@ fn walk(nodes: &[Node], before: &str, depth: usize, names: &mut BTreeSet<String>
             Kind::Group(members) => walk(members, &format!("{name}."), depth, names),
             Kind::Indexed(indexed) => {
                 let index = ["<i>", "<j>"][depth];
-                walk(
-                    indexed.members,
-                    &format!("{name}.{index}."),
-                    depth + 1,
-                    names,
-                );
+                walk(indexed.members, &format!("{name}.{index}."), depth + 1, names);
             }
         }
     }
@@ -108,9 +96,7 @@ fn every_setting_is_in_the_table_and_nothing_else() {
     let code = all.clone().map(|(name, _)| name.to_owned()).collect();
     same(&names(&rows), &code);
     for (key, effect) in all {
-        let row = rows
-            .iter()
-            .find(|row| row.names.iter().any(|name| name == key));
+        let row = rows.iter().find(|row| row.names.iter().any(|name| name == key));
         let none = row.unwrap().verdict == "no counterpart";
         assert_eq!(none, effect == Effect::NoCounterpart, "{key}");
     }
@@ -141,10 +127,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 fn what_the_tables_promise_is_shown_by_a_test_that_exists() {
     let page = page();
     let mut files = Vec::new();
-    sources(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join(".."),
-        &mut files,
-    );
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &mut files);
     let mut tests = BTreeSet::new();
     for file in &files {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();

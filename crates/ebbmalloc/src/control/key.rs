@@ -41,10 +41,7 @@ impl<T, Access> fmt::Debug for Mib<T, Access> {
 impl<T: Value, Access> Mib<T, Access> {
     /// The caller's word is that the name has this type and allows this access.
     pub(super) fn new(place: tree::Place) -> Self {
-        Self {
-            place,
-            what: PhantomData,
-        }
+        Self { place, what: PhantomData }
     }
 
     /// The value.

@@ -98,21 +98,13 @@ unsafe fn call(
     new_bytes: usize,
 ) -> Result<()> {
     let mut got = old_bytes;
-    let length = if old.is_null() {
-        null_mut()
-    } else {
-        &raw mut got
-    };
+    let length = if old.is_null() { null_mut() } else { &raw mut got };
     let mib = &place.numbers[..place.depth];
     // SAFETY: each pointer is null or leads to as many bytes as are given with it (fn contract); `length` leads to `got`,
     // which outlives the call.
     let call = unsafe { Call::new(mib, old, length, new, new_bytes) };
     ebbmalloc_jemalloc::by_mib(&call).map_err(error)?;
-    if got == old_bytes {
-        Ok(())
-    } else {
-        Err(Error::INVALID)
-    }
+    if got == old_bytes { Ok(()) } else { Err(Error::INVALID) }
 }
 
 /// # Safety
@@ -143,15 +135,7 @@ pub unsafe fn update<T: Held>(place: &Place, value: T) -> Result<T> {
     let mut old = std::mem::MaybeUninit::<T::Form>::uninit();
     let bytes = size_of::<T::Form>();
     // SAFETY: `old` is a place for one `Form`, `form` is one, and `bytes` is the size of each.
-    unsafe {
-        call(
-            place,
-            old.as_mut_ptr().cast(),
-            bytes,
-            (&raw const form).cast(),
-            bytes,
-        )
-    }?;
+    unsafe { call(place, old.as_mut_ptr().cast(), bytes, (&raw const form).cast(), bytes) }?;
     // SAFETY: `call` succeeds only if as many bytes were written as a `Form` has, and the name's values are of this type
     // (fn contract).
     T::from_form(unsafe { old.assume_init() })

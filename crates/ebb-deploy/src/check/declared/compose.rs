@@ -16,10 +16,8 @@ pub fn services(text: &str) -> Result<Vec<Service>, String> {
     let Some(services) = root.get("services") else {
         return Err("it has no services".to_owned());
     };
-    let named = services
-        .pairs()
-        .iter()
-        .filter_map(|(name, node)| Some((name.text()?, name.line, node)));
+    let named =
+        services.pairs().iter().filter_map(|(name, node)| Some((name.text()?, name.line, node)));
     Ok(named
         .filter(|(_, _, node)| !node.pairs().is_empty())
         .map(|(name, line, node)| service(name, line, node))
@@ -41,11 +39,7 @@ fn service(name: &str, line: usize, node: &Node) -> Service {
         name: name.to_owned(),
         line,
         env: node.get("environment").map(environment).unwrap_or_default(),
-        start: start.map(|(words, by_shell)| Start {
-            words,
-            by_shell,
-            line,
-        }),
+        start: start.map(|(words, by_shell)| Start { words, by_shell, line }),
         image: node.get("image").and_then(Node::text).map(str::to_owned),
         is_built: node.get("build").is_some(),
         mounts: node
@@ -62,18 +56,8 @@ fn service(name: &str, line: usize, node: &Node) -> Service {
 /// A command as one text, which is split and never given to a shell, or as words.
 fn words(node: &Node) -> (Vec<String>, bool) {
     match node.text() {
-        Some(text) => (
-            shlex::split(text).unwrap_or_else(|| vec![text.to_owned()]),
-            false,
-        ),
-        None => (
-            node.items()
-                .iter()
-                .filter_map(Node::text)
-                .map(str::to_owned)
-                .collect(),
-            false,
-        ),
+        Some(text) => (shlex::split(text).unwrap_or_else(|| vec![text.to_owned()]), false),
+        None => (node.items().iter().filter_map(Node::text).map(str::to_owned).collect(), false),
     }
 }
 
@@ -94,12 +78,7 @@ pub fn environment(node: &Node) -> Vec<Variable> {
             Some((name, value)) => (name, literal(value)),
             None => (text, None),
         };
-        Some(Variable {
-            name: name.to_owned(),
-            value,
-            line: item.line,
-            at: item.at.clone(),
-        })
+        Some(Variable { name: name.to_owned(), value, line: item.line, at: item.at.clone() })
     };
     let mut found: Vec<Variable> = node.pairs().iter().filter_map(of_pair).collect();
     found.extend(node.items().iter().filter_map(of_item));

@@ -18,26 +18,17 @@ pub struct Container<'a> {
 /// The containers, in order; those that only prepare the pod are left out.
 pub fn services(text: &str) -> Result<Vec<Service>, String> {
     let documents = yaml::parse(text).map_err(|error| format!("it is not YAML: {error}"))?;
-    Ok(containers(&documents)
-        .iter()
-        .map(Container::service)
-        .collect())
+    Ok(containers(&documents).iter().map(Container::service).collect())
 }
 
 /// The containers of all documents.
 pub fn containers(documents: &yaml::Documents) -> Vec<Container<'_>> {
     let mut found = Vec::new();
     for root in &documents.roots {
-        let listed = root
-            .get("items")
-            .filter(|_| kind(root) == "List")
-            .map(Node::items);
+        let listed = root.get("items").filter(|_| kind(root) == "List").map(Node::items);
         for object in listed.unwrap_or(std::slice::from_ref(root)) {
             let Some(pod) = pod(object) else { continue };
-            let name = object
-                .get("metadata")
-                .and_then(|it| it.get("name"))
-                .and_then(Node::text);
+            let name = object.get("metadata").and_then(|it| it.get("name")).and_then(Node::text);
             let containers = pod.get("containers").map(Node::items).unwrap_or_default();
             found.extend(containers.iter().map(|node| Container {
                 object: (kind(object), name.unwrap_or("?")),
@@ -65,11 +56,7 @@ fn pod(object: &Node) -> Option<&Node> {
         | "ReplicationController"
         | "Job"
         | "Rollout" => spec.get("template")?.get("spec"),
-        "CronJob" => spec
-            .get("jobTemplate")?
-            .get("spec")?
-            .get("template")?
-            .get("spec"),
+        "CronJob" => spec.get("jobTemplate")?.get("spec")?.get("template")?.get("spec"),
         // Knative's service.
         "Service" => spec.get("template")?.get("spec"),
         _ => None,
@@ -81,37 +68,18 @@ impl Container<'_> {
     pub fn service(&self) -> Service {
         let text = |key: &str| self.node.get(key).and_then(Node::text);
         let list = |key: &str| self.node.get(key).map(Node::items).unwrap_or_default();
-        let words = list("command")
-            .iter()
-            .chain(list("args"))
-            .filter_map(Node::text);
+        let words = list("command").iter().chain(list("args")).filter_map(Node::text);
         let words: Vec<String> = words.map(str::to_owned).collect();
         let line = self.node.line;
-        let mounts = list("volumeMounts")
-            .iter()
-            .filter_map(|it| it.get("mountPath")?.text());
+        let mounts = list("volumeMounts").iter().filter_map(|it| it.get("mountPath")?.text());
         Service {
-            name: format!(
-                "{}/{}/{}",
-                self.object.0,
-                self.object.1,
-                text("name").unwrap_or("?")
-            ),
+            name: format!("{}/{}/{}", self.object.0, self.object.1, text("name").unwrap_or("?")),
             line,
             env: list("env").iter().filter_map(variable).collect(),
-            start: (!words.is_empty()).then_some(Start {
-                words,
-                by_shell: false,
-                line,
-            }),
+            start: (!words.is_empty()).then_some(Start { words, by_shell: false, line }),
             image: text("image").map(str::to_owned),
             is_built: false,
-            mounts: mounts
-                .map(|to| Mount {
-                    from: None,
-                    to: to.to_owned(),
-                })
-                .collect(),
+            mounts: mounts.map(|to| Mount { from: None, to: to.to_owned() }).collect(),
             remarks: Vec::new(),
         }
     }
@@ -122,10 +90,7 @@ fn variable(item: &Node) -> Option<Variable> {
     Some(Variable {
         name: item.get("name")?.text()?.to_owned(),
         // $(OTHER) is filled in by the kubelet.
-        value: value
-            .and_then(Node::text)
-            .filter(|it| !it.contains("$("))
-            .map(str::to_owned),
+        value: value.and_then(Node::text).filter(|it| !it.contains("$(")).map(str::to_owned),
         line: item.line,
         at: value.map_or(item.at.clone(), |it| it.at.clone()),
     })

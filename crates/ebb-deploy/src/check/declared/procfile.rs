@@ -34,10 +34,7 @@ pub fn processes(text: &str) -> Result<Vec<Process>, String> {
             return Err(format!("line {} is not TYPE: COMMAND", number + 1));
         };
         let is_name = |it: &str| {
-            !it.is_empty()
-                && it
-                    .chars()
-                    .all(|it| it.is_alphanumeric() || "-_".contains(it))
+            !it.is_empty() && it.chars().all(|it| it.is_alphanumeric() || "-_".contains(it))
         };
         if !is_name(name) || command.trim().is_empty() {
             return Err(format!("line {} is not TYPE: COMMAND", number + 1));
@@ -80,11 +77,7 @@ fn process(name: &str, line: usize, command: &str, from: usize) -> Process {
             name: name.to_owned(),
             line,
             env,
-            start: shlex::split(command).map(|words| Start {
-                words,
-                by_shell: true,
-                line,
-            }),
+            start: shlex::split(command).map(|words| Start { words, by_shell: true, line }),
             image: None,
             is_built: false,
             mounts: Vec::new(),
@@ -100,9 +93,7 @@ fn assignment(text: &str) -> Option<(&str, usize)> {
     let name = &text[..text.find('=')?];
     let is_first = |it: char| it.is_ascii_alphabetic() || it == '_';
     if !name.starts_with(is_first)
-        || !name
-            .chars()
-            .all(|it| it.is_ascii_alphanumeric() || it == '_')
+        || !name.chars().all(|it| it.is_ascii_alphanumeric() || it == '_')
     {
         return None;
     }

@@ -93,11 +93,7 @@ impl Script {
                 ["unset", names @ ..] if !is_late && names.contains(&"LD_PRELOAD") => {
                     let what = "the script removes LD_PRELOAD from the environment here";
                     let remark = Remark::error(command.line, Id::EnvironmentDropped, what);
-                    remarks.push(if command.is_plain {
-                        remark
-                    } else {
-                        remark.as_note()
-                    });
+                    remarks.push(if command.is_plain { remark } else { remark.as_note() });
                     continue;
                 }
                 ["exec", _, ..] if Some(number) != start => {
@@ -131,10 +127,7 @@ impl Script {
         for set in &mut sets {
             set.is_exported |= exported.contains(&set.name.as_str());
         }
-        let name = path
-            .file_name()
-            .map(|it| it.to_string_lossy().into_owned())
-            .unwrap_or_default();
+        let name = path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
         let started = start.map(|it| Start {
             words: words(&commands[it]).into_iter().map(unquoted).collect(),
             by_shell: true,
@@ -151,24 +144,13 @@ impl Script {
             mounts: Vec::new(),
             remarks,
         };
-        Ok(Self {
-            service,
-            sets,
-            given,
-            top: top(text),
-        })
+        Ok(Self { service, sets, given, top: top(text) })
     }
 
     /// The service if everything that the script sets were exported.
     pub fn all_exported(&self) -> Service {
-        let sets = self.sets.iter().map(|it| Set {
-            is_exported: true,
-            ..it.clone()
-        });
-        Service {
-            env: variables(&sets.collect::<Vec<_>>()),
-            ..self.service.clone()
-        }
+        let sets = self.sets.iter().map(|it| Set { is_exported: true, ..it.clone() });
+        Service { env: variables(&sets.collect::<Vec<_>>()), ..self.service.clone() }
     }
 
     /// Every assignment of a variable.
@@ -180,10 +162,8 @@ impl Script {
 /// The program that reads a script which is not for a shell.
 fn other_interpreter(text: &str) -> Option<&str> {
     let line = text.strip_prefix("#!")?.lines().next().unwrap_or_default();
-    let words: Vec<&str> = line
-        .split_whitespace()
-        .map(|it| it.rsplit('/').next().unwrap_or(it))
-        .collect();
+    let words: Vec<&str> =
+        line.split_whitespace().map(|it| it.rsplit('/').next().unwrap_or(it)).collect();
     if words.iter().any(|it| SHELLS.contains(it)) {
         return None;
     }
@@ -203,8 +183,7 @@ fn start<'a>(
 ) -> Option<usize> {
     let plain = || {
         let all = commands.iter().enumerate();
-        all.filter(|(_, it)| it.is_plain)
-            .map(|(number, it)| (number, words(it)))
+        all.filter(|(_, it)| it.is_plain).map(|(number, it)| (number, words(it)))
     };
     let is_exec = |words: &[&str]| {
         let mut words = words.iter().skip_while(|it| assigned(it).is_some());
@@ -226,19 +205,15 @@ fn assigned(word: &str) -> Option<&str> {
     let name = &word[..word.find('=')?];
     let is_first = |it: char| it.is_ascii_alphabetic() || it == '_';
     let is_name = name.starts_with(is_first)
-        && name
-            .chars()
-            .all(|it| it.is_ascii_alphanumeric() || it == '_');
+        && name.chars().all(|it| it.is_ascii_alphanumeric() || it == '_');
     is_name.then_some(name)
 }
 
 /// The `LD_PRELOAD` that a command alone is given; what passes on the old value is none.
 fn given_to(command: &Command, words: &[&str]) -> Option<(usize, String)> {
     let is_set = words.iter().all(|it| assigned(it).is_some());
-    let is_declared = matches!(
-        words.first(),
-        Some(&("export" | "declare" | "typeset" | "local" | "readonly"))
-    );
+    let is_declared =
+        matches!(words.first(), Some(&("export" | "declare" | "typeset" | "local" | "readonly")));
     if is_set || is_declared {
         return None;
     }
@@ -260,12 +235,7 @@ fn variables(sets: &[Set]) -> Vec<Variable> {
             }
             (own, _) => own.clone(),
         };
-        env.push(Variable {
-            name: set.name.clone(),
-            value,
-            line: set.line,
-            at: set.at.clone(),
-        });
+        env.push(Variable { name: set.name.clone(), value, line: set.line, at: set.at.clone() });
     }
     env
 }
@@ -300,16 +270,12 @@ fn is_option(code: &str) -> bool {
     let code = code.split(" #").next().unwrap_or_default().trim_end();
     let mut words = code.split_whitespace();
     let is_word = |it: &str| {
-        it.bytes()
-            .all(|it| it.is_ascii_alphabetic() || matches!(it, b'-' | b'+'))
+        it.bytes().all(|it| it.is_ascii_alphabetic() || matches!(it, b'-' | b'+'))
             && it != "-"
             && it != "--"
     };
     words.next() == Some("set")
-        && words
-            .clone()
-            .next()
-            .is_some_and(|it| it.starts_with(['-', '+']))
+        && words.clone().next().is_some_and(|it| it.starts_with(['-', '+']))
         && words.all(is_word)
 }
 

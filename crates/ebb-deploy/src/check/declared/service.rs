@@ -42,12 +42,7 @@ pub struct Remark {
 impl Remark {
     /// One with the weight of its identifier.
     pub fn error(line: usize, id: Id, what: impl Into<String>) -> Self {
-        Self {
-            line,
-            id,
-            what: what.into(),
-            is_note: false,
-        }
+        Self { line, id, what: what.into(), is_note: false }
     }
 
     /// The same as a note.

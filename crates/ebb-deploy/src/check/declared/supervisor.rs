@@ -60,8 +60,7 @@ impl Section {
             return Ok(None);
         };
         let read = Environment::parse(text, entry.start, &entry.pieces);
-        read.map(Some)
-            .map_err(|why| format!("line {}: environment: {why}", entry.line))
+        read.map(Some).map_err(|why| format!("line {}: environment: {why}", entry.line))
     }
 }
 
@@ -295,10 +294,7 @@ mod tests {
     fn the_last_of_two_wins_and_the_daemons_variables_come_first() {
         let text = "[program:a]\nENVIRONMENT=A=1\n[supervisord]\nenvironment=B=2,C=3\n[program:a]\nenvironment: C=4\n";
         assert_eq!(env(text), [pair("B", "2"), pair("C", "3"), pair("C", "4")]);
-        assert_eq!(
-            only(text).variable("C").unwrap().value.as_deref(),
-            Some("4")
-        );
+        assert_eq!(only(text).variable("C").unwrap().value.as_deref(), Some("4"));
     }
 
     #[test]

@@ -41,20 +41,14 @@ impl Unit {
             while whole.ends_with('\\') {
                 whole.pop();
                 whole.push(' ');
-                match lines
-                    .by_ref()
-                    .map(|(_, it)| it.trim())
-                    .find(|it| !it.starts_with(['#', ';']))
+                match lines.by_ref().map(|(_, it)| it.trim()).find(|it| !it.starts_with(['#', ';']))
                 {
                     Some(next) => whole.push_str(next),
                     None => break,
                 }
             }
             let Some((key, value)) = whole.split_once('=') else {
-                return Err(format!(
-                    "line {} is neither a section nor NAME=VALUE",
-                    number + 1
-                ));
+                return Err(format!("line {} is neither a section nor NAME=VALUE", number + 1));
             };
             unit.entries.push(Entry {
                 section: section.clone(),
@@ -77,11 +71,7 @@ impl Unit {
     /// The values of a key in `[Service]`, in order; an empty one takes back those before it.
     pub fn values(&self, key: &str) -> Vec<(&str, usize)> {
         let mut found = Vec::new();
-        for entry in self
-            .entries
-            .iter()
-            .filter(|it| it.section == "Service" && it.key == key)
-        {
+        for entry in self.entries.iter().filter(|it| it.section == "Service" && it.key == key) {
             if entry.value.is_empty() {
                 found.clear();
             } else {
@@ -98,10 +88,7 @@ impl Unit {
 
     /// The common view of a service.
     pub fn service(&self, path: &Path) -> Service {
-        let name = path
-            .file_name()
-            .map(|it| it.to_string_lossy().into_owned())
-            .unwrap_or_default();
+        let name = path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
         let mut env = Vec::new();
         for (value, line) in self.values("Environment") {
             for word in words(value) {
@@ -111,12 +98,7 @@ impl Unit {
                 // Specifiers such as %h; %% is a percent sign.
                 let plain = value.replace("%%", "\0");
                 let value = (!plain.contains('%')).then(|| plain.replace('\0', "%"));
-                env.push(Variable {
-                    name: name.to_owned(),
-                    value,
-                    line,
-                    at: 0..0,
-                });
+                env.push(Variable { name: name.to_owned(), value, line, at: 0..0 });
             }
         }
         let start = self.values("ExecStart").first().map(|(value, line)| Start {

@@ -101,15 +101,12 @@ pub fn parse(text: &str) -> Result<Documents, Malformed> {
             Event::MappingStart(anchor, _) => {
                 (Kind::Mapping(Vec::new(), style(text, &bytes, span)), anchor)
             }
-            Event::SequenceStart(anchor, _) => (
-                Kind::Sequence(Vec::new(), style(text, &bytes, span)),
-                anchor,
-            ),
+            Event::SequenceStart(anchor, _) => {
+                (Kind::Sequence(Vec::new(), style(text, &bytes, span)), anchor)
+            }
             Event::MappingEnd | Event::SequenceEnd => {
                 let Some(mut done) = open.pop() else {
-                    return Err(Malformed(
-                        "a collection ends without a beginning".to_owned(),
-                    ));
+                    return Err(Malformed("a collection ends without a beginning".to_owned()));
                 };
                 if let Kind::Mapping(_, Style::Flow) | Kind::Sequence(_, Style::Flow) =
                     done.node.kind
@@ -138,10 +135,7 @@ pub fn parse(text: &str) -> Result<Documents, Malformed> {
         }
         if let Kind::Scalar(_, Quote::Plain) = &node.kind {
             let written = &text[node.at.clone()];
-            let comment = written
-                .find(" #")
-                .or(written.find("\t#"))
-                .unwrap_or(written.len());
+            let comment = written.find(" #").or(written.find("\t#")).unwrap_or(written.len());
             node.at.end = node.at.start + written[..comment].trim_end().len();
         }
         if matches!(node.kind, Kind::Mapping(..) | Kind::Sequence(..)) {
@@ -243,9 +237,7 @@ impl Node {
 
     /// The key and its value.
     pub fn pair(&self, key: &str) -> Option<&(Node, Node)> {
-        self.pairs()
-            .iter()
-            .find(|(name, _)| name.text() == Some(key))
+        self.pairs().iter().find(|(name, _)| name.text() == Some(key))
     }
 
     /// The pairs of a mapping; none of anything else.
@@ -342,32 +334,16 @@ mod tests {
         let leaf = |path: &str, text: &str| (path.to_owned(), text.to_owned());
         assert_eq!(
             leaves,
-            [
-                leaf("/a/b", "x"),
-                leaf("/a/c/0", "1"),
-                leaf("/a/c/1", "2"),
-                leaf("/a/d/0", "e")
-            ]
+            [leaf("/a/b", "x"), leaf("/a/c/0", "1"), leaf("/a/c/1", "2"), leaf("/a/d/0", "e")]
         );
     }
 
     #[test]
     fn what_is_no_yaml_is_an_error_and_never_a_panic() {
-        for text in [
-            "a: [",
-            "a: b: c",
-            "\t- x",
-            "a: *b",
-            "{",
-            "%YAML 9\n--- x",
-            "? ? ?",
-            "\"",
-            "a: 'b",
-        ] {
-            assert!(
-                parse(text).is_err() || !parse(text).unwrap().roots.is_empty(),
-                "{text}"
-            );
+        for text in
+            ["a: [", "a: b: c", "\t- x", "a: *b", "{", "%YAML 9\n--- x", "? ? ?", "\"", "a: 'b"]
+        {
+            assert!(parse(text).is_err() || !parse(text).unwrap().roots.is_empty(), "{text}");
         }
         assert!(parse(&"[".repeat(5000)).is_err());
         assert!(parse(&format!("{}x", "- ".repeat(5000))).is_err());

@@ -25,11 +25,7 @@ impl Image<'_> {
         if let Some(start) = start
             && let Some(name) = start.through_ebb()
         {
-            let asked = Asked {
-                text: name.to_owned(),
-                line: start.line,
-                by_shell: true,
-            };
+            let asked = Asked { text: name.to_owned(), line: start.line, by_shell: true };
             return (Some(asked), findings);
         }
         // An empty one takes back what the base image sets.
@@ -41,21 +37,13 @@ impl Image<'_> {
                 let what = format!("{by} starts the service without the LD_PRELOAD that ENV sets");
                 findings.push(self.at(start.line, Id::EnvironmentDropped, what));
             }
-            let asked = Asked {
-                text,
-                line,
-                by_shell: false,
-            };
+            let asked = Asked { text, line, by_shell: false };
             return (Some(asked), findings);
         }
         if let Some(start) = start
             && let Some(text) = start.assigned("LD_PRELOAD")
         {
-            let asked = Asked {
-                text: text.to_owned(),
-                line: start.line,
-                by_shell: true,
-            };
+            let asked = Asked { text: text.to_owned(), line: start.line, by_shell: true };
             return (Some(asked), findings);
         }
         if let Some((asked, finding)) = self.script() {
@@ -100,11 +88,7 @@ impl Image<'_> {
                                 ),
                             )
                             .as_note();
-                        let asked = Asked {
-                            text: set.value,
-                            line: copy.line,
-                            by_shell: true,
-                        };
+                        let asked = Asked { text: set.value, line: copy.line, by_shell: true };
                         return Some((Some(asked), Some(finding)));
                     }
                     Some(start) if start.names(&to) => (
@@ -167,19 +151,13 @@ pub fn set_by_script(text: &str) -> Option<SetByScript> {
         });
     }
     let (_, value) = script.given.into_iter().next()?;
-    Some(SetByScript {
-        value,
-        exported: true,
-    })
+    Some(SetByScript { value, exported: true })
 }
 
 /// Whether a file name is one under which images keep their entrypoint.
 pub fn is_entrypoint_name(path: &Path) -> bool {
-    path.file_name()
-        .and_then(|name| name.to_str())
-        .is_some_and(|name| {
-            let name = name.to_ascii_lowercase();
-            name.contains("entrypoint")
-                || matches!(name.as_str(), "start.sh" | "run.sh" | "init.sh")
-        })
+    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| {
+        let name = name.to_ascii_lowercase();
+        name.contains("entrypoint") || matches!(name.as_str(), "start.sh" | "run.sh" | "init.sh")
+    })
 }

@@ -90,11 +90,7 @@ impl Stages {
         for stage in file.stages() {
             let mut own = Stage {
                 base: expand(&stage.from.image.value, &known),
-                name: stage
-                    .from
-                    .as_
-                    .as_ref()
-                    .map(|(_, name)| name.value.to_string()),
+                name: stage.from.as_.as_ref().map(|(_, name)| name.value.to_string()),
                 platform: stage
                     .from
                     .options
@@ -110,16 +106,14 @@ impl Stages {
                     variables.insert(it.value.0.clone(), it.value.1.clone());
                 }
             }
-            own.pieces
-                .push(piece(text, &starts, stage.from.from.span.start, None));
+            own.pieces.push(piece(text, &starts, stage.from.from.span.start, None));
             for instruction in stage.instructions {
                 read(instruction, &mut own, &mut variables, &known, &line);
                 let user = match instruction {
                     Instruction::User(user) => Some(user.arguments.value.to_string()),
                     _ => None,
                 };
-                own.pieces
-                    .push(piece(text, &starts, start_of(instruction), user));
+                own.pieces.push(piece(text, &starts, start_of(instruction), user));
             }
             stages.push(own);
         }
@@ -196,11 +190,7 @@ fn start_of(instruction: &Instruction<'_>) -> usize {
 /// An instruction reaches to the next one, without the comments and empty lines in front of that.
 fn piece(text: &str, starts: &[usize], start: usize, user: Option<String>) -> Piece {
     let start = start.min(text.len());
-    let next = starts
-        .iter()
-        .copied()
-        .filter(|it| *it > start && *it <= text.len())
-        .min();
+    let next = starts.iter().copied().filter(|it| *it > start && *it <= text.len()).min();
     let whole = &text[start..next.unwrap_or(text.len())];
     let mut length = 0;
     let mut at = 0;
@@ -212,20 +202,12 @@ fn piece(text: &str, starts: &[usize], start: usize, user: Option<String>) -> Pi
         at += line.len();
     }
     let keyword = whole.split(char::is_whitespace).next().unwrap_or_default();
-    Piece {
-        keyword: keyword.to_ascii_uppercase(),
-        at: start..start + length,
-        user,
-    }
+    Piece { keyword: keyword.to_ascii_uppercase(), at: start..start + length, user }
 }
 
 fn find(stages: &[Stage], name: &str) -> Option<usize> {
-    let is_called = |stage: &Stage| {
-        stage
-            .name
-            .as_deref()
-            .is_some_and(|own| own.eq_ignore_ascii_case(name))
-    };
+    let is_called =
+        |stage: &Stage| stage.name.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(name));
     stages.iter().rposition(is_called)
 }
 
@@ -262,10 +244,7 @@ fn read(
             if let Some(value) = global.get(text.trim()) {
                 variables.insert(text.trim().to_owned(), value.clone());
             }
-            for pair in assignments(&text)
-                .into_iter()
-                .filter(|_| text.contains('='))
-            {
+            for pair in assignments(&text).into_iter().filter(|_| text.contains('=')) {
                 variables.insert(pair.0.clone(), pair.1.clone());
                 own.args.push(Placed { value: pair, line });
             }
@@ -305,10 +284,7 @@ fn read(
             // A new entrypoint forgets the command of the image below, but not one above it here.
         }
         Instruction::Cmd(cmd) => {
-            own.cmd = Some(Placed {
-                value: words(&cmd.arguments),
-                line: line(cmd.cmd.span.start),
-            });
+            own.cmd = Some(Placed { value: words(&cmd.arguments), line: line(cmd.cmd.span.start) });
         }
         Instruction::User(user) => own.user = Some(user.arguments.value.to_string()),
         _ => {}
@@ -373,12 +349,7 @@ mod tests {
         let texts: Vec<&str> = pieces.iter().map(|it| &text[it.at.clone()]).collect();
         assert_eq!(
             texts,
-            [
-                "FROM a",
-                "RUN x \\\n  # inside\n  && y",
-                "USER app # z",
-                "RUN <<E\n# in it\nE"
-            ]
+            ["FROM a", "RUN x \\\n  # inside\n  && y", "USER app # z", "RUN <<E\n# in it\nE"]
         );
         assert_eq!(pieces[3].keyword, "RUN");
     }
@@ -390,11 +361,7 @@ mod tests {
         assert!(copy.brings("/usr/local/lib/libjemalloc.so.2"));
         assert!(!copy.brings("/usr/local/lib/libjemalloc.so.1"));
         assert!(!copy.brings("/usr/lib/libjemalloc.so.2"));
-        let whole = Copied {
-            from: None,
-            sources: vec!["out".to_owned()],
-            to: "/app".to_owned(),
-        };
+        let whole = Copied { from: None, sources: vec!["out".to_owned()], to: "/app".to_owned() };
         assert!(whole.brings("/app/lib/a.so"));
     }
 

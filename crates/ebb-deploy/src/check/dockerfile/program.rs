@@ -26,11 +26,7 @@ impl Image<'_> {
                 }
             }
             for copy in &stage.copies {
-                let Some(from) = copy
-                    .value
-                    .from
-                    .as_deref()
-                    .and_then(|it| self.stages.named(it))
+                let Some(from) = copy.value.from.as_deref().and_then(|it| self.stages.named(it))
                 else {
                     continue;
                 };
@@ -59,10 +55,7 @@ fn target_of(to: &str, source: &str) -> String {
 fn kind_of_build(chain: &[&Stage]) -> Option<(Id, &'static str)> {
     let lowest = chain.last()?;
     if Base::parse(&lowest.base).is_go() {
-        return Some((
-            Id::AllocatorInside,
-            "which builds with Go: its heap is not malloc's",
-        ));
+        return Some((Id::AllocatorInside, "which builds with Go: its heap is not malloc's"));
     }
     let runs = || chain.iter().flat_map(|stage| &stage.runs);
     if runs().any(|run| run.value.contains("linux-musl") || run.value.contains("crt-static")) {

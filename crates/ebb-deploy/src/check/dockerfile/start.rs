@@ -25,11 +25,7 @@ pub fn start(chain: &[&Stage]) -> Option<Start> {
     if let (Some(_), Some(cmd), false) = (entrypoint, cmd, by_shell) {
         words.extend(split(&cmd.value));
     }
-    Some(Start {
-        words,
-        by_shell,
-        line: first.line,
-    })
+    Some(Start { words, by_shell, line: first.line })
 }
 
 #[cfg(test)]
@@ -55,10 +51,7 @@ mod tests {
     #[test]
     fn what_drops_the_environment_is_named() {
         let drops = |line: &str| started(&format!("FROM a\n{line}\n")).drops_environment();
-        assert_eq!(
-            drops("CMD [\"sudo\", \"-E\", \"p\"]").as_deref(),
-            Some("sudo")
-        );
+        assert_eq!(drops("CMD [\"sudo\", \"-E\", \"p\"]").as_deref(), Some("sudo"));
         assert_eq!(drops("CMD exec su - app -c p").as_deref(), Some("su"));
         assert_eq!(drops("CMD su app -c p"), None);
         assert_eq!(drops("CMD env -i p").as_deref(), Some("env"));
@@ -66,17 +59,11 @@ mod tests {
         assert_eq!(drops("CMD env -i LD_PRELOAD=a.so p"), None);
         assert_eq!(drops("CMD sudo env LD_PRELOAD=a.so p"), None);
         assert_eq!(drops("CMD sudo LD_PRELOAD=a.so p").as_deref(), Some("sudo"));
-        assert_eq!(
-            drops("CMD setpriv --reuid=app --reset-env p").as_deref(),
-            Some("setpriv")
-        );
+        assert_eq!(drops("CMD setpriv --reuid=app --reset-env p").as_deref(), Some("setpriv"));
         assert_eq!(drops("CMD setpriv --reuid=app p"), None);
         assert_eq!(drops("CMD gosu app p"), None);
         assert_eq!(drops("CMD su-exec app p"), None);
-        assert_eq!(
-            drops("ENTRYPOINT [\"/sbin/init\"]").as_deref(),
-            Some("/sbin/init")
-        );
+        assert_eq!(drops("ENTRYPOINT [\"/sbin/init\"]").as_deref(), Some("/sbin/init"));
         assert_eq!(drops("CMD [\"terraform\", \"init\"]"), None);
     }
 
@@ -104,10 +91,7 @@ mod tests {
             through("ENTRYPOINT [\"/usr/bin/ebb\", \"run\", \"--\", \"p\"]").as_deref(),
             Some("ebbmalloc")
         );
-        assert_eq!(
-            through("CMD ebb run -a jemalloc p").as_deref(),
-            Some("jemalloc")
-        );
+        assert_eq!(through("CMD ebb run -a jemalloc p").as_deref(), Some("jemalloc"));
         assert_eq!(through("CMD p"), None);
     }
 }

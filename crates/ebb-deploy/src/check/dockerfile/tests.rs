@@ -52,29 +52,23 @@ fn where_the_variable_is_set_for_the_build_only() {
         &format!("FROM debian:12 AS build\n{PRELOAD}FROM debian:12\nCMD p\n"),
         &[Id::BuildTimeOnly],
     );
-    let judged = judged_with(
-        &format!("FROM debian:12 AS build\n{PRELOAD}FROM debian:12\nCMD p\n"),
-        &|_| None,
-    );
+    let judged =
+        judged_with(&format!("FROM debian:12 AS build\n{PRELOAD}FROM debian:12\nCMD p\n"), &|_| {
+            None
+        });
     assert_eq!(judged.findings[0].file.as_deref(), Some("Dockerfile:2"));
 }
 
 #[test]
 fn a_library_that_nothing_installs() {
-    assert_found(
-        &format!("FROM debian:12\n{PRELOAD}CMD p\n"),
-        &[Id::PackageMissing],
-    );
+    assert_found(&format!("FROM debian:12\n{PRELOAD}CMD p\n"), &[Id::PackageMissing]);
     assert_found(
         &format!(
             "FROM debian:12 AS b\nRUN apt-get install libjemalloc2\nFROM debian:12\n{PRELOAD}CMD p\n"
         ),
         &[Id::PackageMissing],
     );
-    assert_found(
-        &format!("FROM example.com/base:1\n{PRELOAD}CMD p\n"),
-        &[Id::BaseUnknown],
-    );
+    assert_found(&format!("FROM example.com/base:1\n{PRELOAD}CMD p\n"), &[Id::BaseUnknown]);
 }
 
 #[test]
@@ -96,10 +90,7 @@ fn what_only_a_shell_would_replace() {
         format!("FROM debian:12\nRUN apt-get install libjemalloc2\nENV LD_PRELOAD={value}\nCMD p\n")
     };
     assert_found(&image("/usr/lib/*/libjemalloc.so.2"), &[Id::NotExpanded]);
-    assert_found(
-        &image("/usr/lib/$(uname\\ -m)-linux-gnu/libjemalloc.so.2"),
-        &[Id::NotExpanded],
-    );
+    assert_found(&image("/usr/lib/$(uname\\ -m)-linux-gnu/libjemalloc.so.2"), &[Id::NotExpanded]);
     assert_found(&image("/usr/$LIB/libjemalloc.so.2"), &[Id::NotExpanded]);
     assert_found(&image("/usr/\\$LIB/libjemalloc.so.2"), &[]);
 }
@@ -130,10 +121,7 @@ fn a_start_that_drops_the_environment() {
     let image = |start: &str| {
         format!("FROM debian:12\nRUN apt-get install libjemalloc2\n{PRELOAD}{start}\n")
     };
-    assert_found(
-        &image("CMD [\"sudo\", \"-u\", \"app\", \"p\"]"),
-        &[Id::EnvironmentDropped],
-    );
+    assert_found(&image("CMD [\"sudo\", \"-u\", \"app\", \"p\"]"), &[Id::EnvironmentDropped]);
     assert_found(&image("CMD exec su - app -c p"), &[Id::EnvironmentDropped]);
     assert_found(&image("CMD exec gosu app p"), &[]);
 }
@@ -148,29 +136,17 @@ fn a_script_that_sets_it() {
     let found = |start: &str, script: &'static str| {
         let context = |name: &str| (name == "entry.sh").then(|| script.to_owned());
         let findings = judged_with(&image(start), &context).findings;
-        findings
-            .into_iter()
-            .map(|it| (it.id, it.severity))
-            .collect::<Vec<_>>()
+        findings.into_iter().map(|it| (it.id, it.severity)).collect::<Vec<_>>()
     };
     let exports = "#!/bin/sh\nexport LD_PRELOAD=libjemalloc.so.2\nexec \"$@\"\n";
     use super::super::Severity::{Error, Note};
     assert_eq!(
-        found(
-            "ENTRYPOINT [\"/usr/local/bin/entry.sh\"]\nCMD [\"p\"]",
-            exports
-        ),
+        found("ENTRYPOINT [\"/usr/local/bin/entry.sh\"]\nCMD [\"p\"]", exports),
         [(Id::EntrypointBypassed, Note)]
     );
+    assert_eq!(found("CMD [\"p\"]", exports), [(Id::EntrypointBypassed, Error)]);
     assert_eq!(
-        found("CMD [\"p\"]", exports),
-        [(Id::EntrypointBypassed, Error)]
-    );
-    assert_eq!(
-        found(
-            "ENTRYPOINT [\"entry.sh\"]",
-            "#!/bin/sh\nLD_PRELOAD=libjemalloc.so.2\nexec \"$@\"\n"
-        ),
+        found("ENTRYPOINT [\"entry.sh\"]", "#!/bin/sh\nLD_PRELOAD=libjemalloc.so.2\nexec \"$@\"\n"),
         [(Id::EnvironmentDropped, Error)]
     );
 }
@@ -233,10 +209,7 @@ fn an_assignment_in_a_script_counts_where_it_is_exported() {
     let set = |text: &str| set_by_script(text).map(|it| (it.value, it.exported));
     let value = |text: &str, exported| Some((text.to_owned(), exported));
     assert_eq!(set("export LD_PRELOAD=a.so\n"), value("a.so", true));
-    assert_eq!(
-        set("LD_PRELOAD=\"a.so\"\nexport LD_PRELOAD\n"),
-        value("a.so", true)
-    );
+    assert_eq!(set("LD_PRELOAD=\"a.so\"\nexport LD_PRELOAD\n"), value("a.so", true));
     assert_eq!(set("LD_PRELOAD=a.so exec p\n"), value("a.so", true));
     assert_eq!(set("LD_PRELOAD=a.so\nexec p\n"), value("a.so", false));
     assert_eq!(set("# export LD_PRELOAD=a.so\n"), None);
@@ -264,10 +237,8 @@ fn a_copy_of_a_file_that_the_builder_does_not_have_is_an_error() {
         let judged = judge("Dockerfile", &Stages::parse(&text).unwrap(), None, &Without).unwrap();
         judged.findings.iter().map(|it| it.id).collect::<Vec<_>>()
     };
-    for copy in [
-        "COPY libebbmalloc.so /usr/local/lib/",
-        "COPY a.so /usr/local/lib/libebbmalloc.so",
-    ] {
+    for copy in ["COPY libebbmalloc.so /usr/local/lib/", "COPY a.so /usr/local/lib/libebbmalloc.so"]
+    {
         assert_eq!(judged(copy), [Id::CopyMissing], "{copy}");
     }
     // Another stage, an address, a pattern and a folder name no file of the context.

@@ -81,9 +81,7 @@ fn variable(text: &str, known: &BTreeMap<String, String>) -> (String, usize) {
 }
 
 fn name_length(text: &str) -> usize {
-    text.bytes()
-        .take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
-        .count()
+    text.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count()
 }
 
 /// The pairs of `NAME=value NAME="value"`, or of the old form `NAME value`.
@@ -121,10 +119,7 @@ mod tests {
         assert_eq!(expand("$(uname -m)"), "$(uname -m)");
         assert_eq!(expand("${A"), "${A");
         let spaced = BTreeMap::from([("S".to_owned(), "x y".to_owned())]);
-        assert_eq!(
-            super::expand_words("A=$S B=\"$S\"", &spaced),
-            "A=x\\ y B=\"x y\""
-        );
+        assert_eq!(super::expand_words("A=$S B=\"$S\"", &spaced), "A=x\\ y B=\"x y\"");
     }
 
     #[test]

@@ -8,10 +8,7 @@ fn wanted() -> Wanted {
 }
 
 fn missing(text: &str) -> Entry {
-    Entry {
-        text: text.to_owned(),
-        file: EntryFile::Missing,
-    }
+    Entry { text: text.to_owned(), file: EntryFile::Missing }
 }
 
 fn variables(preload: &str) -> Variables {
@@ -24,11 +21,7 @@ fn process(malloc: Malloc) -> Process {
         parent: 6,
         program: "/bin/p".to_owned(),
         target: Some(Target {
-            machine: Machine {
-                machine: 62,
-                bits: 64,
-                little_endian: true,
-            },
+            machine: Machine { machine: 62, bits: 64, little_endian: true },
             libc: Libc::Glibc,
             page_bytes: None,
         }),
@@ -50,11 +43,7 @@ fn on_libc() -> Process {
 #[track_caller]
 fn assert_only(process: &Process, ancestors: &[Ancestor], id: Id) {
     let found = judge(process, &wanted(), ancestors);
-    assert_eq!(
-        found.iter().map(|it| it.id).collect::<Vec<_>>(),
-        [id],
-        "{found:?}"
-    );
+    assert_eq!(found.iter().map(|it| it.id).collect::<Vec<_>>(), [id], "{found:?}");
     assert_eq!(found[0].pid, Some(7));
 }
 
@@ -71,15 +60,9 @@ fn the_library_in_charge_is_no_finding() {
 #[test]
 fn where_the_variable_was_lost_is_told() {
     assert_only(&on_libc(), &[], Id::NotAsked);
-    let scripted = Process {
-        entrypoints: vec!["/entrypoint.sh".to_owned()],
-        ..on_libc()
-    };
+    let scripted = Process { entrypoints: vec!["/entrypoint.sh".to_owned()], ..on_libc() };
     assert_only(&scripted, &[], Id::EntrypointBypassed);
-    let late = Process {
-        now: Some(variables("x.so:/l/libjemalloc.so.2")),
-        ..on_libc()
-    };
+    let late = Process { now: Some(variables("x.so:/l/libjemalloc.so.2")), ..on_libc() };
     assert_only(&late, &[], Id::PreloadTooLate);
 
     let ancestor = |pid, preload: Option<&str>| Ancestor {
@@ -90,12 +73,7 @@ fn where_the_variable_was_lost_is_told() {
     let ancestors = [ancestor(6, None), ancestor(5, Some(JEMALLOC))];
     assert_only(&on_libc(), &ancestors, Id::EnvironmentDropped);
     let found = judge(&on_libc(), &wanted(), &ancestors);
-    assert!(
-        found[0]
-            .what
-            .contains("/bin/a6 (process 6) was started without it"),
-        "{found:?}"
-    );
+    assert!(found[0].what.contains("/bin/a6 (process 6) was started without it"), "{found:?}");
 }
 
 #[test]
@@ -106,16 +84,10 @@ fn what_keeps_an_asked_library_out_is_told() {
         ..process
     };
     assert_only(&asked(on_libc()), &[], Id::LibraryMissing);
-    let secure = Process {
-        secure: true,
-        ..asked(on_libc())
-    };
+    let secure = Process { secure: true, ..asked(on_libc()) };
     assert_only(&secure, &[], Id::SecureMode);
     assert_only(&asked(process(Malloc::Static)), &[], Id::StaticProgram);
-    let go = Process {
-        inside: Some(Inside::Go),
-        ..asked(process(Malloc::Static))
-    };
+    let go = Process { inside: Some(Inside::Go), ..asked(process(Malloc::Static)) };
     assert_only(&go, &[], Id::AllocatorInside);
     let with = |inside| Process {
         inside: Some(inside),
@@ -131,26 +103,16 @@ fn what_keeps_an_asked_library_out_is_told() {
 
 #[test]
 fn what_cannot_be_read_is_neither_yes_nor_no() {
-    let closed = Process {
-        malloc: Err(Unreadable::Permission),
-        ..on_libc()
-    };
+    let closed = Process { malloc: Err(Unreadable::Permission), ..on_libc() };
     assert_eq!(in_charge(&closed, &wanted()), None);
     assert_only(&closed, &[], Id::Closed);
-    let half = Process {
-        at_start: Err(Unreadable::Permission),
-        ..on_libc()
-    };
+    let half = Process { at_start: Err(Unreadable::Permission), ..on_libc() };
     assert_only(&half, &[], Id::Closed);
 }
 
 #[test]
 fn the_systems_own_is_wanted_too() {
-    let system = Wanted {
-        name: "glibc".to_owned(),
-        allocator: Some("glibc"),
-        file: None,
-    };
+    let system = Wanted { name: "glibc".to_owned(), allocator: Some("glibc"), file: None };
     assert_eq!(judge(&on_libc(), &system, &[]), []);
     let other = process(Malloc::Library(JEMALLOC.into(), Some("jemalloc")));
     assert_eq!(judge(&other, &system, &[])[0].id, Id::OtherFirst);

@@ -25,10 +25,7 @@ pub(super) enum Source {
     /// A package of Fedora.
     Dnf(&'static str),
     /// A package of Debian's `release`, copied into an image without a shell.
-    Copy {
-        package: &'static str,
-        release: &'static str,
-    },
+    Copy { package: &'static str, release: &'static str },
     /// Not known; it may be in the base image.
     Unknown,
 }
@@ -77,10 +74,7 @@ impl Source {
             return distroless(wish, image);
         }
         let runs = |command: &str| {
-            chain
-                .iter()
-                .flat_map(|it| &it.runs)
-                .any(|run| run.value.contains(command))
+            chain.iter().flat_map(|it| &it.runs).any(|run| run.value.contains(command))
         };
         let is_musl = base.libc() == Some(ebb_process::elf::Libc::Musl);
         if is_musl || runs("apk add") {
@@ -123,9 +117,7 @@ impl Source {
         let name = wish.allocator.name;
         match self {
             Source::Context => {
-                let folder = spelling
-                    .rsplit_once('/')
-                    .map_or("/usr/local/lib", |it| it.0);
+                let folder = spelling.rsplit_once('/').map_or("/usr/local/lib", |it| it.0);
                 let line = format!("COPY {} {folder}/", file_of(spelling));
                 let why = "copies the library, readable for every user; it needs no other library and works with glibc and musl";
                 Ok(vec![Edit::below(at.text, at.behind.at.end, &[line], why)])
@@ -193,10 +185,8 @@ impl Source {
             _ => return None,
         };
         let stage = at.chain.first()?;
-        let pieces = stage
-            .pieces
-            .iter()
-            .filter(|it| it.keyword == "RUN" && it.at.end <= at.behind.at.end);
+        let pieces =
+            stage.pieces.iter().filter(|it| it.keyword == "RUN" && it.at.end <= at.behind.at.end);
         let mut lists = pieces.filter_map(|piece| {
             let text = &at.text[piece.at.clone()];
             // A here-document is a script of its own, and packages that a later step purges are for the build.
@@ -212,10 +202,8 @@ impl Source {
                 " -X ",
             ];
             let is_plain = !other.iter().any(|it| text.contains(it));
-            let place = commands
-                .iter()
-                .find_map(|it| first_package(text, it))
-                .filter(|_| is_plain)?;
+            let place =
+                commands.iter().find_map(|it| first_package(text, it)).filter(|_| is_plain)?;
             Some((piece, place))
         });
         let (piece, place) = lists.next()?;
@@ -228,10 +216,7 @@ impl Source {
             return Some(Edit::replace(place..place, format!("{package} "), why));
         }
         // A comment above the first package is about that one.
-        while text[line_start(start - 1)..start]
-            .trim_start()
-            .starts_with('#')
-        {
+        while text[line_start(start - 1)..start].trim_start().starts_with('#') {
             start = line_start(start - 1);
         }
         let new = format!("{indent}{package} \\{}", line_end(at.text));
@@ -306,12 +291,7 @@ fn debian_package(wish: &Wish, base: Base<'_>) -> Result<&'static str, Refused> 
     let parts: Vec<&str> = base.tag().split('-').collect();
     let named = RELEASES.iter().find(|(name, _)| parts.contains(name));
     let is_system = matches!(base.name(), "debian" | "ubuntu");
-    let number = || {
-        NUMBERS
-            .iter()
-            .filter(|_| is_system)
-            .find(|(name, _)| parts.contains(name))
-    };
+    let number = || NUMBERS.iter().filter(|_| is_system).find(|(name, _)| parts.contains(name));
     let renamed = named.or_else(number).map(|it| it.1);
     match renamed {
         Some(true) => Ok(packages.debian_t64),
@@ -331,9 +311,7 @@ fn debian_package(wish: &Wish, base: Base<'_>) -> Result<&'static str, Refused> 
 /// The images of distroless that have what the library needs.
 fn distroless(wish: &Wish, image: &str) -> Result<Source, Refused> {
     let needs_cpp = wish.allocator.name != "mimalloc";
-    let has_cpp = ["cc", "python3", "nodejs"]
-        .iter()
-        .any(|it| image.starts_with(it));
+    let has_cpp = ["cc", "python3", "nodejs"].iter().any(|it| image.starts_with(it));
     if image.starts_with("static") {
         // `ebb check` has the words for it.
         return Ok(Source::Unknown);
@@ -347,9 +325,7 @@ fn distroless(wish: &Wish, image: &str) -> Result<Source, Refused> {
             "build on gcr.io/distroless/cc, or choose ebbmalloc or mimalloc, which do not need it",
         ));
     }
-    let release = ["debian11", "debian12", "debian13"]
-        .into_iter()
-        .find(|it| image.ends_with(it));
+    let release = ["debian11", "debian12", "debian13"].into_iter().find(|it| image.ends_with(it));
     let Some(release) = release.and_then(|it| it.strip_prefix("debian")) else {
         return Err(Refused::cannot(
             format!("gcr.io/distroless/{image} does not say which release of Debian it is"),
@@ -357,11 +333,7 @@ fn distroless(wish: &Wish, image: &str) -> Result<Source, Refused> {
         ));
     };
     let packages = &wish.allocator.packages;
-    let package = if release == "13" {
-        packages.debian_t64
-    } else {
-        packages.debian
-    };
+    let package = if release == "13" { packages.debian_t64 } else { packages.debian };
     Ok(Source::Copy { package, release })
 }
 
@@ -371,12 +343,7 @@ fn soname(package: &str, wish: &Wish) -> &'static str {
         "libmimalloc3" => "libmimalloc.so.3",
         "libmimalloc2.0" => "libmimalloc.so.2.0",
         "mimalloc2" => "libmimalloc.so.2",
-        _ => wish
-            .allocator
-            .sonames
-            .first()
-            .copied()
-            .unwrap_or(ebb_allocators::SYSTEM),
+        _ => wish.allocator.sonames.first().copied().unwrap_or(ebb_allocators::SYSTEM),
     }
 }
 

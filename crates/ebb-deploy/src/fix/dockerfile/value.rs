@@ -7,9 +7,7 @@ use crate::check::dockerfile::Stage;
 /// Place of the last value of the variable, quotes included.
 pub(super) fn of(text: &str, stage: &Stage, name: &str) -> Option<Range<usize>> {
     let pieces = stage.pieces.iter().rev().filter(|it| it.keyword == "ENV");
-    pieces
-        .filter_map(|it| in_piece(text, it.at.clone(), name))
-        .next()
+    pieces.filter_map(|it| in_piece(text, it.at.clone(), name)).next()
 }
 
 fn in_piece(text: &str, at: Range<usize>, name: &str) -> Option<Range<usize>> {
@@ -33,10 +31,8 @@ fn words(text: &str, at: Range<usize>) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut start: Option<usize> = None;
     let mut quote = None;
-    let mut letters = text[at.clone()]
-        .char_indices()
-        .map(|(place, it)| (at.start + place, it))
-        .peekable();
+    let mut letters =
+        text[at.clone()].char_indices().map(|(place, it)| (at.start + place, it)).peekable();
     let mut at_line_start = false;
     while let Some((place, letter)) = letters.next() {
         if at_line_start && letter == '#' && quote.is_none() {
@@ -47,9 +43,8 @@ fn words(text: &str, at: Range<usize>) -> Vec<Range<usize>> {
         at_line_start = letter == '\n' || at_line_start && letter.is_whitespace();
         match (quote, letter) {
             (_, '\\') => {
-                let is_continued = text[place + 1..at.end]
-                    .trim_start_matches([' ', '\t', '\r'])
-                    .starts_with('\n');
+                let is_continued =
+                    text[place + 1..at.end].trim_start_matches([' ', '\t', '\r']).starts_with('\n');
                 if is_continued && quote.is_none() {
                     found.extend(start.take().map(|it| it..place));
                 } else {
@@ -76,10 +71,7 @@ fn words(text: &str, at: Range<usize>) -> Vec<Range<usize>> {
 /// A value without its quotes, and the quotes.
 pub(super) fn unquoted(value: &str) -> (&str, &str) {
     for quote in ["\"", "'"] {
-        if let Some(inner) = value
-            .strip_prefix(quote)
-            .and_then(|it| it.strip_suffix(quote))
-        {
+        if let Some(inner) = value.strip_prefix(quote).and_then(|it| it.strip_suffix(quote)) {
             return (inner, quote);
         }
     }
@@ -109,11 +101,7 @@ mod tests {
             ("ENV A=1\nENV A=2", "2"),
             ("ENV A=", ""),
         ] {
-            assert_eq!(
-                value(&format!("FROM a\n{env}\n")).as_deref(),
-                Some(expected),
-                "{env}"
-            );
+            assert_eq!(value(&format!("FROM a\n{env}\n")).as_deref(), Some(expected), "{env}");
         }
         assert_eq!(value("FROM a\nENV AA=1 B=A=2\nRUN A=3 x\n"), None);
     }

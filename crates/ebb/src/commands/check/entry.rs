@@ -24,9 +24,7 @@ pub(super) struct Loader<'a> {
 impl Loader<'_> {
     /// The entries of an `LD_PRELOAD`, in order.
     pub(super) fn preload(&self, value: &OsStr) -> Vec<Entry> {
-        preload_entries(value)
-            .map(|entry| self.entry(&entry.to_string_lossy()))
-            .collect()
+        preload_entries(value).map(|entry| self.entry(&entry.to_string_lossy())).collect()
     }
 
     /// The entries of the root's `/etc/ld.so.preload`.
@@ -46,10 +44,7 @@ impl Loader<'_> {
 
     /// One entry.
     pub(super) fn entry(&self, text: &str) -> Entry {
-        let found = self
-            .spellings(text)
-            .into_iter()
-            .find_map(|spelling| self.locate(&spelling));
+        let found = self.spellings(text).into_iter().find_map(|spelling| self.locate(&spelling));
         let file = match found {
             None => EntryFile::Missing,
             Some(path) => match Elf::read(&path) {
@@ -57,19 +52,11 @@ impl Loader<'_> {
                 Ok(elf) => {
                     let missing = self.missing(&elf, &path);
                     let allocator = recognise(&path, &elf).map(|it| it.name);
-                    EntryFile::Object(Box::new(Object {
-                        path,
-                        elf,
-                        allocator,
-                        missing,
-                    }))
+                    EntryFile::Object(Box::new(Object { path, elf, allocator, missing }))
                 }
             },
         };
-        Entry {
-            text: text.to_owned(),
-            file,
-        }
+        Entry { text: text.to_owned(), file }
     }
 
     /// The loader's own variable for the folder of libraries has another value on every distribution.
@@ -78,9 +65,7 @@ impl Loader<'_> {
             return vec![text.to_owned()];
         }
         let folders = self.system_folders();
-        let names = folders
-            .iter()
-            .filter_map(|folder| folder.strip_prefix("/usr").ok()?.to_str());
+        let names = folders.iter().filter_map(|folder| folder.strip_prefix("/usr").ok()?.to_str());
         names
             .map(|name| {
                 let name = name.trim_start_matches('/');
@@ -93,9 +78,7 @@ impl Loader<'_> {
         if name.contains('/') {
             return self.root.resolve(&self.folder.join(name)).ok();
         }
-        self.folders()
-            .iter()
-            .find_map(|folder| self.root.resolve(&folder.join(name)).ok())
+        self.folders().iter().find_map(|folder| self.root.resolve(&folder.join(name)).ok())
     }
 
     fn missing(&self, elf: &Elf, path: &Path) -> Vec<String> {
@@ -103,11 +86,7 @@ impl Loader<'_> {
         let is_there = |name: &&String| {
             self.locate(name).is_some() || beside.is_some_and(|folder| folder.join(name).exists())
         };
-        elf.needed
-            .iter()
-            .filter(|name| !is_there(name))
-            .cloned()
-            .collect()
+        elf.needed.iter().filter(|name| !is_there(name)).cloned().collect()
     }
 
     fn folders(&self) -> Vec<PathBuf> {

@@ -44,21 +44,14 @@ impl BuildContext {
     /// Of the Dockerfile at this path.
     pub(in crate::commands) fn of(dockerfile: &Path) -> Self {
         let folder = dockerfile.parent().unwrap_or(Path::new("")).to_owned();
-        Self {
-            ignore: fs::read_to_string(folder.join(".dockerignore")).ok(),
-            folder,
-            placed: None,
-        }
+        Self { ignore: fs::read_to_string(folder.join(".dockerignore")).ok(), folder, placed: None }
     }
 
     /// Whether `.dockerignore` keeps a file of the folder from the builder: the last pattern that fits decides.
     pub(in crate::commands) fn ignores(&self, file: &str) -> bool {
         let mut ignored = false;
         let lines = self.ignore.as_deref().unwrap_or_default().lines();
-        for line in lines
-            .map(str::trim)
-            .filter(|it| !it.is_empty() && !it.starts_with('#'))
-        {
+        for line in lines.map(str::trim).filter(|it| !it.is_empty() && !it.starts_with('#')) {
             let (pattern, takes_back) = match line.strip_prefix('!') {
                 Some(pattern) => (pattern, true),
                 None => (line, false),
@@ -107,10 +100,7 @@ pub(in crate::commands) fn drop_ins(unit: &Path) -> Result<Vec<(String, String)>
         let name = entry.file_name().to_string_lossy().into_owned();
         if name.ends_with(".conf") {
             let text = fs::read_to_string(entry.path()).map_err(|error| {
-                Failure::new(
-                    Exit::Permission,
-                    format!("{}: {error}", entry.path().display()),
-                )
+                Failure::new(Exit::Permission, format!("{}: {error}", entry.path().display()))
             })?;
             found.push((name, text));
         }
@@ -148,10 +138,7 @@ pub(in crate::commands) fn of_services(
         Some(chosen) => services.iter().filter(|it| chosen(it)).map(judge).collect(),
         None => asking(kind, services.iter().map(judge)),
     };
-    let mut whole = Judged {
-        allocator: None,
-        findings: Vec::new(),
-    };
+    let mut whole = Judged { allocator: None, findings: Vec::new() };
     for one in judged {
         let mut one = one;
         settle(name, &mut one, wanted);
@@ -163,9 +150,7 @@ pub(in crate::commands) fn of_services(
         && wanted.is_none_or(|it| it.allocator != Some(ebb_allocators::SYSTEM))
     {
         let what = "no service in it sets LD_PRELOAD";
-        whole
-            .findings
-            .push(Finding::new(Id::NotAsked, what).in_file(name));
+        whole.findings.push(Finding::new(Id::NotAsked, what).in_file(name));
     }
     let subject = match kind {
         Kind::Compose => Subject::Compose,
@@ -208,16 +193,11 @@ fn settle(name: &str, judged: &mut Judged, wanted: Option<&Wanted>) {
     match judged.allocator.as_deref() {
         // The system's own is there by itself.
         None if wanted.allocator == Some(ebb_allocators::SYSTEM) => {
-            judged
-                .findings
-                .retain(|it| it.severity == Severity::Unknown);
+            judged.findings.retain(|it| it.severity == Severity::Unknown);
         }
         Some(asked) if !is_same(wanted, asked) => judged.findings.push(
-            Finding::new(
-                Id::OtherFirst,
-                format!("{asked} is configured, not {}", wanted.name),
-            )
-            .in_file(name),
+            Finding::new(Id::OtherFirst, format!("{asked} is configured, not {}", wanted.name))
+                .in_file(name),
         ),
         _ => {}
     }
@@ -227,8 +207,5 @@ fn settle(name: &str, judged: &mut Judged, wanted: Option<&Wanted>) {
 fn is_same(wanted: &Wanted, asked: &str) -> bool {
     let name = |path: &Path| path.file_name().map(std::ffi::OsStr::to_owned);
     wanted.allocator == Some(asked)
-        || wanted
-            .file
-            .as_deref()
-            .is_some_and(|file| name(file) == name(Path::new(asked)))
+        || wanted.file.as_deref().is_some_and(|file| name(file) == name(Path::new(asked)))
 }

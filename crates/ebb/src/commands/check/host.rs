@@ -33,23 +33,15 @@ impl Host for ThisMachine<'_> {
         let path = named.clone().or_else(|| located("sh"))?;
         let elf = Elf::read(&path).ok()?;
         let root = Root::own();
-        let loader = Loader {
-            root: &root,
-            program: &elf,
-            library_path: None,
-            folder: Path::new("/"),
-        };
+        let loader =
+            Loader { root: &root, program: &elf, library_path: None, folder: Path::new("/") };
         let entry = loader.entry(entry);
         if matches!(entry.file, EntryFile::Missing) {
             return None;
         }
         let wanted = Wanted::asked_by(std::slice::from_ref(&entry))?;
         let target = Target::of(&elf, Some(page_bytes()));
-        let program = Program {
-            name: path.display().to_string(),
-            path,
-            elf,
-        };
+        let program = Program { name: path.display().to_string(), path, elf };
         let (id, what) = refusal(&program, &entry, &target, &Source::Variable, &wanted)?;
         let is_of_program = matches!(
             id,
@@ -91,9 +83,7 @@ fn located(word: &str) -> Option<PathBuf> {
         return (path.is_absolute() && path.is_file()).then(|| path.to_owned());
     }
     let path = env::var_os("PATH")?;
-    env::split_paths(&path)
-        .map(|folder| folder.join(word))
-        .find(|it| it.is_file())
+    env::split_paths(&path).map(|folder| folder.join(word)).find(|it| it.is_file())
 }
 
 /// What the kernel starts for a script; else the program itself.

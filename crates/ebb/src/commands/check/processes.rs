@@ -56,22 +56,14 @@ pub(super) fn check(target: &str, pids: &[i32], wanted: Option<Wanted>) -> Repor
     if let Some(note) = late_loading(&facts, &wanted) {
         findings.push(note);
     }
-    Report::new(
-        target,
-        Subject::Processes,
-        Some(wanted.name),
-        lines,
-        findings,
-    )
+    Report::new(target, Subject::Processes, Some(wanted.name), lines, findings)
 }
 
 /// The report if no environment asks for an allocator: an allocator that the program brings itself is named and passes.
 fn nothing_asked(target: &str, facts: &[Process]) -> Report {
     if let Some(own) = facts.iter().find_map(brought) {
         let findings = facts.iter().flat_map(|process| {
-            let wrong = given(process)
-                .map(|it| settings::judge(&it))
-                .unwrap_or_default();
+            let wrong = given(process).map(|it| settings::judge(&it)).unwrap_or_default();
             let of_process = |finding: Finding| finding.of_process(process.pid);
             wrong.into_iter().map(of_process).collect::<Vec<_>>()
         });
@@ -124,12 +116,7 @@ fn late_loading(facts: &[Process], wanted: &Wanted) -> Option<Finding> {
     let file = wanted.file.as_ref()?;
     let own = Elf::read(Path::new(&format!("/proc/{}/exe", process.pid))).ok()?;
     let root = Root::of(process.pid);
-    let loader = Loader {
-        root: &root,
-        program: &own,
-        library_path: None,
-        folder: Path::new("/"),
-    };
+    let loader = Loader { root: &root, program: &own, library_path: None, folder: Path::new("/") };
     library::static_tls(&loader.entry(&file.to_string_lossy()))
 }
 
@@ -195,19 +182,11 @@ fn settings_in_force(pid: i32) -> InForce {
     };
     let settings = [
         ("dirty_decay_ms", Some(jemalloc.dirty_decay_ms.to_string())),
-        (
-            "muzzy_decay_ms",
-            jemalloc.muzzy_decay_ms.map(|it| it.to_string()),
-        ),
-        (
-            "background_thread",
-            jemalloc.background_thread.map(|it| it.to_string()),
-        ),
+        ("muzzy_decay_ms", jemalloc.muzzy_decay_ms.map(|it| it.to_string())),
+        ("background_thread", jemalloc.background_thread.map(|it| it.to_string())),
     ];
     let known = settings.into_iter();
-    known
-        .filter_map(|(key, value)| Some((key, value?)))
-        .collect()
+    known.filter_map(|(key, value)| Some((key, value?))).collect()
 }
 
 /// AT_SECURE of the auxiliary vector.
@@ -243,10 +222,7 @@ fn ancestors(parent: i32) -> Vec<Ancestor> {
         ancestors.push(Ancestor {
             pid,
             program: identity(pid).map_or(process.comm, |(_, it)| it.display().to_string()),
-            preload: [now, preload]
-                .iter()
-                .flatten()
-                .find_map(process::preload_of),
+            preload: [now, preload].iter().flatten().find_map(process::preload_of),
         });
         pid = process.ppid;
     }
@@ -257,12 +233,7 @@ fn ancestors(parent: i32) -> Vec<Ancestor> {
 fn asked_above(process: &Process) -> Option<Wanted> {
     let elf = Elf::read(Path::new(&format!("/proc/{}/exe", process.pid))).ok()?;
     let root = Root::of(process.pid);
-    let loader = Loader {
-        root: &root,
-        program: &elf,
-        library_path: None,
-        folder: Path::new("/"),
-    };
+    let loader = Loader { root: &root, program: &elf, library_path: None, folder: Path::new("/") };
     let above = ancestors(process.parent);
     let preload = above.iter().find_map(|it| it.preload.as_deref())?;
     Wanted::asked_by(&loader.preload(OsStr::new(preload)))
@@ -302,9 +273,7 @@ fn line(process: &Process, in_charge: Option<bool>) -> ProcessLine {
         _ => (None, None),
     };
     let inside = process.inside.and_then(|it| it.allocator());
-    let read: BTreeMap<_, _> = given(process)
-        .map(|it| settings::read(&it))
-        .unwrap_or_default();
+    let read: BTreeMap<_, _> = given(process).map(|it| settings::read(&it)).unwrap_or_default();
     let counters = Counters::default().read(process.pid, Duration::MAX);
     ProcessLine {
         pid: process.pid,
@@ -312,10 +281,7 @@ fn line(process: &Process, in_charge: Option<bool>) -> ProcessLine {
         in_charge,
         malloc: file,
         allocator: inside.or(allocator).map(str::to_owned),
-        settings: read
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect(),
+        settings: read.iter().map(|(name, value)| format!("{name}={value}")).collect(),
         idle_time_ms: counters.map(|it| it.idle_time_ms),
         serves_cpython: counters.map(|it| it.mechanisms & mechanism::CPYTHON != 0),
     }

@@ -56,16 +56,10 @@ pub(super) fn check(
 ) -> Result<Report, Failure> {
     let root = Root::at(&fs::canonicalize(target)?);
     let (programs, named) = programs(&root, asked)?;
-    let Some(first) = programs
-        .iter()
-        .find(|it| !it.elf.is_static())
-        .or(programs.first())
-    else {
-        return Err(
-            Failure::new(Exit::Usage, format!("{target} contains no program")).remedy(
-                "name the folder of an unpacked image (docker export, skopeo and umoci, a chroot)",
-            ),
-        );
+    let Some(first) = programs.iter().find(|it| !it.elf.is_static()).or(programs.first()) else {
+        return Err(Failure::new(Exit::Usage, format!("{target} contains no program")).remedy(
+            "name the folder of an unpacked image (docker export, skopeo and umoci, a chroot)",
+        ));
     };
     let system = loader(&root, &first.elf).system_preload();
     let mut findings = Vec::new();
@@ -120,14 +114,8 @@ pub(super) fn check(
     for ((id, what), names) in groups {
         findings.push(grouped(id, what, &names, named, programs.len()));
     }
-    Ok(Report::new(
-        target,
-        Subject::Root,
-        Some(wanted.name),
-        Vec::new(),
-        findings,
-    )
-    .with_programs(programs.len()))
+    Ok(Report::new(target, Subject::Root, Some(wanted.name), Vec::new(), findings)
+        .with_programs(programs.len()))
 }
 
 fn nothing(target: &str, programs: usize) -> Report {
@@ -138,12 +126,7 @@ fn nothing(target: &str, programs: usize) -> Report {
 }
 
 fn loader<'a>(root: &'a Root, program: &'a Elf) -> Loader<'a> {
-    Loader {
-        root,
-        program,
-        library_path: None,
-        folder: Path::new("/"),
-    }
+    Loader { root, program, library_path: None, folder: Path::new("/") }
 }
 
 /// How `LD_PRELOAD` would name the library: the path that was given, else the first known name that is
@@ -152,14 +135,10 @@ fn spelling(root: &Root, program: &Program, wanted: &Wanted) -> String {
     if let Some(file) = &wanted.file {
         return file.display().to_string();
     }
-    let sonames = wanted
-        .allocator
-        .and_then(ebb_allocators::by_name)
-        .map_or(&[][..], |it| it.sonames);
+    let sonames =
+        wanted.allocator.and_then(ebb_allocators::by_name).map_or(&[][..], |it| it.sonames);
     let loader = loader(root, &program.elf);
-    let found = sonames
-        .iter()
-        .find(|name| loader.entry(name).file != EntryFile::Missing);
+    let found = sonames.iter().find(|name| loader.entry(name).file != EntryFile::Missing);
     (*found.or(sonames.first()).unwrap_or(&wanted.name.as_str())).to_owned()
 }
 
@@ -186,13 +165,9 @@ pub(super) fn entrypoints(
         };
         let files = fs::read_dir(here).into_iter().flatten().flatten();
         for file in files.filter(|file| is_entrypoint_name(&file.path())) {
-            let is_short = file
-                .metadata()
-                .is_ok_and(|meta| meta.is_file() && meta.len() <= most_bytes);
-            if let Some(text) = is_short
-                .then(|| fs::read_to_string(file.path()).ok())
-                .flatten()
-            {
+            let is_short =
+                file.metadata().is_ok_and(|meta| meta.is_file() && meta.len() <= most_bytes);
+            if let Some(text) = is_short.then(|| fs::read_to_string(file.path()).ok()).flatten() {
                 found.push((root.inside(&file.path()), text));
             }
         }
@@ -209,9 +184,7 @@ fn programs(root: &Root, named: &[PathBuf]) -> Result<(Vec<Program>, bool), Fail
     let read = |name: &PathBuf| {
         let unusable =
             |why: String| Failure::new(Exit::Usage, format!("{}: {why}", name.display()));
-        let path = root
-            .resolve(name)
-            .map_err(|error| unusable(error.to_string()))?;
+        let path = root.resolve(name).map_err(|error| unusable(error.to_string()))?;
         let elf = Elf::read(&path).map_err(|error| unusable(error.to_string()))?;
         let name = root.inside(&path).display().to_string();
         Ok(Program { name, path, elf })
@@ -221,12 +194,9 @@ fn programs(root: &Root, named: &[PathBuf]) -> Result<(Vec<Program>, bool), Fail
 }
 
 fn all_programs(root: &Root) -> Vec<Program> {
-    let walk = WalkDir::new(root.folder())
-        .sort_by_file_name()
-        .into_iter()
-        .filter_entry(|entry| {
-            entry.depth() != 1 || !SKIPPED.contains(&&*entry.file_name().to_string_lossy())
-        });
+    let walk = WalkDir::new(root.folder()).sort_by_file_name().into_iter().filter_entry(|entry| {
+        entry.depth() != 1 || !SKIPPED.contains(&&*entry.file_name().to_string_lossy())
+    });
     walk.flatten()
         .filter(|entry| entry.file_type().is_file())
         .filter(|entry| {
@@ -245,10 +215,7 @@ fn all_programs(root: &Root) -> Vec<Program> {
 
 fn is_elf(path: &Path) -> bool {
     let mut magic = [0; ELF_MAGIC.len()];
-    File::open(path)
-        .and_then(|mut file| file.read_exact(&mut magic))
-        .is_ok()
-        && magic == ELF_MAGIC
+    File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == ELF_MAGIC
 }
 
 /// Shared objects often carry the bit of programs.
@@ -321,15 +288,9 @@ fn grouped(
     if names.len() > shown.len() {
         list += &format!(" and {} more", names.len() - shown.len());
     }
-    let is_of_program = matches!(
-        id,
-        Id::AllocatorInside | Id::StaticProgram | Id::MallocInside | Id::SecureMode
-    );
-    let what = if is_of_program {
-        format!("{list}: {what}")
-    } else {
-        format!("{what} ({list})")
-    };
+    let is_of_program =
+        matches!(id, Id::AllocatorInside | Id::StaticProgram | Id::MallocInside | Id::SecureMode);
+    let what = if is_of_program { format!("{list}: {what}") } else { format!("{what} ({list})") };
     let finding = Finding::new(id, what);
     if named || names.len() * 2 > programs || finding.severity == Severity::Note {
         finding

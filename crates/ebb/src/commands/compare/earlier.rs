@@ -21,10 +21,7 @@ impl Earlier {
     /// Reads `results.json`, or that of a folder.
     pub fn read(at: &Path) -> Result<Earlier, Failure> {
         let file = file_of(at);
-        Ok(Earlier {
-            trial: read(&file)?,
-            file,
-        })
+        Ok(Earlier { trial: read(&file)?, file })
     }
 
     /// Refuses a trial that was of something else.
@@ -44,10 +41,7 @@ impl Earlier {
         let spec = |variant: &Variant| VariantSpec {
             name: variant.name.clone(),
             allocator: variant.allocator.clone(),
-            beside: variant
-                .beside
-                .as_ref()
-                .map(|path| path.display().to_string()),
+            beside: variant.beside.as_ref().map(|path| path.display().to_string()),
             linked: variant.linked,
             command: variant.command.clone(),
             env: variant.env.clone(),
@@ -57,13 +51,7 @@ impl Earlier {
 
     /// What changed since.
     pub fn compare(&self, now: &[Variant], threshold_share: f64) -> Against {
-        against::compare(
-            &self.file,
-            &self.trial,
-            now,
-            &machine::read(),
-            threshold_share,
-        )
+        against::compare(&self.file, &self.trial, now, &machine::read(), threshold_share)
     }
 }
 
@@ -89,10 +77,7 @@ pub fn read(at: &Path) -> Result<Trial, Failure> {
     let layout: Layout = serde_json::from_str(&text)
         .map_err(|error| wrong(format!("no results of a trial: {error}")))?;
     if layout.format != FORMAT {
-        return Err(wrong(format!(
-            "it has format {}; this ebb reads {FORMAT}",
-            layout.format
-        )));
+        return Err(wrong(format!("it has format {}; this ebb reads {FORMAT}", layout.format)));
     }
     let mut trial: Trial = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     // Results of an older ebb may have costs in the sentence of a disturbed trial.

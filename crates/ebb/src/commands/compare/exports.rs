@@ -23,13 +23,9 @@ pub struct Args {
 
 impl Args {
     fn given(&self) -> impl Iterator<Item = (&'static str, &Path)> {
-        let csv = self
-            .export_csv
-            .as_deref()
-            .map(|file| ("--export-csv", file));
+        let csv = self.export_csv.as_deref().map(|file| ("--export-csv", file));
         let markdown = self.export_markdown.as_deref();
-        csv.into_iter()
-            .chain(markdown.map(|file| ("--export-markdown", file)))
+        csv.into_iter().chain(markdown.map(|file| ("--export-markdown", file)))
     }
 
     /// Finds out before the trial whether the files can be written. Changes none of them.

@@ -52,10 +52,7 @@ fn max_rest(text: &str) -> Result<(Option<String>, u64), String> {
 impl Args {
     /// What the service of each run is held to.
     pub fn limits(&self) -> Limits {
-        Limits {
-            memory_max_bytes: self.memory_max,
-            cpus: self.cpus,
-        }
+        Limits { memory_max_bytes: self.memory_max, cpus: self.cpus }
     }
 
     /// A maker of cgroups, tried once, where a limit was requested.
@@ -63,10 +60,7 @@ impl Args {
         if self.memory_max.is_none() && self.cpus.is_none() {
             return Ok(None);
         }
-        let limits = enclosure::Limits {
-            memory_bytes: self.memory_max,
-            cpus: self.cpus,
-        };
+        let limits = enclosure::Limits { memory_bytes: self.memory_max, cpus: self.cpus };
         let ground = Ground::find(limits).map_err(|error| {
             let what = format!("--memory-max and --cpus need a cgroup, which cannot be created: {error}");
             Failure::new(Exit::Permission, what).remedy(
@@ -149,10 +143,7 @@ mod tests {
     #[test]
     fn a_rest_is_of_the_first_variant_or_of_a_named_one() {
         assert_eq!(max_rest("64M"), Ok((None, 64_000_000)));
-        assert_eq!(
-            max_rest("glibc+A=b=64M"),
-            Ok((Some("glibc+A=b".into()), 64_000_000))
-        );
+        assert_eq!(max_rest("glibc+A=b=64M"), Ok((Some("glibc+A=b".into()), 64_000_000)));
         assert!(max_rest("glibc=").is_err());
     }
 }

@@ -101,24 +101,14 @@ pub fn watch(args: &Args, metric: Metric) -> Result<Trial, Failure> {
     let mut variants: Vec<Variant> = sides.into_iter().map(|side| side.end(seconds)).collect();
     let canary = canary::cut(seconds, args.every.as_secs_f64(), looks);
     canary::summarise(&mut variants, &canary, metric);
-    Ok(trial(
-        variants,
-        canary,
-        metric,
-        started,
-        seconds,
-        interrupt.is_set(),
-    ))
+    Ok(trial(variants, canary, metric, started, seconds, interrupt.is_set()))
 }
 
 fn begin(asked: &[(String, String)]) -> Result<Vec<Side>, Failure> {
     let mut sides: Vec<Side> = Vec::new();
     for (name, target) in asked {
         if sides.iter().any(|side| side.variant.name == *name) {
-            return Err(Failure::new(
-                Exit::Usage,
-                format!("--live: {name} is given twice"),
-            ));
+            return Err(Failure::new(Exit::Usage, format!("--live: {name} is given twice")));
         }
         let followed = Followed::of(target).map_err(Failure::from)?;
         sides.push(Side::of(name, target, followed));
@@ -127,10 +117,7 @@ fn begin(asked: &[(String, String)]) -> Result<Vec<Side>, Failure> {
 }
 
 fn names(sides: &[Side]) -> String {
-    let names: Vec<&str> = sides
-        .iter()
-        .map(|side| side.variant.name.as_str())
-        .collect();
+    let names: Vec<&str> = sides.iter().map(|side| side.variant.name.as_str()).collect();
     names.join(", ")
 }
 
@@ -142,11 +129,7 @@ impl Side {
         env.insert("target".to_owned(), target.to_owned());
         Side {
             followed,
-            variant: Variant {
-                library,
-                env,
-                ..Variant::new(name, &allocator)
-            },
+            variant: Variant { library, env, ..Variant::new(name, &allocator) },
             run: Run::new(1),
             cpu_s: 0.0,
             counter: None,
@@ -158,10 +141,7 @@ impl Side {
         let look = self.followed.look();
         let Some(sample) = eyes.sample_of(&look.tree).map(|seen| seen.sample) else {
             if self.gone_at.is_none() {
-                terminal::warn(&format!(
-                    "{} has ended; looking for it again",
-                    self.variant.name
-                ));
+                terminal::warn(&format!("{} has ended; looking for it again", self.variant.name));
                 self.gone_at = Some(at_s);
                 self.counter = None;
             }
@@ -206,10 +186,7 @@ impl Side {
         let allocator = pid.map_or("not known".to_owned(), |pid| ground(pid).0);
         let other = match allocator == self.variant.allocator {
             true => String::new(),
-            false => format!(
-                "; it runs on {allocator} instead of {}",
-                self.variant.allocator
-            ),
+            false => format!("; it runs on {allocator} instead of {}", self.variant.allocator),
         };
         let pid = pid.map_or(String::new(), |pid| format!(" as process {pid}"));
         self.counter = None;
@@ -228,10 +205,9 @@ impl Side {
             load: None,
         });
         if let Some(since) = self.gone_at {
-            self.run.notes.push(format!(
-                "it did not run from {} to the end",
-                figures::duration(since)
-            ));
+            self.run
+                .notes
+                .push(format!("it did not run from {} to the end", figures::duration(since)));
         }
         self.variant.runs.push(self.run);
         self.variant
@@ -243,9 +219,7 @@ fn ground(pid: i32) -> (String, Option<PathBuf>) {
     match malloc_source(pid) {
         Ok(source) if source.is_libc() => (ebb_allocators::SYSTEM.to_owned(), None),
         Ok(MallocSource::File(path)) => {
-            let name = path
-                .file_name()
-                .map(|name| name.to_string_lossy().into_owned());
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
             let known = name.as_deref().and_then(ebb_allocators::by_file_name);
             let name = known.map(|known| known.name.to_owned()).or(name);
             (name.unwrap_or_default(), Some(path))

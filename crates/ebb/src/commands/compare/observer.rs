@@ -35,10 +35,7 @@ pub struct Processes {
 
 impl Default for Processes {
     fn default() -> Processes {
-        Processes {
-            counters: Counters::default(),
-            zero: Instant::now(),
-        }
+        Processes { counters: Counters::default(), zero: Instant::now() }
     }
 }
 
@@ -86,9 +83,7 @@ impl Observer for Processes {
     fn instruments(&self, pid: u32) -> Vec<Instrument> {
         let tree = i32::try_from(pid).ok().and_then(|pid| Tree::of(pid).ok());
         let pids = tree.as_ref().map_or(&[][..], Tree::pids);
-        pids.iter()
-            .flat_map(|pid| ebb_process::instruments::of(*pid))
-            .collect()
+        pids.iter().flat_map(|pid| ebb_process::instruments::of(*pid)).collect()
     }
 
     fn machine(&self) -> Option<Machine> {
@@ -107,12 +102,10 @@ impl Observer for Processes {
     fn in_charge(&self, pid: u32, variant: &Prepared) -> Result<(), String> {
         let pid = i32::try_from(pid).map_err(|error| error.to_string())?;
         let tree = Tree::of(pid).map_err(|error| error.to_string())?;
-        tree.pids()
-            .iter()
-            .try_for_each(|pid| match variant.spec.linked {
-                true => self.is_inside(*pid, &variant.spec.allocator),
-                false => takes_malloc_from(*pid, variant),
-            })
+        tree.pids().iter().try_for_each(|pid| match variant.spec.linked {
+            true => self.is_inside(*pid, &variant.spec.allocator),
+            false => takes_malloc_from(*pid, variant),
+        })
     }
 }
 
@@ -168,10 +161,7 @@ fn takes_malloc_from(pid: i32, variant: &Prepared) -> Result<(), String> {
         // What ended in the meantime held no memory at the end.
         Err(Unreadable::Gone) => return Ok(()),
         Err(error) => {
-            return Err(format!(
-                "it is not known which allocator {} uses: {error}",
-                name(pid)
-            ));
+            return Err(format!("it is not known which allocator {} uses: {error}", name(pid)));
         }
         Ok(source) => source,
     };
@@ -180,14 +170,9 @@ fn takes_malloc_from(pid: i32, variant: &Prepared) -> Result<(), String> {
         None => source.is_libc(),
     };
     if expected {
-        return variant
-            .beside
-            .as_deref()
-            .map_or(Ok(()), |beside| is_mapped(pid, beside));
+        return variant.beside.as_deref().map_or(Ok(()), |beside| is_mapped(pid, beside));
     }
-    let wanted = library.map_or("the C library".into(), |library| {
-        library.display().to_string()
-    });
+    let wanted = library.map_or("the C library".into(), |library| library.display().to_string());
     let found = match source {
         MallocSource::File(path) => format!("uses malloc from {}", path.display()),
         MallocSource::Static => "is statically linked, so nothing can be preloaded".into(),
@@ -255,16 +240,10 @@ pub fn service_program(
     let command = own.map_or(&workload.service.command, |(_, command)| command);
     let command = command.first().map_or("", String::as_str);
     let command = template::fill(command, &values).map_err(|error| usage(&error))?;
-    let cwd = workload
-        .service
-        .cwd
-        .as_ref()
-        .map_or(workload.dir.clone(), |cwd| workload.dir.join(cwd));
-    let command = if command.contains('/') {
-        cwd.join(command).into_os_string()
-    } else {
-        command.into()
-    };
+    let cwd =
+        workload.service.cwd.as_ref().map_or(workload.dir.clone(), |cwd| workload.dir.join(cwd));
+    let command =
+        if command.contains('/') { cwd.join(command).into_os_string() } else { command.into() };
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     Program::find(&command, &path).map_err(|error| usage(&error))
 }
@@ -297,21 +276,11 @@ fn resolve(spec: VariantSpec, workload: &Workload, program: &Program, values: &V
                     program.image.display()
                 )
             });
-            Prepared {
-                spec,
-                library,
-                decay,
-                beside,
-                unavailable,
-            }
+            Prepared { spec, library, decay, beside, unavailable }
         }
-        Err(reason) => Prepared {
-            spec,
-            library: None,
-            decay,
-            beside: None,
-            unavailable: Some(reason),
-        },
+        Err(reason) => {
+            Prepared { spec, library: None, decay, beside: None, unavailable: Some(reason) }
+        }
     }
 }
 

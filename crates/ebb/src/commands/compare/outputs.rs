@@ -35,10 +35,8 @@ impl Folder {
         let failed = |path: &Path, error: std::io::Error| {
             Failure::new(Exit::Usage, format!("{}: {error}", path.display()))
         };
-        let there: Vec<&str> = FILES
-            .into_iter()
-            .filter(|name| self.0.join(name).exists())
-            .collect();
+        let there: Vec<&str> =
+            FILES.into_iter().filter(|name| self.0.join(name).exists()).collect();
         let mut kept = None;
         if there.iter().any(|name| *name != LOGS) {
             let place = self.place_of_earlier();

@@ -20,22 +20,15 @@ pub fn look_up(workload: &Workload) -> Result<(), Failure> {
         .companions
         .iter()
         .map(|it| (format!("the companion \"{}\"", it.name), &it.command));
-    let prepare = workload
-        .prepare
-        .iter()
-        .map(|it| ("prepare".to_owned(), &it.command));
+    let prepare = workload.prepare.iter().map(|it| ("prepare".to_owned(), &it.command));
     for (whose, command) in phases.chain(companions).chain(prepare) {
-        let Some(program) = command
-            .first()
-            .and_then(|word| template::fill(word, &values).ok())
+        let Some(program) = command.first().and_then(|word| template::fill(word, &values).ok())
         else {
             continue;
         };
         if !is_there(&program, &workload.dir) {
-            return Err(
-                Failure::new(Exit::Usage, format!("{whose}: program {program} not found"))
-                    .remedy("install it or correct its name; nothing was started"),
-            );
+            return Err(Failure::new(Exit::Usage, format!("{whose}: program {program} not found"))
+                .remedy("install it or correct its name; nothing was started"));
         }
     }
     Ok(())
@@ -50,7 +43,5 @@ fn is_there(program: &str, dir: &Path) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     folders.retain(|folder| !folder.as_os_str().is_empty());
-    folders
-        .iter()
-        .any(|folder| is_program(&folder.join(program)))
+    folders.iter().any(|folder| is_program(&folder.join(program)))
 }

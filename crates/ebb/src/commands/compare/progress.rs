@@ -43,11 +43,7 @@ impl Progress {
         if std::io::stderr().is_terminal() {
             bar.enable_steady_tick(Duration::from_millis(250));
         }
-        Progress {
-            bar,
-            began,
-            estimate,
-        }
+        Progress { bar, began, estimate }
     }
 
     /// The workload's setup runs.
@@ -60,39 +56,19 @@ impl Progress {
     /// Something happened in the trial.
     pub fn tell(&self, event: &Event) {
         match event {
-            Event::RunBegins {
-                variant,
-                repetition,
-                number,
-                total,
-            } => {
+            Event::RunBegins { variant, repetition, number, total } => {
                 let of_all = total.map_or(String::new(), |total| format!("/{total}"));
-                self.say(&format!(
-                    "run {number}{of_all}: {variant}, repetition {repetition}"
-                ));
+                self.say(&format!("run {number}{of_all}: {variant}, repetition {repetition}"));
             }
-            Event::PhaseBegins {
-                phase,
-                round,
-                left_s,
-                left_is_whole,
-            } => {
-                let estimate = Estimate {
-                    at: Instant::now(),
-                    left_s: *left_s,
-                    is_whole: *left_is_whole,
-                };
+            Event::PhaseBegins { phase, round, left_s, left_is_whole } => {
+                let estimate =
+                    Estimate { at: Instant::now(), left_s: *left_s, is_whole: *left_is_whole };
                 *self.estimate.lock().unwrap_or_else(PoisonError::into_inner) = Some(estimate);
                 let gone = self.began.elapsed().as_secs_f64();
-                self.bar
-                    .set_position((STEPS as f64 * gone / (gone + left_s).max(0.001)) as u64);
+                self.bar.set_position((STEPS as f64 * gone / (gone + left_s).max(0.001)) as u64);
                 let message = self.bar.message();
                 let run = message.split(" · ").next().unwrap_or_default();
-                let round = if *round > 1 {
-                    format!(" {round}")
-                } else {
-                    String::new()
-                };
+                let round = if *round > 1 { format!(" {round}") } else { String::new() };
                 self.bar.set_message(format!("{run} · {phase}{round}"));
                 if self.bar.is_hidden() {
                     terminal::warn(&format!("  {phase}{round} {}", left_text(&self.estimate)));
@@ -119,9 +95,7 @@ impl Progress {
                 self.warn(&format!("{variant}: run discarded: {reason}"))
             }
             Outcome::Failed { reason, last_lines } => {
-                self.warn(&format!(
-                    "{variant}: {reason}; no more runs of this variant"
-                ));
+                self.warn(&format!("{variant}: {reason}; no more runs of this variant"));
                 for line in last_lines {
                     self.warn(&format!("| {line}"));
                 }

@@ -84,9 +84,7 @@ impl Args {
         }
         let dir = std::env::current_dir()?;
         let workload = Workload::from_text(&self.text()?, dir);
-        workload
-            .map(Some)
-            .map_err(|error| Failure::new(Exit::Usage, error.to_string()))
+        workload.map(Some).map_err(|error| Failure::new(Exit::Usage, error.to_string()))
     }
 
     /// Prints the file if only that was requested.
@@ -104,10 +102,7 @@ impl Args {
             (Some(load), _) => ("load", words("--load", load)?),
             (None, Some(burst)) => {
                 let own = ["ebb", "burst"].map(str::to_owned);
-                (
-                    "burst",
-                    own.into_iter().chain(words("--burst", burst)?).collect(),
-                )
+                ("burst", own.into_iter().chain(words("--burst", burst)?).collect())
             }
             (None, None) => {
                 return Err(usage("no load is given".into()).remedy(
@@ -120,11 +115,7 @@ impl Args {
             ready: self.ready.clone(),
             load,
             load_name,
-            warm_up: self
-                .warm_up
-                .as_ref()
-                .map(|text| words("--warm-up", text))
-                .transpose()?,
+            warm_up: self.warm_up.as_ref().map(|text| words("--warm-up", text)).transpose()?,
             rest_s: self.rest.unwrap_or(REST).as_secs_f64(),
             cycles: self.cycles.unwrap_or(CYCLES),
         };
@@ -136,9 +127,6 @@ impl Args {
 fn words(flag: &str, text: &str) -> Result<Vec<String>, Failure> {
     let words = shlex::split(text).filter(|words| !words.is_empty());
     words.ok_or_else(|| {
-        Failure::new(
-            Exit::Usage,
-            format!("{flag} {text}: not a command (a quote may be open)"),
-        )
+        Failure::new(Exit::Usage, format!("{flag} {text}: not a command (a quote may be open)"))
     })
 }

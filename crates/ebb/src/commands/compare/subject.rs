@@ -8,26 +8,19 @@ use crate::exit::{Exit, Failure};
 /// Refuses a command line that names no service, or two, with the ways there are.
 pub(super) fn check(workload: &[PathBuf], sketch: &sketch::Args) -> Result<(), Failure> {
     let usage = |what: String, remedy: &str| Err(Failure::new(Exit::Usage, what).remedy(remedy));
-    let words: Vec<String> = workload
-        .iter()
-        .map(|word| word.display().to_string())
-        .collect();
+    let words: Vec<String> = workload.iter().map(|word| word.display().to_string()).collect();
     let has_service = sketch.has_service();
     match (sketch.flag(), words.as_slice()) {
         (Some(_), [_, ..]) if has_service => usage(
-            format!(
-                "a service after `--` cannot be used with the workload {}",
-                words[0]
-            ),
+            format!("a service after `--` cannot be used with the workload {}", words[0]),
             "leave out one of them",
         ),
         (Some(flag), words) if !has_service => usage(
             match words {
                 [] => format!("{flag} needs a service"),
-                words => format!(
-                    "{flag} needs a service, and {} is not marked as one",
-                    words.join(" ")
-                ),
+                words => {
+                    format!("{flag} needs a service, and {} is not marked as one", words.join(" "))
+                }
             },
             &format!(
                 "put the service's command after `--`: ebb compare {flag} ... -- {}",

@@ -16,18 +16,12 @@ const WITHOUT_ARENAS: usize = 2;
 /// The variants, the one without settings first.
 pub fn specs(allocator: &str, workload: &Workload) -> Result<Vec<VariantSpec>, Failure> {
     let known = || {
-        let names: Vec<&str> = ebb_allocators::KNOWN
-            .iter()
-            .map(|known| known.name)
-            .collect();
+        let names: Vec<&str> = ebb_allocators::KNOWN.iter().map(|known| known.name).collect();
         format!("known are {}", names.join(", "))
     };
     let tunings = ebb_allocators::tunings(allocator).ok_or_else(|| {
-        Failure::new(
-            Exit::Usage,
-            format!("--tune {allocator}: ebb knows no settings to try"),
-        )
-        .remedy(known())
+        Failure::new(Exit::Usage, format!("--tune {allocator}: ebb knows no settings to try"))
+            .remedy(known())
     })?;
     let allocator = match allocator {
         "system" => SYSTEM,

@@ -38,12 +38,7 @@ pub(super) struct Proposal {
 
 impl Change {
     pub(super) fn of(path: &Path, before: Option<String>, edits: Vec<Edit>) -> Self {
-        Self {
-            path: path.to_owned(),
-            name: path.display().to_string(),
-            before,
-            edits,
-        }
+        Self { path: path.to_owned(), name: path.display().to_string(), before, edits }
     }
 
     pub(super) fn is_change(&self) -> bool {
@@ -66,11 +61,8 @@ pub(super) fn read(path: &Path) -> Result<String, Failure> {
         );
     }
     if meta.len() > MOST_BYTES {
-        return Err(unusable(format!(
-            "it has {} bytes, too many for such a file",
-            meta.len()
-        ))
-        .remedy("nothing was changed"));
+        return Err(unusable(format!("it has {} bytes, too many for such a file", meta.len()))
+            .remedy("nothing was changed"));
     }
     let text = fs::read_to_string(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::PermissionDenied => {

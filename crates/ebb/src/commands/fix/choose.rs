@@ -52,8 +52,9 @@ fn usable(library: &str) -> Result<String, Failure> {
         || library.contains('/') && !library.starts_with('/')
         || library.is_empty()
     {
-        return Err(Failure::new(Exit::Usage, format!("--library {library}"))
-            .remedy("give an absolute path or a bare name, without spaces, colons, dollar signs or quotes"));
+        return Err(Failure::new(Exit::Usage, format!("--library {library}")).remedy(
+            "give an absolute path or a bare name, without spaces, colons, dollar signs or quotes",
+        ));
     }
     Ok(library.to_owned())
 }
@@ -66,40 +67,20 @@ fn of_arguments(args: &Args) -> Result<Wish, Failure> {
         None => "it returns idle memory without a setting".to_owned(),
     };
     if args.conf.is_empty() {
-        let variables = if allocator.name == "jemalloc" {
-            settings_of(JEMALLOC)
-        } else {
-            BTreeMap::new()
-        };
-        return Ok(Wish {
-            allocator,
-            library: None,
-            variables,
-            gives_way: true,
-            why,
-        });
+        let variables =
+            if allocator.name == "jemalloc" { settings_of(JEMALLOC) } else { BTreeMap::new() };
+        return Ok(Wish { allocator, library: None, variables, gives_way: true, why });
     }
     let choice = match allocator.name {
         ebb_allocators::SYSTEM => Choice::System,
-        name => Choice::Library(Library {
-            path: name.into(),
-            allocator: Some(allocator),
-        }),
+        name => Choice::Library(Library { path: name.into(), allocator: Some(allocator) }),
     };
     let change = Environment::of(&choice, &args.conf, |_| None)?;
     let text = |text: OsString| text.to_string_lossy().into_owned();
-    let set = change
-        .changes
-        .into_iter()
-        .filter_map(|(name, value)| Some((text(name), text(value?))));
+    let set =
+        change.changes.into_iter().filter_map(|(name, value)| Some((text(name), text(value?))));
     let variables = set.filter(|(name, _)| name != "LD_PRELOAD").collect();
-    Ok(Wish {
-        allocator,
-        library: None,
-        variables,
-        gives_way: false,
-        why,
-    })
+    Ok(Wish { allocator, library: None, variables, gives_way: false, why })
 }
 
 fn known(name: &str) -> Result<&'static Allocator, Failure> {
@@ -107,10 +88,7 @@ fn known(name: &str) -> Result<&'static Allocator, Failure> {
         let known: Vec<&str> = ebb_allocators::KNOWN.iter().map(|it| it.name).collect();
         Failure::new(
             Exit::Usage,
-            format!(
-                "allocator \"{name}\" is not known; known are {}",
-                known.join(", ")
-            ),
+            format!("allocator \"{name}\" is not known; known are {}", known.join(", ")),
         )
     })
 }
@@ -118,11 +96,7 @@ fn known(name: &str) -> Result<&'static Allocator, Failure> {
 /// The environment of a variant that every trial knows.
 fn settings_of(name: &str) -> BTreeMap<String, String> {
     let parsed = variant::parse(&[name.to_owned()], &BTreeMap::new());
-    parsed
-        .ok()
-        .and_then(|it| it.into_iter().next())
-        .map(|it| it.env)
-        .unwrap_or_default()
+    parsed.ok().and_then(|it| it.into_iter().next()).map(|it| it.env).unwrap_or_default()
 }
 
 /// What a trial recommends.
@@ -136,9 +110,7 @@ fn of_trial(path: &Path) -> Result<Chosen, Failure> {
     let name = match (trial.verdict.kind, &trial.verdict.variant) {
         (VerdictKind::Recommend, Some(name)) => name,
         (VerdictKind::Recommend, None) => {
-            return Err(unusable(
-                "it recommends a variant without a name".to_owned(),
-            ));
+            return Err(unusable("it recommends a variant without a name".to_owned()));
         }
         (VerdictKind::NotEnough, _) => {
             return Err(Failure::new(
@@ -150,9 +122,7 @@ fn of_trial(path: &Path) -> Result<Chosen, Failure> {
         _ => return Ok(Chosen::Nothing(sentence)),
     };
     let Some(variant) = trial.variants.iter().find(|it| it.name == *name) else {
-        return Err(unusable(format!(
-            "it recommends {name}, but has no such variant"
-        )));
+        return Err(unusable(format!("it recommends {name}, but has no such variant")));
     };
     let by_file =
         || ebb_allocators::by_file_name(variant.allocator.rsplit('/').next().unwrap_or_default());
@@ -174,9 +144,6 @@ fn of_trial(path: &Path) -> Result<Chosen, Failure> {
         library: None,
         variables,
         gives_way: false,
-        why: format!(
-            "the trial of {}: {sentence}{of_python}",
-            trial.workload.name
-        ),
+        why: format!("the trial of {}: {sentence}{of_python}", trial.workload.name),
     }))
 }

@@ -23,10 +23,8 @@ const LIBRARY_FILE: &str = "libebbmalloc.so";
 /// What the file that was named needs.
 pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, Failure> {
     let path = args.file.as_path();
-    let file_name = path
-        .file_name()
-        .map(|it| it.to_string_lossy().into_owned())
-        .unwrap_or_default();
+    let file_name =
+        path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
     let wanted = Wanted {
         name: wish.allocator.name.to_owned(),
         allocator: Some(wish.allocator.name),
@@ -63,12 +61,8 @@ fn is_dockerfile(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["dockerfile", "containerfile"].iter().any(|it| {
         name == *it
-            || name
-                .strip_prefix(it)
-                .is_some_and(|rest| rest.starts_with('.'))
-            || name
-                .strip_suffix(it)
-                .is_some_and(|rest| rest.ends_with('.'))
+            || name.strip_prefix(it).is_some_and(|rest| rest.starts_with('.'))
+            || name.strip_suffix(it).is_some_and(|rest| rest.ends_with('.'))
     })
 }
 
@@ -83,10 +77,7 @@ fn dockerfile(args: &Args, text: &str, wish: &Wish, wanted: &Wanted) -> Result<P
     let Fixed { edits, mut notes } = fix::dockerfile::fix(&name, text, stage, &context, wish)?;
     let mut changes = vec![Change::of(&args.file, Some(text.to_owned()), edits)];
     let after = changes[0].after();
-    is_settled(
-        &name,
-        fix::dockerfile::fix(&name, &after, stage, &context, wish),
-    )?;
+    is_settled(&name, fix::dockerfile::fix(&name, &after, stage, &context, wish))?;
     let stages = Stages::parse(&after)
         .map_err(|error| Failure::new(Exit::Internal, format!("{name}: {error}")))?;
     let check =
@@ -111,28 +102,13 @@ fn dockerfile(args: &Args, text: &str, wish: &Wish, wanted: &Wanted) -> Result<P
         }
         checked = check(&context);
     }
-    if changes[0]
-        .edits
-        .iter()
-        .any(|it| it.text.contains("COPY libebbmalloc.so"))
-    {
-        let platforms = [
-            "TARGETARCH",
-            "TARGETPLATFORM",
-            "BUILDPLATFORM",
-            "--platform",
-        ];
+    if changes[0].edits.iter().any(|it| it.text.contains("COPY libebbmalloc.so")) {
+        let platforms = ["TARGETARCH", "TARGETPLATFORM", "BUILDPLATFORM", "--platform"];
         if platforms.iter().any(|it| text.contains(it)) {
             notes.push("the image is built for several platforms: libebbmalloc.so is for one, so each build needs its own".to_owned());
         }
     }
-    Ok(Proposal {
-        kind: "dockerfile",
-        changes,
-        notes,
-        check: checked,
-        library,
-    })
+    Ok(Proposal { kind: "dockerfile", changes, notes, check: checked, library })
 }
 
 /// The note about the library that has to lie next to the file.
@@ -150,17 +126,8 @@ fn placing(args: &Args, place: &Path, what: &str) -> String {
 fn not_ignored(folder: &Path, context: &BuildContext) -> Result<Change, Failure> {
     let text = context.ignore.clone().unwrap_or_default();
     let line = [format!("!{LIBRARY_FILE}")];
-    let edit = Edit::below(
-        &text,
-        text.len(),
-        &line,
-        "lets the builder read the library",
-    );
-    Ok(Change::of(
-        &folder.join(".dockerignore"),
-        Some(text),
-        vec![edit],
-    ))
+    let edit = Edit::below(&text, text.len(), &line, "lets the builder read the library");
+    Ok(Change::of(&folder.join(".dockerignore"), Some(text), vec![edit]))
 }
 
 fn services(
@@ -199,54 +166,33 @@ fn services(
     }
     let placed = library.as_deref();
     let check = files::of_services(&name, kind, &after, Some(&is_chosen), Some(wanted), placed);
-    Ok(Proposal {
-        kind: kind.name(),
-        changes: vec![change],
-        notes,
-        check: Some(check),
-        library,
-    })
+    Ok(Proposal { kind: kind.name(), changes: vec![change], notes, check: Some(check), library })
 }
 
 /// The names of the services that are meant. Where the file leaves a choice, it is the user's.
 fn chosen(args: &Args, all: &[Service]) -> Result<Vec<String>, Failure> {
     let name = args.file.display();
-    let list = || {
-        all.iter()
-            .map(|it| it.name.as_str())
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    if let Some(unknown) = args
-        .service
-        .iter()
-        .find(|name| !all.iter().any(|it| it.is_called(name)))
+    let list = || all.iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
+    if let Some(unknown) = args.service.iter().find(|name| !all.iter().any(|it| it.is_called(name)))
     {
-        return Err(
-            Failure::new(Exit::Usage, format!("{name} has no service {unknown}"))
-                .remedy(format!("it has {}", list())),
-        );
+        return Err(Failure::new(Exit::Usage, format!("{name} has no service {unknown}"))
+            .remedy(format!("it has {}", list())));
     }
     if !args.service.is_empty() {
-        let meant = all
-            .iter()
-            .filter(|it| args.service.iter().any(|name| it.is_called(name)));
+        let meant = all.iter().filter(|it| args.service.iter().any(|name| it.is_called(name)));
         return Ok(meant.map(|it| it.name.clone()).collect());
     }
     let built: Vec<&Service> = all.iter().filter(|it| it.is_built).collect();
     match (all, built.as_slice()) {
-        ([], _) => Err(Failure::new(
-            Exit::Usage,
-            format!("{name} has no service that starts a program"),
-        )
-        .remedy("nothing was changed")),
+        ([], _) => {
+            Err(Failure::new(Exit::Usage, format!("{name} has no service that starts a program"))
+                .remedy("nothing was changed"))
+        }
         ([one], _) => Ok(vec![one.name.clone()]),
         // The others come from registries: databases and proxies.
         (_, [one]) => Ok(vec![one.name.clone()]),
-        _ => Err(
-            Failure::new(Exit::Usage, format!("{name} has {} services", all.len()))
-                .remedy(format!("name them with --service: {}", list())),
-        ),
+        _ => Err(Failure::new(Exit::Usage, format!("{name} has {} services", all.len()))
+            .remedy(format!("name them with --service: {}", list()))),
     }
 }
 
@@ -257,11 +203,8 @@ fn service_unit(
     wanted: &Wanted,
 ) -> Result<Proposal, Failure> {
     let name = args.file.display().to_string();
-    let file_name = args
-        .file
-        .file_name()
-        .map(|it| it.to_string_lossy().into_owned())
-        .unwrap_or_default();
+    let file_name =
+        args.file.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
     // A package's unit is overridden in /etc, where an update does not come.
     let is_packaged = ["/usr/lib/systemd/system", "/lib/systemd/system"]
         .iter()
@@ -274,19 +217,10 @@ fn service_unit(
         drop_ins.extend(files::drop_ins(&own)?);
         drop_ins.sort();
     }
-    let Fixed { edits, notes } = fix::unit::fix(
-        &Files {
-            name: &name,
-            text,
-            drop_ins: &drop_ins,
-        },
-        wish,
-    )?;
+    let Fixed { edits, notes } =
+        fix::unit::fix(&Files { name: &name, text, drop_ins: &drop_ins }, wish)?;
     let drop_in = unit::drop_in(wish);
-    let own = drop_ins
-        .iter()
-        .find(|(name, _)| *name == drop_in)
-        .map(|(_, text)| text.clone());
+    let own = drop_ins.iter().find(|(name, _)| *name == drop_in).map(|(_, text)| text.clone());
     let change = Change::of(&place.join(&drop_in), own, edits);
     drop_ins.retain(|(name, _)| *name != drop_in);
     drop_ins.push((drop_in, change.after()));
@@ -294,14 +228,8 @@ fn service_unit(
     let service = files::unit(&args.file, text, &drop_ins)
         .map_err(|why| Failure::new(Exit::Internal, format!("{name}: {why}")))?;
     let service = [service];
-    let check = files::of_services(
-        &name,
-        Kind::Unit,
-        &service,
-        Some(&|_| true),
-        Some(wanted),
-        None,
-    );
+    let check =
+        files::of_services(&name, Kind::Unit, &service, Some(&|_| true), Some(wanted), None);
     Ok(Proposal {
         kind: Kind::Unit.name(),
         changes: vec![change],

@@ -31,17 +31,10 @@ pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, 
     let path = crate_path(args, folder, wished)?;
     let fixed = manifest.fix(wished, &before, &path, &wish.why)?;
     let mut notes = fixed.notes;
-    changes.insert(
-        0,
-        Change::of(&args.file, Some(text.to_owned()), fixed.edits),
-    );
+    changes.insert(0, Change::of(&args.file, Some(text.to_owned()), fixed.edits));
     for (variable, value) in &wish.variables {
         // tikv-jemallocator prefixes jemalloc's names, so that it reads another variable.
-        let variable = if variable == "MALLOC_CONF" {
-            "_RJEM_MALLOC_CONF"
-        } else {
-            variable
-        };
+        let variable = if variable == "MALLOC_CONF" { "_RJEM_MALLOC_CONF" } else { variable };
         notes.push(format!(
             "settings are read from the environment: start the program with {variable}={value}"
         ));
@@ -54,21 +47,12 @@ pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, 
         .map(|it| it.package)
         .collect();
     if !left.is_empty() {
-        notes.push(format!(
-            "{} stays a dependency, because it is still used",
-            left.join(", ")
-        ));
+        notes.push(format!("{} stays a dependency, because it is still used", left.join(", ")));
     }
     if changes.iter().any(Change::is_change) {
         notes.push("then build it, start it and run: ebb check PID".to_owned());
     }
-    Ok(Proposal {
-        kind: "cargo",
-        changes,
-        notes,
-        check: None,
-        library: None,
-    })
+    Ok(Proposal { kind: "cargo", changes, notes, check: None, library: None })
 }
 
 /// The programs of the package: those that are named and those that Cargo finds, with their root files.
@@ -78,17 +62,9 @@ fn programs(manifest: &Manifest<'_>, folder: &Path) -> BTreeMap<String, PathBuf>
     if main.is_file() {
         found.insert(manifest.package().to_owned(), main);
     }
-    for entry in fs::read_dir(folder.join("src/bin"))
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
+    for entry in fs::read_dir(folder.join("src/bin")).into_iter().flatten().flatten() {
         let path = entry.path();
-        let root = if path.is_dir() {
-            path.join("main.rs")
-        } else {
-            path.clone()
-        };
+        let root = if path.is_dir() { path.join("main.rs") } else { path.clone() };
         let is_root = root.is_file() && root.extension().is_some_and(|it| it == "rs");
         if let Some(name) = path.file_stem().filter(|_| is_root) {
             found.insert(name.to_string_lossy().into_owned(), root);
@@ -106,18 +82,10 @@ fn programs(manifest: &Manifest<'_>, folder: &Path) -> BTreeMap<String, PathBuf>
 
 fn chosen(args: &Args, programs: &BTreeMap<String, PathBuf>) -> Result<Vec<PathBuf>, Failure> {
     let name = args.file.display();
-    let list = || {
-        programs
-            .keys()
-            .map(String::as_str)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
+    let list = || programs.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     if let Some(unknown) = args.service.iter().find(|it| !programs.contains_key(*it)) {
-        return Err(
-            Failure::new(Exit::Usage, format!("{name} has no program {unknown}"))
-                .remedy(format!("it has {}", list())),
-        );
+        return Err(Failure::new(Exit::Usage, format!("{name} has no program {unknown}"))
+            .remedy(format!("it has {}", list())));
     }
     match programs.len() {
         0 => Err(Failure::new(
@@ -126,16 +94,11 @@ fn chosen(args: &Args, programs: &BTreeMap<String, PathBuf>) -> Result<Vec<PathB
         )
         .remedy("nothing was changed: name the Cargo.toml of the program")),
         1 => Ok(programs.values().cloned().collect()),
-        _ if !args.service.is_empty() => Ok(args
-            .service
-            .iter()
-            .filter_map(|it| programs.get(it).cloned())
-            .collect()),
-        _ => Err(Failure::new(
-            Exit::Usage,
-            format!("{name} has {} programs", programs.len()),
-        )
-        .remedy(format!("name them with --service: {}", list()))),
+        _ if !args.service.is_empty() => {
+            Ok(args.service.iter().filter_map(|it| programs.get(it).cloned()).collect())
+        }
+        _ => Err(Failure::new(Exit::Usage, format!("{name} has {} programs", programs.len()))
+            .remedy(format!("name them with --service: {}", list()))),
     }
 }
 
@@ -144,15 +107,12 @@ fn is_used(folder: &Path, of: Crate, changes: &[Change]) -> bool {
     let sources = ["src", "tests", "benches", "examples", "build.rs"]
         .into_iter()
         .flat_map(|it| WalkDir::new(folder.join(it)));
-    let mut files = sources
-        .flatten()
-        .filter(|it| it.path().extension().is_some_and(|it| it == "rs"));
-    files.any(
-        |file| match changes.iter().find(|it| it.path == file.path()) {
-            Some(change) => source::uses(&change.after(), of),
-            None => fs::read_to_string(file.path()).is_ok_and(|text| source::uses(&text, of)),
-        },
-    )
+    let mut files =
+        sources.flatten().filter(|it| it.path().extension().is_some_and(|it| it == "rs"));
+    files.any(|file| match changes.iter().find(|it| it.path == file.path()) {
+        Some(change) => source::uses(&change.after(), of),
+        None => fs::read_to_string(file.path()).is_ok_and(|text| source::uses(&text, of)),
+    })
 }
 
 /// The path of a crate that is not published, as the manifest is to name it.

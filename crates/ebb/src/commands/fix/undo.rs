@@ -68,17 +68,10 @@ pub(super) fn write(
     for change in &changes {
         texts.push(text_of(change)?);
     }
-    let copy = library
-        .map(|(from, to)| read_library(from, to))
-        .transpose()?
-        .flatten();
-    let copied = copy
-        .as_ref()
-        .map(|(to, bytes)| (absolute(to), bytes.len() as u64, checksum(bytes)));
-    record.written.push(Written {
-        texts,
-        library: copied,
-    });
+    let copy = library.map(|(from, to)| read_library(from, to)).transpose()?.flatten();
+    let copied =
+        copy.as_ref().map(|(to, bytes)| (absolute(to), bytes.len() as u64, checksum(bytes)));
+    record.written.push(Written { texts, library: copied });
     save(&place, &record)?;
     let done = write_texts(&changes, &record).and_then(|()| match &copy {
         Some((to, bytes)) => replace(to, None, bytes),
@@ -99,10 +92,7 @@ pub(super) fn write(
 
 fn write_texts(changes: &[&Change], record: &Record) -> Result<(), Failure> {
     for (number, change) in changes.iter().enumerate() {
-        let folder = record
-            .written
-            .last()
-            .and_then(|it| it.texts[number].folder.as_ref());
+        let folder = record.written.last().and_then(|it| it.texts[number].folder.as_ref());
         if let Some(folder) = folder {
             fs::create_dir(folder).map_err(|error| at(folder, &error))?;
         }
@@ -122,32 +112,13 @@ fn text_of(change: &Change) -> Result<Text, Failure> {
     edits.sort_by_key(|it| it.at.start);
     let pieces = edits
         .iter()
-        .map(|it| {
-            (
-                it.at.start,
-                before[it.at.clone()].to_owned(),
-                it.text.clone(),
-            )
-        })
+        .map(|it| (it.at.start, before[it.at.clone()].to_owned(), it.text.clone()))
         .collect();
     let folder = path.parent().filter(|it| !it.exists()).map(Path::to_owned);
-    if let Some(above) = folder
-        .as_deref()
-        .and_then(Path::parent)
-        .filter(|it| !it.is_dir())
-    {
-        return Err(Failure::new(
-            Exit::Usage,
-            format!("{}: no such folder", above.display()),
-        ));
+    if let Some(above) = folder.as_deref().and_then(Path::parent).filter(|it| !it.is_dir()) {
+        return Err(Failure::new(Exit::Usage, format!("{}: no such folder", above.display())));
     }
-    Ok(Text {
-        path,
-        before: change.before.clone(),
-        after: change.after(),
-        pieces,
-        folder,
-    })
+    Ok(Text { path, before: change.before.clone(), after: change.after(), pieces, folder })
 }
 
 /// The library's bytes; none where the same ones are there already.
@@ -211,11 +182,7 @@ fn restore(written: &Written) -> Result<Vec<File>, Failure> {
         if text.before.as_deref() == Some(now.as_str()) {
             continue;
         }
-        let then = if now == text.after {
-            text.before.clone()
-        } else {
-            Some(without(text, &now)?)
-        };
+        let then = if now == text.after { text.before.clone() } else { Some(without(text, &now)?) };
         planned.push((text, now, then));
     }
     let mut files = Vec::new();
@@ -232,12 +199,7 @@ fn restore(written: &Written) -> Result<Vec<File>, Failure> {
             }
         }
         let diff = edit::diff(&name, Some(&now), then.as_deref().unwrap_or_default());
-        files.push(File {
-            path: name,
-            created: false,
-            diff,
-            lines: Vec::new(),
-        });
+        files.push(File { path: name, created: false, diff, lines: Vec::new() });
     }
     if let Some((path, length, sum)) = &written.library
         && let Ok(bytes) = fs::read(path)
@@ -245,10 +207,7 @@ fn restore(written: &Written) -> Result<Vec<File>, Failure> {
         && checksum(&bytes) == *sum
     {
         fs::remove_file(path).map_err(|error| at(path, &error))?;
-        files.push(File {
-            created: false,
-            ..File::library(path)
-        });
+        files.push(File { created: false, ..File::library(path) });
     }
     Ok(files)
 }
@@ -272,13 +231,8 @@ fn without(text: &Text, now: &str) -> Result<String, Failure> {
             .ok_or_else(failure)?;
         grown += inserted.len() as isize - removed.len() as isize;
         let end = at + inserted.len();
-        let from = text.after[..at]
-            .trim_end_matches('\n')
-            .rfind('\n')
-            .map_or(0, |it| it + 1);
-        let to = text.after[end..]
-            .find('\n')
-            .map_or(text.after.len(), |it| end + it + 1);
+        let from = text.after[..at].trim_end_matches('\n').rfind('\n').map_or(0, |it| it + 1);
+        let to = text.after[end..].find('\n').map_or(text.after.len(), |it| end + it + 1);
         let places = [(from, to), (at, end)]
             .into_iter()
             .filter(|(from, to)| from < to && !inserted.is_empty());
@@ -298,19 +252,10 @@ fn open(named: &Path) -> Result<(PathBuf, Record), Failure> {
     let file = fs::canonicalize(named)
         .map_err(|error| Failure::new(Exit::Usage, format!("{}: {error}", named.display())))?;
     let folder = state_folder()?;
-    let name = file
-        .file_name()
-        .map(|it| it.to_string_lossy().into_owned())
-        .unwrap_or_default();
-    let place = folder.join(format!(
-        "{name}-{:016x}.json",
-        checksum(file.as_os_str().as_encoded_bytes())
-    ));
-    let empty = Record {
-        format: FORMAT,
-        file: file.clone(),
-        written: Vec::new(),
-    };
+    let name = file.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
+    let place =
+        folder.join(format!("{name}-{:016x}.json", checksum(file.as_os_str().as_encoded_bytes())));
+    let empty = Record { format: FORMAT, file: file.clone(), written: Vec::new() };
     let text = match fs::read_to_string(&place) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((place, empty)),
@@ -344,11 +289,7 @@ fn unrecorded(path: &Path, error: &std::io::Error) -> Failure {
 
 /// `$XDG_STATE_HOME/ebb/fix`, else below the home folder.
 fn state_folder() -> Result<PathBuf, Failure> {
-    let set = |name: &str| {
-        env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|it| it.is_absolute())
-    };
+    let set = |name: &str| env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
     let base = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|it| it.join(".local/state")));
     base.map(|it| it.join("ebb/fix")).ok_or_else(|| {
         Failure::new(
@@ -367,10 +308,7 @@ fn checksum(bytes: &[u8]) -> u64 {
 }
 
 fn absolute(path: &Path) -> PathBuf {
-    let parent = path
-        .parent()
-        .filter(|it| !it.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let parent = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match (fs::canonicalize(parent), path.file_name()) {
         (Ok(parent), Some(name)) => parent.join(name),
         _ => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),

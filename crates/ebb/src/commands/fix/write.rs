@@ -29,19 +29,12 @@ pub(super) fn replace(path: &Path, before: Option<&[u8]>, after: &[u8]) -> Resul
         None => path.to_owned(),
     };
     let folder = target.parent().unwrap_or(Path::new("/"));
-    let folder = if folder.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        folder
-    };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let mut new = NamedTempFile::new_in(folder).map_err(at)?;
     new.write_all(after).map_err(at)?;
     match before {
         Some(_) => like(&target, new.as_file(), new.path()).map_err(at)?,
-        None => new
-            .as_file()
-            .set_permissions(fs::Permissions::from_mode(NEW))
-            .map_err(at)?,
+        None => new.as_file().set_permissions(fs::Permissions::from_mode(NEW)).map_err(at)?,
     }
     new.as_file().sync_all().map_err(at)?;
     if !holds(&target, before) {
@@ -67,10 +60,7 @@ pub(super) fn holds(path: &Path, expected: Option<&[u8]>) -> bool {
 pub(super) fn changed(path: &Path) -> Failure {
     Failure::new(
         Exit::Changed,
-        format!(
-            "{} was changed by another program meanwhile",
-            path.display()
-        ),
+        format!("{} was changed by another program meanwhile", path.display()),
     )
     .remedy("nothing was written there: run ebb fix again")
 }
@@ -79,12 +69,8 @@ pub(super) fn changed(path: &Path) -> Failure {
 fn like(old: &Path, new: &File, new_path: &Path) -> io::Result<()> {
     let (meta, own) = (fs::metadata(old)?, new.metadata()?);
     if (meta.uid(), meta.gid()) != (own.uid(), own.gid()) {
-        fchown(
-            new,
-            Some(Uid::from_raw(meta.uid())),
-            Some(Gid::from_raw(meta.gid())),
-        )
-        .map_err(io::Error::from)?;
+        fchown(new, Some(Uid::from_raw(meta.uid())), Some(Gid::from_raw(meta.gid())))
+            .map_err(io::Error::from)?;
     }
     // After the owner, whose change clears bits.
     new.set_permissions(fs::Permissions::from_mode(meta.mode() & 0o7777))?;

@@ -70,13 +70,7 @@ impl ProcessReport {
             }
             Err(error) => (None, None, Some(error.to_string())),
         };
-        Self {
-            pid,
-            program,
-            in_charge,
-            malloc,
-            why,
-        }
+        Self { pid, program, in_charge, malloc, why }
     }
 }
 
@@ -113,11 +107,7 @@ impl Report {
                 // Strings and numbers only: it cannot fail, and would have to be seen if it did.
                 format!("{{\"format\":{FORMAT},\"error\":\"{error}\"}}")
             })],
-            Style::Text => self
-                .text()
-                .iter()
-                .map(|line| format!("ebb: {line}"))
-                .collect(),
+            Style::Text => self.text().iter().map(|line| format!("ebb: {line}")).collect(),
         }
     }
 
@@ -127,11 +117,8 @@ impl Report {
             None => format!("{} (no preload)", self.allocator),
         };
         let count = self.processes.len();
-        let all = if count == 1 {
-            "the process".to_owned()
-        } else {
-            format!("all {count} processes")
-        };
+        let all =
+            if count == 1 { "the process".to_owned() } else { format!("all {count} processes") };
         let mut lines = vec![match self.in_charge {
             Some(true) => format!("{name} is in charge of {all}"),
             Some(false) => {
@@ -149,10 +136,7 @@ impl Report {
         }];
         for process in &self.processes {
             if let Some(why) = &process.why {
-                lines.push(format!(
-                    "  process {} {}: {why}",
-                    process.pid, process.program
-                ));
+                lines.push(format!("  process {} {}: {why}", process.pid, process.program));
             }
         }
         if self.ended_unread > 0 && count > 0 {

@@ -50,11 +50,7 @@ pub(super) fn run(
         if ended {
             break;
         }
-        thread::sleep(if begin.elapsed() < CLOSE_LOOKS {
-            CLOSE_INTERVAL
-        } else {
-            INTERVAL
-        });
+        thread::sleep(if begin.elapsed() < CLOSE_LOOKS { CLOSE_INTERVAL } else { INTERVAL });
     }
     let mut err = io::stderr().lock();
     for line in seen.report(allocator, &start.choice).lines(style) {
@@ -75,12 +71,10 @@ fn spawn(start: &Start) -> Result<Child, Failure> {
     }
     command.env_clear().envs(&start.environment);
     inherited::restore_in(&mut command);
-    command
-        .spawn()
-        .map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
-            Some(errno) => not_started(start, errno),
-            None => error.into(),
-        })
+    command.spawn().map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
+        Some(errno) => not_started(start, errno),
+        None => error.into(),
+    })
 }
 
 /// What was found of each process; a later look replaces an earlier one that knew less.

@@ -36,10 +36,7 @@ pub(super) fn read(
             return Err(error);
         }
         let reader = python.as_ref().map(|python| python.reader.clone());
-        Ok(Some(Objects {
-            reader: reader.unwrap_or_default(),
-            ..Objects::default()
-        }))
+        Ok(Some(Objects { reader: reader.unwrap_or_default(), ..Objects::default() }))
     });
     (python, objects)
 }

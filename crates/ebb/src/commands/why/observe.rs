@@ -48,10 +48,7 @@ impl Observer {
         let mut missing = Vec::new();
         let roots = match &resolved.cgroup {
             // A cgroup's processes come and go.
-            Some(place) => Resolved {
-                roots: place.pids(),
-                ..resolved.clone()
-            },
+            Some(place) => Resolved { roots: place.pids(), ..resolved.clone() },
             None => resolved.clone(),
         };
         let with_children = with_children && resolved.cgroup.is_none();
@@ -79,20 +76,14 @@ impl Observer {
         if depth == Depth::Settled {
             self.settle(&mut processes, &mut missing);
         }
-        let ended = roots
-            .roots
-            .iter()
-            .filter(|pid| Identity::of(**pid).is_none());
+        let ended = roots.roots.iter().filter(|pid| Identity::of(**pid).is_none());
         missing.extend(ended.map(|&pid| Missing {
             pid: Some(pid),
             what: ENDED.to_owned(),
             why: "it ended while it was read".to_owned(),
             remedy: None,
         }));
-        let place = resolved
-            .cgroup
-            .clone()
-            .or_else(|| Place::of(processes.first()?.pid));
+        let place = resolved.cgroup.clone().or_else(|| Place::of(processes.first()?.pid));
         let cgroup = place.map(|place| with_others(place.read(), &processes));
         Snapshot {
             format: FORMAT,
@@ -192,12 +183,7 @@ impl Observer {
         status.vmrss?;
         let program = process.exe().ok().map(|path| path.display().to_string());
         let mut closed = |what: &str, why: String, remedy: Option<String>| {
-            missing.push(Missing {
-                pid: Some(pid),
-                what: what.to_owned(),
-                why,
-                remedy,
-            });
+            missing.push(Missing { pid: Some(pid), what: what.to_owned(), why, remedy });
         };
         let maps = mappings::read(&process);
         let (memory, mapped_runtime, mut pool) = match &maps {
@@ -312,9 +298,7 @@ impl Observer {
         };
         let (heap, hidden) = match (&maps, heap) {
             (Ok(maps), Some(heap)) if may_hide_allocators(runtime) => {
-                let rest = memory
-                    .as_ref()
-                    .map_or(0, |memory| self::beside((memory, &heap)));
+                let rest = memory.as_ref().map_or(0, |memory| self::beside((memory, &heap)));
                 let objects = objects.as_ref().ok().and_then(Option::as_ref);
                 let rest = rest.saturating_sub(objects.map_or(0, |objects| objects.resident));
                 match rest {
@@ -392,8 +376,7 @@ fn in_doubt(process: &mut Process) {
     let all = process.status.rss.unwrap_or(u64::MAX);
     if let Some(heap) = &mut process.heap {
         heap.missing = heap.missing.max(all);
-        heap.notes
-            .push("its memory changed each time it was read".to_owned());
+        heap.notes.push("its memory changed each time it was read".to_owned());
     }
 }
 
@@ -432,10 +415,7 @@ fn may_hide_allocators(runtime: Option<Runtime>) -> bool {
 fn returns_after(process: &Process) -> Option<Duration> {
     let heap = process.heap.as_ref()?;
     let time = Duration::from_millis(heap.returns_within_ms?);
-    let state = Proc::new(process.pid)
-        .and_then(|it| it.stat())
-        .ok()?
-        .state();
+    let state = Proc::new(process.pid).and_then(|it| it.stat()).ok()?.state();
     let is_stopped = matches!(state, Ok(ProcState::Stopped | ProcState::Tracing));
     let is_worth_it = heap.trimmable >= LEAST_BESIDE && time <= LONGEST_WAIT && !is_stopped;
     is_worth_it.then_some(time)
@@ -470,10 +450,7 @@ fn allocator(pid: i32, program: Option<&str>) -> Result<Allocator, Unreadable> {
                 file: Some(name.display().to_string()),
             }
         }
-        MallocSource::Static => Allocator {
-            name: None,
-            file: program.map(str::to_owned),
-        },
+        MallocSource::Static => Allocator { name: None, file: program.map(str::to_owned) },
         MallocSource::Nobody => Allocator::default(),
     })
 }
@@ -481,9 +458,7 @@ fn allocator(pid: i32, program: Option<&str>) -> Result<Allocator, Unreadable> {
 /// The name of the allocator in the file that is read at `seen` and called `path`.
 fn name_of(seen: &Path, path: &Path, is_program: bool) -> String {
     let file = path.file_name().map_or_else(String::new, |name| {
-        name.to_string_lossy()
-            .trim_end_matches(" (deleted)")
-            .to_owned()
+        name.to_string_lossy().trim_end_matches(" (deleted)").to_owned()
     });
     let elf = Elf::read(seen);
     // A program brings its allocator inside, by whatever names.
@@ -516,8 +491,7 @@ fn go(pid: i32) -> Option<Runtime> {
 /// By the program's name, where the mappings do not tell.
 fn runtime_of(program: Option<&str>, comm: &str) -> Option<Runtime> {
     let file = program.and_then(|program| Path::new(program).file_name()?.to_str());
-    file.and_then(runtime::of_name)
-        .or_else(|| runtime::of_name(comm))
+    file.and_then(runtime::of_name).or_else(|| runtime::of_name(comm))
 }
 
 /// Adds what the other processes of the cgroup use.

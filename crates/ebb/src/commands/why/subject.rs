@@ -32,11 +32,7 @@ impl Subject {
             .split_first()
             .ok_or_else(|| Failure::new(Exit::Usage, "no command to start"))?;
         let mut start = Command::new(program);
-        start
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(std::io::stderr())
-            .process_group(0);
+        start.args(arguments).stdin(Stdio::null()).stdout(std::io::stderr()).process_group(0);
         inherited::restore_in(&mut start);
         let asked = program.to_string_lossy().into_owned();
         let child = start.spawn().map_err(|error| {
@@ -63,10 +59,7 @@ impl Subject {
             std::thread::sleep(STEP.min(end.saturating_duration_since(Instant::now())));
         }
         Ok(Resolved {
-            target: Target {
-                asked: self.asked.clone(),
-                kind: TargetKind::Command,
-            },
+            target: Target { asked: self.asked.clone(), kind: TargetKind::Command },
             roots: vec![self.child.id() as i32],
             cgroup: None,
         })

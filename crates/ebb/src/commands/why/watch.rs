@@ -143,10 +143,5 @@ fn line(end_s: f64, time_s: f64, point: &Point) -> String {
         (Some(live), Some(held)) => format!(", {} live, {} freed and held", mb(live), mb(held)),
         _ => String::new(),
     };
-    format!(
-        "{} of {}: {}{heap}",
-        duration(end_s),
-        duration(time_s),
-        mb(point.total)
-    )
+    format!("{} of {}: {}{heap}", duration(end_s), duration(time_s), mb(point.total))
 }

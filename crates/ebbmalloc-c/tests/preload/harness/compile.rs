@@ -89,11 +89,8 @@ pub fn program_with(name: &str, flavour: Flavour, extra: &[&str]) -> PathBuf {
 
 /// The shared object of `tests/programs/NAME.c`.
 pub fn shared_object(name: &str, extra: &[&str]) -> PathBuf {
-    let mut arguments = vec![
-        "-shared".to_owned(),
-        "-fPIC".to_owned(),
-        source(name).display().to_string(),
-    ];
+    let mut arguments =
+        vec!["-shared".to_owned(), "-fPIC".to_owned(), source(name).display().to_string()];
     arguments.extend(extra.iter().map(|&one| one.to_owned()));
     compile(&format!("lib{name}.so"), "cc", arguments)
 }
@@ -101,11 +98,7 @@ pub fn shared_object(name: &str, extra: &[&str]) -> PathBuf {
 fn source(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
     let cpp = folder.join(format!("{name}.cpp"));
-    if cpp.exists() {
-        cpp
-    } else {
-        folder.join(format!("{name}.c"))
-    }
+    if cpp.exists() { cpp } else { folder.join(format!("{name}.c")) }
 }
 
 /// Compiled once for each set of arguments, into a folder of its own.

@@ -123,8 +123,7 @@ impl Run {
     }
 
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
-        self.environment
-            .push((name.into(), value.as_ref().to_owned()));
+        self.environment.push((name.into(), value.as_ref().to_owned()));
         self
     }
 
@@ -142,10 +141,7 @@ impl Run {
 
     /// A command that executes the program, itself without the preload (`prlimit`, `setpriv`).
     pub fn through<A: AsRef<OsStr>>(mut self, wrapper: impl IntoIterator<Item = A>) -> Self {
-        self.wrapper = wrapper
-            .into_iter()
-            .map(|one| one.as_ref().to_owned())
-            .collect();
+        self.wrapper = wrapper.into_iter().map(|one| one.as_ref().to_owned()).collect();
         self
     }
 
@@ -189,10 +185,7 @@ impl Run {
             }
             command.arg(&self.program);
         }
-        command
-            .args(&self.arguments)
-            .stdin(Stdio::null())
-            .process_group(0);
+        command.args(&self.arguments).stdin(Stdio::null()).process_group(0);
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
         }
@@ -302,11 +295,7 @@ impl Outcome {
     /// Status 0.
     #[track_caller]
     pub fn succeeded(self) -> Self {
-        assert!(
-            self.status.is_some_and(|status| status.success()),
-            "{}",
-            self.describe()
-        );
+        assert!(self.status.is_some_and(|status| status.success()), "{}", self.describe());
         self
     }
 
@@ -314,11 +303,7 @@ impl Outcome {
     #[track_caller]
     pub fn passed(self) -> Self {
         let outcome = self.succeeded();
-        assert!(
-            outcome.stdout.ends_with("ok\n"),
-            "no verdict: {}",
-            outcome.describe()
-        );
+        assert!(outcome.stdout.ends_with("ok\n"), "no verdict: {}", outcome.describe());
         outcome
     }
 

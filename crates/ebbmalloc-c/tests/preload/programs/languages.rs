@@ -155,11 +155,8 @@ GC.compact if GC.respond_to?(:compact)
 puts "done"
 "#,
     );
-    let outcome = Run::witnessed(require("ruby", "ruby"))
-        .arg(script)
-        .run()
-        .succeeded()
-        .in_charge_of("ruby");
+    let outcome =
+        Run::witnessed(require("ruby", "ruby")).arg(script).run().succeeded().in_charge_of("ruby");
     assert_eq!(outcome.stdout, "done\n");
 }
 
@@ -284,9 +281,6 @@ func main() {
         .folder(scratch.path())
         .run()
         .succeeded();
-    let outcome = Run::witnessed(&output)
-        .run()
-        .succeeded()
-        .in_charge_of("calls");
+    let outcome = Run::witnessed(&output).run().succeeded().in_charge_of("calls");
     assert_eq!(outcome.stdout, "done\n");
 }

@@ -22,11 +22,7 @@ fn both_ways(script: &str, starts_at_least: usize) {
             .succeeded()
             .in_charge_of("python");
         assert!(outcome.stdout.ends_with("done\n"), "{}", outcome.describe());
-        assert!(
-            outcome.starts_of("python") >= starts_at_least,
-            "{}",
-            outcome.describe()
-        );
+        assert!(outcome.starts_of("python") >= starts_at_least, "{}", outcome.describe());
     }
 }
 

@@ -12,20 +12,14 @@ const SHOW: &str = "import sys; print(sys.getallocatedblocks())";
 /// Its libpython, if it has one beside the program.
 fn library_of(python: &Python) -> Option<PathBuf> {
     let asked = "import sysconfig; print(*map(sysconfig.get_config_var, ('LIBDIR', 'MULTIARCH', 'INSTSONAME')), sep='\\n')";
-    let answer = Run::bare(&python.path)
-        .args(["-c", asked])
-        .run()
-        .succeeded();
+    let answer = Run::bare(&python.path).args(["-c", asked]).run().succeeded();
     let lines: Vec<_> = answer.stdout.lines().collect();
     let [folder, architecture, file] = lines[..] else {
         return None;
     };
-    [
-        PathBuf::from(folder).join(file),
-        PathBuf::from(folder).join(architecture).join(file),
-    ]
-    .into_iter()
-    .find(|path| path.is_file() && file.contains(".so"))
+    [PathBuf::from(folder).join(file), PathBuf::from(folder).join(architecture).join(file)]
+        .into_iter()
+        .find(|path| path.is_file() && file.contains(".so"))
 }
 
 fn libraries() -> Vec<PathBuf> {
@@ -46,17 +40,10 @@ fn expect(run: impl Fn() -> Run, library: &str) {
         ("pymalloc", 1, false),
     ] {
         let outcome = run().args([library, mode]).run().passed();
-        let blocks: Vec<u64> = outcome
-            .stdout
-            .lines()
-            .filter_map(|line| line.parse().ok())
-            .collect();
+        let blocks: Vec<u64> =
+            outcome.stdout.lines().filter_map(|line| line.parse().ok()).collect();
         assert_eq!(blocks.len(), interpreters, "{mode}: {}", outcome.describe());
-        let counted = if mode == "again" {
-            &blocks[..1]
-        } else {
-            &blocks[..]
-        };
+        let counted = if mode == "again" { &blocks[..1] } else { &blocks[..] };
         assert!(
             counted.iter().all(|&number| (number == 0) == by_malloc),
             "{mode}: {}",
@@ -70,12 +57,7 @@ fn a_program_linked_with_libpython() {
     for library in libraries() {
         let file = library.to_string_lossy();
         let folder = library.parent().expect("a file has a folder").display();
-        let arguments = [
-            "-Wl,--no-as-needed",
-            &file,
-            &format!("-Wl,-rpath,{folder}"),
-            "-ldl",
-        ];
+        let arguments = ["-Wl,--no-as-needed", &file, &format!("-Wl,-rpath,{folder}"), "-ldl"];
         let embed = program_with("embed", Flavour::Plain, &arguments);
         expect(|| Run::preloaded(&embed), "-");
     }
@@ -102,11 +84,7 @@ fn a_libpython_that_is_opened_again_keeps_its_allocator() {
             .passed();
         let blocks = outcome.stdout.lines().map_while(|line| line.parse().ok());
         let blocks: Vec<u64> = blocks.collect();
-        assert!(
-            blocks.len() == 3 && !blocks.contains(&0),
-            "{}",
-            outcome.describe()
-        );
+        assert!(blocks.len() == 3 && !blocks.contains(&0), "{}", outcome.describe());
     }
 }
 
@@ -191,11 +169,9 @@ fn mod_wsgi() {
         format!("ServerRoot {folder}\nServerName localhost\nListen 127.0.0.1:{port}\n");
     configuration +=
         &format!("PidFile {folder}/pid\nErrorLog {folder}/errors\nDefaultRuntimeDir {folder}\n");
-    for (name, module) in [
-        ("mpm_event", "mpm_event"),
-        ("authz_core", "authz_core"),
-        ("wsgi", "wsgi"),
-    ] {
+    for (name, module) in
+        [("mpm_event", "mpm_event"), ("authz_core", "authz_core"), ("wsgi", "wsgi")]
+    {
         configuration += &format!("LoadModule {name}_module {modules}/mod_{module}.so\n");
     }
     configuration += &format!(

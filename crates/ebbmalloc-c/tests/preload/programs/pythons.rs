@@ -24,11 +24,8 @@ pub struct Python {
 /// All of them. Duplicates by another name are run twice.
 pub fn pythons() -> Vec<Python> {
     let named = env::var("EBB_TEST_PYTHONS").unwrap_or_default();
-    let mut paths: Vec<PathBuf> = named
-        .split(':')
-        .filter(|path| !path.is_empty())
-        .map(PathBuf::from)
-        .collect();
+    let mut paths: Vec<PathBuf> =
+        named.split(':').filter(|path| !path.is_empty()).map(PathBuf::from).collect();
     if paths.is_empty() {
         paths.push(require("python3", "python3"));
         // Has the library inside, where the one before may be linked with it.
@@ -50,9 +47,7 @@ impl Python {
 
     /// Under the preload, with arguments.
     fn run(&self, arguments: &[&str]) -> Run {
-        Run::preloaded(&self.path)
-            .args(arguments)
-            .env("PYTHONDONTWRITEBYTECODE", "1")
+        Run::preloaded(&self.path).args(arguments).env("PYTHONDONTWRITEBYTECODE", "1")
     }
 
     /// Runs a script under the preload: its last line is "ok".
@@ -66,10 +61,8 @@ impl Python {
     /// How many blocks of CPython's own allocator a run has.
     #[track_caller]
     fn own_blocks(&self, run: Run) -> u64 {
-        let outcome = run
-            .args(["-c", "import sys; print(sys.getallocatedblocks())"])
-            .run()
-            .succeeded();
+        let outcome =
+            run.args(["-c", "import sys; print(sys.getallocatedblocks())"]).run().succeeded();
         let number = outcome.stdout.trim().parse();
         number.unwrap_or_else(|_| panic!("no number: {}", outcome.describe()))
     }
@@ -77,9 +70,7 @@ impl Python {
 
 /// Those with the lock, of whose objects malloc can be the allocator.
 fn with_the_lock() -> impl Iterator<Item = Python> {
-    pythons()
-        .into_iter()
-        .filter(|python| !python.is_free_threaded)
+    pythons().into_iter().filter(|python| !python.is_free_threaded)
 }
 
 #[test]
@@ -125,19 +116,11 @@ fn the_setting_python_off_leaves_cpython_its_own_allocator() {
 #[test]
 fn free_threaded_builds_and_pypy_keep_their_own() {
     for python in pythons().iter().filter(|python| python.is_free_threaded) {
-        assert_ne!(
-            python.own_blocks(python.run(&[])),
-            0,
-            "{}",
-            python.path.display()
-        );
+        assert_ne!(python.own_blocks(python.run(&[])), 0, "{}", python.path.display());
     }
     needs!("pypy3");
     Run::preloaded(require("pypy3", "pypy3"))
-        .args([
-            "-c",
-            "print(sum(len(str(i)) for i in range(100000))); print('ok')",
-        ])
+        .args(["-c", "print(sum(len(str(i)) for i in range(100000))); print('ok')"])
         .run()
         .passed();
 }
@@ -205,11 +188,7 @@ print("ok")
         let file = scratch.file("script.py", ENVIRONMENT);
         let names = |run: Run| {
             let outcome = run.arg(&file).arg(&python.path).run().passed();
-            outcome
-                .stderr
-                .lines()
-                .map(str::to_owned)
-                .collect::<BTreeSet<_>>()
+            outcome.stderr.lines().map(str::to_owned).collect::<BTreeSet<_>>()
         };
         let dont = "PYTHONDONTWRITEBYTECODE";
         let bare = names(Run::bare(&python.path).env(dont, "1"));
@@ -222,11 +201,7 @@ fn environments_of_venv_have_it() {
     for python in with_the_lock().filter(|python| !python.is_script) {
         let scratch = Scratch::new();
         let folder = scratch.path().join("venv");
-        python
-            .run(&["-m", "venv", "--without-pip"])
-            .arg(&folder)
-            .run()
-            .succeeded();
+        python.run(&["-m", "venv", "--without-pip"]).arg(&folder).run().succeeded();
         let run = Run::preloaded(folder.join("bin/python"));
         assert_eq!(python.own_blocks(run), 0, "{}", python.path.display());
     }
@@ -252,11 +227,7 @@ print("ok")
 "#;
     for python in pythons() {
         let outcome = python.passes(LOOK);
-        assert!(
-            !outcome.stderr.is_empty(),
-            "no figures: {}",
-            outcome.describe()
-        );
+        assert!(!outcome.stderr.is_empty(), "no figures: {}", outcome.describe());
         let scratch = Scratch::new();
         let file = scratch.file("script.py", LOOK);
         // From before the first object on.

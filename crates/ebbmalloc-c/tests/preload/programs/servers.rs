@@ -44,29 +44,15 @@ fn redis_under_its_benchmark() {
     let scratch = Scratch::new();
     let port = free_port().to_string();
     let server = Run::preloaded(require("redis-server", "redis-server"))
-        .args([
-            "--port",
-            &port,
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--dir",
-        ])
+        .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--dir"])
         .arg(scratch.path())
         .args(["--io-threads", "2", "--activedefrag", "no"])
         .spawn();
     let client = |arguments: &[&str]| {
-        Run::bare(require("redis-cli", "redis-tools"))
-            .args(["-p", &port])
-            .args(arguments)
-            .run()
+        Run::bare(require("redis-cli", "redis-tools")).args(["-p", &port]).args(arguments).run()
     };
     wait_until("redis answers", || client(&["ping"]).stdout == "PONG\n");
-    assert!(
-        server.maps_library(server.id()),
-        "the preload is not mapped"
-    );
+    assert!(server.maps_library(server.id()), "the preload is not mapped");
     let benchmark = |arguments: &[&str]| {
         Run::witnessed(require("redis-benchmark", "redis-tools"))
             .args(["-p", &port, "-q", "-c", "20"])
@@ -89,34 +75,23 @@ fn redis_under_its_benchmark() {
     ]);
     // A fork that reads the whole heap while the parent goes on.
     assert_eq!(client(&["bgsave"]).stdout, "Background saving started\n");
-    benchmark(&[
-        "-n", "20000", "-d", "3000", "-r", "2000", "-P", "8", "-t", "set,get",
-    ]);
+    benchmark(&["-n", "20000", "-d", "3000", "-r", "2000", "-P", "8", "-t", "set,get"]);
     wait_until("the background save ends", || {
-        client(&["info", "persistence"])
-            .stdout
-            .contains("rdb_bgsave_in_progress:0")
+        client(&["info", "persistence"]).stdout.contains("rdb_bgsave_in_progress:0")
     });
     let persistence = client(&["info", "persistence"]).stdout;
-    assert!(
-        persistence.contains("rdb_last_bgsave_status:ok"),
-        "{persistence}"
-    );
+    assert!(persistence.contains("rdb_last_bgsave_status:ok"), "{persistence}");
     assert_eq!(client(&["flushall"]).stdout, "OK\n");
     assert_eq!(client(&["dbsize"]).stdout, "0\n");
 }
 
 pub fn get(port: u16, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    stream
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .expect("a time limit");
+    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a time limit");
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
-    answer
-        .split_once("\r\n\r\n")
-        .map(|(_, body)| body.to_owned())
+    answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned())
 }
 
 const APPLICATION: &str = r#"
@@ -145,28 +120,17 @@ fn gunicorn_with_preforked_workers() {
     let gunicorn = require("gunicorn", "gunicorn");
     let python = PathBuf::from("/usr/bin/python3");
     let in_path = gunicorn.starts_with("/usr/bin");
-    let run = if in_path {
-        Run::preloaded(python).arg(&gunicorn)
-    } else {
-        Run::preloaded(&gunicorn)
-    };
+    let run =
+        if in_path { Run::preloaded(python).arg(&gunicorn) } else { Run::preloaded(&gunicorn) };
     let server = run
         .args(["--workers", "4", "--threads", "2", "--preload", "--bind"])
         .arg(format!("127.0.0.1:{port}"))
-        .args([
-            "--max-requests",
-            "60",
-            "--log-level",
-            "error",
-            "app:application",
-        ])
+        .args(["--max-requests", "60", "--log-level", "error", "app:application"])
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("PYTHONMALLOC", "malloc")
         .folder(scratch.path())
         .spawn();
-    wait_until("gunicorn answers", || {
-        get(port, "/").is_some_and(|body| body.ends_with(" 3000"))
-    });
+    wait_until("gunicorn answers", || get(port, "/").is_some_and(|body| body.ends_with(" 3000")));
     wait_until("four workers", || children_of(server.id()).len() == 4);
     for worker in children_of(server.id()) {
         assert!(server.maps_library(worker), "worker {worker}");
@@ -221,9 +185,7 @@ fn haproxy_that_reloads_leaves_no_worker_behind() {
         let mut turns = 0;
         wait_until("a new worker", || {
             if turns % 20 == 0 {
-                let sent = Command::new("kill")
-                    .args(["-USR2", &server.id().to_string()])
-                    .status();
+                let sent = Command::new("kill").args(["-USR2", &server.id().to_string()]).status();
                 assert!(sent.is_ok_and(|status| status.success()));
             }
             turns += 1;

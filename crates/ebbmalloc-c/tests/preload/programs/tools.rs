@@ -131,15 +131,8 @@ int main() {
         .run()
         .succeeded()
         .in_charge_of("cc1plus");
-    let outcome = Run::witnessed(&output)
-        .run()
-        .succeeded()
-        .in_charge_of("words");
-    assert!(
-        outcome.stdout.ends_with(" a#b#\n"),
-        "{}",
-        outcome.describe()
-    );
+    let outcome = Run::witnessed(&output).run().succeeded().in_charge_of("words");
+    assert!(outcome.stdout.ends_with(" a#b#\n"), "{}", outcome.describe());
 }
 
 /// cargo itself runs on the preload; rustc brings a malloc of its own, beside which the preload
@@ -204,10 +197,6 @@ fn sqlite3() {
         .run()
         .succeeded()
         .in_charge_of("sqlite3");
-    assert!(
-        outcome.stdout.ends_with("13334|37\nok\n"),
-        "{}",
-        outcome.describe()
-    );
+    assert!(outcome.stdout.ends_with("13334|37\nok\n"), "{}", outcome.describe());
     assert!(fs::metadata(scratch.path().join("test.db")).is_ok());
 }

@@ -36,11 +36,7 @@ impl Extents {
                     }
                 };
                 let (head, skip_head) = (region.descriptor(first), region.descriptor(skipped));
-                let fill = if region.clean {
-                    Fill::Clean
-                } else {
-                    Fill::Dirty
-                };
+                let fill = if region.clean { Fill::Clean } else { Fill::Dirty };
                 let (base, left) = (region.base, region.granules - skipped);
                 let gap = first - skipped;
                 let fresh = gap + len as usize;
@@ -59,8 +55,7 @@ impl Extents {
                 }
                 return Some(head);
             }
-            self.add_region(os, len as usize + (align as usize - 1))
-                .ok()?;
+            self.add_region(os, len as usize + (align as usize - 1)).ok()?;
         }
         None
     }
@@ -93,9 +88,7 @@ impl Extents {
             None => least.max(LEAST_GRANULES),
             Some(bytes) => {
                 granules = bytes / GRANULE;
-                least
-                    .checked_next_multiple_of(unit)
-                    .ok_or(OsError::OutOfMemory)?
+                least.checked_next_multiple_of(unit).ok_or(OsError::OutOfMemory)?
             }
         };
         loop {
@@ -159,19 +152,13 @@ impl Extents {
 
     /// Address space made usable so far.
     pub fn mapped_bytes(&self) -> usize {
-        self.regions[..self.count]
-            .iter()
-            .map(Region::committed_bytes)
-            .sum::<usize>()
+        self.regions[..self.count].iter().map(Region::committed_bytes).sum::<usize>()
             - self.given_granules * GRANULE
     }
 
     /// Bytes committed for byte maps and descriptors, without those whose pages were returned.
     pub fn metadata_bytes(&self) -> usize {
-        self.regions[..self.count]
-            .iter()
-            .map(Region::metadata_bytes)
-            .sum::<usize>()
+        self.regions[..self.count].iter().map(Region::metadata_bytes).sum::<usize>()
             - self.hollow_bytes
     }
 }

@@ -39,18 +39,13 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        Self {
-            os: Fake::new(PAGE_BYTES),
-            arena: Arena::new(),
-        }
+        Self { os: Fake::new(PAGE_BYTES), arena: Arena::new() }
     }
 
     /// A block whose holder has written to both ends.
     fn take(&self, bytes: usize) -> usize {
-        let block = self
-            .arena
-            .allocate_large(&self.os, bytes, 1, FREED, Wait::Yes)
-            .expect("memory");
+        let block =
+            self.arena.allocate_large(&self.os, bytes, 1, FREED, Wait::Yes).expect("memory");
         for place in Self::ends(block.start, bytes) {
             self.os.use_bytes(place as usize, size_of::<usize>());
             // SAFETY: the block is ours.
@@ -67,21 +62,14 @@ impl World {
         self.check(start, bytes);
         let head = self.arena.granule_of(start).expect("in a region");
         // SAFETY: a live block, not used any more.
-        assert!(unsafe {
-            self.arena
-                .free_large(&self.os, head, start, tick, Wait::Yes)
-        });
+        assert!(unsafe { self.arena.free_large(&self.os, head, start, tick, Wait::Yes) });
     }
 
     fn check(&self, start: usize, bytes: usize) {
         for place in Self::ends(start, bytes) {
             self.os.use_bytes(place as usize, size_of::<usize>());
             // SAFETY: the block is live.
-            assert_eq!(
-                unsafe { place.read() },
-                start,
-                "a live block lost its contents"
-            );
+            assert_eq!(unsafe { place.read() }, start, "a live block lost its contents");
         }
     }
 
@@ -163,8 +151,5 @@ fn tail_against_free() {
         RETURNED.fetch_add(u32::from(purged.returned_bytes > 0), Ordering::Relaxed);
         world.finish();
     });
-    assert!(
-        RETURNED.load(Ordering::Relaxed) > 0,
-        "no schedule returned the tail"
-    );
+    assert!(RETURNED.load(Ordering::Relaxed) > 0, "no schedule returned the tail");
 }

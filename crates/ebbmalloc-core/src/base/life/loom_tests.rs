@@ -51,11 +51,7 @@ impl World {
     }
 
     fn sleepers(&self, word: &AtomicU32) -> &Condvar {
-        if core::ptr::eq(word, &self.life.orders) {
-            &self.orders
-        } else {
-            &self.thread
-        }
+        if core::ptr::eq(word, &self.life.orders) { &self.orders } else { &self.thread }
     }
 
     fn touch(&self) {

@@ -14,9 +14,7 @@ fn lock_hands_over_the_value() {
                 loom::thread::spawn(move || *shared.1.lock(&shared.0) += 1)
             })
             .collect();
-        threads
-            .into_iter()
-            .for_each(|thread| thread.join().unwrap());
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(*shared.1.lock(&shared.0), 2);
     });
 }

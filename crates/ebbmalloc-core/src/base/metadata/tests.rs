@@ -30,9 +30,7 @@ fn pieces_stay_apart_and_keep_their_contents_whatever_is_returned() {
     let mut live: BTreeMap<usize, Piece> = BTreeMap::new();
     let mut state = 7u64;
     let mut random = |below: usize| {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 33) as usize % below
     };
     for step in 0..20_000 {
@@ -40,10 +38,7 @@ fn pieces_stay_apart_and_keep_their_contents_whatever_is_returned() {
         if random(10) < if grows { 7 } else { 3 } {
             let log2 = 4 + random(12);
             let bytes = 1 + random(1 << log2);
-            let piece = Piece {
-                bytes,
-                byte: random(256) as u8,
-            };
+            let piece = Piece { bytes, byte: random(256) as u8 };
             let start = metadata.allocate(&os, bytes, Wait::Yes).unwrap().as_ptr() as usize;
             assert_eq!(start % bytes.next_power_of_two().max(16), 0);
             let before = live.range(..start + bytes).next_back();
@@ -56,38 +51,22 @@ fn pieces_stay_apart_and_keep_their_contents_whatever_is_returned() {
             expect_filled(start, &piece);
             // SAFETY: the piece is not used any more.
             unsafe {
-                metadata.free(
-                    &os,
-                    NonNull::new(start as *mut u8).unwrap(),
-                    piece.bytes,
-                    false,
-                )
+                metadata.free(&os, NonNull::new(start as *mut u8).unwrap(), piece.bytes, false)
             };
         }
         if step % 100 == 0 {
             metadata.purge(&os, random(4) == 0);
-            live.iter()
-                .for_each(|(&start, piece)| expect_filled(start, piece));
+            live.iter().for_each(|(&start, piece)| expect_filled(start, piece));
         }
     }
     for (start, piece) in live {
         // SAFETY: the piece is live, and the test does not use it afterwards.
-        unsafe {
-            metadata.free(
-                &os,
-                NonNull::new(start as *mut u8).unwrap(),
-                piece.bytes,
-                false,
-            )
-        };
+        unsafe { metadata.free(&os, NonNull::new(start as *mut u8).unwrap(), piece.bytes, false) };
     }
     metadata.purge(&os, true);
     let (used, resident) = metadata.bytes(&os);
     assert_eq!(used, 0);
-    assert!(
-        resident <= 16 * PAGE,
-        "the chunks' descriptions: {resident}"
-    );
+    assert!(resident <= 16 * PAGE, "the chunks' descriptions: {resident}");
 }
 
 #[test]

@@ -113,9 +113,7 @@ impl Registry {
                 orphans = cache.as_ref().next.with(|next| *next);
                 if cache.as_ref().seize() {
                     cache.as_ref().drain(supply, bins, true);
-                    supply
-                        .metadata
-                        .free(supply.os, cache.cast(), Cache::BYTES, false);
+                    supply.metadata.free(supply.os, cache.cast(), Cache::BYTES, false);
                 }
             }
         }

@@ -38,20 +38,10 @@ impl Own {
 impl World {
     /// A world with `threads` caches, each of which holds `held` slots.
     fn new(threads: usize, held: usize) -> (Arc<Self>, Vec<Own>) {
-        let world = Self {
-            ground: Ground::new(),
-            bins: Bins::new(),
-            registry: Registry::new(),
-        };
+        let world = Self { ground: Ground::new(), bins: Bins::new(), registry: Registry::new() };
         let caches = (0..threads).map(|_| {
-            let own = Own(world
-                .registry
-                .attach(&world.ground.supply(), 1, None)
-                .expect("memory"));
-            world
-                .take(held)
-                .into_iter()
-                .for_each(|slot| world.keep(own.cache(), slot));
+            let own = Own(world.registry.attach(&world.ground.supply(), 1, None).expect("memory"));
+            world.take(held).into_iter().for_each(|slot| world.keep(own.cache(), slot));
             own
         });
         let caches = caches.collect();
@@ -76,13 +66,7 @@ impl World {
         self.ground.check(slot);
         // SAFETY: the slot came from these bins.
         let done = unsafe {
-            self.bins.put(
-                &self.ground.supply(),
-                CLASS_NUMBER,
-                &[slot.0],
-                Age::Fresh,
-                Wait::Yes,
-            )
+            self.bins.put(&self.ground.supply(), CLASS_NUMBER, &[slot.0], Age::Fresh, Wait::Yes)
         };
         assert_eq!(done, 1);
     }
@@ -111,16 +95,12 @@ impl World {
     }
 
     fn purge(&self) -> Drained {
-        self.registry
-            .drain(&self.ground.supply(), &self.bins, true, None)
+        self.registry.drain(&self.ground.supply(), &self.bins, true, None)
     }
 
     fn exit(&self, own: Own) {
         // SAFETY: the models' owners do not use the cache again.
-        unsafe {
-            self.registry
-                .detach(&self.ground.supply(), &self.bins, own.0)
-        };
+        unsafe { self.registry.detach(&self.ground.supply(), &self.bins, own.0) };
     }
 
     /// Every slot is back once all threads are gone.

@@ -22,11 +22,7 @@ fn slab_of(heap: &Heap<Fake>, thread: Thread, size: usize) -> Vec<*mut u8> {
     let slots = CLASS[class_of(size)].slots as usize;
     let mut blocks: Vec<_> = (0..slots).map(|_| allocate(heap, thread, size)).collect();
     blocks.sort();
-    assert_eq!(
-        blocks[slots - 1] as usize - blocks[0] as usize,
-        (slots - 1) * size,
-        "one slab"
-    );
+    assert_eq!(blocks[slots - 1] as usize - blocks[0] as usize, (slots - 1) * size, "one slab");
     blocks
 }
 
@@ -36,10 +32,7 @@ fn tick(heap: &Heap<Fake>) -> Vec<PageRun> {
     let tick = heap.tick(None);
     let runs = heap.os.take_discarded();
     assert_eq!(bytes_of(&runs), tick.returned_bytes);
-    assert_eq!(
-        heap.statistics(None, true).returned - before,
-        tick.returned_bytes as u64
-    );
+    assert_eq!(heap.statistics(None, true).returned - before, tick.returned_bytes as u64);
     validate(heap);
     runs
 }
@@ -49,10 +42,7 @@ fn bytes_of(runs: &[PageRun]) -> usize {
 }
 
 fn run(start: *mut u8, bytes: usize) -> Vec<PageRun> {
-    vec![PageRun {
-        start: start as usize,
-        bytes,
-    }]
+    vec![PageRun { start: start as usize, bytes }]
 }
 
 #[test]
@@ -95,8 +85,7 @@ fn a_page_that_was_touched_between_the_ticks_stays() {
 fn a_free_extent_goes_at_the_second_tick_even_when_the_clock_wraps() {
     for start in [16, u32::MAX - 1, u32::MAX] {
         let heap = heap();
-        heap.tick
-            .store(start, core::sync::atomic::Ordering::Relaxed);
+        heap.tick.store(start, core::sync::atomic::Ordering::Relaxed);
         let block = allocate(&heap, None, 4 * GRANULE);
         free_all(&heap, None, &[block]);
         assert_eq!(tick(&heap), []);
@@ -154,10 +143,7 @@ fn a_busy_cache_loses_its_cold_bottom_alone() {
     let warm: Vec<_> = (0..2).map(|_| allocate(&heap, thread, PAGE)).collect();
     free_all(&heap, thread, &warm);
     let drained = heap.tick(None).drained_bytes;
-    assert!(
-        drained > 0 && drained <= cached - 2 * PAGE,
-        "{drained} of {cached}"
-    );
+    assert!(drained > 0 && drained <= cached - 2 * PAGE, "{drained} of {cached}");
     assert_eq!(heap.statistics(None, true).cached, cached - drained);
     let again = allocate(&heap, thread, PAGE);
     assert!(warm.contains(&again), "what is warm is still there");
@@ -252,12 +238,7 @@ fn where_membarrier_is_refused_caches_are_left_alone() {
     let block = allocate(&heap, thread, PAGE);
     free_all(&heap, thread, &[block]);
     let cached = heap.statistics(None, true).cached;
-    heap.os.fail(
-        crate::os::fake::Call::Membarrier,
-        0,
-        3,
-        crate::os::OsError::Refused,
-    );
+    heap.os.fail(crate::os::fake::Call::Membarrier, 0, 3, crate::os::OsError::Refused);
     for _ in 0..3 {
         assert_eq!(heap.tick(None).drained_bytes, 0);
     }
@@ -275,12 +256,7 @@ fn trim_returns_everything_at_once() {
     assert!(heap.trim(None));
     let statistics = heap.statistics(None, true);
     assert_eq!(
-        (
-            statistics.live,
-            statistics.cached,
-            statistics.idle,
-            statistics.resident
-        ),
+        (statistics.live, statistics.cached, statistics.idle, statistics.resident),
         (0, 0, 0, 0)
     );
     assert!(!heap.trim(None), "nothing was left");
@@ -298,17 +274,12 @@ fn locked_pages_are_tried_once_and_keep_their_contents() {
         assert_eq!(tick(&heap), []);
     }
     let statistics = heap.statistics(None, true);
-    assert_eq!(
-        (statistics.refused, statistics.discard_calls),
-        (PAGE as u64, 1)
-    );
+    assert_eq!((statistics.refused, statistics.discard_calls), (PAGE as u64, 1));
     assert!(!heap.trim(None));
     // SAFETY: the block is live.
     assert!(
         // SAFETY: the block is live and at least this long.
-        unsafe { core::slice::from_raw_parts(blocks[0], PAGE / 2) }
-            .iter()
-            .all(|&byte| byte == 7)
+        unsafe { core::slice::from_raw_parts(blocks[0], PAGE / 2) }.iter().all(|&byte| byte == 7)
     );
     assert!(
         blocks[2..4].contains(&allocate(&heap, None, PAGE / 2)),
@@ -331,15 +302,9 @@ fn pages_of_two_bins_go_in_one_call_and_a_locked_one_keeps_none_of_the_others() 
     assert_eq!(tick(&heap), []);
     heap.tick(None);
     let statistics = heap.statistics(None, true);
-    assert_eq!(
-        (statistics.returned, statistics.refused),
-        (3 * PAGE as u64, PAGE as u64)
-    );
+    assert_eq!((statistics.returned, statistics.refused), (3 * PAGE as u64, PAGE as u64));
     let went = heap.os.take_discarded();
-    assert!(
-        went.iter().all(|run| run.start == wholes[5] as usize),
-        "{went:?}"
-    );
+    assert!(went.iter().all(|run| run.start == wholes[5] as usize), "{went:?}");
     validate(&heap);
 }
 
@@ -360,18 +325,13 @@ fn the_resident_tail_of_a_large_block_goes() {
 #[test]
 fn descriptors_inside_a_long_clean_extent_go_however_it_came_together() {
     let heap = heap();
-    let blocks: Vec<_> = (0..200)
-        .map(|_| allocate(&heap, None, 2 * GRANULE))
-        .collect();
+    let blocks: Vec<_> = (0..200).map(|_| allocate(&heap, None, 2 * GRANULE)).collect();
     // Every other block goes first: no two of them are neighbours, so none is long when it goes.
     for start in [0, 1] {
         let half: Vec<_> = blocks.iter().copied().skip(start).step_by(2).collect();
         free_all(&heap, None, &half);
         tick(&heap);
-        assert_eq!(
-            tick(&heap).iter().map(|run| run.bytes).sum::<usize>(),
-            100 * 2 * GRANULE
-        );
+        assert_eq!(tick(&heap).iter().map(|run| run.bytes).sum::<usize>(), 100 * 2 * GRANULE);
     }
     assert_eq!(tick(&heap), []);
     let metadata = heap.statistics(None, true).metadata;
@@ -379,16 +339,9 @@ fn descriptors_inside_a_long_clean_extent_go_however_it_came_together() {
     let first = heap.arena.granule_of(blocks[0] as usize).unwrap() as usize;
     let last = heap.arena.granule_of(blocks[199] as usize).unwrap() as usize;
     assert_eq!(descriptors.len(), 1);
-    assert_eq!(
-        descriptors[0].start,
-        (first + 1).next_multiple_of(PAGE),
-        "all but the first"
-    );
+    assert_eq!(descriptors[0].start, (first + 1).next_multiple_of(PAGE), "all but the first");
     assert!(descriptors[0].start + descriptors[0].bytes + PAGE > last);
-    assert_eq!(
-        heap.statistics(None, true).metadata,
-        metadata - descriptors[0].bytes
-    );
+    assert_eq!(heap.statistics(None, true).metadata, metadata - descriptors[0].bytes);
     assert_eq!(tick(&heap), []);
     let again = allocate(&heap, None, 100 * GRANULE);
     validate(&heap);
@@ -436,10 +389,7 @@ fn what_a_thread_needed_to_keep_its_slots_goes_with_them() {
 /// Two blocks side by side, of so many granules.
 fn neighbours(heap: &Heap<Fake>, granules: [usize; 2]) -> [*mut u8; 2] {
     let blocks = granules.map(|count| allocate(heap, None, count * GRANULE));
-    assert_eq!(
-        blocks[1] as usize - blocks[0] as usize,
-        granules[0] * GRANULE
-    );
+    assert_eq!(blocks[1] as usize - blocks[0] as usize, granules[0] * GRANULE);
     // What follows is in use, so that the two become one extent and no more.
     allocate(heap, None, 2 * GRANULE);
     blocks
@@ -450,10 +400,7 @@ fn all_of_many_extents_and_of_long_ones_goes_in_one_tick() {
     let heap = heap();
     let long = allocate(&heap, None, 1000 * GRANULE);
     allocate(&heap, None, 2 * GRANULE);
-    let pairs: Vec<_> = (0..700)
-        .map(|_| neighbours(&heap, [2, 2])[0])
-        .chain([long])
-        .collect();
+    let pairs: Vec<_> = (0..700).map(|_| neighbours(&heap, [2, 2])[0]).chain([long]).collect();
     free_all(&heap, None, &pairs);
     assert_eq!(tick(&heap), []);
     assert_eq!(bytes_of(&tick(&heap)), (1000 + 700 * 2) * GRANULE);
@@ -463,23 +410,11 @@ fn all_of_many_extents_and_of_long_ones_goes_in_one_tick() {
 #[test]
 fn young_runs_before_an_idle_one_stay_alone_unless_they_are_many() {
     // Blocks that are young when the one behind them is idle, and whether that goes then.
-    for (young, at_once) in [
-        (2, true),
-        (200, true),
-        (255, true),
-        (256, false),
-        (600, false),
-    ] {
+    for (young, at_once) in [(2, true), (200, true), (255, true), (256, false), (600, false)] {
         let heap = heap();
-        let first: Vec<_> = (0..young)
-            .map(|_| allocate(&heap, None, 2 * GRANULE))
-            .collect();
+        let first: Vec<_> = (0..young).map(|_| allocate(&heap, None, 2 * GRANULE)).collect();
         let second = allocate(&heap, None, 40 * GRANULE);
-        assert_eq!(
-            second as usize - first[0] as usize,
-            young * 2 * GRANULE,
-            "side by side"
-        );
+        assert_eq!(second as usize - first[0] as usize, young * 2 * GRANULE, "side by side");
         allocate(&heap, None, 2 * GRANULE);
         free_all(&heap, None, &[second]);
         assert_eq!(tick(&heap), []);

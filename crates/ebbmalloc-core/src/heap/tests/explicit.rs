@@ -53,8 +53,7 @@ pub(super) fn moves(heap: &Heap<Fake>, thread: Thread, index: usize) {
 /// Every validator of an explicit arena; returns the slabs and large blocks that there are.
 pub(super) fn validate_arena(heap: &Heap<Fake>, arena: &ExplicitArena) -> usize {
     for (class, bin) in arena.bins() {
-        bin.lock(&heap.os)
-            .validate(crate::slab::shape::Shape::new(class, 12));
+        bin.lock(&heap.os).validate(crate::slab::shape::Shape::new(class, 12));
     }
     arena.arena.lock(&heap.os).validate()
 }
@@ -63,18 +62,13 @@ pub(super) fn validate_arena(heap: &Heap<Fake>, arena: &ExplicitArena) -> usize 
 fn blocks_lie_in_their_arena_and_come_back_from_anywhere() {
     let heap = heap();
     let thread = heap.attach();
-    let arenas: Vec<_> = (0..3)
-        .map(|_| heap.create_arena(null_mut(), 1000).unwrap())
-        .collect();
+    let arenas: Vec<_> = (0..3).map(|_| heap.create_arena(null_mut(), 1000).unwrap()).collect();
     assert_eq!(heap.arena_indices(), 5);
     let mut blocks = Vec::new();
     for size in SIZES {
         for &arena in &arenas {
             let block = allocate_in(&heap, thread, arena, size);
-            assert_eq!(
-                heap.arena_of(block as usize + size - 1),
-                Some(heap.index_of(arena))
-            );
+            assert_eq!(heap.arena_of(block as usize + size - 1), Some(heap.index_of(arena)));
             // SAFETY: live.
             assert!(unsafe { heap.usable_size(block) } >= size);
             blocks.push(block);
@@ -158,21 +152,10 @@ fn a_thread_on_an_arena_gets_slots_and_large_blocks_of_it() {
     let index = heap.index_of(arena);
     let before = super::allocate(&heap, thread, 100);
     moves(&heap, thread, index);
-    assert_eq!(
-        with_access(thread, |access| heap.arena_of_thread(access)),
-        index
-    );
-    let blocks: Vec<_> = SIZES
-        .iter()
-        .cycle()
-        .take(300)
-        .map(|&size| super::allocate(&heap, thread, size))
-        .collect();
-    assert!(
-        blocks
-            .iter()
-            .all(|&block| heap.arena_of(block as usize) == Some(index))
-    );
+    assert_eq!(with_access(thread, |access| heap.arena_of_thread(access)), index);
+    let blocks: Vec<_> =
+        SIZES.iter().cycle().take(300).map(|&size| super::allocate(&heap, thread, size)).collect();
+    assert!(blocks.iter().all(|&block| heap.arena_of(block as usize) == Some(index)));
     for block in blocks {
         // SAFETY: live until here.
         unsafe { super::free(&heap, thread, block) };
@@ -182,10 +165,7 @@ fn a_thread_on_an_arena_gets_slots_and_large_blocks_of_it() {
     // SAFETY: no block of it is left.
     assert!(!unsafe { end(&heap, thread, arena) }, "a thread is on it");
     moves(&heap, thread, 1);
-    assert_eq!(
-        with_access(thread, |access| heap.move_cache(access, 77)),
-        Moved::NoArena
-    );
+    assert_eq!(with_access(thread, |access| heap.move_cache(access, 77)), Moved::NoArena);
     // SAFETY: no block of it is left.
     assert!(unsafe { end(&heap, thread, arena) });
     assert!(heap.explicit_arena(index).is_none());
@@ -248,9 +228,7 @@ fn thousands_of_arenas_find_their_blocks() {
     }
     assert_eq!(arenas.len(), crate::cache::explicit_table::MOST);
     let some = || arenas.iter().step_by(17);
-    let blocks: Vec<_> = some()
-        .map(|arena| allocate_in(&heap, None, arena, 64))
-        .collect();
+    let blocks: Vec<_> = some().map(|arena| allocate_in(&heap, None, arena, 64)).collect();
     for (&arena, block) in some().zip(blocks) {
         assert_eq!(heap.arena_of(block as usize), Some(heap.index_of(arena)));
         // SAFETY: live until here.
@@ -320,11 +298,7 @@ fn explicit_caches_hold_what_they_are_given_and_may_be_on_an_arena() {
             unsafe { heap.free(access, block) };
             null_mut()
         });
-        assert_eq!(
-            through(on, &|access| heap.allocate(access, 100)),
-            block,
-            "the cache kept it"
-        );
+        assert_eq!(through(on, &|access| heap.allocate(access, 100)), block, "the cache kept it");
         through(on, &|access| {
             // SAFETY: live until here.
             unsafe { heap.free(access, block) };
@@ -380,9 +354,8 @@ fn without_memory_there_is_null_and_nothing_is_lost() {
             let (block, _) = with_access(thread, |access| heap.allocate_in(arena, access, size, 1));
             assert!(block.is_null());
         }
-        let huge = with_access(thread, |access| {
-            heap.allocate_in(arena, access, usize::MAX / 2, 1).0
-        });
+        let huge =
+            with_access(thread, |access| heap.allocate_in(arena, access, usize::MAX / 2, 1).0);
         assert!(huge.is_null());
         heap.os.heal();
         validate_arena(&heap, arena);

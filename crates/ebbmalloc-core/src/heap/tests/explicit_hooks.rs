@@ -172,12 +172,7 @@ fn hooks_give_the_address_space_and_get_it_back() {
             blocks.push(block);
         }
         let asked: Vec<_> = hooked.calls.lock().unwrap().clone();
-        assert!(
-            asked.len() >= 2
-                && asked
-                    .iter()
-                    .all(|call| call.0 == "alloc" && call.3 == index)
-        );
+        assert!(asked.len() >= 2 && asked.iter().all(|call| call.0 == "alloc" && call.3 == index));
         for block in blocks {
             // SAFETY: live until here.
             unsafe { free(&heap, thread, block) };
@@ -202,11 +197,7 @@ fn hooks_give_the_address_space_and_get_it_back() {
 
 #[test]
 fn the_grow_limit_bounds_what_is_reserved_at_a_time() {
-    for (limit, most) in [
-        (usize::MAX / 2 + 1, 8 * UNIT),
-        (2 * UNIT, 2 * UNIT),
-        (1, UNIT),
-    ] {
+    for (limit, most) in [(usize::MAX / 2 + 1, 8 * UNIT), (2 * UNIT, 2 * UNIT), (1, UNIT)] {
         let heap = heap();
         let mut hooked = Hooked::boxed(true);
         let hooks = &raw mut hooked.hooks;
@@ -248,10 +239,7 @@ fn hooks_purge_in_the_order_of_what_goes() {
             assert_eq!(hooked.count("commit"), hooked.count("decommit"));
         }
         let goes = expected != "purge_lazy";
-        assert_eq!(
-            heap.statistics(None, true).returned >= 15 * GRANULE as u64,
-            goes
-        );
+        assert_eq!(heap.statistics(None, true).returned >= 15 * GRANULE as u64, goes);
         let (again, zero) = heap.allocate_in(arena, Access::Direct, 1 << 20, 1);
         assert!(!again.is_null());
         if zero {

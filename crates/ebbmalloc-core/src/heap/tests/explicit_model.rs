@@ -12,33 +12,15 @@ use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Allocate {
-        arena: usize,
-        size: usize,
-        way: usize,
-    },
-    Free {
-        which: usize,
-        way: usize,
-    },
-    Resize {
-        which: usize,
-        size: usize,
-    },
-    Reset {
-        arena: usize,
-    },
-    Renew {
-        arena: usize,
-    },
-    Move {
-        to: usize,
-    },
+    Allocate { arena: usize, size: usize, way: usize },
+    Free { which: usize, way: usize },
+    Resize { which: usize, size: usize },
+    Reset { arena: usize },
+    Renew { arena: usize },
+    Move { to: usize },
     Tick,
     Trim,
-    Fork {
-        child: bool,
-    },
+    Fork { child: bool },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -95,9 +77,7 @@ fn check(steps: &[Step]) {
                 });
                 assert!(!block.is_null());
                 let index = heap.arena_of(block as usize).unwrap();
-                let lies = arenas
-                    .iter()
-                    .position(|arena| heap.index_of(arena) == index);
+                let lies = arenas.iter().position(|arena| heap.index_of(arena) == index);
                 let lies = lies.map_or(0, |at| at + 1);
                 assert!(chosen.is_none() || lies == arena);
                 // SAFETY: the block is ours and that long.
@@ -194,10 +174,8 @@ fn check(steps: &[Step]) {
         validate_arena(&heap, arena);
     }
     // SAFETY: the blocks of the shadow are live.
-    let held: usize = shadow
-        .keys()
-        .map(|&start| unsafe { heap.usable_size(start as *const u8) })
-        .sum();
+    let held: usize =
+        shadow.keys().map(|&start| unsafe { heap.usable_size(start as *const u8) }).sum();
     heap.trim(None);
     let statistics = heap.statistics(None, true);
     assert_eq!(statistics.live, held, "{statistics:?}");
@@ -216,10 +194,7 @@ fn check(steps: &[Step]) {
         assert_eq!(validate_arena(&heap, arena), 0);
     }
     let statistics = heap.statistics(None, true);
-    assert_eq!(
-        (statistics.live, statistics.resident, statistics.cached),
-        (0, 0, 0)
-    );
+    assert_eq!((statistics.live, statistics.resident, statistics.cached), (0, 0, 0));
 }
 
 proptest! {

@@ -148,9 +148,7 @@ impl Copied {
         let arena = &self.heap.arena;
         let ours = |&&(block, _): &&(*mut u8, usize)| arena.granule_of(block as usize).is_some();
         let ends = self.live.iter().filter(ours);
-        ends.map(|&(block, size)| block as usize + size)
-            .max()
-            .expect("live blocks")
+        ends.map(|&(block, size)| block as usize + size).max().expect("live blocks")
     }
 
     fn arena(&self) -> &ExplicitArena {
@@ -288,10 +286,7 @@ fn a_copy_that_was_torn_is_left_and_the_child_goes_on() {
     unsafe { heap.detach(copied.thread.expect("attached by new")) };
     validate(heap);
     // Nobody gets that memory: what was live in it still is.
-    assert!(
-        heap.attach()
-            .is_some_and(|cache| Some(cache) != copied.thread)
-    );
+    assert!(heap.attach().is_some_and(|cache| Some(cache) != copied.thread));
 }
 
 #[test]

@@ -13,9 +13,7 @@ fn heap() -> Box<Heap<Fake>> {
 
 fn grow(heap: &Heap<Fake>, block: *mut u8, size: usize) -> *mut u8 {
     // SAFETY: the tests use the result alone.
-    let grown = with_access(None, |access| unsafe {
-        heap.reallocate(access, block, size)
-    });
+    let grown = with_access(None, |access| unsafe { heap.reallocate(access, block, size) });
     validate(heap);
     grown
 }

@@ -81,9 +81,7 @@ fn the_quick_way_is_open_again_when_the_last_lent_block_is_back() {
     let stayed = after_a_phase(&heap, thread);
     let lent: Vec<_> = (0..100).map(|_| allocate(&heap, thread, LARGER)).collect();
     let lender = lent[0] as usize & !0xffff;
-    let survivor = stayed
-        .iter()
-        .find(|&&block| block as usize & !0xffff == lender);
+    let survivor = stayed.iter().find(|&&block| block as usize & !0xffff == lender);
     let survivor = *survivor.expect("survivors are everywhere") as usize;
     assert_eq!(heap.quick_class(survivor), Some(0));
     for block in lent {

@@ -141,10 +141,7 @@ impl World {
 
     fn adopt(&mut self, block: *mut u8, size: usize, align: usize) {
         let start = block as usize;
-        assert!(
-            start.is_multiple_of(align.max(16)),
-            "{block:?} is not aligned to {align}"
-        );
+        assert!(start.is_multiple_of(align.max(16)), "{block:?} is not aligned to {align}");
         // SAFETY: the block is live.
         let usable = unsafe { self.heap.usable_size(block) };
         assert!(usable >= size);
@@ -182,10 +179,7 @@ impl World {
 
     fn allocated(&mut self, block: *mut u8, size: usize, align: usize) {
         if block.is_null() {
-            assert!(
-                self.refusing,
-                "no reason to refuse {size} bytes aligned to {align}"
-            );
+            assert!(self.refusing, "no reason to refuse {size} bytes aligned to {align}");
         } else {
             self.adopt(block, size, align);
         }
@@ -201,9 +195,8 @@ impl World {
                 self.allocated(allocate(heap, self.thread(thread), size), size, 1)
             }
             Step::Zeroed { thread, size } => {
-                let block = with_access(self.thread(thread), |access| {
-                    heap.allocate_zeroed(access, size)
-                });
+                let block =
+                    with_access(self.thread(thread), |access| heap.allocate_zeroed(access, size));
                 if !block.is_null() {
                     // SAFETY: the block is live and `size` bytes long.
                     let bytes = unsafe { core::slice::from_raw_parts(block, size) };
@@ -211,11 +204,7 @@ impl World {
                 }
                 self.allocated(block, size, 1);
             }
-            Step::Aligned {
-                thread,
-                size,
-                align,
-            } => {
+            Step::Aligned { thread, size, align } => {
                 let block = with_access(self.thread(thread), |access| {
                     heap.allocate_aligned(access, size, align)
                 });
@@ -228,11 +217,7 @@ impl World {
                     unsafe { free(heap, self.thread(thread), start as *mut u8) };
                 }
             }
-            Step::Reallocate {
-                thread,
-                which,
-                size,
-            } => {
+            Step::Reallocate { thread, which, size } => {
                 let Some(start) = self.pick(which) else {
                     return;
                 };
@@ -282,11 +267,8 @@ impl World {
                 }
             }
             Step::Refuse { call, count } => {
-                let error = if call == Call::Discard {
-                    OsError::Invalid
-                } else {
-                    OsError::OutOfMemory
-                };
+                let error =
+                    if call == Call::Discard { OsError::Invalid } else { OsError::OutOfMemory };
                 heap.os.fail(call, 0, count, error);
                 self.refusing = true;
             }
@@ -349,17 +331,9 @@ impl World {
         let used = self.validate();
         if !self.locked {
             let statistics = self.heap.statistics(None, true);
-            assert_eq!(
-                (statistics.live, statistics.resident),
-                (0, 0),
-                "{statistics:?}"
-            );
+            assert_eq!((statistics.live, statistics.resident), (0, 0), "{statistics:?}");
             assert_eq!(used, 0, "slabs or blocks are left");
-            assert_eq!(
-                self.heap.metadata.bytes(&self.heap.os).0,
-                0,
-                "metadata is left"
-            );
+            assert_eq!(self.heap.metadata.bytes(&self.heap.os).0, 0, "metadata is left");
         }
     }
 }

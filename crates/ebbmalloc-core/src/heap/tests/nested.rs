@@ -14,9 +14,7 @@ const LARGE: usize = 3 * GRANULE;
 /// arena when it is whole.
 fn two_slabs(heap: &Heap<Fake>) -> Vec<*mut u8> {
     let slots = CLASS[class_of(SMALL)].slots as usize;
-    (0..=slots)
-        .map(|_| heap.allocate(Access::Direct, SMALL))
-        .collect()
+    (0..=slots).map(|_| heap.allocate(Access::Direct, SMALL)).collect()
 }
 
 /// Everything that a handler may do, once with each block that there is.

@@ -9,9 +9,7 @@ const WRITTEN: u8 = 0x5a;
 /// Whether all bytes of a page are `value`.
 fn is_full_of(page: *mut u8, value: u8) -> bool {
     // SAFETY: the page is the fake kernel's memory, which stays mapped until the heap is dropped.
-    unsafe { core::slice::from_raw_parts(page, PAGE) }
-        .iter()
-        .all(|&byte| byte == value)
+    unsafe { core::slice::from_raw_parts(page, PAGE) }.iter().all(|&byte| byte == value)
 }
 
 #[test]
@@ -44,15 +42,8 @@ fn freed_memory_keeps_its_bytes_until_its_page_goes() {
         for _ in 0..6 {
             heap.tick(None);
             let gone = |&page: &*mut u8| is_full_of(page, 0);
-            assert!(
-                pages
-                    .iter()
-                    .all(|page| gone(page) || is_full_of(*page, WRITTEN))
-            );
+            assert!(pages.iter().all(|page| gone(page) || is_full_of(*page, WRITTEN)));
         }
-        assert!(
-            pages.iter().all(|&page| is_full_of(page, 0)),
-            "cached: {cached}"
-        );
+        assert!(pages.iter().all(|&page| is_full_of(page, 0)), "cached: {cached}");
     }
 }

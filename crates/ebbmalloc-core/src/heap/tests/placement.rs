@@ -9,9 +9,7 @@ use crate::size::{CLASS, GRANULE};
 fn slots_come_from_the_slab_with_the_lowest_address() {
     const SIZE: usize = 1024;
     let heap = Heap::new(Fake::new(4096));
-    let mut blocks: Vec<_> = (0..6 * GRANULE / SIZE)
-        .map(|_| allocate(&heap, None, SIZE))
-        .collect();
+    let mut blocks: Vec<_> = (0..6 * GRANULE / SIZE).map(|_| allocate(&heap, None, SIZE)).collect();
     blocks.sort_unstable();
     let slabs: Vec<&[*mut u8]> = blocks.chunks(GRANULE / SIZE).collect();
     // Few of one, most of another, the highest first: neither how full a slab is nor when it got room counts.
@@ -33,9 +31,8 @@ fn of_a_mass_that_is_freed_a_cache_keeps_little() {
         let heap = Heap::new(Fake::new(4096));
         let (thread, size) = (heap.attach(), class.size as usize);
         for _ in 0..2 {
-            let mass: Vec<_> = (0..4 * class.cache_slots + 8)
-                .map(|_| allocate(&heap, thread, size))
-                .collect();
+            let mass: Vec<_> =
+                (0..4 * class.cache_slots + 8).map(|_| allocate(&heap, thread, size)).collect();
             free_all(&heap, thread, &mass);
             let cached = heap.statistics(None, true).cached;
             assert!(cached <= (127 * size).min(64 << 10), "{cached} of {size}");

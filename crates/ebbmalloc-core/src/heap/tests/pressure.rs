@@ -15,10 +15,8 @@ fn heap() -> Box<Heap<Fake>> {
 }
 
 fn left(heap: &Heap<Fake>, limit_mib: usize, left_mib: usize) {
-    heap.os.set_headroom(Some(Headroom {
-        limit_bytes: limit_mib * MIB,
-        left_bytes: left_mib * MIB,
-    }));
+    heap.os
+        .set_headroom(Some(Headroom { limit_bytes: limit_mib * MIB, left_bytes: left_mib * MIB }));
 }
 
 /// What process does after a slow operation.
@@ -65,19 +63,13 @@ fn memory_that_is_taken_again_after_it_went_back_is_growth() {
 #[test]
 fn pages_of_slabs_that_are_taken_again_are_growth() {
     let heap = heap();
-    let slots: Vec<_> = (0..6 * MIB / PAGE)
-        .map(|_| allocate(&heap, None, PAGE / 2))
-        .collect();
+    let slots: Vec<_> = (0..6 * MIB / PAGE).map(|_| allocate(&heap, None, PAGE / 2)).collect();
     while heap.take_growth_step() {}
     // One slot in each slab stays, so that the slabs do.
-    let gone: Vec<_> = slots
-        .iter()
-        .copied()
-        .filter(|slot| !(*slot as usize).is_multiple_of(GRANULE))
-        .collect();
+    let gone: Vec<_> =
+        slots.iter().copied().filter(|slot| !(*slot as usize).is_multiple_of(GRANULE)).collect();
     // SAFETY: the slots are live.
-    gone.iter()
-        .for_each(|&slot| unsafe { free(&heap, None, slot) });
+    gone.iter().for_each(|&slot| unsafe { free(&heap, None, slot) });
     heap.trim(None);
     let fresh = heap.arena.fresh_bytes();
     gone.iter().for_each(|_| {
@@ -96,11 +88,7 @@ fn far_from_the_limit_it_is_looked_at_every_sixteenth_of_what_is_left() {
         assert!(!after(&heap));
     }
     // 200 MiB by strides of almost 100.
-    assert!(
-        (2..=4).contains(&heap.os.headroom_asked()),
-        "{}",
-        heap.os.headroom_asked()
-    );
+    assert!((2..=4).contains(&heap.os.headroom_asked()), "{}", heap.os.headroom_asked());
     assert!(!heap.is_near_limit());
 }
 
@@ -111,11 +99,7 @@ fn without_a_limit_the_kernel_is_hardly_ever_asked() {
         allocate_mib(&heap, 4);
         after(&heap);
     }
-    assert!(
-        heap.os.headroom_asked() <= 7,
-        "{}",
-        heap.os.headroom_asked()
-    );
+    assert!(heap.os.headroom_asked() <= 7, "{}", heap.os.headroom_asked());
 }
 
 #[test]
@@ -207,8 +191,7 @@ fn a_failed_mapping_gives_everything_back_and_is_tried_once_more() {
     assert_eq!((statistics.idle, statistics.cached), (0, 0));
     assert!(statistics.returned >= 20 * MIB as u64);
     // A kernel that goes on refusing is believed, after one try.
-    heap.os
-        .fail(Call::Commit, 0, usize::MAX, OsError::OutOfMemory);
+    heap.os.fail(Call::Commit, 0, usize::MAX, OsError::OutOfMemory);
     assert!(allocate(&heap, thread, 100 * MIB).is_null());
 }
 
@@ -218,11 +201,8 @@ fn caches_alone_are_worth_another_try() {
     let [own, other] = [heap.attach(), heap.attach()];
     let slots: Vec<_> = (0..64).map(|_| allocate(&heap, other, 32 << 10)).collect();
     // SAFETY: the slots are live.
-    slots
-        .iter()
-        .for_each(|&slot| unsafe { free(&heap, other, slot) });
-    heap.os
-        .fail(Call::Commit, 0, usize::MAX, OsError::OutOfMemory);
+    slots.iter().for_each(|&slot| unsafe { free(&heap, other, slot) });
+    heap.os.fail(Call::Commit, 0, usize::MAX, OsError::OutOfMemory);
     // What the other thread's cache held is enough for it.
     while heap.statistics(None, true).idle > 0 {
         assert!(!allocate(&heap, own, 32 << 10).is_null());

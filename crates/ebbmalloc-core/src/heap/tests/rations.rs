@@ -76,9 +76,7 @@ impl Rationed {
         if due {
             assert_eq!(self.passed[class], self.said[class].unwrap());
             self.samples += 1;
-            return with_access(self.thread, |access| {
-                heap.allocate_apart(access, None, size, 1)
-            });
+            return with_access(self.thread, |access| heap.allocate_apart(access, None, size, 1));
         }
         self.passed[class] += 1;
         assert!(self.passed[class] <= self.said[class].unwrap());

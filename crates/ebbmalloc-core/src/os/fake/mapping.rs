@@ -54,16 +54,8 @@ impl Reservation {
         assert!(bytes > 0 && align.is_power_of_two());
         let mapped_bytes = bytes.checked_add(align)?;
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let mapped = unsafe {
-            mmap(
-                core::ptr::null_mut(),
-                mapped_bytes,
-                PROT_NONE,
-                MAP_FLAGS,
-                -1,
-                0,
-            )
-        };
+        let mapped =
+            unsafe { mmap(core::ptr::null_mut(), mapped_bytes, PROT_NONE, MAP_FLAGS, -1, 0) };
         let mapped = mapped as usize;
         (mapped != usize::MAX).then(|| Self {
             start: mapped.next_multiple_of(align),
@@ -136,10 +128,7 @@ impl Reservation {
         let range = self.numbers(start, bytes);
         let overlaps = |gone: &Range<usize>| gone.start < range.end && range.start < gone.end;
         let released = self.released.iter().any(overlaps);
-        assert!(
-            !released,
-            "{verb} of {start:#x} + {bytes:#x}, which was released"
-        );
+        assert!(!released, "{verb} of {start:#x} + {bytes:#x}, which was released");
         range
     }
 

@@ -20,10 +20,7 @@ fn discarded_pages_lose_their_contents_and_are_recorded() {
     for page in [4096, 16384, 65536] {
         let os = Fake::new(page);
         let start = committed(&os, 4 * GRANULE);
-        let run = PageRun {
-            start: start + GRANULE,
-            bytes: GRANULE,
-        };
+        let run = PageRun { start: start + GRANULE, bytes: GRANULE };
         // SAFETY: the range is committed and ours.
         unsafe {
             (start as *mut u8).write_bytes(7, 4 * GRANULE);
@@ -60,24 +57,12 @@ fn locked_pages_and_refused_calls_keep_their_contents() {
     let os = Fake::new(4096);
     let start = committed(&os, 2 * GRANULE);
     os.lock_pages(start + 4096, 4096);
-    let runs = [
-        PageRun { start, bytes: 8192 },
-        PageRun {
-            start: start + 8192,
-            bytes: 4096,
-        },
-    ];
+    let runs = [PageRun { start, bytes: 8192 }, PageRun { start: start + 8192, bytes: 4096 }];
     // SAFETY: the runs are committed and ours.
     unsafe {
         (start as *mut u8).write_bytes(7, GRANULE);
         let done = os.discard(&runs);
-        assert_eq!(
-            done,
-            Discarded {
-                returned_bytes: 4096,
-                refused_bytes: 8192
-            }
-        );
+        assert_eq!(done, Discarded { returned_bytes: 4096, refused_bytes: 8192 });
         assert_eq!((start as *const u8).read(), 7);
         os.fail(Call::Discard, 0, 1, OsError::Invalid);
         assert_eq!(os.discard(&runs[1..]).refused_bytes, 4096);

@@ -45,10 +45,7 @@ pub fn membarrier(state: &AtomicU8) -> bool {
         }
         other => other,
     };
-    state.store(
-        if done.is_ok() { REGISTERED } else { REFUSED },
-        Ordering::Relaxed,
-    );
+    state.store(if done.is_ok() { REGISTERED } else { REFUSED }, Ordering::Relaxed);
     done.is_ok()
 }
 

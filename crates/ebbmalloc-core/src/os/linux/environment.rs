@@ -20,10 +20,8 @@ struct Copy {
 // SAFETY: `bytes` is written by the one thread that moves `state` to READING, and read after READ.
 unsafe impl Sync for Copy {}
 
-static COPY: Copy = Copy {
-    state: AtomicUsize::new(Copy::UNREAD),
-    bytes: UnsafeCell::new([0; COPY_BYTES]),
-};
+static COPY: Copy =
+    Copy { state: AtomicUsize::new(Copy::UNREAD), bytes: UnsafeCell::new([0; COPY_BYTES]) };
 
 impl Linux {
     /// The value of the variable `name`, without its final NUL. `environ` is libc's variable of
@@ -41,9 +39,7 @@ impl Linux {
             return None;
         }
         // SAFETY: `environ` is null or leads to libc's list (fn contract).
-        let list = unsafe { environ.as_ref() }
-            .copied()
-            .filter(|list| !list.is_null());
+        let list = unsafe { environ.as_ref() }.copied().filter(|list| !list.is_null());
         match list {
             // SAFETY: libc's list ends with a null pointer and consists of C strings.
             Some(list) => unsafe { find_in_list(list, name) },
@@ -54,10 +50,7 @@ impl Linux {
     fn kernel_copy(&self) -> &'static [u8] {
         let (unread, reading) = (Copy::UNREAD, Copy::READING);
         let state = &COPY.state;
-        if state
-            .compare_exchange(unread, reading, Ordering::Acquire, Ordering::Acquire)
-            .is_ok()
-        {
+        if state.compare_exchange(unread, reading, Ordering::Acquire, Ordering::Acquire).is_ok() {
             // SAFETY: the exchange made this thread the only writer, and nobody reads before READ.
             let into = unsafe { &mut *COPY.bytes.get() };
             let read = self.read_file(c"/proc/self/environ", into).unwrap_or(0);

@@ -21,8 +21,7 @@ impl Linux {
         if self.fork_mark.load(Ordering::Acquire) == 0 {
             let made = self.make_mark().unwrap_or(UNSUPPORTED);
             let raced =
-                self.fork_mark
-                    .compare_exchange(0, made, Ordering::AcqRel, Ordering::Acquire);
+                self.fork_mark.compare_exchange(0, made, Ordering::AcqRel, Ordering::Acquire);
             if raced.is_err() && made != UNSUPPORTED {
                 // SAFETY: another thread's page is in use; ours never was.
                 unsafe { memory::release(made, self.page_bytes()) };
@@ -41,8 +40,7 @@ impl Linux {
     /// marked yet.
     #[inline]
     pub fn is_alive_here(&self) -> bool {
-        self.mark()
-            .is_none_or(|mark| mark.load(Ordering::Relaxed) != 0)
+        self.mark().is_none_or(|mark| mark.load(Ordering::Relaxed) != 0)
     }
 
     /// Id of the process that the heap belongs to, as of [`Linux::mark_alive`]: without a system call.

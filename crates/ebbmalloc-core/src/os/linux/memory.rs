@@ -18,17 +18,7 @@ const MAP_NORESERVE: usize = 0x4000;
 pub fn map_anonymous(bytes: usize) -> Result<usize, Errno> {
     // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
     unsafe {
-        call(
-            nr::MMAP,
-            [
-                0,
-                bytes,
-                PROT_READ_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS,
-                usize::MAX,
-                0,
-            ],
-        )
+        call(nr::MMAP, [0, bytes, PROT_READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, usize::MAX, 0])
     }
 }
 
@@ -36,12 +26,7 @@ pub fn map_anonymous(bytes: usize) -> Result<usize, Errno> {
 pub fn map_shared(descriptor: usize, bytes: usize) -> Result<usize, Errno> {
     const MAP_SHARED: usize = 0x01;
     // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
-    unsafe {
-        call(
-            nr::MMAP,
-            [0, bytes, PROT_READ_WRITE, MAP_SHARED, descriptor, 0],
-        )
-    }
+    unsafe { call(nr::MMAP, [0, bytes, PROT_READ_WRITE, MAP_SHARED, descriptor, 0]) }
 }
 
 /// Maps anonymous memory at `start` with these rights and further `flags`; the address it got.
@@ -135,13 +120,7 @@ impl Linux {
     /// Nobody relies on what the advice throws away.
     pub unsafe fn madvise(&self, start: usize, bytes: usize, advice: i32) -> Result<(), Errno> {
         // SAFETY: nobody relies on what the advice throws away (fn contract).
-        unsafe {
-            call(
-                nr::MADVISE,
-                [start, bytes, (advice as isize).cast_unsigned()],
-            )
-        }
-        .map(|_| ())
+        unsafe { call(nr::MADVISE, [start, bytes, (advice as isize).cast_unsigned()]) }.map(|_| ())
     }
 
     /// Whether this advice asks for huge pages.
@@ -169,12 +148,7 @@ fn set_name(start: usize, bytes: usize) {
     const PR_SET_VMA_ANON_NAME: usize = 0;
     let name = c"ebbmalloc".as_ptr() as usize;
     // SAFETY: the kernel copies the name, and a name has no effect on memory.
-    let _ = unsafe {
-        call(
-            nr::PRCTL,
-            [PR_SET_VMA, PR_SET_VMA_ANON_NAME, start, bytes, name],
-        )
-    };
+    let _ = unsafe { call(nr::PRCTL, [PR_SET_VMA, PR_SET_VMA_ANON_NAME, start, bytes, name]) };
 }
 
 /// [`Os::commit`].

@@ -261,16 +261,11 @@ unsafe impl Os for Linux {
         // SAFETY: `mask` has as many bytes as we say.
         let written = unsafe { call(arch::nr::SCHED_GETAFFINITY, [0, size_of_val(&mask), at]) };
         let set: u32 = mask.iter().map(|word| word.count_ones()).sum();
-        let affinity = if written.is_ok() {
-            (set as usize).max(1)
-        } else {
-            1
-        };
+        let affinity = if written.is_ok() { (set as usize).max(1) } else { 1 };
         if affinity == 1 || self.is_confined() {
             return affinity;
         }
-        self.cgroup_processors()
-            .map_or(affinity, |quota| quota.clamp(1, affinity))
+        self.cgroup_processors().map_or(affinity, |quota| quota.clamp(1, affinity))
     }
 
     fn processor(&self) -> usize {

@@ -18,10 +18,7 @@ impl Linux {
         unsafe {
             call(
                 nr::SETNS,
-                [
-                    (descriptor as isize).cast_unsigned(),
-                    (kinds as isize).cast_unsigned(),
-                ],
+                [(descriptor as isize).cast_unsigned(), (kinds as isize).cast_unsigned()],
             )
         }
         .map(|_| ())

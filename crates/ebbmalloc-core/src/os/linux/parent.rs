@@ -81,11 +81,7 @@ struct Entry<'a> {
 
 impl<'a> Entry<'a> {
     fn new(parts: [&'a [u8]; 3]) -> Self {
-        Self {
-            parts,
-            equal: Some(0),
-            found: false,
-        }
+        Self { parts, equal: Some(0), found: false }
     }
 
     fn take(&mut self, byte: u8) {
@@ -142,9 +138,7 @@ mod tests {
         let read = |name| std::fs::read(format!("/proc/{parent}/{name}")).unwrap_or_default();
         let path = std::env::var("PATH").unwrap_or_default();
         let entry = format!("PATH={path}").into_bytes();
-        let has = read("environ")
-            .split(|byte| *byte == 0)
-            .any(|it| it == entry);
+        let has = read("environ").split(|byte| *byte == 0).any(|it| it == entry);
         assert_eq!(os.parent_has([(b"PATH", path.as_bytes())]), has);
         assert!(!os.parent_has([(b"EBB_NOT_SET", b"")]));
         let maps = String::from_utf8_lossy(&read("maps")).contains("[stack]");

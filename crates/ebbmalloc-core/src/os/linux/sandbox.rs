@@ -26,13 +26,8 @@ impl Linux {
     pub unsafe fn prctl(&self, operation: i32, arguments: [usize; 4]) -> Result<i32, Errno> {
         let [a, b, c, d] = arguments;
         // SAFETY: the arguments are what the operation demands (fn contract).
-        unsafe {
-            call(
-                nr::PRCTL,
-                [(operation as isize).cast_unsigned(), a, b, c, d],
-            )
-        }
-        .map(|result| result as i32)
+        unsafe { call(nr::PRCTL, [(operation as isize).cast_unsigned(), a, b, c, d]) }
+            .map(|result| result as i32)
     }
 
     /// Whether this operation of prctl is the beginning of a sandbox: a filter, or the promise that

@@ -40,11 +40,7 @@ impl Linux {
             let charged = limit(RLIMIT_DATA) != NO_LIMIT || self.counts_strictly();
             self.charged.store(charged, Ordering::Relaxed);
         }
-        if self.charged.load(Ordering::Relaxed) {
-            Scarce::Charge
-        } else {
-            Scarce::Nothing
-        }
+        if self.charged.load(Ordering::Relaxed) { Scarce::Charge } else { Scarce::Nothing }
     }
 
     /// Reads what [`Os::scarce`] needs, while files can be read and a descriptor disturbs nobody.

@@ -34,12 +34,7 @@ pub fn abort(process: u32, thread: u32) -> ! {
     raise();
     // Handler SIG_DFL, no flags, no restorer, empty mask.
     let default = [0usize; 4];
-    let arguments = [
-        SIGABRT,
-        default.as_ptr() as usize,
-        0,
-        size_of::<SignalSet>(),
-    ];
+    let arguments = [SIGABRT, default.as_ptr() as usize, 0, size_of::<SignalSet>()];
     // SAFETY: `default` is a valid kernel sigaction.
     let _ = unsafe { call(nr::RT_SIGACTION, arguments) };
     raise();

@@ -53,12 +53,7 @@ impl Linux {
 
     /// The target of a symbolic link, as much of it as `into` takes. None if there is no such link.
     pub fn read_link<'a>(&self, path: &CStr, into: &'a mut [u8]) -> Option<&'a [u8]> {
-        let arguments = [
-            AT_FDCWD,
-            path.as_ptr() as usize,
-            into.as_mut_ptr() as usize,
-            into.len(),
-        ];
+        let arguments = [AT_FDCWD, path.as_ptr() as usize, into.as_mut_ptr() as usize, into.len()];
         // SAFETY: `into` is writable for as many bytes as we say, `path` ends with a NUL.
         let bytes = unsafe { call(nr::READLINKAT, arguments) }.ok()?;
         into.get(..bytes)
@@ -76,12 +71,8 @@ impl Linux {
             return id(nr::GETUID) != id(nr::GETEUID) || id(nr::GETGID) != id(nr::GETEGID);
         };
         let word = |entry: &[u8]| entry.try_into().map_or(0, usize::from_ne_bytes);
-        let mut entries = vector[..bytes]
-            .chunks_exact(2 * WORD)
-            .map(|pair| pair.split_at(WORD));
-        entries
-            .find(|(kind, _)| word(kind) == AT_SECURE)
-            .is_none_or(|(_, value)| word(value) != 0)
+        let mut entries = vector[..bytes].chunks_exact(2 * WORD).map(|pair| pair.split_at(WORD));
+        entries.find(|(kind, _)| word(kind) == AT_SECURE).is_none_or(|(_, value)| word(value) != 0)
     }
 
     /// Creates the file at `path` anew, readable by all, and maps its first `bytes` bytes, shared.
@@ -90,12 +81,7 @@ impl Linux {
         const AT_REMOVE_FILE: usize = 0;
         // One left by an earlier process of the same id.
         // SAFETY: `path` ends with a NUL.
-        let _ = unsafe {
-            call(
-                nr::UNLINKAT,
-                [AT_FDCWD, path.as_ptr() as usize, AT_REMOVE_FILE],
-            )
-        };
+        let _ = unsafe { call(nr::UNLINKAT, [AT_FDCWD, path.as_ptr() as usize, AT_REMOVE_FILE]) };
         let file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o644).ok()?;
         // SAFETY: the file is ours.
         let sized = unsafe { call(nr::FTRUNCATE, [file, bytes]) };

@@ -19,9 +19,7 @@ fn resident(start: *mut u8, bytes: usize) -> Vec<bool> {
     use std::io::{Read, Seek};
     let page = Linux::new().page_bytes();
     let mut pagemap = std::fs::File::open("/proc/self/pagemap").unwrap();
-    pagemap
-        .seek(std::io::SeekFrom::Start((start as usize / page * 8) as u64))
-        .unwrap();
+    pagemap.seek(std::io::SeekFrom::Start((start as usize / page * 8) as u64)).unwrap();
     let mut entries = vec![0u8; bytes / page * 8];
     pagemap.read_exact(&mut entries).unwrap();
     let present = |entry: &[u8]| u64::from_ne_bytes(entry.try_into().unwrap()) >> 63 == 1;
@@ -30,15 +28,8 @@ fn resident(start: *mut u8, bytes: usize) -> Vec<bool> {
 
 #[test]
 fn page_size_is_that_of_the_kernel() {
-    let output = std::process::Command::new("getconf")
-        .arg("PAGESIZE")
-        .output()
-        .unwrap();
-    let told: usize = String::from_utf8(output.stdout)
-        .unwrap()
-        .trim()
-        .parse()
-        .unwrap();
+    let output = std::process::Command::new("getconf").arg("PAGESIZE").output().unwrap();
+    let told: usize = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
     assert_eq!(Linux::new().page_bytes(), told);
 }
 
@@ -52,9 +43,7 @@ fn reservations_are_aligned_named_and_released() {
             let (range, rest) = line.split_once(' ')?;
             let (start, end) = range.split_once('-')?;
             let bound = |text| usize::from_str_radix(text, 16).unwrap();
-            (bound(start)..bound(end))
-                .contains(&address)
-                .then(|| rest[..4].to_owned())
+            (bound(start)..bound(end)).contains(&address).then(|| rest[..4].to_owned())
         })
     };
     for align in [GRANULE, 2 << 20, 64 << 20, 1 << 30] {
@@ -80,20 +69,11 @@ fn discarded_runs_are_gone_and_read_as_zero() {
     // SAFETY: the range was committed just now.
     unsafe { start.write_bytes(7, bytes) };
     let runs: Vec<_> = (0..400)
-        .map(|n| PageRun {
-            start: start as usize + 3 * n * page,
-            bytes: 2 * page,
-        })
+        .map(|n| PageRun { start: start as usize + 3 * n * page, bytes: 2 * page })
         .collect();
     // SAFETY: the runs lie in the committed range, which is ours.
     let done = unsafe { os.discard(&runs) };
-    assert_eq!(
-        done,
-        Discarded {
-            returned_bytes: 800 * page,
-            refused_bytes: 0
-        }
-    );
+    assert_eq!(done, Discarded { returned_bytes: 800 * page, refused_bytes: 0 });
     let expected: Vec<bool> = (0..1200).map(|n| n % 3 == 2).collect();
     assert_eq!(resident(start, bytes), expected);
     // SAFETY: the mapping is the test's own and still there.
@@ -116,19 +96,10 @@ fn locked_runs_are_counted_as_refused_and_the_others_still_go() {
         start.write_bytes(7, 10 * page);
         assert_eq!(mlock(start.add(4 * page), page), 0);
     }
-    let run = |n: usize| PageRun {
-        start: start as usize + n * page,
-        bytes: page,
-    };
+    let run = |n: usize| PageRun { start: start as usize + n * page, bytes: page };
     // SAFETY: the runs lie in the committed range, which is ours.
     let done = unsafe { os.discard(&[run(0), run(2), run(4), run(6), run(8)]) };
-    assert_eq!(
-        done,
-        Discarded {
-            returned_bytes: 4 * page,
-            refused_bytes: page
-        }
-    );
+    assert_eq!(done, Discarded { returned_bytes: 4 * page, refused_bytes: page });
     let expected: Vec<bool> = (0..10).map(|n| n % 2 == 1 || n == 4).collect();
     assert_eq!(resident(start, 10 * page), expected);
 }
@@ -153,11 +124,7 @@ fn with_refused(number: usize, errno: u16, test: impl FnOnce() + Send + 'static)
         // SAFETY: a filter on this thread alone; the program outlives the call.
         unsafe {
             call(arch::nr::PRCTL, [PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0]).unwrap();
-            call(
-                arch::nr::PRCTL,
-                [PR_SET_SECCOMP, 2, &raw const program as usize],
-            )
-            .unwrap();
+            call(arch::nr::PRCTL, [PR_SET_SECCOMP, 2, &raw const program as usize]).unwrap();
         }
     }
     let thread = std::thread::spawn(move || {
@@ -176,10 +143,7 @@ fn refused_vectors_go_run_by_run_from_then_on() {
             let start = committed(&os, 64 * page);
             // SAFETY: the range was committed just now.
             unsafe { start.write_bytes(7, 64 * page) };
-            let run = |n: usize| PageRun {
-                start: start as usize + 2 * n * page,
-                bytes: page,
-            };
+            let run = |n: usize| PageRun { start: start as usize + 2 * n * page, bytes: page };
             let runs: Vec<_> = (0..32).map(run).collect();
             // SAFETY: the runs lie in the committed range, which is ours.
             let done = unsafe { os.discard(&runs) };
@@ -276,10 +240,7 @@ fn a_mapped_file_is_new_and_holds_what_is_written() {
     // SAFETY: mapped just now, and never unmapped.
     unsafe { mapped.write_bytes(b'e', 4) };
     let contents = std::fs::read(&file).unwrap();
-    assert_eq!(
-        (&contents[..5], contents.len()),
-        (b"eeee\0".as_slice(), 4096)
-    );
+    assert_eq!((&contents[..5], contents.len()), (b"eeee\0".as_slice(), 4096));
     assert_eq!(std::fs::read_to_string(&victim).unwrap(), "kept");
     assert!(os.map_new_file(c"/nonexistent/counters", 4096).is_none());
     std::fs::remove_dir_all(&folder).unwrap();

@@ -96,9 +96,7 @@ impl Linux {
                 self.pause();
             }
         }
-        let _ = self
-            .purger_leaving
-            .compare_exchange(tid, 0, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.purger_leaving.compare_exchange(tid, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// In the purger: gives it a table of descriptors of its own, an empty one, so that a file that it

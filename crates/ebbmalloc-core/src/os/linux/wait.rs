@@ -32,15 +32,8 @@ pub fn wake_shared(word: &AtomicU32) {
 
 fn wait_as(operation: usize, word: &AtomicU32, expected: u32, timeout_ms: Option<u64>) {
     let timeout = timeout_ms.map(|ms| [ms / 1000, ms % 1000 * 1_000_000]);
-    let timeout_at = timeout
-        .as_ref()
-        .map_or(0, |timespec| timespec.as_ptr() as usize);
-    let arguments = [
-        word.as_ptr() as usize,
-        operation,
-        expected as usize,
-        timeout_at,
-    ];
+    let timeout_at = timeout.as_ref().map_or(0, |timespec| timespec.as_ptr() as usize);
+    let arguments = [word.as_ptr() as usize, operation, expected as usize, timeout_at];
     // SAFETY: the kernel reads the word and the timespec, both of which outlive the call.
     let _ = unsafe { call(nr::FUTEX, arguments) };
 }

@@ -95,21 +95,11 @@ const MINUS_ONE: u64 = (-1_i64).cast_unsigned();
 const MANY: u64 = i64::MAX as u64;
 
 const fn number(width: Width, least: i64, most: u64) -> Shape {
-    Shape::Number {
-        width,
-        least,
-        most,
-        clips: false,
-    }
+    Shape::Number { width, least, most, clips: false }
 }
 
 const fn clipped(width: Width, least: i64, most: u64) -> Shape {
-    Shape::Number {
-        width,
-        least,
-        most,
-        clips: true,
-    }
+    Shape::Number { width, least, most, clips: true }
 }
 
 use Effect::{Acts, NoCounterpart};

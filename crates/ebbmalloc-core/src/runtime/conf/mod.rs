@@ -38,13 +38,7 @@ pub enum Source {
 
 impl Source {
     /// All of them; the later wins.
-    pub const ALL: [Self; 5] = [
-        Self::Program,
-        Self::Link,
-        Self::Malloc,
-        Self::Ebb,
-        Self::Harder,
-    ];
+    pub const ALL: [Self; 5] = [Self::Program, Self::Link, Self::Malloc, Self::Ebb, Self::Harder];
 
     /// What it is called.
     pub const fn name(self) -> &'static str {
@@ -79,17 +73,9 @@ pub fn parse<'a>(
     let mut options = Options::DEFAULT;
     for (source, text) in Source::ALL.into_iter().zip(texts) {
         let settings = text.unwrap_or_default().split(|&byte| byte == b',');
-        for text in settings
-            .map(<[u8]>::trim_ascii)
-            .filter(|text| !text.is_empty())
-        {
+        for text in settings.map(<[u8]>::trim_ascii).filter(|text| !text.is_empty()) {
             let (key, outcome) = apply(&mut options, text);
-            report(Report {
-                source,
-                text,
-                key,
-                outcome,
-            });
+            report(Report { source, text, key, outcome });
         }
     }
     options

@@ -22,10 +22,7 @@ impl Options<'_> {
             numbers[place] = KEYS[place].default;
             place += 1;
         }
-        Self {
-            numbers,
-            texts: [None; keys::TEXTS],
-        }
+        Self { numbers, texts: [None; keys::TEXTS] }
     };
 
     /// Whether something is switched on.

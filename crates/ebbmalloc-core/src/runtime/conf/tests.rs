@@ -43,11 +43,8 @@ fn a_key_is_at_its_place_and_the_mirror_ends_where_it_says() {
     assert_eq!(Id::AbortConf.key().name, "abort_conf");
     assert_eq!(KEYS[Id::StatsFile as usize].name, "stats_file");
     assert_eq!(KEYS[MIRRORED].name, "lg_tcache_max");
-    let mut names: Vec<_> = KEYS
-        .iter()
-        .map(|key| key.name)
-        .chain(IGNORED.iter().copied())
-        .collect();
+    let mut names: Vec<_> =
+        KEYS.iter().map(|key| key.name).chain(IGNORED.iter().copied()).collect();
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), KEYS.len() + IGNORED.len());
@@ -71,11 +68,7 @@ fn each_shape_reads_its_values() {
         ("thp:default", Id::Thp, 0),
         ("thp:always", Id::Thp, 1),
         ("percpu_arena:phycpu", Id::PercpuArena, 2),
-        (
-            "oversize_threshold:0x100000",
-            Id::OversizeThreshold,
-            1 << 20,
-        ),
+        ("oversize_threshold:0x100000", Id::OversizeThreshold, 1 << 20),
         ("lg_tcache_max:10", Id::TcacheMax, 1024),
         ("lg_tcache_max:16", Id::TcacheMax, 64 << 10),
         ("tcache_max:1000000", Id::TcacheMax, 64 << 10),
@@ -137,15 +130,8 @@ fn names_that_are_ignored_are_accepted_with_any_value() {
 
 #[test]
 fn the_later_text_wins() {
-    let text = |number: usize| {
-        [
-            "narenas:1",
-            "narenas:2",
-            "narenas:3",
-            "narenas:4",
-            "narenas:5",
-        ][number]
-    };
+    let text =
+        |number: usize| ["narenas:1", "narenas:2", "narenas:3", "narenas:4", "narenas:5"][number];
     for last in 0..5 {
         let texts = core::array::from_fn(|at| (at <= last).then(|| text(at).as_bytes()));
         let options = parse(texts, |_| ());
@@ -157,13 +143,8 @@ fn the_later_text_wins() {
 #[test]
 fn every_setting_is_reported_with_its_source() {
     let mut told = Vec::new();
-    let texts = [
-        Some(b"zero:true".as_slice()),
-        None,
-        Some(b"narena:1"),
-        None,
-        Some(b"utrace:true"),
-    ];
+    let texts =
+        [Some(b"zero:true".as_slice()), None, Some(b"narena:1"), None, Some(b"utrace:true")];
     parse(texts, |report| told.push((report.source, report.outcome)));
     assert_eq!(
         told,
@@ -185,10 +166,7 @@ fn a_key_mistyped_is_guessed_and_a_strange_one_is_not() {
         ("Retain", Some("retain")),
         ("quux", None),
         ("", None),
-        (
-            "a_name_that_is_longer_than_any_key_that_there_is_here",
-            None,
-        ),
+        ("a_name_that_is_longer_than_any_key_that_there_is_here", None),
     ] {
         assert_eq!(nearest(typed.as_bytes()), meant, "{typed}");
     }

@@ -14,9 +14,9 @@ pub fn set<'a>(options: &mut Options<'a>, place: usize, text: &'a [u8]) -> Resul
             let chosen = words.iter().position(|word| word.to_bytes() == text);
             chosen.ok_or(Fault::BadValue)? as u64
         }
-        Shape::Number {
-            least, most, clips, ..
-        } => bounded(text, least.into(), most.into(), clips)?,
+        Shape::Number { least, most, clips, .. } => {
+            bounded(text, least.into(), most.into(), clips)?
+        }
         Shape::Decay => bounded(text, -1, i64::MAX.into(), false)?,
         Shape::Arenas if text == b"default" => 0,
         Shape::Arenas => bounded(text, 0, u32::MAX.into(), false)?,

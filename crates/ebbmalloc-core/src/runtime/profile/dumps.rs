@@ -46,13 +46,8 @@ static SINCE_DUMP: AtomicU64 = AtomicU64::new(0);
 static LARGEST: AtomicUsize = AtomicUsize::new(0);
 
 /// What `prof.prefix` set; the setting until then.
-static OTHER_PREFIX: Lock<Prefix> = Lock::new(
-    Rank::Profile,
-    Prefix {
-        bytes: [0; PREFIX_BYTES],
-        len: None,
-    },
-);
+static OTHER_PREFIX: Lock<Prefix> =
+    Lock::new(Rank::Profile, Prefix { bytes: [0; PREFIX_BYTES], len: None });
 
 struct Prefix {
     bytes: [u8; PREFIX_BYTES],
@@ -103,10 +98,7 @@ impl Name {
 /// `<prefix>.<pid>.<number>.<reason><number of the reason>.heap`, as jemalloc's; `None` with an empty
 /// prefix, which means no dumps of their own accord.
 fn name(reason: Reason) -> Option<Name> {
-    let mut name = Name {
-        bytes: [0; NAME_BYTES],
-        len: 0,
-    };
+    let mut name = Name { bytes: [0; NAME_BYTES], len: 0 };
     {
         let prefix = OTHER_PREFIX.lock(&HEAP.os);
         match prefix.len {
@@ -163,19 +155,12 @@ impl Writer {
 
 /// Writes a dump; what it found live, or `None` if it could not be written.
 fn write(path: &CStr) -> Option<Summary> {
-    let mut writer = Writer {
-        file: HEAP.os.create_file(path)?,
-        piece: [0; PIECE_BYTES],
-        len: 0,
-        works: true,
-    };
-    let summary = HEAP
-        .profile
-        .dump(&HEAP.os, lg_sample(), &mut |text| writer.push(text));
+    let mut writer =
+        Writer { file: HEAP.os.create_file(path)?, piece: [0; PIECE_BYTES], len: 0, works: true };
+    let summary = HEAP.profile.dump(&HEAP.os, lg_sample(), &mut |text| writer.push(text));
     writer.push(b"\nMAPPED_LIBRARIES:\n");
     let mut room = [0; PIECE_BYTES];
-    HEAP.os
-        .read_pieces(c"/proc/self/maps", &mut room, &mut |text| writer.push(text));
+    HEAP.os.read_pieces(c"/proc/self/maps", &mut room, &mut |text| writer.push(text));
     writer.flush();
     writer.works.then_some(summary)
 }
@@ -211,12 +196,7 @@ pub(super) fn after_allocations(bytes: u64) {
     let since = SINCE_DUMP.fetch_add(bytes, Ordering::Relaxed) + bytes;
     if since >= interval
         && SINCE_DUMP
-            .compare_exchange(
-                since,
-                since % interval,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            )
+            .compare_exchange(since, since % interval, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
     {
         write_named(Reason::Interval);

@@ -23,9 +23,7 @@ pub(crate) struct Pause {
 
 impl Pause {
     pub(super) const fn new() -> Self {
-        Self {
-            freed_mark: AtomicUsize::new(NEVER),
-        }
+        Self { freed_mark: AtomicUsize::new(NEVER) }
     }
 
     /// The thread is awake, or gone: there is no pause to end.
@@ -65,11 +63,7 @@ pub(super) struct Rhythm {
 impl Rhythm {
     /// Of a thread that begins.
     pub(super) fn new() -> Self {
-        Self {
-            small: 0,
-            ended_ms: HEAP.os.now_ms(),
-            process_ns: HEAP.os.process_cpu_ns(),
-        }
+        Self { small: 0, ended_ms: HEAP.os.now_ms(), process_ns: HEAP.os.process_cpu_ns() }
     }
 
     /// A pause was ended by a burst.
@@ -89,11 +83,8 @@ impl Rhythm {
         let elapsed_ms = now_ms.saturating_sub(self.ended_ms);
         let others_ns = process_ns.saturating_sub(self.process_ns + tick.cpu_ns);
         (self.ended_ms, self.process_ns) = (now_ms, process_ns);
-        self.small = if tick.returned_bytes < START_BYTES {
-            self.small.saturating_add(1)
-        } else {
-            0
-        };
+        self.small =
+            if tick.returned_bytes < START_BYTES { self.small.saturating_add(1) } else { 0 };
         if self.small < SMALL_TICKS || HEAP.is_near_limit() {
             return interval_ms;
         }

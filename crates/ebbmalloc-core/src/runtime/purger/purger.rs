@@ -177,12 +177,7 @@ impl Purger {
         let now = HEAP.os.now_ms();
         let next = self.next_tick_ms.load(Ordering::Relaxed);
         let (order, after) = (Ordering::Relaxed, now + self.interval_ms());
-        if now < next
-            || self
-                .next_tick_ms
-                .compare_exchange(next, after, order, order)
-                .is_err()
-        {
+        if now < next || self.next_tick_ms.compare_exchange(next, after, order, order).is_err() {
             return;
         }
         let tick = visit_cache(|own| {
@@ -230,12 +225,8 @@ impl Purger {
             self.thread.ask_for_look();
             let cpu_ns = HEAP.os.thread_cpu_ns() - before;
             let resident_bytes = publish::after_tick(cpu_ns, self.standing());
-            let ticked = Ticked {
-                freed_bytes,
-                returned_bytes: tick.returned_bytes,
-                resident_bytes,
-                cpu_ns,
-            };
+            let ticked =
+                Ticked { freed_bytes, returned_bytes: tick.returned_bytes, resident_bytes, cpu_ns };
             let interval_ms = self.interval_ms();
             let most_ms = self.schedule.most_interval_ms();
             wait_ms = rhythm.wait_ms(&ticked, interval_ms, most_ms, &self.pause);

@@ -94,12 +94,9 @@ mod tests {
         let schedule = Schedule::new();
         let own = schedule.interval_ms(PAGE_BYTES);
         assert!((delay::LEAST_MS..=delay::MOST_MS).contains(&own));
-        for (bound, interval) in [
-            (Some(200), 100),
-            (Some(5), 10),
-            (Some(1 << 40), own),
-            (None, own),
-        ] {
+        for (bound, interval) in
+            [(Some(200), 100), (Some(5), 10), (Some(1 << 40), own), (None, own)]
+        {
             schedule.set_bound(bound, false);
             assert_eq!(schedule.interval_ms(PAGE_BYTES), interval, "{bound:?}");
         }

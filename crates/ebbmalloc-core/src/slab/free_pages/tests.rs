@@ -59,9 +59,7 @@ impl Ground {
 
     fn take(&mut self, count: usize) {
         let mut slots = vec![null_mut(); count];
-        let taken = self
-            .bin
-            .take(&self.supply(), self.class, 0, &mut slots, Wait::Yes);
+        let taken = self.bin.take(&self.supply(), self.class, 0, &mut slots, Wait::Yes);
         for &slot in &slots[..taken] {
             let granule = self.arena.granule_of(slot as usize).expect("in a region");
             // SAFETY: every granule has a descriptor; a live slot's knows its slab.

@@ -33,9 +33,7 @@ impl Ground {
     /// The slots of so many slabs, slab by slab.
     fn take(&self, slabs: usize) -> Vec<*mut u8> {
         let mut slots = vec![null_mut(); slabs * SLOTS];
-        let taken = self
-            .bin
-            .take(&self.supply(), CLASS_NUMBER, 0, &mut slots, Wait::Yes);
+        let taken = self.bin.take(&self.supply(), CLASS_NUMBER, 0, &mut slots, Wait::Yes);
         assert_eq!(taken, slots.len());
         slots
     }
@@ -52,16 +50,13 @@ impl Ground {
         let found: Vec<_> = found.collect();
         // SAFETY: the slots came from this bin.
         assert!(unsafe {
-            self.bin
-                .put(&self.supply(), CLASS_NUMBER, &found, Age::Fresh, Wait::Yes)
+            self.bin.put(&self.supply(), CLASS_NUMBER, &found, Age::Fresh, Wait::Yes)
         });
         self.validate();
     }
 
     fn validate(&self) {
-        self.bin
-            .lock(&self.os)
-            .validate(Shape::new(CLASS_NUMBER, 12));
+        self.bin.lock(&self.os).validate(Shape::new(CLASS_NUMBER, 12));
         self.arena.lock(&self.os).validate();
     }
 }

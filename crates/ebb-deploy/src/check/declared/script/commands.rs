@@ -170,11 +170,7 @@ impl<'a> Reader<'a> {
                 let line = self.rest().split_inclusive('\n').next().unwrap_or_default();
                 self.at += line.len();
                 let line = line.trim_end_matches(['\n', '\r']);
-                let line = if strips {
-                    line.trim_start_matches('\t')
-                } else {
-                    line
-                };
+                let line = if strips { line.trim_start_matches('\t') } else { line };
                 if line == end {
                     break;
                 }
@@ -311,11 +307,7 @@ fn closed(
             _ => part_end(text, at, letter, inside)?,
         };
     }
-    let what = if in_quotes {
-        "a quotation"
-    } else {
-        "a substitution"
-    };
+    let what = if in_quotes { "a quotation" } else { "a substitution" };
     Err((what, begin))
 }
 
@@ -329,11 +321,7 @@ mod tests {
         let all = read.iter().map(|it| {
             let words: Vec<&str> = it.words.iter().map(|at| &text[at.clone()]).collect();
             let words = words.join(" ");
-            if it.is_plain {
-                words
-            } else {
-                format!("[{words}]")
-            }
+            if it.is_plain { words } else { format!("[{words}]") }
         });
         all.collect::<Vec<_>>().join(", ")
     }
@@ -352,14 +340,8 @@ mod tests {
             ("function f { a; }\nb", "[a], b"),
             ("(a; b)\nc", "[a], [b], c"),
             ("exec 2>&1 >/dev/null\na >b c", "exec, a c"),
-            (
-                "a \"b ; 'c\" 'd | \"e' \\; f",
-                "a \"b ; 'c\" 'd | \"e' \\; f",
-            ),
-            (
-                "a $(b; c \"$(d)\") `e; f` ${g:-h i}",
-                "a $(b; c \"$(d)\") `e; f` ${g:-h i}",
-            ),
+            ("a \"b ; 'c\" 'd | \"e' \\; f", "a \"b ; 'c\" 'd | \"e' \\; f"),
+            ("a $(b; c \"$(d)\") `e; f` ${g:-h i}", "a $(b; c \"$(d)\") `e; f` ${g:-h i}"),
             ("a \\\n b\nc", "a b, c"),
             ("a <<E <<-'F'\nb\nE\nc\n\tF\nd", "a, d"),
             ("a <<< b\nc", "a, c"),
@@ -377,9 +359,7 @@ mod tests {
 
     #[test]
     fn what_is_not_closed_is_said_by_its_line() {
-        for text in [
-            "a\n\"b", "a\n'b", "a\n$(b", "a\n${b", "a\n`b", "a\n<(b", "a\n$'b",
-        ] {
+        for text in ["a\n\"b", "a\n'b", "a\n$(b", "a\n${b", "a\n`b", "a\n<(b", "a\n$'b"] {
             let why = commands(text).unwrap_err();
             assert!(why.starts_with("line 2: a "), "{text}: {why}");
         }

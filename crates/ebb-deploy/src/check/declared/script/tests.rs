@@ -39,17 +39,9 @@ fn exported_variables_are_those_of_the_program() {
 fn what_comes_too_late_or_is_dropped_is_an_error() {
     for (text, line, id) in [
         ("exec app\nexport LD_PRELOAD=/a.so\n", 2, Id::PreloadTooLate),
-        (
-            "app --x\nexport LD_PRELOAD=/a.so\nexit 0\n",
-            2,
-            Id::PreloadTooLate,
-        ),
+        ("app --x\nexport LD_PRELOAD=/a.so\nexit 0\n", 2, Id::PreloadTooLate),
         ("LD_PRELOAD=/a.so\nexec app\n", 1, Id::EnvironmentDropped),
-        (
-            "export LD_PRELOAD=/a.so\nunset A LD_PRELOAD\nexec app\n",
-            2,
-            Id::EnvironmentDropped,
-        ),
+        ("export LD_PRELOAD=/a.so\nunset A LD_PRELOAD\nexec app\n", 2, Id::EnvironmentDropped),
     ] {
         assert_eq!(errors(text), [(line, id)], "{text}");
     }
@@ -77,15 +69,9 @@ fn conditions_are_notes() {
 #[test]
 fn the_program_is_the_first_exec_or_the_last_command() {
     let words = |text: &str| script(text).service.start.unwrap().words;
-    assert_eq!(
-        words("a\nexec 2>&1\nexec b 'c d'\ne\n"),
-        ["exec", "b", "c d"]
-    );
+    assert_eq!(words("a\nexec 2>&1\nexec b 'c d'\ne\n"), ["exec", "b", "c d"]);
     assert_eq!(words("a\nb c\ncd /\nexit 1\n"), ["b", "c"]);
-    assert_eq!(
-        words("if x; then exec y; fi\nexec \"$@\"\n"),
-        ["exec", "$@"]
-    );
+    assert_eq!(words("if x; then exec y; fi\nexec \"$@\"\n"), ["exec", "$@"]);
 }
 
 #[test]
@@ -105,10 +91,7 @@ fn scripts_of_others_are_named() {
         "#!/usr/bin/with-contenv bash",
         "#!/bin/busybox sh",
     ] {
-        assert!(
-            Script::parse(Path::new("x"), &format!("{line}\n")).is_ok(),
-            "{line}"
-        );
+        assert!(Script::parse(Path::new("x"), &format!("{line}\n")).is_ok(), "{line}");
     }
 }
 
@@ -116,14 +99,8 @@ fn scripts_of_others_are_named() {
 fn the_top_is_the_comment_and_the_options() {
     let rest = |text: &str| text[top(text)..].to_owned();
     assert_eq!(rest("#!/bin/sh\nset -e\n\nexec a\n"), "\nexec a\n");
-    assert_eq!(
-        rest("#!/bin/sh\n# b\n#\n\n# c\nexec a\n"),
-        "\n# c\nexec a\n"
-    );
-    assert_eq!(
-        rest("#!/bin/sh\n\n# b\nset -eu # c\nset -o pipefail\nexec a"),
-        "exec a"
-    );
+    assert_eq!(rest("#!/bin/sh\n# b\n#\n\n# c\nexec a\n"), "\n# c\nexec a\n");
+    assert_eq!(rest("#!/bin/sh\n\n# b\nset -eu # c\nset -o pipefail\nexec a"), "exec a");
     assert_eq!(rest("#!/bin/sh\nset -- a\nexec a\n"), "set -- a\nexec a\n");
     assert_eq!(rest("#!/bin/sh\nset -e; a\n"), "set -e; a\n");
     assert_eq!(rest("exec a\n"), "exec a\n");

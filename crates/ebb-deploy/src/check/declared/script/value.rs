@@ -83,12 +83,7 @@ mod tests {
         assert_eq!(own("'/a.so'"), some("/a.so", false));
         assert_eq!(own("\"$LD_PRELOAD\""), some("", true));
         assert_eq!(own(""), some("", false));
-        for raw in [
-            "$LIB",
-            "\"/l/$LD_PRELOAD_X\"",
-            "`x`",
-            "\"$(find / -name x.so)\"",
-        ] {
+        for raw in ["$LIB", "\"/l/$LD_PRELOAD_X\"", "`x`", "\"$(find / -name x.so)\""] {
             assert_eq!(own(raw), (None, false), "{raw}");
         }
         assert_eq!(read("A", "\"1:$A\""), (None, false));

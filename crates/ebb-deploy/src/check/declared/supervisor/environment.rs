@@ -65,11 +65,7 @@ impl Environment {
         }
         let is_separated = !tokens.is_empty() && tokens.len().is_multiple_of(4);
         let last = tokens.last().filter(|_| is_separated);
-        Ok(Self {
-            start,
-            pairs,
-            separator: last.map(|it| it.at.end),
-        })
+        Ok(Self { start, pairs, separator: last.map(|it| it.at.end) })
     }
 
     /// The last pair of that name, which wins.
@@ -216,23 +212,9 @@ mod tests {
 
     #[test]
     fn a_quoted_value_is_read_back() {
-        for value in [
-            "",
-            "a b",
-            "/l/x.so:/l/y.so",
-            "100%",
-            "%(x)s",
-            "a'b",
-            "a\"b",
-            "a;b#c",
-            "ü",
-        ] {
+        for value in ["", "a b", "/l/x.so:/l/y.so", "100%", "%(x)s", "a'b", "a\"b", "a;b#c", "ü"] {
             let text = format!("A={}", quoted(value).unwrap());
-            assert_eq!(
-                read(&text).unwrap(),
-                [("A".to_owned(), Some(value.to_owned()))],
-                "{text}"
-            );
+            assert_eq!(read(&text).unwrap(), [("A".to_owned(), Some(value.to_owned()))], "{text}");
         }
         for value in ["a ;b", "a #b", "a\nb", "'a", "a\"", "a\"b'c"] {
             assert_eq!(quoted(value), None, "{value}");

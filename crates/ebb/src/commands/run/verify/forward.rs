@@ -19,9 +19,8 @@ use crate::exit::Failure;
 use ebb_process::inherited;
 
 /// What service managers and operators send. SIGKILL and SIGSTOP cannot be passed on.
-const FORWARDED: [i32; 9] = [
-    SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGWINCH,
-];
+const FORWARDED: [i32; 9] =
+    [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGWINCH];
 
 /// Catches the signals from [`Forwarder::install`] on and delivers them from [`Forwarder::start`] on,
 /// also those that came in between.
@@ -34,9 +33,7 @@ pub(super) struct Forwarder {
 
 impl Forwarder {
     pub(super) fn install() -> Result<Self, Failure> {
-        let wanted = FORWARDED
-            .into_iter()
-            .filter(|&signal| !inherited::is_ignored(signal));
+        let wanted = FORWARDED.into_iter().filter(|&signal| !inherited::is_ignored(signal));
         let signals = SignalsInfo::<WithOrigin>::new(wanted)?;
         Ok(Self {
             handle: signals.handle(),
@@ -51,20 +48,18 @@ impl Forwarder {
         let Some(mut signals) = self.signals.take() else {
             return Ok(());
         };
-        thread::Builder::new()
-            .name("ebb-signals".to_owned())
-            .spawn(move || {
-                for origin in signals.forever() {
-                    if !matches!(origin.cause, Cause::Sent(_)) {
-                        continue;
-                    }
-                    let target = target.lock().unwrap_or_else(PoisonError::into_inner);
-                    if let (Some(pid), Ok(signal)) = (*target, Signal::try_from(origin.signal)) {
-                        // It fails only for one that has just ended, or became another user's.
-                        let _ = kill(pid, signal);
-                    }
+        thread::Builder::new().name("ebb-signals".to_owned()).spawn(move || {
+            for origin in signals.forever() {
+                if !matches!(origin.cause, Cause::Sent(_)) {
+                    continue;
                 }
-            })?;
+                let target = target.lock().unwrap_or_else(PoisonError::into_inner);
+                if let (Some(pid), Ok(signal)) = (*target, Signal::try_from(origin.signal)) {
+                    // It fails only for one that has just ended, or became another user's.
+                    let _ = kill(pid, signal);
+                }
+            }
+        })?;
         Ok(())
     }
 

@@ -40,11 +40,7 @@ impl Linux {
         let read = self.read_file(c"/proc/self/cgroup", cgroups)?;
         let cgroups = cgroups.get(..read)?;
         let read = self.read_file(c"/proc/self/mountinfo", mounts)?;
-        work(&mut Texts {
-            mounts: mounts.get(..read)?,
-            cgroups,
-            stat,
-        })
+        work(&mut Texts { mounts: mounts.get(..read)?, cgroups, stat })
     }
 
     fn least_headroom(&self, texts: &mut Texts) -> Option<Headroom> {
@@ -77,17 +73,11 @@ impl Linux {
     ) -> Option<Headroom> {
         let mut bytes = |name| self.read_text(folder, name).as_text(text::limit);
         let (limit, usage) = match version {
-            Version::One => (
-                bytes(c"/memory.limit_in_bytes")?,
-                bytes(c"/memory.usage_in_bytes")?,
-            ),
+            Version::One => (bytes(c"/memory.limit_in_bytes")?, bytes(c"/memory.usage_in_bytes")?),
             Version::Two => {
                 // Beyond `high` the kernel slows the process down: as good a reason as the other.
                 let limits = [bytes(c"/memory.max"), bytes(c"/memory.high")];
-                (
-                    limits.into_iter().flatten().min()?,
-                    bytes(c"/memory.current")?,
-                )
+                (limits.into_iter().flatten().min()?, bytes(c"/memory.current")?)
             }
         };
         let mut left = limit.saturating_sub(usage);
@@ -111,10 +101,8 @@ impl Linux {
     fn processors_in(&self, version: Version, folder: &mut Folder) -> Option<usize> {
         let (quota, period) = match version {
             Version::One => (
-                self.read_text(folder, c"/cpu.cfs_quota_us")
-                    .as_text(text::number)?,
-                self.read_text(folder, c"/cpu.cfs_period_us")
-                    .as_text(text::number)?,
+                self.read_text(folder, c"/cpu.cfs_quota_us").as_text(text::number)?,
+                self.read_text(folder, c"/cpu.cfs_period_us").as_text(text::number)?,
             ),
             Version::Two => self.read_text(folder, c"/cpu.max").as_text(text::cpu_max)?,
         };
@@ -122,10 +110,7 @@ impl Linux {
     }
 
     fn read_text(&self, folder: &mut Folder, name: &CStr) -> Short {
-        let mut short = Short {
-            bytes: [0; 64],
-            len: 0,
-        };
+        let mut short = Short { bytes: [0; 64], len: 0 };
         if let Some(path) = folder.file(name) {
             short.len = self.read_file(path, &mut short.bytes).unwrap_or(0);
         }
@@ -191,11 +176,7 @@ impl Folder {
         let mut bytes = [0; PATH_BYTES];
         bytes.get_mut(..top)?.copy_from_slice(point);
         bytes.get_mut(top..len)?.copy_from_slice(path);
-        Some(Self {
-            path: bytes,
-            len,
-            top,
-        })
+        Some(Self { path: bytes, len, top })
     }
 
     /// Path of the file `name`, which begins with `/`.

@@ -40,10 +40,7 @@ impl Drop for Tree {
 }
 
 fn mount_line(point: &Path, kind: &str, options: &str) -> String {
-    format!(
-        "30 23 0:26 / {} rw shared:4 - {kind} cgroup {options}\n",
-        point.display()
-    )
+    format!("30 23 0:26 / {} rw shared:4 - {kind} cgroup {options}\n", point.display())
 }
 
 fn headroom(mounts: &str, cgroups: &str) -> Option<(usize, usize)> {
@@ -84,10 +81,7 @@ fn pod(tree: &Tree) {
 /// The recorded cgroups: the sections of one file.
 fn recorded() -> Tree {
     let tree = Tree::new();
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../ci/vm/recorded/cgroups.txt"
-    );
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci/vm/recorded/cgroups.txt");
     for section in fs::read_to_string(path).unwrap().split("-- ").skip(1) {
         let (name, text) = section.split_once(" --\n").unwrap();
         tree.file(name, text);
@@ -179,10 +173,7 @@ fn version_1_ancestors_and_inactive_page_cache() {
     tree.file("memory.usage_in_bytes", mib(5000));
     tree.file("a/memory.limit_in_bytes", mib(300));
     tree.file("a/memory.usage_in_bytes", mib(280));
-    tree.file(
-        "a/memory.stat",
-        format!("inactive_file 0\ntotal_inactive_file {}\n", 4 * MIB),
-    );
+    tree.file("a/memory.stat", format!("inactive_file 0\ntotal_inactive_file {}\n", 4 * MIB));
     tree.file("a/b/memory.limit_in_bytes", none);
     tree.file("a/b/memory.usage_in_bytes", mib(100));
     let mount = tree.mount("cgroup", "rw,memory");
@@ -213,14 +204,8 @@ fn this_machine_has_an_answer() {
     if let Some(headroom) = os.cgroup_headroom() {
         assert!(headroom.left_bytes <= headroom.limit_bytes);
     }
-    assert!(
-        os.cgroup_processors()
-            .is_none_or(|processors| processors > 0)
-    );
-    assert!(
-        os.with_texts(|texts| Some(text::mounts(texts.mounts).count()))
-            .is_some()
-    );
+    assert!(os.cgroup_processors().is_none_or(|processors| processors > 0));
+    assert!(os.with_texts(|texts| Some(text::mounts(texts.mounts).count())).is_some());
 }
 
 #[test]

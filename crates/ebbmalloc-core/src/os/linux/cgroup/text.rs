@@ -37,22 +37,14 @@ impl<'a> Mount<'a> {
             _ => return None,
         };
         let root = before.nth(3)?;
-        Some(Self {
-            version,
-            root,
-            point: before.next()?,
-            options: after.nth(1)?,
-        })
+        Some(Self { version, root, point: before.next()?, options: after.nth(1)? })
     }
 
     /// Where the cgroup of the process lies below the mount point, for `controller`: empty or a path
     /// that starts with `/`. `cgroups` is /proc/PID/cgroup. `None` if the process has no cgroup in
     /// this hierarchy, or one that cannot be seen through this mount.
     pub fn path_of(&self, cgroups: &'a [u8], controller: &[u8]) -> Option<&'a [u8]> {
-        let has = |list: &[u8]| {
-            list.split(|&byte| byte == b',')
-                .any(|one| one == controller)
-        };
+        let has = |list: &[u8]| list.split(|&byte| byte == b',').any(|one| one == controller);
         if self.version == Version::One && !has(self.options) {
             return None;
         }

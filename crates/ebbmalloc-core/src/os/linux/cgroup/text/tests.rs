@@ -28,10 +28,7 @@ fn pairs(wanted: &[(&str, &str)]) -> Vec<(String, String)> {
 fn a_hybrid_host_is_looked_at_in_both_hierarchies() {
     assert_eq!(
         paths(HYBRID_MOUNTS, HYBRID_CGROUPS, b"memory"),
-        pairs(&[
-            ("/sys/fs/cgroup/memory", "/service/one"),
-            ("/sys/fs/cgroup/unified", "/two")
-        ])
+        pairs(&[("/sys/fs/cgroup/memory", "/service/one"), ("/sys/fs/cgroup/unified", "/two")])
     );
     // The process is at the top of this one.
     assert_eq!(
@@ -57,14 +54,8 @@ fn controllers_that_share_a_hierarchy_are_found_by_whole_names() {
 fn the_part_above_the_mounts_root_is_not_looked_for() {
     let mounts = b"800 790 0:32 /docker/ab /sys/fs/cgroup/memory ro,nosuid master:11 - cgroup cgroup rw,memory\n";
     let at = |cgroups: &[u8]| paths(mounts, cgroups, b"memory");
-    assert_eq!(
-        at(b"5:memory:/docker/ab\n"),
-        pairs(&[("/sys/fs/cgroup/memory", "")])
-    );
-    assert_eq!(
-        at(b"5:memory:/docker/ab/inner\n"),
-        pairs(&[("/sys/fs/cgroup/memory", "/inner")])
-    );
+    assert_eq!(at(b"5:memory:/docker/ab\n"), pairs(&[("/sys/fs/cgroup/memory", "")]));
+    assert_eq!(at(b"5:memory:/docker/ab/inner\n"), pairs(&[("/sys/fs/cgroup/memory", "/inner")]));
     assert_eq!(at(b"5:memory:/docker/abc\n"), [], "another container");
     assert_eq!(at(b"5:memory:/\n"), []);
 }
@@ -73,23 +64,14 @@ fn the_part_above_the_mounts_root_is_not_looked_for() {
 fn a_cgroup_outside_the_namespace_is_not_looked_for() {
     let mounts = b"500 490 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup rw,nsdelegate\n";
     assert_eq!(paths(mounts, b"0::/../other\n", b"memory"), []);
-    assert_eq!(
-        paths(mounts, b"0::/\n", b"memory"),
-        pairs(&[("/sys/fs/cgroup", "")])
-    );
+    assert_eq!(paths(mounts, b"0::/\n", b"memory"), pairs(&[("/sys/fs/cgroup", "")]));
 }
 
 #[test]
 fn lines_that_are_cut_off_or_odd_do_not_count() {
     let cut = b"500 490 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup rw";
     assert_eq!(mounts(cut).count(), 0);
-    for odd in [
-        &b""[..],
-        b"\n\n",
-        b" - \n",
-        b"1 - cgroup2\n",
-        b"1 2 3 / - cgroup2 a b\n",
-    ] {
+    for odd in [&b""[..], b"\n\n", b" - \n", b"1 - cgroup2\n", b"1 2 3 / - cgroup2 a b\n"] {
         assert_eq!(mounts(odd).count(), 0, "{odd:?}");
     }
     let mounts_text = b"500 490 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
