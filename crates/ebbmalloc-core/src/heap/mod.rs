@@ -32,7 +32,7 @@ use crate::cache::cache::{Cache, Entered};
 use crate::cache::registry::Registry;
 use crate::os::Os;
 use crate::profile::Profile;
-use crate::size::{CLASSES, SMALL_MAX, class_of};
+use crate::size::{CLASSES, LEAD_MAX, QUANTUM, SMALL_MAX, class_aligned, class_of};
 use crate::slab::bin::Supply;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -112,6 +112,8 @@ pub struct Heap<O> {
     oversize: AtomicUsize,
     /// Settings: a cache's shard is that of the processor its thread begins on. As above.
     by_processor: core::sync::atomic::AtomicBool,
+    /// New slabs have a lead where their class has one, as [`leads`](crate::size::leads) says. Relaxed.
+    leads: AtomicBool,
     /// Ticks leave the heap's own arena alone: what is free there stays. Relaxed.
     keeps_own: AtomicBool,
     pressure: Pressure,
@@ -166,6 +168,7 @@ macro_rules! new_heap {
             cached_classes: AtomicUsize::new(CLASSES),
             oversize: AtomicUsize::new(usize::MAX),
             by_processor: core::sync::atomic::AtomicBool::new(false),
+            leads: AtomicBool::new(false),
             keeps_own: AtomicBool::new(false),
             pressure: Pressure::new(),
             counters: Counters {
@@ -203,7 +206,24 @@ impl<O: Os> Heap<O> {
             metadata: &self.metadata,
             page_shift: self.os.page_bytes().trailing_zeros(),
             tick: self.now(),
+            leads: self.leads(),
         }
+    }
+
+    fn leads(&self) -> bool {
+        self.leads.load(Ordering::Relaxed)
+    }
+
+    /// New slabs have a lead from now on, where their class has one. While no other thread allocates.
+    pub fn lead_slabs(&self) {
+        self.leads.store(true, Ordering::Relaxed);
+    }
+
+    /// Smallest class whose slots hold `size` bytes and are all aligned to `align` here, as
+    /// [`class_aligned`](crate::size::class_aligned).
+    pub fn class_aligned(&self, size: usize, align: usize) -> Option<usize> {
+        let least = if align > QUANTUM && self.leads() { LEAD_MAX + 1 } else { 0 };
+        class_aligned(size.max(least), align)
     }
 
     fn now(&self) -> u32 {

@@ -58,6 +58,8 @@ enum Step {
     Lock {
         which: usize,
     },
+    /// The program turns out to be a CPython.
+    Lead,
 }
 
 fn size() -> impl Strategy<Value = usize> {
@@ -89,6 +91,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => thread.prop_map(|thread| Step::Detach { thread }),
         3 => (call, 1usize..4).prop_map(|(call, count)| Step::Refuse { call, count }),
         1 => which.prop_map(|which| Step::Lock { which }),
+        1 => Just(Step::Lead),
     ]
 }
 
@@ -279,6 +282,7 @@ impl World {
                     self.locked = true;
                 }
             }
+            Step::Lead => heap.lead_slabs(),
         }
         self.steps += 1;
         if self.steps.is_multiple_of(VALIDATE_EVERY) {
