@@ -16,8 +16,8 @@ mod tests;
 use ebb_stats::layout::{DIRTY, Offsets, Place, kind};
 
 use crate::exact::usize_of;
-use crate::holdings::{Classes, Holdings, Ledger, Unsupported};
-use crate::line::Line;
+use crate::heap::{Classes, Heap, Unsupported};
+use crate::ledger::{Ledger, Line};
 use crate::memory::{Memory, Presence, Reader, Unreadable, unless_torn};
 use crate::space::Space;
 use crate::target::Target;
@@ -35,13 +35,13 @@ const LOOK_AHEAD: u64 = 64 << 20;
 const PIECE_BYTES: u64 = 1 << 40;
 
 /// What the ebbmalloc of `target` holds whose layout is `place`.
-pub fn read(target: &Target, place: &Place) -> Result<Holdings, Unsupported> {
+pub fn read(target: &Target, place: &Place) -> Result<Heap, Unsupported> {
     let mappings = target.mappings()?;
     let space = Space { memory: target.memory(), mappings: &mappings };
     of_place(space, place)
 }
 
-fn of_place<M: Memory>(space: Space<'_, M>, place: &Place) -> Result<Holdings, Unsupported> {
+fn of_place<M: Memory>(space: Space<'_, M>, place: &Place) -> Result<Heap, Unsupported> {
     let offsets = &place.offsets;
     if !is_sane(offsets) {
         return Err(Unsupported::Layout("ebbmalloc".to_owned()));
@@ -63,15 +63,13 @@ fn of_place<M: Memory>(space: Space<'_, M>, place: &Place) -> Result<Holdings, U
     }
     sum.ledger.close();
     let torn_bytes = sum.torn * offsets.granule_bytes;
-    Ok(Holdings {
-        reader: "ebbmalloc".to_owned(),
+    Ok(Heap {
         error: torn_bytes as f64 / sum.ledger.live.resident.max(torn_bytes).max(1) as f64,
         arenas: Some(arenas.len() as u64),
-        sizes: sum.sizes.counts(),
-        ledger: sum.ledger,
+        classes: sum.sizes.0,
         torn: sum.torn,
         missing: torn_bytes,
-        ..Holdings::default()
+        ..Heap::of("ebbmalloc", sum.ledger)
     })
 }
 

@@ -19,9 +19,9 @@ mod version;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::holdings::{Holdings, Unsupported, consistent};
+use crate::heap::{Heap, Unsupported, consistent};
 use crate::image::Image;
-use crate::line::Line;
+use crate::ledger::Line;
 use crate::memory::{Memory, Unreadable, unless_torn};
 use crate::space::Space;
 use crate::target::Target;
@@ -40,12 +40,12 @@ const LEAST_DIFFERENCE: u64 = 8 << 20;
 const MAX_BASE_BLOCKS: usize = 1 << 16;
 
 /// What the jemalloc in the mapped file `file` of `target` holds.
-pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
+pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
     let mappings = target.mappings()?;
     let space = Space { memory: target.memory(), mappings: &mappings };
     let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere("jemalloc"))?;
     let version = version(&image);
-    let mut holdings = of_data(space, image.data(), version.as_deref())?;
+    let mut heap = of_data(space, image.data(), version.as_deref())?;
     let asked = settings::of_variables(&image, &mut space.reader())?.unwrap_or_default();
     let thread = settings::has_background_thread(target);
     let others = [
@@ -55,8 +55,8 @@ pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
     ];
     let others = others.into_iter();
     let known = others.filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    holdings.settings.extend(known);
-    Ok(holdings)
+    heap.settings.extend(known);
+    Ok(heap)
 }
 
 /// What the jemalloc whose data is `data` holds.
@@ -64,7 +64,7 @@ fn of_data<M: Memory>(
     space: Space<'_, M>,
     data: &[(u64, u64)],
     version: Option<&str>,
-) -> Result<Holdings, Unsupported> {
+) -> Result<Heap, Unsupported> {
     let Some((layout, found)) = recognise(space, data, version)? else {
         return Err(match version {
             Some(version) => Unsupported::Layout(format!("jemalloc {}", short(version))),
@@ -87,7 +87,7 @@ fn once<M: Memory>(
     layout: &Layout,
     found: &Found,
     name: &str,
-) -> Result<Result<Holdings, String>, Unreadable> {
+) -> Result<Result<Heap, String>, Unreadable> {
     let mut reader = space.reader();
     let arenas = || found.arenas.values().copied();
     let cached = caches::cached(&mut reader, layout, arenas())?;
@@ -118,15 +118,14 @@ fn once<M: Memory>(
     let decays = [("dirty_decay_ms", dirty), ("muzzy_decay_ms", muzzy)];
     let decays = decays.into_iter();
     let settings = decays.filter_map(|(name, ms)| Some((name.to_owned(), ms?.to_string())));
-    Ok(Ok(Holdings {
-        reader: name.to_owned(),
-        ledger: sum.ledger,
+    Ok(Ok(Heap {
         arenas: Some(found.arenas.len() as u64),
-        sizes: sum.classes.counts(),
+        classes: sum.classes.0,
         torn: sum.torn + cached.torn,
         missing: counted.saturating_sub(sum.active_bytes),
         settings: settings.collect(),
         error: difference as f64 / counted.max(1) as f64,
+        ..Heap::of(name, sum.ledger)
     }))
 }
 

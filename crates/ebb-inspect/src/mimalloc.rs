@@ -15,9 +15,9 @@ mod tests;
 
 use std::path::Path;
 
-use crate::holdings::{Classes, Holdings, Ledger, Unsupported};
+use crate::heap::{Classes, Heap, Unsupported};
 use crate::image::Image;
-use crate::line::Line;
+use crate::ledger::{Ledger, Line};
 use crate::memory::{Memory, Presence, Unreadable};
 use crate::space::Space;
 use crate::target::Target;
@@ -30,7 +30,7 @@ use segments::Segments;
 const TORN_BYTES: u64 = 32 << 20;
 
 /// What the mimalloc in the mapped file `file` of `target` holds.
-pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
+pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
     let mappings = target.mappings()?;
     let space = Space { memory: target.memory(), mappings: &mappings };
     let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere("mimalloc"))?;
@@ -51,7 +51,7 @@ fn of_data<M: Memory>(
     space: Space<'_, M>,
     data: &[(u64, u64)],
     layouts: &'static [segments::Layout],
-) -> Result<Holdings, Unsupported> {
+) -> Result<Heap, Unsupported> {
     let settings = options::read(space, data)?;
     let mut sum = Sum::default();
     let version = if let Some(segments) = Segments::find(space, data, layouts)? {
@@ -76,15 +76,13 @@ fn of_data<M: Memory>(
         });
     };
     sum.ledger.close();
-    Ok(Holdings {
-        reader: format!("mimalloc {version}"),
+    Ok(Heap {
         error: sum.guessed as f64 / sum.ledger.live.resident.max(1) as f64,
-        ledger: sum.ledger,
-        arenas: None,
-        sizes: sum.classes.counts(),
+        classes: sum.classes.0,
         settings,
         torn: sum.torn,
         missing: sum.torn.saturating_mul(TORN_BYTES),
+        ..Heap::of(format!("mimalloc {version}"), sum.ledger)
     })
 }
 

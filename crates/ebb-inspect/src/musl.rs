@@ -13,8 +13,9 @@ mod tests;
 
 use std::path::Path;
 
-use crate::holdings::{Classes, Holdings, Ledger, Unsupported, consistent};
+use crate::heap::{Classes, Heap, Unsupported, consistent};
 use crate::image::Image;
+use crate::ledger::Ledger;
 use crate::memory::{Memory, Presence, Unreadable, scan, unless_torn};
 use crate::space::Space;
 use crate::target::Target;
@@ -35,7 +36,7 @@ const VERSION_BYTES: usize = 12;
 const TORN_BYTES: u64 = 1 << 20;
 
 /// What the musl in the mapped file `file` of `target` holds: its libc, or the program that has it inside.
-pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
+pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
     let mappings = target.mappings()?;
     let space = Space { memory: target.memory(), mappings: &mappings };
     let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere("musl"))?;
@@ -47,7 +48,7 @@ fn of_data<M: Memory>(
     space: Space<'_, M>,
     data: &[(u64, u64)],
     version: Option<&str>,
-) -> Result<Holdings, Unsupported> {
+) -> Result<Heap, Unsupported> {
     let name = version.map_or("musl".to_owned(), |version| format!("musl {version}"));
     let Some(context) = locate(space, data)? else {
         return Err(match version {
@@ -86,7 +87,7 @@ fn once<M: Memory>(
     space: Space<'_, M>,
     context: u64,
     name: &str,
-) -> Result<Result<Holdings, String>, Unreadable> {
+) -> Result<Result<Heap, String>, Unreadable> {
     let mut reader = space.reader();
     let area = unless_torn(reader.word(context + FIRST_AREA))?.unwrap_or(0);
     let groups = Groups::read(space, area)?;
@@ -111,15 +112,12 @@ fn once<M: Memory>(
         sum.ledger.overhead.add(from, to, &space.presence(from, to)?);
     }
     sum.ledger.close();
-    Ok(Ok(Holdings {
-        reader: name.to_owned(),
-        ledger: sum.ledger,
-        arenas: None,
-        sizes: sum.classes.counts(),
-        settings: std::collections::BTreeMap::new(),
+    Ok(Ok(Heap {
+        classes: sum.classes.0,
         torn: groups.torn,
         missing: groups.torn.saturating_mul(TORN_BYTES),
         error: difference as f64 / counted.max(1) as f64,
+        ..Heap::of(name, sum.ledger)
     }))
 }
 

@@ -13,9 +13,9 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::holdings::{Classes, Holdings, Ledger, Unsupported, consistent};
+use crate::heap::{Classes, Heap, Unsupported, consistent};
 use crate::image::Image;
-use crate::line::Line;
+use crate::ledger::{Ledger, Line};
 use crate::memory::{Memory, Unreadable, unless_torn};
 use crate::space::Space;
 use crate::target::Target;
@@ -36,14 +36,14 @@ const CACHE_BYTES: &str = "overall_thread_cache_size_E";
 const TORN_BYTES: u64 = 1 << 20;
 
 /// What the tcmalloc in the mapped file `file` of `target` holds.
-pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
+pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
     let mappings = target.mappings()?;
     let space = Space { memory: target.memory(), mappings: &mappings };
     let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere("tcmalloc"))?;
     let version = version(&image);
-    let mut holdings = of_data(space, image.data(), version.as_deref())?;
-    holdings.settings = settings(space, &image)?;
-    Ok(holdings)
+    let mut heap = of_data(space, image.data(), version.as_deref())?;
+    heap.settings = settings(space, &image)?;
+    Ok(heap)
 }
 
 /// What the tcmalloc whose data is `data` holds.
@@ -51,7 +51,7 @@ fn of_data<M: Memory>(
     space: Space<'_, M>,
     data: &[(u64, u64)],
     version: Option<&str>,
-) -> Result<Holdings, Unsupported> {
+) -> Result<Heap, Unsupported> {
     let name = version.map_or("tcmalloc".to_owned(), |version| format!("tcmalloc {version}"));
     let map = PageMap::find(space, data)?;
     let caches = Caches::find(space, data)?;
@@ -70,7 +70,7 @@ fn once<M: Memory>(
     map: &PageMap,
     caches: &Caches,
     name: &str,
-) -> Result<Result<Holdings, String>, Unreadable> {
+) -> Result<Result<Heap, String>, Unreadable> {
     let cached = caches.count(space)?;
     let spans = Spans::read(space, map)?;
     let (mut ledger, mut classes) = (spans.ledger, Classes::default());
@@ -96,15 +96,12 @@ fn once<M: Memory>(
             missing as f64 / 1e6
         )));
     }
-    Ok(Ok(Holdings {
-        reader: name.to_owned(),
+    Ok(Ok(Heap {
         error: missing as f64 / ledger.live.bytes.max(1) as f64,
-        ledger,
-        arenas: None,
-        sizes: classes.counts(),
-        settings: BTreeMap::new(),
+        classes: classes.0,
         torn: spans.torn,
         missing: spans.torn.saturating_mul(TORN_BYTES),
+        ..Heap::of(name, ledger)
     }))
 }
 

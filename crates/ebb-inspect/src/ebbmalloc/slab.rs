@@ -3,9 +3,8 @@
 use ebb_stats::layout::Place;
 
 use crate::exact::usize_of;
-use crate::holdings::Ledger;
-use crate::holdings::Unsupported;
-use crate::line::Line;
+use crate::heap::Unsupported;
+use crate::ledger::{Ledger, Line};
 use crate::memory::{Memory, Presence, Reader, Unreadable, unless_torn};
 use crate::space::Space;
 

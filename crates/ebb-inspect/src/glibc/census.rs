@@ -2,12 +2,13 @@
 //!
 //! Filled by `walk`, chunk after chunk in the order of addresses; read by the ledger.
 
+use crate::heap::Trim;
+use crate::ledger::{Ledger, Line};
 use crate::memory::Presence;
 
 use super::fast::{self, Fast, Known};
 use super::heaps::Heap;
 use super::layout::HEADER_BYTES;
-use super::ledger::{Ledger, Trim};
 use super::sizes::Sizes;
 use super::trim::Trimmer;
 use super::walk::{Chunk, Visitor};
@@ -23,6 +24,12 @@ const MAX_CANDIDATES: usize = 1 << 16;
 pub struct Census {
     /// Lines, but for what only the whole heap tells: resident bytes in use.
     pub ledger: Ledger,
+    /// Chunks that are mappings of their own, and whether all of them were found.
+    pub mmapped: Line,
+    pub mmapped_complete: bool,
+    /// Bytes that malloc counts as its own and that were not found: heaps without a way to them, and what is missing of
+    /// `mmapped`. How much of that is resident is not known.
+    pub missing: u64,
     /// What a trim would do.
     pub trim: Trim,
     /// Sizes of chunks in use.
@@ -64,8 +71,8 @@ impl Census {
 
     /// A chunk in use. Its residency is what remains of the heap's.
     pub fn in_use(&mut self, presence: &Presence, from: u64, to: u64) {
-        self.ledger.in_use.chunks += 1;
-        self.ledger.in_use.bytes += to - from;
+        self.ledger.live.chunks += 1;
+        self.ledger.live.bytes += to - from;
         self.sizes.count(to - from);
         self.large(from, to);
         if self.run.is_some() {
@@ -125,14 +132,16 @@ impl Census {
     pub fn close(&mut self, presence: &Presence, heap: &Heap) {
         self.ledger.system.add(heap.start, heap.end, presence);
         self.ledger.system.chunks = 0;
-        let others = self.ledger.resident_but_in_use();
-        self.ledger.in_use.resident = self.ledger.system.resident.saturating_sub(others);
+        let others = self.ledger.resident_but_live();
+        self.ledger.live.resident = self.ledger.system.resident.saturating_sub(others);
     }
 
     /// Adds what was counted in another heap.
     pub fn merge(&mut self, other: Self) {
-        self.ledger.add(&other.ledger);
-        self.trim.add(&other.trim);
+        self.ledger += &other.ledger;
+        self.trim.returns += other.trim.returns;
+        self.trim.secondary_tops += other.trim.secondary_tops;
+        self.trim.locked += other.trim.locked;
         self.sizes.add(&other.sizes);
         self.candidates.extend(other.candidates);
         self.large.extend(other.large);

@@ -17,7 +17,7 @@ use crate::memory::{Memory, Presence, Unreadable, unless_torn};
 use crate::target::{Backing, Mapping};
 
 use super::layout::{HEADER_BYTES, Layout};
-use crate::line::Line;
+use crate::ledger::Line;
 
 const IS_MMAPPED: u64 = 2;
 const FLAGS: u64 = 7;

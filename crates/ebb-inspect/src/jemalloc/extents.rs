@@ -1,7 +1,7 @@
 //! The extents that jemalloc's page map tells of, in the order of addresses, each counted in its line.
 
-use crate::holdings::{Classes, Ledger};
-use crate::line::Line;
+use crate::heap::Classes;
+use crate::ledger::{Ledger, Line};
 use crate::memory::{Memory, Page, Presence, Reader, Unreadable, scan, unless_torn};
 use crate::space::Space;
 

@@ -124,7 +124,7 @@ impl Fake {
         memory.write(CACHE + 0x100 + 5 * 24, &[0; 73 * 24]);
     }
 
-    fn read(&self) -> Result<Holdings, Unsupported> {
+    fn read(&self) -> Result<Heap, Unsupported> {
         let space = Space { memory: &self.memory, mappings: &self.mappings };
         let (major, minor, patch) = self.layout.version;
         let version = format!("{major}.{minor}.{patch}-0-g0123456");
@@ -135,17 +135,17 @@ impl Fake {
 #[test]
 fn a_sound_one_is_read_exactly_in_every_layout() {
     for layout in &LAYOUTS {
-        let holdings = Fake::new(layout).read().unwrap();
-        let ledger = holdings.ledger;
+        let heap = Fake::new(layout).read().unwrap();
+        let ledger = heap.ledger;
         assert!(ledger.adds_up(), "{ledger:?}");
         assert_eq!((ledger.live.chunks, ledger.live.bytes), (53, 52 * 64 + (20 << 10)));
         assert_eq!((ledger.cached.chunks, ledger.cached.bytes), (2, 128));
         assert_eq!((ledger.free.chunks, ledger.free.bytes), (10, 640));
         assert_eq!((ledger.kept.bytes, ledger.kept.resident), (8 << 12, 8 << 12));
         assert_eq!((ledger.lazy.bytes, ledger.returned.resident), (2 << 12, 0));
-        assert_eq!(holdings.settings["dirty_decay_ms"], "10000");
-        assert_eq!(holdings.settings["muzzy_decay_ms"], "-1");
-        assert_eq!((holdings.torn, holdings.arenas), (0, Some(1)));
+        assert_eq!(heap.settings["dirty_decay_ms"], "10000");
+        assert_eq!(heap.settings["muzzy_decay_ms"], "-1");
+        assert_eq!((heap.torn, heap.arenas), (0, Some(1)));
     }
 }
 
@@ -188,11 +188,11 @@ fn a_torn_extent_is_left_out_and_said() {
     let mut fake = Fake::new(&LAYOUTS[1]);
     // The large block's size.
     fake.memory.write_word(EXTENTS + 128 + 16, u64::MAX);
-    let holdings = fake.read().unwrap();
-    assert!(holdings.ledger.adds_up());
+    let heap = fake.read().unwrap();
+    assert!(heap.ledger.adds_up());
     // Its first page and its last one lead nowhere.
-    assert_eq!(holdings.torn, 2);
-    assert_eq!(holdings.ledger.live.bytes, 52 * 64);
+    assert_eq!(heap.torn, 2);
+    assert_eq!(heap.ledger.live.bytes, 52 * 64);
 }
 
 #[test]
@@ -254,8 +254,8 @@ proptest! {
     ) {
         let mut fake = Fake::new(&LAYOUTS[which]);
         fake.memory.ruin(&words, lost.iter().map(|offset| BASE + offset));
-        if let Ok(holdings) = fake.read() {
-            let ledger = holdings.ledger;
+        if let Ok(heap) = fake.read() {
+            let ledger = heap.ledger;
             prop_assert!(ledger.adds_up(), "{:?}", ledger);
             prop_assert!(ledger.system.resident <= HEAP_BYTES + BASE_BYTES);
         }

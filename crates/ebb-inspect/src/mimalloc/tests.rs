@@ -67,7 +67,7 @@ impl Fake {
         self.memory.write_word(at + fields.page.freed_by_others, freed);
     }
 
-    fn read(&self) -> Result<Holdings, Unsupported> {
+    fn read(&self) -> Result<Heap, Unsupported> {
         let space = Space { memory: &self.memory, mappings: &self.mappings };
         let layouts = match CPYTHONS.contains(self.layout) {
             true => &CPYTHONS[..],
@@ -80,16 +80,16 @@ impl Fake {
 #[test]
 fn a_sound_one_is_read_exactly_in_every_layout() {
     for layout in LAYOUTS.iter().chain(&CPYTHONS) {
-        let holdings = Fake::new(layout).read().unwrap();
-        let ledger = holdings.ledger;
+        let heap = Fake::new(layout).read().unwrap();
+        let ledger = heap.ledger;
         assert!(ledger.adds_up(), "{ledger:?}");
-        assert!(holdings.reader.ends_with(layout.versions), "{}", holdings.reader);
+        assert!(heap.reader.ends_with(layout.versions), "{}", heap.reader);
         assert_eq!((ledger.live.chunks, ledger.live.bytes), (896, 896 * 64));
         assert_eq!((ledger.free.chunks, ledger.free.bytes), (104, 104 * 64));
         // The page without a block in use, and 16 pages of the free slices.
         assert_eq!(ledger.kept.resident, (2 + 16) * 4096);
         assert_eq!(ledger.system.bytes, SEGMENT_BYTES);
-        assert_eq!(holdings.torn, 0);
+        assert_eq!(heap.torn, 0);
     }
 }
 
@@ -161,7 +161,7 @@ impl Mapped {
         self.memory.write_word(at + 48, first);
     }
 
-    fn read(&self) -> Result<Holdings, Unsupported> {
+    fn read(&self) -> Result<Heap, Unsupported> {
         let space = Space { memory: &self.memory, mappings: &self.mappings };
         of_data(space, &[(DATA, DATA + 0x1000)], &LAYOUTS)
     }
@@ -170,9 +170,9 @@ impl Mapped {
 #[test]
 fn a_map_of_the_third_version_is_read_exactly() {
     for is_distance in [false, true] {
-        let holdings = Mapped::new(is_distance).read().unwrap();
-        let ledger = holdings.ledger;
-        assert_eq!(holdings.reader, "mimalloc 3");
+        let heap = Mapped::new(is_distance).read().unwrap();
+        let ledger = heap.ledger;
+        assert_eq!(heap.reader, "mimalloc 3");
         assert!(ledger.adds_up(), "{ledger:?}");
         assert_eq!((ledger.live.chunks, ledger.live.bytes), (901, 900 * 64 + 0x1_8000));
         assert_eq!((ledger.free.chunks, ledger.free.bytes), (100, 6400));
@@ -180,7 +180,7 @@ fn a_map_of_the_third_version_is_read_exactly() {
         assert_eq!(ledger.kept.resident, 4 * 4096);
         assert_eq!(ledger.overhead.bytes, SLICE);
         assert_eq!(ledger.system.bytes, 16 * SLICE + 0x2_0000);
-        assert_eq!(holdings.torn, 0);
+        assert_eq!(heap.torn, 0);
     }
 }
 
@@ -225,8 +225,8 @@ proptest! {
     ) {
         let mut fake = Fake::new(&LAYOUTS[which]);
         fake.memory.ruin(&words, []);
-        if let Ok(holdings) = fake.read() {
-            let ledger = holdings.ledger;
+        if let Ok(heap) = fake.read() {
+            let ledger = heap.ledger;
             prop_assert!(ledger.adds_up(), "{:?}", ledger);
             prop_assert!(ledger.system.resident <= SEGMENT_BYTES);
         }
@@ -239,8 +239,8 @@ proptest! {
     ) {
         let mut fake = Mapped::new(is_distance);
         fake.memory.ruin(&words, []);
-        if let Ok(holdings) = fake.read() {
-            let ledger = holdings.ledger;
+        if let Ok(heap) = fake.read() {
+            let ledger = heap.ledger;
             prop_assert!(ledger.adds_up(), "{:?}", ledger);
         }
     }

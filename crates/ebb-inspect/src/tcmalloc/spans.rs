@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::exact::usize_of;
-use crate::holdings::Ledger;
-use crate::line::Line;
+use crate::ledger::{Ledger, Line};
 use crate::memory::{Memory, Reader, Unreadable, scan, unless_torn};
 use crate::page_map::{self, Run, Shape};
 use crate::space::Space;

@@ -87,7 +87,7 @@ impl Fake {
         self.memory.write_word(at + 4152, last);
     }
 
-    fn read(&self) -> Result<Holdings, Unsupported> {
+    fn read(&self) -> Result<Heap, Unsupported> {
         let space = Space { memory: &self.memory, mappings: &self.mappings };
         of_data(space, &[(DATA, DATA + DATA_BYTES)], Some("2.10"))
     }
@@ -95,17 +95,17 @@ impl Fake {
 
 #[test]
 fn a_sound_one_is_read_exactly() {
-    let holdings = Fake::new().read().unwrap();
-    let ledger = holdings.ledger;
+    let heap = Fake::new().read().unwrap();
+    let ledger = heap.ledger;
     assert!(ledger.adds_up(), "{ledger:?}");
-    assert_eq!(holdings.reader, "tcmalloc 2.10");
+    assert_eq!(heap.reader, "tcmalloc 2.10");
     assert_eq!((ledger.live.chunks, ledger.live.bytes), (91, 90 * 64 + 4 * PAGE));
     assert_eq!((ledger.cached.chunks, ledger.cached.bytes), (10, 640));
     assert_eq!((ledger.free.chunks, ledger.free.bytes), (28, 28 * 64));
     // Ten resident pages of 4 KiB: the first two spans, and nothing of the others.
     assert_eq!((ledger.kept.bytes, ledger.kept.resident), (10 * PAGE, 0));
     assert_eq!((ledger.returned.bytes, ledger.returned.resident), (20 * PAGE, 0));
-    assert_eq!((holdings.torn, holdings.error), (0, 0.0));
+    assert_eq!((heap.torn, heap.error), (0, 0.0));
 }
 
 #[test]
@@ -151,8 +151,8 @@ proptest! {
     fn a_hostile_one_adds_up(words in prop::collection::vec((place(), words()), 1..30)) {
         let mut fake = Fake::new();
         fake.memory.ruin(&words, []);
-        if let Ok(holdings) = fake.read() {
-            let ledger = holdings.ledger;
+        if let Ok(heap) = fake.read() {
+            let ledger = heap.ledger;
             prop_assert!(ledger.adds_up(), "{:?}", ledger);
             prop_assert!(ledger.system.resident <= HEAP_BYTES + OWN_BYTES);
         }
