@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use ebb_inspect::{Heap, LOOK_WITHIN, Target, Unreadable, Unsupported, permission};
+use ebb_inspect::{LOOK_WITHIN, Target, Unreadable, Unsupported, glibc, permission};
 
 fn main() -> ExitCode {
     let pid = std::env::args().nth(1).and_then(|pid| pid.parse().ok());
@@ -14,7 +14,7 @@ fn main() -> ExitCode {
     let start = Instant::now();
     match Target::open(pid)
         .map_err(Unsupported::from)
-        .and_then(|target| Heap::read(&target.until(start + LOOK_WITHIN)))
+        .and_then(|target| glibc::read(&target.until(start + LOOK_WITHIN)))
     {
         Ok(heap) => println!("{heap:#?}\nread in {:?}", start.elapsed()),
         Err(error) => {

@@ -11,7 +11,7 @@ const MOST_TYPES: usize = 20;
 
 /// The large blocks of glibc's heap.
 fn large(target: &Target) -> Vec<(u64, u64)> {
-    ebb_inspect::Heap::read(target).map_or_else(|_| Vec::new(), |heap| heap.large)
+    ebb_inspect::glibc::read(target).map_or_else(|_| Vec::new(), |heap| heap.large)
 }
 
 fn main() -> ExitCode {

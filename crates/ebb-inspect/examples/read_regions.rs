@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         }
     };
     match read {
-        Ok(holdings) => println!("{holdings:#?}\nin {:?}", began.elapsed()),
+        Ok(heap) => println!("{heap:#?}\nin {:?}", began.elapsed()),
         Err(error) => {
             eprintln!("{error}");
             return ExitCode::FAILURE;

@@ -15,9 +15,9 @@ mod tests;
 
 use ebb_stats::layout::{DIRTY, Offsets, Place, kind};
 
+use crate::breakdown::{Breakdown, Line};
 use crate::exact::usize_of;
 use crate::heap::{Classes, Heap, Unsupported};
-use crate::ledger::{Ledger, Line};
 use crate::memory::{Memory, Presence, Reader, Unreadable, unless_torn};
 use crate::space::Space;
 use crate::target::Target;
@@ -52,7 +52,7 @@ fn of_place<M: Memory>(space: Space<'_, M>, place: &Place) -> Result<Heap, Unsup
         place,
         cached: caches::read(space, place, &classes)?,
         classes,
-        ledger: Ledger::default(),
+        breakdown: Breakdown::default(),
         sizes: Classes::default(),
         torn: 0,
     };
@@ -61,15 +61,15 @@ fn of_place<M: Memory>(space: Space<'_, M>, place: &Place) -> Result<Heap, Unsup
             sum.region(space, views.wrapping_add(view * 32))?;
         }
     }
-    sum.ledger.close();
+    sum.breakdown.close();
     let torn_bytes = sum.torn * offsets.granule_bytes;
     Ok(Heap {
-        error: torn_bytes as f64 / sum.ledger.live.resident.max(torn_bytes).max(1) as f64,
+        error: torn_bytes as f64 / sum.breakdown.live.resident.max(torn_bytes).max(1) as f64,
         arenas: Some(arenas.len() as u64),
         classes: sum.sizes.0,
         torn: sum.torn,
         missing: torn_bytes,
-        ..Heap::of("ebbmalloc", sum.ledger)
+        ..Heap::of("ebbmalloc", sum.breakdown)
     })
 }
 
@@ -112,7 +112,7 @@ struct Sum<'a> {
     place: &'a Place,
     classes: Vec<Class>,
     cached: Cached,
-    ledger: Ledger,
+    breakdown: Breakdown,
     sizes: Classes,
     /// Granules whose descriptors make no sense: they changed while they were read.
     torn: u64,
@@ -223,7 +223,8 @@ impl Sum<'_> {
                 let cached = self.cached.within(start, end);
                 let page_bytes = region.space.memory.page_bytes();
                 let presence = region.presence(start, end)?;
-                let live = slab.count(bitmap, cached, end, page_bytes, presence, &mut self.ledger);
+                let live =
+                    slab.count(bitmap, cached, end, page_bytes, presence, &mut self.breakdown);
                 self.sizes.count(class.size, live);
             }
             (kind::LARGE, _) if is_whole => {
@@ -236,9 +237,9 @@ impl Sum<'_> {
                     present += region.presence(at, to)?.bytes(at, to);
                     at = to;
                 }
-                self.ledger.live += Line::one(used, present);
+                self.breakdown.live += Line::one(used, present);
                 let tail = region.presence(at, end)?;
-                keep(&mut self.ledger, at, end, true, tail);
+                keep(&mut self.breakdown, at, end, true, tail);
                 self.sizes.block(used, used);
             }
             (kind::FREE, _) if is_whole => {
@@ -266,7 +267,7 @@ impl Sum<'_> {
         let mut at = start;
         while at < end {
             let to = end.min(at.saturating_add(PIECE_BYTES));
-            keep(&mut self.ledger, at, to, dirty, region.presence(at, to)?);
+            keep(&mut self.breakdown, at, to, dirty, region.presence(at, to)?);
             at = to;
         }
         Ok(())
@@ -284,16 +285,16 @@ fn number(bytes: &[u8], at: u64, len: usize) -> u64 {
 
 /// Counts free whole pages: those that are there are kept if they are `dirty`, else they are not the allocator's to
 /// return.
-fn keep(ledger: &mut Ledger, from: u64, to: u64, dirty: bool, presence: &Presence) {
+fn keep(breakdown: &mut Breakdown, from: u64, to: u64, dirty: bool, presence: &Presence) {
     if from >= to {
         return;
     }
     let present = presence.bytes(from, to);
     let absent = to - from - present;
     if dirty && present > 0 {
-        ledger.kept += Line::one(present, present);
-        ledger.returned += Line::one(absent, 0);
+        breakdown.kept += Line::one(present, present);
+        breakdown.returned += Line::one(absent, 0);
     } else {
-        ledger.returned += Line::one(to - from, present);
+        breakdown.returned += Line::one(to - from, present);
     }
 }

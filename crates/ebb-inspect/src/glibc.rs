@@ -6,7 +6,7 @@
 //! `trim` predicts what malloc_trim would return.
 //!
 //! A process that runs changes its heap while it is read. A heap whose chain breaks is read again; what
-//! stays unread is a line of the ledger, which adds up always. So is what there was no time for ([`Target::until`]).
+//! stays unread is a line of the breakdown, which adds up always. So is what there was no time for ([`Target::until`]).
 
 mod census;
 mod fast;
@@ -28,8 +28,8 @@ pub use version::Version;
 
 use std::path::PathBuf;
 
+use crate::breakdown::{Breakdown, Line};
 use crate::heap::{Glibc, Heap, Quality, Thresholds, Unsupported};
-use crate::ledger::{Ledger, Line};
 use crate::memory::process::ProcessMemory;
 use crate::memory::{Memory, Presence, Reader, Unreadable};
 use crate::target::{Backing, Mapping, Target};
@@ -169,7 +169,7 @@ impl<M: Memory> Space<'_, M> {
             caches,
             quality,
         };
-        Ok(divided(heap, all.ledger, found))
+        Ok(divided(heap, all.breakdown, found))
     }
 
     fn reader(&self) -> Reader<&M> {
@@ -262,7 +262,7 @@ impl<M: Memory> Space<'_, M> {
                 };
                 let again = self.fast_of(arena, &now)?;
                 let second = self.walk_heap(arena, &own.0, &own.1, &again, found)?;
-                if second.census.ledger.unread.bytes < look.census.ledger.unread.bytes {
+                if second.census.breakdown.unread.bytes < look.census.breakdown.unread.bytes {
                     (heap, presence) = own;
                     (look, known) = (second, again.known());
                     fast = again;
@@ -271,7 +271,7 @@ impl<M: Memory> Space<'_, M> {
             quality.breaks += look.breaks;
             quality.counted &= !look.is_late;
             quality.swapped_bytes += presence.swapped_bytes();
-            walked += look.census.ledger.system.bytes;
+            walked += look.census.breakdown.system.bytes;
             all.merge(look.census);
             its[index] = (heap, presence);
         }
@@ -406,12 +406,7 @@ impl<M: Memory> Space<'_, M> {
     }
 
     /// What `arena` took from the kernel beyond the heaps that were found is unread.
-    fn add_unlocated(
-        &self,
-        arena: u64,
-        walked: u64,
-        all: &mut Census,
-    ) -> Result<(), Unreadable> {
+    fn add_unlocated(&self, arena: u64, walked: u64, all: &mut Census) -> Result<(), Unreadable> {
         let system = self.reader().word(arena + self.layout.arena.system_mem);
         // A figure beyond all that is mapped is none.
         let mapped = self.mappings.iter().map(Mapping::len).sum::<u64>();
@@ -421,8 +416,8 @@ impl<M: Memory> Space<'_, M> {
         };
         let missing = if system <= mapped { system } else { 0 }.saturating_sub(walked);
         let line = Line { bytes: missing, ..Line::default() };
-        all.ledger.system += line;
-        all.ledger.unread += line;
+        all.breakdown.system += line;
+        all.breakdown.unread += line;
         all.missing += missing;
         Ok(())
     }
@@ -435,7 +430,7 @@ impl<M: Memory> Space<'_, M> {
             let heap = heaps.iter().find(|heap| (heap.start()..heap.end()).contains(&chunk));
             let Some(heap) = heap else { continue };
             let resident = heap.bytes(chunk, chunk.saturating_add(size));
-            let Ledger { live, cached, .. } = &mut all.ledger;
+            let Breakdown { live, cached, .. } = &mut all.breakdown;
             live.give(cached, size, resident);
             all.sizes.uncount(size);
         }
@@ -505,14 +500,14 @@ impl Visitor for Notes<'_> {
 }
 
 /// `heap` with its resident bytes divided by what can be done about them.
-fn divided(heap: Heap, ledger: Ledger, found: Glibc) -> Heap {
-    let lists = ledger.glibc_free();
+fn divided(heap: Heap, breakdown: Breakdown, found: Glibc) -> Heap {
+    let lists = breakdown.glibc_free();
     let free = lists.resident;
     let tops = found.trim.secondary_tops.min(free);
     let trimmable = found.trim.returns.min(free - tops);
     let locked = found.trim.locked.min(free - tops - trimmable);
-    let resident = ledger.system.resident + found.mmapped.resident;
-    let live = ledger.live.resident + found.mmapped.resident;
+    let resident = breakdown.system.resident + found.mmapped.resident;
+    let live = breakdown.live.resident + found.mmapped.resident;
     // A block that is free in an unknown fastbin looks as if it was in use.
     let unsure = if found.quality.fastbins_complete {
         0
@@ -520,7 +515,7 @@ fn divided(heap: Heap, ledger: Ledger, found: Glibc) -> Heap {
         let small = heap.classes.range(..=MOST_FAST_BYTES);
         small.map(|(_, class)| class.bytes).sum::<u64>().min(live)
     };
-    let unread = ledger.unread.resident + unsure;
+    let unread = breakdown.unread.resident + unsure;
     Heap {
         resident,
         live: live - unsure,
@@ -528,13 +523,15 @@ fn divided(heap: Heap, ledger: Ledger, found: Glibc) -> Heap {
         tops,
         pinned: free - tops - trimmable - locked,
         locked,
-        cached: ledger.cached.resident,
-        metadata: ledger.overhead.resident,
+        cached: breakdown.cached.resident,
+        metadata: breakdown.overhead.resident,
         unread,
         free_not_resident: lists.bytes.saturating_sub(free),
-        free_blocks: heap.arenas.map(|arenas| ledger.free.chunks + ledger.fastbins.chunks + arenas),
+        free_blocks: heap
+            .arenas
+            .map(|arenas| breakdown.free.chunks + breakdown.fastbins.chunks + arenas),
         error: unread as f64 / resident.max(1) as f64,
-        ledger,
+        breakdown,
         glibc: Some(found),
         ..heap
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ledger::{Ledger, Line};
+use crate::breakdown::{Breakdown, Line};
 use crate::memory::Unreadable;
 
 /// Why an allocator's memory was not read.
@@ -94,7 +94,7 @@ pub struct Heap {
     pub large: Vec<(u64, u64)>,
     /// The same memory with its address space, by what the allocator's structures say; never written down.
     #[serde(skip)]
-    pub ledger: Ledger,
+    pub breakdown: Breakdown,
     /// Structures that were torn, so that what they tell of is missing.
     #[serde(skip)]
     pub torn: u64,
@@ -115,7 +115,7 @@ pub struct Class {
 /// What glibc's reader alone finds out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Glibc {
-    /// Chunks that are mappings of their own. Not part of the ledger; `resident` counts those that were found.
+    /// Chunks that are mappings of their own. Not part of the breakdown; `resident` counts those that were found.
     pub mmapped: Line,
     /// Whether `mmapped` was found in full.
     pub mmapped_complete: bool,
@@ -170,19 +170,19 @@ pub struct Quality {
 
 impl Heap {
     /// The heap of an allocator other than glibc's.
-    pub(crate) fn of(reader: impl Into<String>, ledger: Ledger) -> Self {
+    pub(crate) fn of(reader: impl Into<String>, breakdown: Breakdown) -> Self {
         Self {
             reader: reader.into(),
-            resident: ledger.system.resident,
-            live: ledger.live.resident,
-            pinned: ledger.free.resident,
-            cached: ledger.cached.resident,
+            resident: breakdown.system.resident,
+            live: breakdown.live.resident,
+            pinned: breakdown.free.resident,
+            cached: breakdown.cached.resident,
             // What it gave back is absent, but for huge pages that were put there again.
-            kept: ledger.kept.resident + ledger.returned.resident,
-            lazy: ledger.lazy.resident,
-            metadata: ledger.overhead.resident,
-            free_not_resident: ledger.free_not_resident(),
-            ledger,
+            kept: breakdown.kept.resident + breakdown.returned.resident,
+            lazy: breakdown.lazy.resident,
+            metadata: breakdown.overhead.resident,
+            free_not_resident: breakdown.free_not_resident(),
+            breakdown,
             ..Self::default()
         }
     }
@@ -215,7 +215,7 @@ impl Heap {
             sum.bytes += class.bytes;
         }
         self.large.extend(other.large);
-        self.ledger += &other.ledger;
+        self.breakdown += &other.breakdown;
         self.torn += other.torn;
         self.glibc = self.glibc.or(other.glibc);
         self
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn the_parts_add_up_to_what_is_resident() {
         let line = |resident| Line { chunks: 1, bytes: resident + 10, resident };
-        let ledger = Ledger {
+        let breakdown = Breakdown {
             system: line(127),
             live: line(1),
             cached: line(2),
@@ -279,9 +279,9 @@ mod tests {
             lazy: line(16),
             returned: line(32),
             overhead: line(64),
-            ..Ledger::default()
+            ..Breakdown::default()
         };
-        let heap = Heap::of("jemalloc 5.3.0", ledger);
+        let heap = Heap::of("jemalloc 5.3.0", breakdown);
         let parts = heap.live + heap.pinned + heap.cached + heap.kept + heap.lazy + heap.metadata;
         assert_eq!(parts, heap.resident);
         assert_eq!(heap.free_not_resident, 40);

@@ -1,4 +1,4 @@
-//! jemalloc 5.2 and 5.3 on x86-64: the settings in force, and a ledger of every extent.
+//! jemalloc 5.2 and 5.3 on x86-64: the settings in force, and a breakdown of every extent.
 //!
 //! [`read`] is the entry for what it holds, [`settings`] for its settings alone. `locate` finds its structures
 //! in the data of a file, symbols or none; `layout` has their fields by version; `caches` reads what
@@ -19,9 +19,9 @@ mod version;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crate::breakdown::Line;
 use crate::heap::{Heap, Unsupported, consistent};
 use crate::image::Image;
-use crate::ledger::Line;
 use crate::memory::{Memory, Unreadable, unless_torn};
 use crate::space::Space;
 use crate::target::Target;
@@ -110,9 +110,9 @@ fn once<M: Memory>(
         )));
     }
     for arena in arenas() {
-        sum.ledger.overhead += own_memory(space, layout, arena)?;
+        sum.breakdown.overhead += own_memory(space, layout, arena)?;
     }
-    sum.ledger.close();
+    sum.breakdown.close();
     let first = found.arenas.get(&0).copied().unwrap_or_default();
     let (dirty, muzzy) = settings::of_arena(&mut reader, layout, first)?;
     let decays = [("dirty_decay_ms", dirty), ("muzzy_decay_ms", muzzy)];
@@ -125,7 +125,7 @@ fn once<M: Memory>(
         missing: counted.saturating_sub(sum.active_bytes),
         settings: settings.collect(),
         error: difference as f64 / counted.max(1) as f64,
-        ..Heap::of(name, sum.ledger)
+        ..Heap::of(name, sum.breakdown)
     }))
 }
 

@@ -10,7 +10,7 @@
 //! - [`mimalloc`]: mimalloc's segments and options.
 //! - [`tcmalloc`]: gperftools' spans and caches.
 //! - [`heap`]: the [`Heap`] that each of these readers returns.
-//! - [`ledger`]: its [`Ledger`], whose lines add up.
+//! - [`breakdown`]: its [`Breakdown`], whose lines add up.
 //! - `page_map`: where the page map of an allocator is that has one of two levels.
 //! - `space`: memory and mappings together.
 //! - [`image`]: a mapped program or library: its data, its variables, its texts.
@@ -39,8 +39,8 @@
 //! # shell.stdout.as_mut().unwrap().read_exact(&mut [0; 8])?;
 //! let target = Target::open(shell.id().try_into()?)?;
 //! let heap = glibc::read(&target)?;
-//! println!("{}: {} bytes in use", heap.reader, heap.ledger.live.bytes);
-//! assert!(heap.ledger.live.bytes <= heap.ledger.system.bytes);
+//! println!("{}: {} bytes in use", heap.reader, heap.breakdown.live.bytes);
+//! assert!(heap.breakdown.live.bytes <= heap.breakdown.system.bytes);
 //!
 //! drop(shell.stdin.take());
 //! shell.wait()?;
@@ -55,6 +55,7 @@
     deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
 )]
 
+pub mod breakdown;
 pub mod cpython;
 pub mod ebbmalloc;
 pub mod exact;
@@ -62,7 +63,6 @@ pub mod glibc;
 pub mod heap;
 pub mod image;
 pub mod jemalloc;
-pub mod ledger;
 pub mod memory;
 pub mod mimalloc;
 pub mod musl;
@@ -76,8 +76,8 @@ pub mod tcmalloc;
 /// fastbins in random order, 0.4 s where none does; the rest is for a machine that is busy with other things.
 pub const LOOK_WITHIN: std::time::Duration = std::time::Duration::from_secs(15);
 
+pub use breakdown::{Breakdown, Line};
 pub use heap::{Class, Glibc, Heap, Quality, Thresholds, Trim, Unsupported};
-pub use ledger::{Ledger, Line};
 pub use memory::{Memory, Page, Unreadable};
 pub use permission::Gate;
 pub use target::{Mapping, Target};

@@ -15,9 +15,9 @@ mod tests;
 
 use std::path::Path;
 
+use crate::breakdown::{Breakdown, Line};
 use crate::heap::{Classes, Heap, Unsupported};
 use crate::image::Image;
-use crate::ledger::{Ledger, Line};
 use crate::memory::{Memory, Presence, Unreadable};
 use crate::space::Space;
 use crate::target::Target;
@@ -75,20 +75,20 @@ fn of_data<M: Memory>(
             true => Unsupported::Layout("mimalloc".to_owned()),
         });
     };
-    sum.ledger.close();
+    sum.breakdown.close();
     Ok(Heap {
-        error: sum.guessed as f64 / sum.ledger.live.resident.max(1) as f64,
+        error: sum.guessed as f64 / sum.breakdown.live.resident.max(1) as f64,
         classes: sum.classes.0,
         settings,
         torn: sum.torn,
         missing: sum.torn.saturating_mul(TORN_BYTES),
-        ..Heap::of(format!("mimalloc {version}"), sum.ledger)
+        ..Heap::of(format!("mimalloc {version}"), sum.breakdown)
     })
 }
 
 #[derive(Default)]
 struct Sum {
-    ledger: Ledger,
+    breakdown: Breakdown,
     classes: Classes,
     torn: u64,
     /// Resident bytes of pages that are resident in part and have free blocks: which are live is not known.
@@ -118,16 +118,16 @@ impl Sum {
         let (start, end) = (page.start, page.end);
         let resident = presence.bytes(start, end);
         match page.state {
-            State::Own => self.ledger.overhead += Line::one(end - start, resident),
+            State::Own => self.breakdown.overhead += Line::one(end - start, resident),
             State::Free => self.keep(end - start, resident),
             State::Blocks { first, bytes, capacity, live } => {
                 let blocks_end = (first + bytes * capacity).min(end);
                 let of_blocks = presence.bytes(first, blocks_end);
-                self.ledger.overhead += Line::one(first - start, presence.bytes(start, first));
+                self.breakdown.overhead += Line::one(first - start, presence.bytes(start, first));
                 let behind = presence.bytes(blocks_end, end);
                 let rest = Line::one(end - blocks_end, behind);
                 // Room for blocks that were never made.
-                self.ledger.returned += rest;
+                self.breakdown.returned += rest;
                 let in_use = bytes * live;
                 let free = (blocks_end - first).saturating_sub(in_use);
                 let in_use = blocks_end - first - free;
@@ -139,9 +139,10 @@ impl Sum {
                 if of_blocks < blocks_end - first && free > 0 {
                     self.guessed += live_resident.min(of_blocks - live_resident);
                 }
-                self.ledger.live += Line { chunks: live, bytes: in_use, resident: live_resident };
+                self.breakdown.live +=
+                    Line { chunks: live, bytes: in_use, resident: live_resident };
                 self.classes.count(bytes, live);
-                self.ledger.free += Line {
+                self.breakdown.free += Line {
                     chunks: capacity.saturating_sub(live),
                     bytes: free,
                     resident: of_blocks - live_resident,
@@ -152,7 +153,7 @@ impl Sum {
 
     /// Free memory: what is resident of it is kept, the rest has been returned or was never used.
     fn keep(&mut self, bytes: u64, resident: u64) {
-        self.ledger.kept += Line::one(resident, resident);
-        self.ledger.returned += Line::one(bytes - resident, 0);
+        self.breakdown.kept += Line::one(resident, resident);
+        self.breakdown.returned += Line::one(bytes - resident, 0);
     }
 }

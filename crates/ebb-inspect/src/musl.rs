@@ -13,9 +13,9 @@ mod tests;
 
 use std::path::Path;
 
+use crate::breakdown::Breakdown;
 use crate::heap::{Classes, Heap, Unsupported, consistent};
 use crate::image::Image;
-use crate::ledger::Ledger;
 use crate::memory::{Memory, Presence, Unreadable, scan, unless_torn};
 use crate::space::Space;
 use crate::target::Target;
@@ -109,21 +109,21 @@ fn once<M: Memory>(
         sum.group(&groups, group, &presence);
     }
     for &(from, to) in &groups.areas {
-        sum.ledger.overhead.add(from, to, &space.presence(from, to)?);
+        sum.breakdown.overhead.add(from, to, &space.presence(from, to)?);
     }
-    sum.ledger.close();
+    sum.breakdown.close();
     Ok(Ok(Heap {
         classes: sum.classes.0,
         torn: groups.torn,
         missing: groups.torn.saturating_mul(TORN_BYTES),
         error: difference as f64 / counted.max(1) as f64,
-        ..Heap::of(name, sum.ledger)
+        ..Heap::of(name, sum.breakdown)
     }))
 }
 
 #[derive(Default)]
 struct Sum {
-    ledger: Ledger,
+    breakdown: Breakdown,
     classes: Classes,
 }
 
@@ -131,7 +131,7 @@ impl Sum {
     /// Counts `group` slot by slot, and the groups that lie in its slots.
     fn group(&mut self, groups: &Groups, group: &Group, presence: &Presence) {
         let storage = group.start + UNIT;
-        self.ledger.overhead.add(group.start, storage, presence);
+        self.breakdown.overhead.add(group.start, storage, presence);
         // Nothing lives in it: it goes back as a whole, or serves again.
         let idle = (0..group.slots).all(|slot| group.is_free(slot));
         for slot in 0..group.slots {
@@ -139,21 +139,21 @@ impl Sum {
             let to = from + group.stride;
             if group.is_free(slot) {
                 let line = match idle {
-                    true => &mut self.ledger.kept,
-                    false => &mut self.ledger.free,
+                    true => &mut self.breakdown.kept,
+                    false => &mut self.breakdown.free,
                 };
                 line.add(from, to, presence);
             } else if let Some(inner) = groups.inside(from, to) {
                 self.group(groups, inner, presence);
-                self.ledger.overhead.add(inner.end, to, presence);
+                self.breakdown.overhead.add(inner.end, to, presence);
             } else {
-                self.ledger.live.add(from, to, presence);
+                self.breakdown.live.add(from, to, presence);
                 self.classes.count(group.stride, 1);
             }
         }
         let end = storage + group.slots * group.stride;
         if end < group.end {
-            self.ledger.overhead.add(end, group.end, presence);
+            self.breakdown.overhead.add(end, group.end, presence);
         }
     }
 }

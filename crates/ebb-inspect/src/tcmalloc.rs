@@ -13,9 +13,9 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::breakdown::{Breakdown, Line};
 use crate::heap::{Classes, Heap, Unsupported, consistent};
 use crate::image::Image;
-use crate::ledger::{Ledger, Line};
 use crate::memory::{Memory, Unreadable, unless_torn};
 use crate::space::Space;
 use crate::target::Target;
@@ -73,7 +73,7 @@ fn once<M: Memory>(
 ) -> Result<Result<Heap, String>, Unreadable> {
     let cached = caches.count(space)?;
     let spans = Spans::read(space, map)?;
-    let (mut ledger, mut classes) = (spans.ledger, Classes::default());
+    let (mut breakdown, mut classes) = (spans.breakdown, Classes::default());
     let mut missing = 0u64;
     for (&class, small) in &spans.small {
         let Some(&bytes) = caches.class_bytes.get(class) else {
@@ -83,13 +83,13 @@ fn once<M: Memory>(
         let cached = cached.get(class).copied().unwrap_or(0);
         let beyond = cached.saturating_sub(small.out);
         missing = missing.saturating_add(beyond.saturating_mul(bytes));
-        divide(small, bytes, cached.min(small.out), &mut ledger, &mut classes);
+        divide(small, bytes, cached.min(small.out), &mut breakdown, &mut classes);
     }
     for &block in &spans.large {
         classes.count(block, 1);
     }
-    ledger.close();
-    let bound = (ledger.live.bytes as f64 * MAX_DIFFERENCE).max(LEAST_DIFFERENCE as f64);
+    breakdown.close();
+    let bound = (breakdown.live.bytes as f64 * MAX_DIFFERENCE).max(LEAST_DIFFERENCE as f64);
     if missing as f64 > bound {
         return Ok(Err(format!(
             "{name}: its caches hold {:.1} MB more than its spans have allocated",
@@ -97,17 +97,23 @@ fn once<M: Memory>(
         )));
     }
     Ok(Ok(Heap {
-        error: missing as f64 / ledger.live.bytes.max(1) as f64,
+        error: missing as f64 / breakdown.live.bytes.max(1) as f64,
         classes: classes.0,
         torn: spans.torn,
         missing: spans.torn.saturating_mul(TORN_BYTES),
-        ..Heap::of(name, ledger)
+        ..Heap::of(name, breakdown)
     }))
 }
 
 /// Divides the spans of a class between live, cached and free objects of `bytes` each. Where their pages are resident in
 /// part, live ones count as resident first, then cached ones.
-fn divide(small: &Small, bytes: u64, cached: u64, ledger: &mut Ledger, classes: &mut Classes) {
+fn divide(
+    small: &Small,
+    bytes: u64,
+    cached: u64,
+    breakdown: &mut Breakdown,
+    classes: &mut Classes,
+) {
     let objects = (small.bytes_by_span(bytes)).max(small.out);
     let live = small.out - cached;
     classes.count(bytes, live);
@@ -119,10 +125,10 @@ fn divide(small: &Small, bytes: u64, cached: u64, ledger: &mut Ledger, classes: 
         resident -= there;
         Line { chunks: count, bytes, resident: there }
     };
-    ledger.live += line(live);
-    ledger.cached += line(cached);
-    ledger.free += line(objects - small.out);
-    ledger.overhead += Line { chunks: small.lengths.values().sum(), bytes: room, resident };
+    breakdown.live += line(live);
+    breakdown.cached += line(cached);
+    breakdown.free += line(objects - small.out);
+    breakdown.overhead += Line { chunks: small.lengths.values().sum(), bytes: room, resident };
 }
 
 /// `2.10`, from the text that names the package.

@@ -2,9 +2,9 @@
 
 use ebb_stats::layout::Place;
 
+use crate::breakdown::{Breakdown, Line};
 use crate::exact::usize_of;
 use crate::heap::Unsupported;
-use crate::ledger::{Ledger, Line};
 use crate::memory::{Memory, Presence, Reader, Unreadable, unless_torn};
 use crate::space::Space;
 
@@ -76,7 +76,7 @@ impl Slab {
         Ok(read.map(|()| words.map(|word| u64::from_ne_bytes(*word)).collect()))
     }
 
-    /// Adds its pages, up to `end`, to the ledger; how many slots are live. `cached` are the slots within it that lie in
+    /// Adds its pages, up to `end`, to the breakdown; how many slots are live. `cached` are the slots within it that lie in
     /// caches, by address and size.
     pub(super) fn count(
         &self,
@@ -85,7 +85,7 @@ impl Slab {
         end: u64,
         page_bytes: u64,
         presence: &Presence,
-        ledger: &mut Ledger,
+        breakdown: &mut Breakdown,
     ) -> u64 {
         let Class { size, slots, .. } = self.class;
         let mut in_caches = vec![0; free.len()];
@@ -112,19 +112,19 @@ impl Slab {
             if of_live > 0 {
                 let of_caches = self.bytes(&in_caches, from, to);
                 let rest = page_bytes - of_live - of_caches;
-                ledger.live.bytes += of_live;
-                ledger.live.resident += resident(of_live);
-                ledger.cached += line(of_caches);
-                ledger.free += line(rest);
+                breakdown.live.bytes += of_live;
+                breakdown.live.resident += resident(of_live);
+                breakdown.cached += line(of_caches);
+                breakdown.free += line(rest);
             } else if is_present && (self.resident | self.leaving) >> (from / page_bytes) & 1 != 0 {
-                ledger.kept += line(page_bytes);
+                breakdown.kept += line(page_bytes);
             } else {
-                ledger.returned += line(page_bytes);
+                breakdown.returned += line(page_bytes);
             }
             at += page_bytes;
         }
         let live = ones(&live, 0, slots);
-        ledger.live.chunks += live;
+        breakdown.live.chunks += live;
         live
     }
 

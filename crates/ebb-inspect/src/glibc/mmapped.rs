@@ -17,7 +17,7 @@ use crate::memory::{Memory, Presence, Unreadable, unless_torn};
 use crate::target::{Backing, Mapping};
 
 use super::layout::{HEADER_BYTES, Layout};
-use crate::ledger::Line;
+use crate::breakdown::Line;
 
 const IS_MMAPPED: u64 = 2;
 const FLAGS: u64 = 7;

@@ -1,5 +1,5 @@
 //! A jemalloc that a test makes up: a sound one is read exactly, and whatever is written over it costs neither
-//! a panic, nor an endless loop, nor a ledger that does not add up.
+//! a panic, nor an endless loop, nor a breakdown that does not add up.
 
 use proptest::prelude::*;
 
@@ -136,13 +136,13 @@ impl Fake {
 fn a_sound_one_is_read_exactly_in_every_layout() {
     for layout in &LAYOUTS {
         let heap = Fake::new(layout).read().unwrap();
-        let ledger = heap.ledger;
-        assert!(ledger.adds_up(), "{ledger:?}");
-        assert_eq!((ledger.live.chunks, ledger.live.bytes), (53, 52 * 64 + (20 << 10)));
-        assert_eq!((ledger.cached.chunks, ledger.cached.bytes), (2, 128));
-        assert_eq!((ledger.free.chunks, ledger.free.bytes), (10, 640));
-        assert_eq!((ledger.kept.bytes, ledger.kept.resident), (8 << 12, 8 << 12));
-        assert_eq!((ledger.lazy.bytes, ledger.returned.resident), (2 << 12, 0));
+        let breakdown = heap.breakdown;
+        assert!(breakdown.adds_up(), "{breakdown:?}");
+        assert_eq!((breakdown.live.chunks, breakdown.live.bytes), (53, 52 * 64 + (20 << 10)));
+        assert_eq!((breakdown.cached.chunks, breakdown.cached.bytes), (2, 128));
+        assert_eq!((breakdown.free.chunks, breakdown.free.bytes), (10, 640));
+        assert_eq!((breakdown.kept.bytes, breakdown.kept.resident), (8 << 12, 8 << 12));
+        assert_eq!((breakdown.lazy.bytes, breakdown.returned.resident), (2 << 12, 0));
         assert_eq!(heap.settings["dirty_decay_ms"], "10000");
         assert_eq!(heap.settings["muzzy_decay_ms"], "-1");
         assert_eq!((heap.torn, heap.arenas), (0, Some(1)));
@@ -171,7 +171,7 @@ fn a_large_block_is_as_long_as_its_extent_but_for_the_padding() {
             start += pages * PAGE_BYTES;
         }
         let before = 52 * 64 + (20 << 10);
-        let live = fake.read().unwrap().ledger.live;
+        let live = fake.read().unwrap().breakdown.live;
         assert_eq!(live.bytes, before + pages * PAGE_BYTES, "{extents:?}");
     }
 }
@@ -189,10 +189,10 @@ fn a_torn_extent_is_left_out_and_said() {
     // The large block's size.
     fake.memory.write_word(EXTENTS + 128 + 16, u64::MAX);
     let heap = fake.read().unwrap();
-    assert!(heap.ledger.adds_up());
+    assert!(heap.breakdown.adds_up());
     // Its first page and its last one lead nowhere.
     assert_eq!(heap.torn, 2);
-    assert_eq!(heap.ledger.live.bytes, 52 * 64);
+    assert_eq!(heap.breakdown.live.bytes, 52 * 64);
 }
 
 #[test]
@@ -255,9 +255,9 @@ proptest! {
         let mut fake = Fake::new(&LAYOUTS[which]);
         fake.memory.ruin(&words, lost.iter().map(|offset| BASE + offset));
         if let Ok(heap) = fake.read() {
-            let ledger = heap.ledger;
-            prop_assert!(ledger.adds_up(), "{:?}", ledger);
-            prop_assert!(ledger.system.resident <= HEAP_BYTES + BASE_BYTES);
+            let breakdown = heap.breakdown;
+            prop_assert!(breakdown.adds_up(), "{:?}", breakdown);
+            prop_assert!(breakdown.system.resident <= HEAP_BYTES + BASE_BYTES);
         }
     }
 }

@@ -1,5 +1,5 @@
 //! A mimalloc that a test makes up: a sound one is read exactly, and whatever is written over it costs neither a
-//! panic, nor an endless loop, nor a ledger that does not add up.
+//! panic, nor an endless loop, nor a breakdown that does not add up.
 
 use proptest::prelude::*;
 
@@ -81,14 +81,14 @@ impl Fake {
 fn a_sound_one_is_read_exactly_in_every_layout() {
     for layout in LAYOUTS.iter().chain(&CPYTHONS) {
         let heap = Fake::new(layout).read().unwrap();
-        let ledger = heap.ledger;
-        assert!(ledger.adds_up(), "{ledger:?}");
+        let breakdown = heap.breakdown;
+        assert!(breakdown.adds_up(), "{breakdown:?}");
         assert!(heap.reader.ends_with(layout.versions), "{}", heap.reader);
-        assert_eq!((ledger.live.chunks, ledger.live.bytes), (896, 896 * 64));
-        assert_eq!((ledger.free.chunks, ledger.free.bytes), (104, 104 * 64));
+        assert_eq!((breakdown.live.chunks, breakdown.live.bytes), (896, 896 * 64));
+        assert_eq!((breakdown.free.chunks, breakdown.free.bytes), (104, 104 * 64));
         // The page without a block in use, and 16 pages of the free slices.
-        assert_eq!(ledger.kept.resident, (2 + 16) * 4096);
-        assert_eq!(ledger.system.bytes, SEGMENT_BYTES);
+        assert_eq!(breakdown.kept.resident, (2 + 16) * 4096);
+        assert_eq!(breakdown.system.bytes, SEGMENT_BYTES);
         assert_eq!(heap.torn, 0);
     }
 }
@@ -171,15 +171,15 @@ impl Mapped {
 fn a_map_of_the_third_version_is_read_exactly() {
     for is_distance in [false, true] {
         let heap = Mapped::new(is_distance).read().unwrap();
-        let ledger = heap.ledger;
+        let breakdown = heap.breakdown;
         assert_eq!(heap.reader, "mimalloc 3");
-        assert!(ledger.adds_up(), "{ledger:?}");
-        assert_eq!((ledger.live.chunks, ledger.live.bytes), (901, 900 * 64 + 0x1_8000));
-        assert_eq!((ledger.free.chunks, ledger.free.bytes), (100, 6400));
+        assert!(breakdown.adds_up(), "{breakdown:?}");
+        assert_eq!((breakdown.live.chunks, breakdown.live.bytes), (901, 900 * 64 + 0x1_8000));
+        assert_eq!((breakdown.free.chunks, breakdown.free.bytes), (100, 6400));
         // The arena's slices behind its page.
-        assert_eq!(ledger.kept.resident, 4 * 4096);
-        assert_eq!(ledger.overhead.bytes, SLICE);
-        assert_eq!(ledger.system.bytes, 16 * SLICE + 0x2_0000);
+        assert_eq!(breakdown.kept.resident, 4 * 4096);
+        assert_eq!(breakdown.overhead.bytes, SLICE);
+        assert_eq!(breakdown.system.bytes, 16 * SLICE + 0x2_0000);
         assert_eq!(heap.torn, 0);
     }
 }
@@ -226,9 +226,9 @@ proptest! {
         let mut fake = Fake::new(&LAYOUTS[which]);
         fake.memory.ruin(&words, []);
         if let Ok(heap) = fake.read() {
-            let ledger = heap.ledger;
-            prop_assert!(ledger.adds_up(), "{:?}", ledger);
-            prop_assert!(ledger.system.resident <= SEGMENT_BYTES);
+            let breakdown = heap.breakdown;
+            prop_assert!(breakdown.adds_up(), "{:?}", breakdown);
+            prop_assert!(breakdown.system.resident <= SEGMENT_BYTES);
         }
     }
 
@@ -240,8 +240,8 @@ proptest! {
         let mut fake = Mapped::new(is_distance);
         fake.memory.ruin(&words, []);
         if let Ok(heap) = fake.read() {
-            let ledger = heap.ledger;
-            prop_assert!(ledger.adds_up(), "{:?}", ledger);
+            let breakdown = heap.breakdown;
+            prop_assert!(breakdown.adds_up(), "{:?}", breakdown);
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::breakdown::{Breakdown, Line};
 use crate::exact::usize_of;
-use crate::ledger::{Ledger, Line};
 use crate::memory::{Memory, Reader, Unreadable, scan, unless_torn};
 use crate::page_map::{self, Run, Shape};
 use crate::space::Space;
@@ -119,7 +119,7 @@ impl Small {
 #[derive(Clone, Debug, Default)]
 pub struct Spans {
     /// All but the spans of small objects.
-    pub ledger: Ledger,
+    pub breakdown: Breakdown,
     pub small: BTreeMap<usize, Small>,
     /// Sizes of blocks that are spans of their own.
     pub large: Vec<u64>,
@@ -145,7 +145,7 @@ impl Spans {
                 continue;
             }
             let presence = space.presence(leaf, leaf + bytes)?;
-            spans.ledger.overhead.add(leaf, leaf + bytes, &presence);
+            spans.breakdown.overhead.add(leaf, leaf + bytes, &presence);
             spans.leaf(space, map, (number << bits, leaf), &mut next)?;
         }
         Ok(spans)
@@ -194,7 +194,7 @@ impl Spans {
         let whole = Line::one(bytes, resident);
         match (span.state, span.class) {
             (IN_USE, 0) => {
-                self.ledger.live += whole;
+                self.breakdown.live += whole;
                 self.large.push(bytes);
             }
             (IN_USE, class) => {
@@ -204,8 +204,8 @@ impl Spans {
                 small.out += span.out;
                 *small.lengths.entry(bytes).or_default() += 1;
             }
-            (FREE, _) => self.ledger.kept += whole,
-            _ => self.ledger.returned += whole,
+            (FREE, _) => self.breakdown.kept += whole,
+            _ => self.breakdown.returned += whole,
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 
-use ebb_inspect::{Heap, Target};
+use ebb_inspect::{Heap, Target, glibc};
 
 /// A glibc to run on.
 #[derive(Clone, Debug)]
@@ -108,7 +108,7 @@ impl Program {
 
     /// Its heap, read from here.
     pub fn read(&self) -> Heap {
-        Heap::read(&Target::open(self.pid()).unwrap()).unwrap()
+        glibc::read(&Target::open(self.pid()).unwrap()).unwrap()
     }
 
     pub fn info(&mut self) -> Info {

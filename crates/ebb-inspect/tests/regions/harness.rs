@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ebb_inspect::memory::Presence;
 use ebb_inspect::target::Backing;
-use ebb_inspect::{Holdings, Target};
+use ebb_inspect::{Heap, Target};
 
 /// How the allocator comes into the program.
 #[derive(Clone, Debug, PartialEq)]
@@ -165,13 +165,13 @@ pub fn library(name: &str, package: &str) -> Way {
 }
 
 /// The lines add up, are no more than what is mapped, and the classes are the live line.
-pub fn assert_sound(holdings: &Holdings, target: &Target, what: &str) {
-    let ledger = &holdings.ledger;
-    assert!(ledger.adds_up(), "{what}: {ledger:?}");
+pub fn assert_sound(heap: &Heap, target: &Target, what: &str) {
+    let breakdown = &heap.breakdown;
+    assert!(breakdown.adds_up(), "{what}: {breakdown:?}");
     let rss = target.process().status().unwrap().vmrss.unwrap() * 1024;
-    assert!(ledger.system.resident <= rss, "{what}: {ledger:?} of {rss}");
-    let blocks: u64 = holdings.sizes.iter().map(|size| size.chunks).sum();
-    assert_eq!(blocks, ledger.live.chunks, "{what}");
+    assert!(breakdown.system.resident <= rss, "{what}: {breakdown:?} of {rss}");
+    let blocks: u64 = heap.classes.values().map(|class| class.count).sum();
+    assert_eq!(blocks, breakdown.live.chunks, "{what}");
 }
 
 /// Present bytes of each mapping, and the bytes of page tables.

@@ -1,8 +1,7 @@
 //! jemalloc: Debian's library, stripped, and the same inside a program, under settings of all kinds; the newest
 //! inside a Rust program, as its crate builds it.
 
-use ebb_inspect::holdings::Unsupported;
-use ebb_inspect::{Holdings, jemalloc};
+use ebb_inspect::{Heap, Unsupported, jemalloc};
 
 use crate::harness::{Program, Symbols, Way, assert_sound, is_made, library, state, wait_until};
 use test_needs::needs;
@@ -16,7 +15,7 @@ fn inside() -> Way {
     Way::Built("cc", arguments.map(str::to_owned).to_vec())
 }
 
-fn read(program: &Program) -> Holdings {
+fn read(program: &Program) -> Heap {
     jemalloc::read(&program.target(), &program.file).unwrap()
 }
 
@@ -41,7 +40,7 @@ impl Own {
 }
 
 #[test]
-fn the_ledger_is_jemallocs_own_to_the_byte() {
+fn the_breakdown_is_jemallocs_own_to_the_byte() {
     needs!("libjemalloc-dev");
     let ways = [
         (debians(), "jemalloc 5.3.0"),
@@ -55,26 +54,26 @@ fn the_ledger_is_jemallocs_own_to_the_byte() {
             let variables = ["MALLOC_CONF", "_RJEM_MALLOC_CONF"];
             let keep = variables.map(|name| (name, "dirty_decay_ms:3600000"));
             let mut program = Program::start(&way, case, &keep);
-            let holdings = read(&program);
+            let heap = read(&program);
             let what = format!("{case} {way:?}");
-            assert_sound(&holdings, &program.target(), &what);
-            let (ledger, own) = (holdings.ledger, Own::of(&mut program));
-            assert_eq!(holdings.reader, version, "{what}");
-            assert_eq!(holdings.torn, 0, "{what}");
+            assert_sound(&heap, &program.target(), &what);
+            let (breakdown, own) = (heap.breakdown, Own::of(&mut program));
+            assert_eq!(heap.reader, version, "{what}");
+            assert_eq!(heap.torn, 0, "{what}");
             // jemalloc counts what threads keep as allocated.
-            assert_eq!(ledger.live.bytes + ledger.cached.bytes, own.allocated, "{what}");
-            assert_eq!(ledger.cached.bytes, own.cached, "{what}");
-            assert_eq!(ledger.kept.bytes, own.dirty, "{what}");
-            assert_eq!(ledger.lazy.bytes, own.muzzy, "{what}");
+            assert_eq!(breakdown.live.bytes + breakdown.cached.bytes, own.allocated, "{what}");
+            assert_eq!(breakdown.cached.bytes, own.cached, "{what}");
+            assert_eq!(breakdown.kept.bytes, own.dirty, "{what}");
+            assert_eq!(breakdown.lazy.bytes, own.muzzy, "{what}");
             // Asking makes jemalloc set up what it asks for: at most a few pages out of the retained ones.
-            let retained = ledger.returned.bytes.abs_diff(own.retained);
-            assert!(retained <= 64 << 10, "{what}: {ledger:?}, {}", own.retained);
+            let retained = breakdown.returned.bytes.abs_diff(own.retained);
+            assert!(retained <= 64 << 10, "{what}: {breakdown:?}, {}", own.retained);
             assert!(own.allocated <= own.active);
             let [blocks, _, usable] = program.ask(b'o')[..] else { panic!() };
             // The C library and the runtime have a few blocks of their own, Rust's a few for each thread.
-            let others = ledger.live.chunks - blocks;
+            let others = breakdown.live.chunks - blocks;
             assert!(others <= 64, "{what}: {others} blocks of others");
-            assert!(ledger.live.bytes - usable < 512 << 10, "{what}: {ledger:?}, {usable}");
+            assert!(breakdown.live.bytes - usable < 512 << 10, "{what}: {breakdown:?}, {usable}");
         }
     }
 }
@@ -84,10 +83,10 @@ fn what_was_never_touched_is_not_resident_and_what_was_purged_is_returned() {
     needs!("libjemalloc-dev");
     let now = [("MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")];
     let program = Program::start(&debians(), "burst", &now);
-    let ledger = read(&program).ledger;
-    assert!(ledger.kept.resident < 1 << 20, "{ledger:?}");
-    assert!(ledger.returned.bytes > 50 << 20, "{ledger:?}");
-    assert_eq!(ledger.returned.resident, 0);
+    let breakdown = read(&program).breakdown;
+    assert!(breakdown.kept.resident < 1 << 20, "{breakdown:?}");
+    assert!(breakdown.returned.bytes > 50 << 20, "{breakdown:?}");
+    assert_eq!(breakdown.returned.resident, 0);
 }
 
 #[test]
@@ -95,10 +94,10 @@ fn pages_that_are_given_back_lazily_are_a_line_of_their_own() {
     needs!("libjemalloc-dev");
     let lazily = "background_thread:true,dirty_decay_ms:100,muzzy_decay_ms:-1";
     let mut program = Program::start(&debians(), "burst", &[("MALLOC_CONF", lazily)]);
-    wait_until(|| read(&program).ledger.kept.bytes == 0);
-    let ledger = read(&program).ledger;
-    assert_eq!(ledger.lazy.bytes, Own::of(&mut program).muzzy);
-    assert!(ledger.lazy.resident > 50 << 20, "{ledger:?}");
+    wait_until(|| read(&program).breakdown.kept.bytes == 0);
+    let breakdown = read(&program).breakdown;
+    assert_eq!(breakdown.lazy.bytes, Own::of(&mut program).muzzy);
+    assert!(breakdown.lazy.resident > 50 << 20, "{breakdown:?}");
 }
 
 fn jemalloc_thread_runs(program: &Program) -> bool {
@@ -131,10 +130,10 @@ fn a_fork_loses_the_thread_that_purges() {
     needs!("libjemalloc-dev");
     let settings = [("MALLOC_CONF", "background_thread:true")];
     let program = Program::start(&inside(), "fork", &settings);
-    let holdings = read(&program);
-    assert_eq!(holdings.settings["background_thread"], "false");
-    assert_eq!(holdings.settings["background_thread_asked"], "true");
-    assert!(holdings.ledger.kept.resident > 20 << 20, "{:?}", holdings.ledger);
+    let heap = read(&program);
+    assert_eq!(heap.settings["background_thread"], "false");
+    assert_eq!(heap.settings["background_thread_asked"], "true");
+    assert!(heap.breakdown.kept.resident > 20 << 20, "{:?}", heap.breakdown);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! musl: Debian's libc and programs that have it inside. The truth is the program's own count of its blocks.
 
-use ebb_inspect::holdings::Unsupported;
-use ebb_inspect::{Holdings, musl};
+use ebb_inspect::{Heap, Unsupported, musl};
 
 use crate::harness::{Program, Way, assert_sound, state};
 use test_needs::needs;
@@ -26,7 +25,7 @@ fn started(way: &Way, case: &str) -> Program {
     program
 }
 
-fn read(program: &Program) -> Holdings {
+fn read(program: &Program) -> Heap {
     musl::read(&program.target(), &program.file).unwrap()
 }
 
@@ -36,14 +35,14 @@ fn live_blocks_are_exact() {
     for way in [shared(), inside()] {
         for case in ["live", "burst", "survivors", "threads"] {
             let mut program = started(&way, case);
-            let holdings = read(&program);
+            let heap = read(&program);
             let what = format!("{case} {way:?}");
-            assert_sound(&holdings, &program.target(), &what);
+            assert_sound(&heap, &program.target(), &what);
             let [blocks, asked, _] = program.ask(b'o')[..] else { panic!() };
-            let live = holdings.ledger.live;
+            let live = heap.breakdown.live;
             assert_eq!(live.chunks, blocks, "{what}");
-            assert_eq!(holdings.torn, 0, "{what}");
-            assert_eq!(holdings.error, 0.0, "{what}");
+            assert_eq!(heap.torn, 0, "{what}");
+            assert_eq!(heap.error, 0.0, "{what}");
             // A slot is larger than what was asked for by a fifth at most, and by less than a page where it is mapped.
             assert!(
                 (asked..asked + asked / 5 + 1).contains(&live.bytes),
@@ -57,9 +56,9 @@ fn live_blocks_are_exact() {
 fn what_survivors_pin_is_free_and_resident() {
     needs!("musl-tools");
     let program = started(&shared(), "survivors");
-    let ledger = read(&program).ledger;
-    assert!(ledger.free.resident > 60 << 20, "{ledger:?}");
-    assert!(ledger.kept.resident < 1 << 20, "{ledger:?}");
+    let breakdown = read(&program).breakdown;
+    assert!(breakdown.free.resident > 60 << 20, "{breakdown:?}");
+    assert!(breakdown.kept.resident < 1 << 20, "{breakdown:?}");
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! tcmalloc of gperftools: Debian's library, stripped. The truth is what its extension says.
 
-use ebb_inspect::holdings::Unsupported;
-use ebb_inspect::{Holdings, tcmalloc};
+use ebb_inspect::{Heap, Unsupported, tcmalloc};
 
 use crate::harness::{Program, Way, assert_sound, library, state};
 use test_needs::needs;
@@ -10,31 +9,32 @@ fn debians() -> Way {
     library("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4")
 }
 
-fn read(program: &Program) -> Holdings {
+fn read(program: &Program) -> Heap {
     tcmalloc::read(&program.target(), &program.file).unwrap()
 }
 
 #[test]
-fn the_ledger_is_its_own_to_the_byte() {
+fn the_breakdown_is_its_own_to_the_byte() {
     needs!("libtcmalloc-minimal4");
     for case in ["small", "live", "burst", "survivors", "threads"] {
         let mut program = Program::start(&debians(), case, &[]);
-        let holdings = read(&program);
-        assert_sound(&holdings, &program.target(), case);
+        let heap = read(&program);
+        assert_sound(&heap, &program.target(), case);
         let figures = program.ask(b't');
-        let [heap, allocated, free, unmapped, central, transfer, threads] = figures[..] else {
+        let [own, allocated, free, unmapped, central, transfer, threads] = figures[..] else {
             panic!("{figures:?}");
         };
-        let ledger = holdings.ledger;
-        assert_eq!(ledger.live.bytes, allocated, "{case}: {ledger:?}");
-        assert_eq!(ledger.cached.bytes, transfer + threads, "{case}: {ledger:?}");
-        assert_eq!(ledger.kept.bytes, free, "{case}: {ledger:?}");
-        assert_eq!(ledger.returned.bytes, unmapped, "{case}: {ledger:?}");
+        let breakdown = heap.breakdown;
+        assert_eq!(breakdown.live.bytes, allocated, "{case}: {breakdown:?}");
+        assert_eq!(breakdown.cached.bytes, transfer + threads, "{case}: {breakdown:?}");
+        assert_eq!(breakdown.kept.bytes, free, "{case}: {breakdown:?}");
+        assert_eq!(breakdown.returned.bytes, unmapped, "{case}: {breakdown:?}");
         // What rounding leaves of a span is overhead here and the central list's there; the map's leaves are ours.
-        let others = ledger.free.bytes + ledger.overhead.bytes - (ledger.system.bytes - heap);
-        assert_eq!(others, central, "{case}: {ledger:?}");
-        assert_eq!((holdings.torn, holdings.error), (0, 0.0), "{case}");
-        assert!(holdings.reader.starts_with("tcmalloc 2."), "{}", holdings.reader);
+        let others =
+            breakdown.free.bytes + breakdown.overhead.bytes - (breakdown.system.bytes - own);
+        assert_eq!(others, central, "{case}: {breakdown:?}");
+        assert_eq!((heap.torn, heap.error), (0, 0.0), "{case}");
+        assert!(heap.reader.starts_with("tcmalloc 2."), "{}", heap.reader);
     }
 }
 
@@ -43,9 +43,9 @@ fn what_it_released_is_returned() {
     needs!("libtcmalloc-minimal4");
     let released = [("TCMALLOC_AGGRESSIVE_DECOMMIT", "t")];
     let program = Program::start(&debians(), "burst", &released);
-    let ledger = read(&program).ledger;
-    assert!(ledger.returned.bytes > 30 << 20, "{ledger:?}");
-    assert_eq!(ledger.returned.resident, 0, "{ledger:?}");
+    let breakdown = read(&program).breakdown;
+    assert!(breakdown.returned.bytes > 30 << 20, "{breakdown:?}");
+    assert_eq!(breakdown.returned.resident, 0, "{breakdown:?}");
 }
 
 #[test]

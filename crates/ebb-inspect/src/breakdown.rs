@@ -46,9 +46,9 @@ impl std::ops::AddAssign for Line {
     }
 }
 
-/// Where the bytes of an allocator's regions are. The lines add up to `system`, see [`Ledger::adds_up`].
+/// Where the bytes of an allocator's regions are. The lines add up to `system`, see [`Breakdown::adds_up`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ledger {
+pub struct Breakdown {
     /// All address space that the allocator's structures tell of, and how much of it is resident. For glibc: what
     /// the arenas took from the kernel (`mallinfo2.arena`).
     pub system: Line,
@@ -76,7 +76,7 @@ pub struct Ledger {
     pub unread: Line,
 }
 
-impl Ledger {
+impl Breakdown {
     /// Whether the lines add up, in bytes and in resident bytes.
     pub fn adds_up(&self) -> bool {
         let sum = self.sum();
@@ -104,7 +104,10 @@ impl Ledger {
 
     /// Free bytes whose pages are not resident.
     pub(crate) fn free_not_resident(&self) -> u64 {
-        self.glibc_free().absent() + self.kept.absent() + self.lazy.absent() + self.returned.absent()
+        self.glibc_free().absent()
+            + self.kept.absent()
+            + self.lazy.absent()
+            + self.returned.absent()
     }
 
     fn sum(&self) -> Line {
@@ -124,7 +127,7 @@ impl Ledger {
     }
 }
 
-impl std::ops::AddAssign<&Self> for Ledger {
+impl std::ops::AddAssign<&Self> for Breakdown {
     fn add_assign(&mut self, other: &Self) {
         self.system += other.system;
         self.live += other.live;
