@@ -9,7 +9,6 @@
 //! by itself; what is free inside is seen here only.
 
 use crate::memory::Reader;
-use crate::memory::process::ProcessMemory;
 use crate::target::Target;
 
 pub mod arenas;
@@ -77,7 +76,7 @@ impl Python {
 struct Found<'a> {
     place: locate::Place,
     layout: Layout,
-    reader: Reader<&'a ProcessMemory>,
+    reader: Reader<'a>,
 }
 
 impl<'a> Found<'a> {

@@ -18,7 +18,7 @@ use ebb_stats::layout::{DIRTY, Offsets, Place, kind};
 use crate::breakdown::{Breakdown, Line};
 use crate::exact::usize_of;
 use crate::heap::{Classes, Heap, Unsupported};
-use crate::memory::{Memory, Presence, Reader, Unreadable, unless_torn};
+use crate::memory::{Presence, Reader, Unreadable, unless_torn};
 use crate::space::Space;
 use crate::target::Target;
 
@@ -41,7 +41,7 @@ pub fn read(target: &Target, place: &Place) -> Result<Heap, Unsupported> {
     of_place(space, place)
 }
 
-fn of_place<M: Memory>(space: Space<'_, M>, place: &Place) -> Result<Heap, Unsupported> {
+fn of_place(space: Space<'_>, place: &Place) -> Result<Heap, Unsupported> {
     let offsets = &place.offsets;
     if !is_sane(offsets) {
         return Err(Unsupported::Layout("ebbmalloc".to_owned()));
@@ -92,7 +92,7 @@ fn is_sane(offsets: &Offsets) -> bool {
 }
 
 /// Addresses of the views of every arena: the heap's own, and those that the program made.
-fn arenas<M: Memory>(space: Space<'_, M>, place: &Place) -> Result<Vec<u64>, Unreadable> {
+fn arenas(space: Space<'_>, place: &Place) -> Result<Vec<u64>, Unreadable> {
     let offsets = &place.offsets;
     let mut reader = space.reader();
     let mut word = |at: u64| Ok(unless_torn(reader.word(at))?.unwrap_or(0));
@@ -119,15 +119,15 @@ struct Sum<'a> {
 }
 
 /// A region, and what is known of its pages from where the walk is on.
-struct Region<'a, M> {
-    space: Space<'a, M>,
-    reader: Reader<&'a M>,
+struct Region<'a> {
+    space: Space<'a>,
+    reader: Reader<'a>,
     base: u64,
     end: u64,
     presence: Presence,
 }
 
-impl<M: Memory> Region<'_, M> {
+impl Region<'_> {
     /// Which pages of `from..to` are present.
     fn presence(&mut self, from: u64, to: u64) -> Result<&Presence, Unreadable> {
         if from < self.presence.start() || to > self.presence.end() {
@@ -140,7 +140,7 @@ impl<M: Memory> Region<'_, M> {
 
 impl Sum<'_> {
     /// Counts the region whose view is at `view`.
-    fn region<M: Memory>(&mut self, space: Space<'_, M>, view: u64) -> Result<(), Unsupported> {
+    fn region(&mut self, space: Space<'_>, view: u64) -> Result<(), Unsupported> {
         let offsets = self.place.offsets;
         let mut reader = space.reader();
         let mut bytes = [0; 32];
@@ -177,9 +177,9 @@ impl Sum<'_> {
     }
 
     /// Counts what begins at granule `index`, whose descriptor is at `at`; how many granules that is.
-    fn unit<M: Memory>(
+    fn unit(
         &mut self,
-        region: &mut Region<'_, M>,
+        region: &mut Region<'_>,
         index: u64,
         top: u64,
         at: u64,
@@ -255,9 +255,9 @@ impl Sum<'_> {
     }
 
     /// Counts free granules; `dirty` says that they are not back with the kernel.
-    fn free<M: Memory>(
+    fn free(
         &mut self,
-        region: &mut Region<'_, M>,
+        region: &mut Region<'_>,
         start: u64,
         granules: u64,
         dirty: bool,

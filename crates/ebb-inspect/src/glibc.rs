@@ -30,8 +30,7 @@ use std::path::PathBuf;
 
 use crate::breakdown::{Breakdown, Line};
 use crate::heap::{Glibc, Heap, Quality, Thresholds, Unsupported};
-use crate::memory::process::ProcessMemory;
-use crate::memory::{Memory, Presence, Reader, Unreadable};
+use crate::memory::{Memory, Presence, Reader, Unreadable, unless_torn};
 use crate::target::{Backing, Mapping, Target};
 
 use census::{Census, Counting};
@@ -87,13 +86,13 @@ fn recognise(target: &Target) -> Result<Heap, Unsupported> {
 }
 
 /// The memory of a process with the layout of its malloc.
-struct Space<'a, M> {
-    memory: &'a M,
+struct Space<'a> {
+    memory: &'a dyn Memory,
     layout: Layout,
     mappings: &'a [Mapping],
 }
 
-impl<'a> Space<'a, ProcessMemory> {
+impl<'a> Space<'a> {
     fn of(target: &'a Target, mappings: &'a [Mapping]) -> Result<(Libc, Self), Unsupported> {
         let libc = version::of(target, mappings).ok_or(Unsupported::NoGlibc)?;
         let layout = Layout::of(libc.version).ok_or_else(|| unknown(libc.version))?;
@@ -116,7 +115,7 @@ fn unknown(version: Version) -> Unsupported {
     Unsupported::GlibcLayout(version.to_string())
 }
 
-impl<M: Memory> Space<'_, M> {
+impl Space<'_> {
     fn locate_in(&self, version: Version, data: &[&Mapping]) -> Result<Static, Unsupported> {
         let area = self.brk_area();
         locate::locate(&mut self.reader(), &self.layout, data, area)?
@@ -172,7 +171,7 @@ impl<M: Memory> Space<'_, M> {
         Ok(divided(heap, all.breakdown, found))
     }
 
-    fn reader(&self) -> Reader<&M> {
+    fn reader(&self) -> Reader<'_> {
         Reader::new(self.memory)
     }
 
@@ -222,7 +221,8 @@ impl<M: Memory> Space<'_, M> {
             let heap_bytes = Self::heap_bytes(parameters);
             heaps::secondary(&mut self.reader(), &self.layout, arena, heap_bytes)
         };
-        unless_final(heaps, Vec::new())?
+        unless_torn(heaps)?
+            .unwrap_or_default()
             .into_iter()
             .map(|heap| {
                 let presence = Presence::read(self.memory, heap.start, heap.end)?;
@@ -291,14 +291,14 @@ impl<M: Memory> Space<'_, M> {
                 fast.cut();
                 true
             }
-            followed => unless_final(followed, true)?,
+            followed => unless_torn(followed)?.unwrap_or(true),
         };
         if is_short {
             return Ok(fast);
         }
         let heads = || match fast::heads(&mut self.reader(), &self.layout, arena) {
             Err(Unreadable::Late) => Ok(Vec::new()),
-            heads => unless_final(heads, Vec::new()),
+            heads => Ok(unless_torn(heads)?.unwrap_or_default()),
         };
         let before = heads()?;
         let mut in_order: Vec<_> = its.iter().collect();
@@ -368,7 +368,7 @@ impl<M: Memory> Space<'_, M> {
                     let known = lists::anchors(&mut self.reader(), &self.layout, arena);
                     let known = match known {
                         Err(Unreadable::Late) => Vec::new(),
-                        known => unless_final(known, Vec::new())?,
+                        known => unless_torn(known)?.unwrap_or_default(),
                     };
                     anchors.insert(known)
                 }
@@ -412,7 +412,7 @@ impl<M: Memory> Space<'_, M> {
         let mapped = self.mappings.iter().map(Mapping::len).sum::<u64>();
         let system = match system {
             Err(Unreadable::Late) => return Ok(()),
-            system => unless_final(system, 0)?,
+            system => unless_torn(system)?.unwrap_or(0),
         };
         let missing = if system <= mapped { system } else { 0 }.saturating_sub(walked);
         let line = Line { bytes: missing, ..Line::default() };
@@ -534,13 +534,5 @@ fn divided(heap: Heap, breakdown: Breakdown, found: Glibc) -> Heap {
         breakdown,
         glibc: Some(found),
         ..heap
-    }
-}
-
-/// A read that failed for this time counts as `otherwise`; one that can never succeed stays an error.
-fn unless_final<T>(result: Result<T, Unreadable>, otherwise: T) -> Result<T, Unreadable> {
-    match result {
-        Err(error) if !error.is_final() => Ok(otherwise),
-        result => result,
     }
 }

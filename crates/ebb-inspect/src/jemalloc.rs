@@ -22,7 +22,7 @@ use std::path::Path;
 use crate::breakdown::Line;
 use crate::heap::{Heap, Unsupported, consistent};
 use crate::image::Image;
-use crate::memory::{Memory, Unreadable, unless_torn};
+use crate::memory::{Unreadable, unless_torn};
 use crate::space::Space;
 use crate::target::Target;
 
@@ -60,8 +60,8 @@ pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
 }
 
 /// What the jemalloc whose data is `data` holds.
-fn of_data<M: Memory>(
-    space: Space<'_, M>,
+fn of_data(
+    space: Space<'_>,
     data: &[(u64, u64)],
     version: Option<&str>,
 ) -> Result<Heap, Unsupported> {
@@ -82,8 +82,8 @@ fn of_data<M: Memory>(
 }
 
 /// Reads all once; in words where the figures contradict each other.
-fn once<M: Memory>(
-    space: Space<'_, M>,
+fn once(
+    space: Space<'_>,
     layout: &Layout,
     found: &Found,
     name: &str,
@@ -130,11 +130,7 @@ fn once<M: Memory>(
 }
 
 /// The memory in which `arena` has its own structures: the blocks of its base.
-fn own_memory<M: Memory>(
-    space: Space<'_, M>,
-    layout: &Layout,
-    arena: u64,
-) -> Result<Line, Unreadable> {
+fn own_memory(space: Space<'_>, layout: &Layout, arena: u64) -> Result<Line, Unreadable> {
     let mut reader = space.reader();
     let mut line = Line::default();
     let base = unless_torn(reader.word(arena.saturating_add(layout.arena.base)))?.unwrap_or(0);

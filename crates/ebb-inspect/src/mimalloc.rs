@@ -18,7 +18,7 @@ use std::path::Path;
 use crate::breakdown::{Breakdown, Line};
 use crate::heap::{Classes, Heap, Unsupported};
 use crate::image::Image;
-use crate::memory::{Memory, Presence, Unreadable};
+use crate::memory::{Presence, Unreadable};
 use crate::space::Space;
 use crate::target::Target;
 
@@ -40,15 +40,16 @@ pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
 /// The layouts of the second version that `file` may have.
 fn layouts_of(file: &Path) -> &'static [segments::Layout] {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    match name.starts_with("python") || name.starts_with("libpython") {
-        true => &segments::CPYTHONS,
-        false => &segments::LAYOUTS,
+    if name.starts_with("python") || name.starts_with("libpython") {
+        &segments::CPYTHONS
+    } else {
+        &segments::LAYOUTS
     }
 }
 
 /// What the mimalloc whose data is `data` holds.
-fn of_data<M: Memory>(
-    space: Space<'_, M>,
+fn of_data(
+    space: Space<'_>,
     data: &[(u64, u64)],
     layouts: &'static [segments::Layout],
 ) -> Result<Heap, Unsupported> {
@@ -70,9 +71,10 @@ fn of_data<M: Memory>(
         let is_used = !settings.is_empty()
             && segments::has_candidates(space)?
             && !Map::is_unused(space, data)?;
-        return Err(match is_used {
-            false => Unsupported::NotThere("mimalloc"),
-            true => Unsupported::Layout("mimalloc".to_owned()),
+        return Err(if is_used {
+            Unsupported::Layout("mimalloc".to_owned())
+        } else {
+            Unsupported::NotThere("mimalloc")
         });
     };
     sum.breakdown.close();
@@ -96,9 +98,9 @@ struct Sum {
 }
 
 impl Sum {
-    fn segment<M: Memory>(
+    fn segment(
         &mut self,
-        space: Space<'_, M>,
+        space: Space<'_>,
         segments: &Segments,
         start: u64,
     ) -> Result<(), Unreadable> {

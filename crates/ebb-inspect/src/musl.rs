@@ -16,7 +16,7 @@ use std::path::Path;
 use crate::breakdown::Breakdown;
 use crate::heap::{Classes, Heap, Unsupported, consistent};
 use crate::image::Image;
-use crate::memory::{Memory, Presence, Unreadable, scan, unless_torn};
+use crate::memory::{Presence, Unreadable, scan, unless_torn};
 use crate::space::Space;
 use crate::target::Target;
 
@@ -44,8 +44,8 @@ pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
 }
 
 /// What the musl whose data is `data` holds.
-fn of_data<M: Memory>(
-    space: Space<'_, M>,
+fn of_data(
+    space: Space<'_>,
     data: &[(u64, u64)],
     version: Option<&str>,
 ) -> Result<Heap, Unsupported> {
@@ -61,7 +61,7 @@ fn of_data<M: Memory>(
 }
 
 /// The address of malloc's state.
-fn locate<M: Memory>(space: Space<'_, M>, data: &[(u64, u64)]) -> Result<Option<u64>, Unreadable> {
+fn locate(space: Space<'_>, data: &[(u64, u64)]) -> Result<Option<u64>, Unreadable> {
     let mut candidates = Vec::new();
     for &range in data {
         scan::words(space.memory, range, |at, word| {
@@ -83,11 +83,7 @@ fn locate<M: Memory>(space: Space<'_, M>, data: &[(u64, u64)]) -> Result<Option<
 }
 
 /// Reads all once; in words where the figures contradict each other.
-fn once<M: Memory>(
-    space: Space<'_, M>,
-    context: u64,
-    name: &str,
-) -> Result<Result<Heap, String>, Unreadable> {
+fn once(space: Space<'_>, context: u64, name: &str) -> Result<Result<Heap, String>, Unreadable> {
     let mut reader = space.reader();
     let area = unless_torn(reader.word(context + FIRST_AREA))?.unwrap_or(0);
     let groups = Groups::read(space, area)?;
@@ -138,10 +134,7 @@ impl Sum {
             let from = storage + slot * group.stride;
             let to = from + group.stride;
             if group.is_free(slot) {
-                let line = match idle {
-                    true => &mut self.breakdown.kept,
-                    false => &mut self.breakdown.free,
-                };
+                let line = if idle { &mut self.breakdown.kept } else { &mut self.breakdown.free };
                 line.add(from, to, presence);
             } else if let Some(inner) = groups.inside(from, to) {
                 self.group(groups, inner, presence);

@@ -16,7 +16,7 @@ use std::path::Path;
 use crate::breakdown::{Breakdown, Line};
 use crate::heap::{Classes, Heap, Unsupported, consistent};
 use crate::image::Image;
-use crate::memory::{Memory, Unreadable, unless_torn};
+use crate::memory::{Unreadable, unless_torn};
 use crate::space::Space;
 use crate::target::Target;
 
@@ -47,8 +47,8 @@ pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
 }
 
 /// What the tcmalloc whose data is `data` holds.
-fn of_data<M: Memory>(
-    space: Space<'_, M>,
+fn of_data(
+    space: Space<'_>,
     data: &[(u64, u64)],
     version: Option<&str>,
 ) -> Result<Heap, Unsupported> {
@@ -65,8 +65,8 @@ fn of_data<M: Memory>(
 }
 
 /// Reads all once; in words where the figures contradict each other.
-fn once<M: Memory>(
-    space: Space<'_, M>,
+fn once(
+    space: Space<'_>,
     map: &PageMap,
     caches: &Caches,
     name: &str,
@@ -144,10 +144,7 @@ fn version(image: &Image) -> Option<String> {
     })
 }
 
-fn settings<M: Memory>(
-    space: Space<'_, M>,
-    image: &Image,
-) -> Result<BTreeMap<String, String>, Unreadable> {
+fn settings(space: Space<'_>, image: &Image) -> Result<BTreeMap<String, String>, Unreadable> {
     let wanted = |name: &str| name.ends_with(RELEASE_RATE) || name.ends_with(CACHE_BYTES);
     let mut reader = space.reader();
     let mut settings = BTreeMap::new();

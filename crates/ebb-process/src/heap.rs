@@ -166,10 +166,8 @@ fn of_counters(seen: &Snapshot) -> Heap {
         ebb_stats::UNKNOWN => seen.idle_bytes,
         bytes => bytes,
     };
-    let idle = match counters::have_settled(seen) {
-        true => 0,
-        false => returnable.min(seen.resident_bytes - live),
-    };
+    let idle =
+        if counters::have_settled(seen) { 0 } else { returnable.min(seen.resident_bytes - live) };
     let cached = seen.cached_bytes.min(seen.resident_bytes - live - idle);
     let resident = seen.resident_bytes + seen.metadata_bytes;
     let mut heap = Heap {
@@ -212,10 +210,7 @@ fn glibc_notes(heap: &Heap) -> Vec<String> {
             "returns an arena's end above {:.1} MB, maps each request of {:.1} MB or more separately{}",
             mb(thresholds.trim_threshold),
             mb(thresholds.mmap_threshold),
-            match thresholds.dynamic {
-                true => "; both grow with the largest such block that is freed",
-                false => "",
-            }
+            if thresholds.dynamic { "; both grow with the largest such block that is freed" } else { "" }
         ));
     }
     if heap.missing > 0 {

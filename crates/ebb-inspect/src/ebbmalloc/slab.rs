@@ -5,7 +5,7 @@ use ebb_stats::layout::Place;
 use crate::breakdown::{Breakdown, Line};
 use crate::exact::usize_of;
 use crate::heap::Unsupported;
-use crate::memory::{Memory, Presence, Reader, Unreadable, unless_torn};
+use crate::memory::{Presence, Reader, Unreadable, unless_torn};
 use crate::space::Space;
 
 /// Pages of a slab at most: its masks are words.
@@ -22,10 +22,7 @@ pub(super) struct Class {
 }
 
 /// The table of size classes.
-pub(super) fn classes<M: Memory>(
-    space: Space<'_, M>,
-    place: &Place,
-) -> Result<Vec<Class>, Unsupported> {
+pub(super) fn classes(space: Space<'_>, place: &Place) -> Result<Vec<Class>, Unsupported> {
     let offsets = &place.offsets;
     let mut reader = space.reader();
     let mut classes = vec![Class::default()];
@@ -62,9 +59,9 @@ pub(super) struct Slab {
 
 impl Slab {
     /// Its bitmap of free slots, which `bits` is or leads to. `None` where it is gone.
-    pub(super) fn bitmap<M: Memory>(
+    pub(super) fn bitmap(
         &self,
-        reader: &mut Reader<M>,
+        reader: &mut Reader<'_>,
         bits: u64,
     ) -> Result<Option<Vec<u64>>, Unreadable> {
         if self.class.slots <= 64 {

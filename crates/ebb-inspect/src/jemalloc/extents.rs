@@ -2,7 +2,7 @@
 
 use crate::breakdown::{Breakdown, Line};
 use crate::heap::Classes;
-use crate::memory::{Memory, Page, Presence, Reader, Unreadable, scan, unless_torn};
+use crate::memory::{Page, Presence, Reader, Unreadable, scan, unless_torn};
 use crate::space::Space;
 
 use super::layout::{
@@ -40,8 +40,8 @@ pub struct Extent {
 
 impl Extent {
     /// The extent that the page map's `entry` leads to; `None` for what cannot be one.
-    pub fn read<M: Memory>(
-        reader: &mut Reader<M>,
+    pub fn read(
+        reader: &mut Reader<'_>,
         layout: &Layout,
         entry: u64,
     ) -> Result<Option<Self>, Unreadable> {
@@ -121,8 +121,8 @@ pub struct Sum {
 }
 
 /// Goes through the page map at `root`; `cached` are the blocks in threads' caches, sorted.
-pub fn walk<M: Memory>(
-    space: Space<'_, M>,
+pub fn walk(
+    space: Space<'_>,
     layout: &Layout,
     root: u64,
     cached: &[u64],
@@ -152,10 +152,10 @@ pub fn walk<M: Memory>(
     Ok(sum)
 }
 
-struct Walk<'a, M> {
-    space: Space<'a, M>,
+struct Walk<'a> {
+    space: Space<'a>,
     layout: &'a Layout,
-    reader: Reader<&'a M>,
+    reader: Reader<'a>,
     cached: &'a [u64],
     /// The end of the last extent: what is below has been counted.
     next: u64,
@@ -166,7 +166,7 @@ struct Walk<'a, M> {
     undecided: Vec<Extent>,
 }
 
-impl<M: Memory> Walk<'_, M> {
+impl Walk<'_> {
     /// Goes through the leaf for the addresses from `start` on.
     fn leaf(&mut self, start: u64, leaf: u64, sum: &mut Sum) -> Result<(), Unreadable> {
         let end = start + LEAF_SPAN;

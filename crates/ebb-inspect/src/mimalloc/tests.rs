@@ -69,10 +69,7 @@ impl Fake {
 
     fn read(&self) -> Result<Heap, Unsupported> {
         let space = Space { memory: &self.memory, mappings: &self.mappings };
-        let layouts = match CPYTHONS.contains(self.layout) {
-            true => &CPYTHONS[..],
-            false => &LAYOUTS[..],
-        };
+        let layouts = if CPYTHONS.contains(self.layout) { &CPYTHONS[..] } else { &LAYOUTS[..] };
         of_data(space, &[(DATA, DATA + 0x1000)], layouts)
     }
 }
@@ -154,10 +151,7 @@ impl Mapped {
         self.memory.write(at + 18, &capacity.to_ne_bytes());
         self.memory.write_word(at + 32, 1);
         self.memory.write_word(at + 40, bytes);
-        let first = match is_distance {
-            true => (first - at) / 8,
-            false => first,
-        };
+        let first = if is_distance { (first - at) / 8 } else { first };
         self.memory.write_word(at + 48, first);
     }
 

@@ -79,9 +79,10 @@ fn mapped(target: &Target, file: &Path) -> Result<PathBuf, Unsupported> {
     let by_file = || {
         files.iter().find(|path| {
             let is_program = program.as_deref() == Some(**path);
-            let seen = match is_program {
-                true => PathBuf::from(format!("/proc/{}/exe", target.pid())),
-                false => target.path_of(path),
+            let seen = if is_program {
+                PathBuf::from(format!("/proc/{}/exe", target.pid()))
+            } else {
+                target.path_of(path)
             };
             wanted.is_some() && fs::metadata(seen).ok().map(|data| same(&data)) == wanted
         })
