@@ -10,7 +10,7 @@ use std::process::Command;
 
 use ebb_inspect::{Gate, Target, Unreadable, Unsupported, glibc, permission};
 
-use crate::harness::{self, Program, as_nobody, own};
+use crate::program::{Program, as_nobody, copy, own};
 
 /// The process that the copy reads.
 const TARGET: &str = "EBB_TEST_TARGET";
@@ -28,9 +28,9 @@ fn gate_for_nobody(pid: i32) -> String {
 fn gate_for(pid: i32, start: impl Fn(&Path) -> Command) -> String {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let copy = folder.path().join("reader");
-    harness::copy(&std::env::current_exe().unwrap(), &copy);
-    let mut command = start(&copy);
+    let reader = folder.path().join("reader");
+    copy(&std::env::current_exe().unwrap(), &reader);
+    let mut command = start(&reader);
     command
         .args(["--exact", "closed::reader", "--nocapture", "--ignored"])
         .env(TARGET, pid.to_string())

@@ -2,7 +2,7 @@
 
 use ebb_inspect::{Breakdown, Heap};
 
-use crate::harness::{Glibc, Info, Program, all, copy, own};
+use crate::program::{Glibc, Info, Program, all, copy, own};
 use test_needs::skip;
 
 /// States in which a process may rest, and what a trim does in them.

@@ -1,6 +1,5 @@
 //! Reading leaves a process as it is, whatever happens to it meanwhile.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -9,21 +8,8 @@ use ebb_inspect::memory::{Memory, Page, Presence, by_pages};
 use ebb_inspect::target::Backing;
 use ebb_inspect::{LOOK_WITHIN, Target, Unreadable, Unsupported, glibc};
 
-use crate::harness::{Program, own};
-
-/// Present bytes of each mapping, and the bytes of page tables.
-fn state(target: &Target) -> (BTreeMap<u64, u64>, Option<u64>) {
-    let mappings = target.mappings().unwrap();
-    let present = mappings
-        .iter()
-        .filter(|mapping| mapping.readable && mapping.backing != Backing::Other)
-        .map(|mapping| {
-            let presence = Presence::read(target.memory(), mapping.start, mapping.end).unwrap();
-            (mapping.start, presence.bytes(mapping.start, mapping.end))
-        });
-    let tables = target.process().status().unwrap().vmpte;
-    (present.collect(), tables)
-}
+use crate::harness::state;
+use crate::program::{Program, own};
 
 #[test]
 fn no_page_and_no_page_table_is_added() {

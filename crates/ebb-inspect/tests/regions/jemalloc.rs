@@ -1,12 +1,12 @@
 //! jemalloc: Debian's library, stripped, and the same inside a program, under settings of all kinds; the newest
 //! inside a Rust program, as its crate builds it.
 
-use ebb_inspect::{Heap, Unsupported, jemalloc};
+use ebb_inspect::{Heap, jemalloc};
 
-use crate::harness::{Program, Symbols, Way, assert_sound, is_made, library, state, wait_until};
+use crate::program::{Program, Symbols, Way, assert_sound, is_made, library, wait_until};
 use test_needs::needs;
 
-fn debians() -> Way {
+pub fn debians() -> Way {
     library("libjemalloc.so.2", "libjemalloc2")
 }
 
@@ -15,7 +15,7 @@ fn inside() -> Way {
     Way::Built("cc", arguments.map(str::to_owned).to_vec())
 }
 
-fn read(program: &Program) -> Heap {
+pub fn read(program: &Program) -> Heap {
     jemalloc::read(&program.target(), &program.file).unwrap()
 }
 
@@ -100,18 +100,16 @@ fn pages_that_are_given_back_lazily_are_a_line_of_their_own() {
     assert!(breakdown.lazy.resident > 50 << 20, "{breakdown:?}");
 }
 
-fn jemalloc_thread_runs(program: &Program) -> bool {
-    read(program).settings["background_thread"] == "true"
-}
-
 #[test]
 fn settings_are_those_in_force_with_symbols_and_without() {
     needs!("libjemalloc-dev");
-    let settings = "dirty_decay_ms:1234,muzzy_decay_ms:-1,background_thread:true";
-    for way in [debians(), inside()] {
+    let fixed = ["-no-pie", "-l:libjemalloc.a", "-lm", "-lstdc++"].map(str::to_owned).to_vec();
+    let ways = [(debians(), None), (inside(), Some("je_")), (Way::Built("cc", fixed), Some("je_"))];
+    let settings = "dirty_decay_ms:1234,muzzy_decay_ms:-1,narenas:3,background_thread:true";
+    for (way, prefix) in ways {
         let program = Program::start(&way, "small", &[("MALLOC_CONF", settings)]);
         // jemalloc's thread gives itself its name.
-        wait_until(|| jemalloc_thread_runs(&program));
+        wait_until(|| read(&program).settings["background_thread"] == "true");
         let found = read(&program).settings;
         let setting = |name: &str| found.get(name).map(String::as_str);
         assert_eq!(setting("dirty_decay_ms"), Some("1234"), "{way:?}");
@@ -121,8 +119,21 @@ fn settings_are_those_in_force_with_symbols_and_without() {
         let [only] = of_process.as_slice() else {
             panic!("{of_process:?}");
         };
-        assert_eq!((only.dirty_decay_ms, only.background_thread), (1234, Some(true)));
+        assert_eq!((only.dirty_decay_ms, only.background_thread), (1234, Some(true)), "{way:?}");
+        if prefix.is_some() {
+            assert_eq!(only.prefix.as_deref(), prefix, "{way:?}");
+            assert_eq!((only.muzzy_decay_ms, only.narenas), (Some(-1), Some(3)), "{way:?}");
+            assert_eq!(only.file.file_name(), program.file.file_name(), "{way:?}");
+        }
     }
+    // Without settings: its defaults.
+    let of_process = jemalloc::settings(&Program::start(&inside(), "small", &[]).target()).unwrap();
+    assert_eq!(
+        (of_process[0].dirty_decay_ms, of_process[0].background_thread),
+        (10_000, Some(false))
+    );
+    let without = Program::start(&Way::Built("cc", Vec::new()), "small", &[]);
+    assert_eq!(jemalloc::settings(&without.target()).unwrap(), []);
 }
 
 #[test]
@@ -134,21 +145,4 @@ fn a_fork_loses_the_thread_that_purges() {
     assert_eq!(heap.settings["background_thread"], "false");
     assert_eq!(heap.settings["background_thread_asked"], "true");
     assert!(heap.breakdown.kept.resident > 20 << 20, "{:?}", heap.breakdown);
-}
-
-#[test]
-fn reading_adds_no_page_and_no_page_table() {
-    needs!("libjemalloc-dev");
-    let program = Program::start(&debians(), "survivors", &[]);
-    let target = program.target();
-    let before = state(&target);
-    jemalloc::read(&target, &program.file).unwrap();
-    assert_eq!(state(&target), before);
-}
-
-#[test]
-fn a_program_without_one_is_refused() {
-    let program = Program::start(&Way::Built("cc", Vec::new()), "small", &[]);
-    let error = jemalloc::read(&program.target(), &program.file).unwrap_err();
-    assert_eq!(error, Unsupported::NotThere("jemalloc"));
 }

@@ -1,15 +1,15 @@
 //! mimalloc: Debian's library, and version 3 inside a Rust program as its crate builds it. The truth is the program's own count of its blocks and their usable sizes.
 
-use ebb_inspect::{Heap, Unsupported, mimalloc};
+use ebb_inspect::{Heap, mimalloc};
 
-use crate::harness::{Program, Symbols, Way, assert_sound, is_made, library, state};
+use crate::program::{Program, Symbols, Way, assert_sound, is_made, library};
 use test_needs::needs;
 
-fn debians() -> Way {
+pub fn debians() -> Way {
     library("libmimalloc.so.2.0", "libmimalloc2.0")
 }
 
-fn read(program: &Program) -> Heap {
+pub fn read(program: &Program) -> Heap {
     mimalloc::read(&program.target(), &program.file).unwrap()
 }
 
@@ -56,21 +56,4 @@ fn its_options_are_read_by_name() {
     let settings = read(&program).settings;
     assert_eq!(settings["decommit_delay"], "1234", "{settings:?}");
     assert_eq!(settings["eager_commit_delay"], "3", "{settings:?}");
-}
-
-#[test]
-fn reading_adds_no_page_and_no_page_table() {
-    needs!("libmimalloc2.0");
-    let program = Program::start(&debians(), "survivors", &[]);
-    let target = program.target();
-    let before = state(&target);
-    mimalloc::read(&target, &program.file).unwrap();
-    assert_eq!(state(&target), before);
-}
-
-#[test]
-fn a_program_without_one_is_refused() {
-    let program = Program::start(&Way::Built("cc", Vec::new()), "small", &[]);
-    let error = mimalloc::read(&program.target(), &program.file).unwrap_err();
-    assert_eq!(error, Unsupported::NotThere("mimalloc"));
 }

@@ -2,13 +2,13 @@
 
 use ebb_inspect::{Heap, Unsupported, musl};
 
-use crate::harness::{Program, Way, assert_sound, state};
+use crate::program::{Program, Way, assert_sound};
 use test_needs::needs;
 
 /// Debian's musl, by the name that it is mapped with.
 const LIBRARY: &str = "/lib/ld-musl-x86_64.so.1";
 
-fn shared() -> Way {
+pub fn shared() -> Way {
     Way::Built("musl-gcc", Vec::new())
 }
 
@@ -16,7 +16,7 @@ fn inside() -> Way {
     Way::Built("musl-gcc", vec!["-static".to_owned()])
 }
 
-fn started(way: &Way, case: &str) -> Program {
+pub fn started(way: &Way, case: &str) -> Program {
     let mut program = Program::start(way, case, &[]);
     if *way == shared() {
         program.file =
@@ -25,7 +25,7 @@ fn started(way: &Way, case: &str) -> Program {
     program
 }
 
-fn read(program: &Program) -> Heap {
+pub fn read(program: &Program) -> Heap {
     musl::read(&program.target(), &program.file).unwrap()
 }
 
@@ -76,23 +76,6 @@ fn its_version_is_that_of_the_file() {
 fn before_the_first_request_there_is_nothing_to_read() {
     needs!("musl-tools");
     let program = started(&inside(), "small");
-    let error = musl::read(&program.target(), &program.file).unwrap_err();
-    assert_eq!(error, Unsupported::NotThere("musl's mallocng"));
-}
-
-#[test]
-fn reading_adds_no_page_and_no_page_table() {
-    needs!("musl-tools");
-    let program = started(&shared(), "survivors");
-    let target = program.target();
-    let before = state(&target);
-    musl::read(&target, &program.file).unwrap();
-    assert_eq!(state(&target), before);
-}
-
-#[test]
-fn a_program_without_one_is_refused() {
-    let program = Program::start(&Way::Built("cc", Vec::new()), "small", &[]);
     let error = musl::read(&program.target(), &program.file).unwrap_err();
     assert_eq!(error, Unsupported::NotThere("musl's mallocng"));
 }

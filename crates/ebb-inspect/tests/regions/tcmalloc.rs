@@ -1,15 +1,15 @@
 //! tcmalloc of gperftools: Debian's library, stripped. The truth is what its extension says.
 
-use ebb_inspect::{Heap, Unsupported, tcmalloc};
+use ebb_inspect::{Heap, tcmalloc};
 
-use crate::harness::{Program, Way, assert_sound, library, state};
+use crate::program::{Program, Way, assert_sound, library};
 use test_needs::needs;
 
-fn debians() -> Way {
+pub fn debians() -> Way {
     library("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4")
 }
 
-fn read(program: &Program) -> Heap {
+pub fn read(program: &Program) -> Heap {
     tcmalloc::read(&program.target(), &program.file).unwrap()
 }
 
@@ -57,21 +57,4 @@ fn its_settings_are_read() {
     let settings = read(&program).settings;
     assert_eq!(settings["tcmalloc_release_rate"], "0.5", "{settings:?}");
     assert_eq!(settings["tcmalloc_max_total_thread_cache_bytes"], "1048576", "{settings:?}");
-}
-
-#[test]
-fn reading_adds_no_page_and_no_page_table() {
-    needs!("libtcmalloc-minimal4");
-    let program = Program::start(&debians(), "survivors", &[]);
-    let target = program.target();
-    let before = state(&target);
-    tcmalloc::read(&target, &program.file).unwrap();
-    assert_eq!(state(&target), before);
-}
-
-#[test]
-fn a_program_without_one_is_refused() {
-    let program = Program::start(&Way::Built("cc", Vec::new()), "small", &[]);
-    let error = tcmalloc::read(&program.target(), &program.file).unwrap_err();
-    assert_eq!(error, Unsupported::NotThere("tcmalloc of gperftools"));
 }
