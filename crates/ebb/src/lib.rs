@@ -6,6 +6,7 @@
 //!
 //! - [`exit`]: exit codes and failures.
 //! - [`arguments`], [`terminal`], [`paint`]: times and sizes of an argument; stdout and stderr; colours.
+//! - [`look`]: one look at a target.
 //! - [`burst`]: sends bursts of requests.
 //! - [`relief`]: makes a process or a cgroup give memory back.
 //! - [`commands`]: one verb per file.
@@ -16,6 +17,7 @@ pub mod burst;
 pub mod cli;
 pub mod commands;
 pub mod exit;
+pub mod look;
 pub mod paint;
 pub mod relief;
 pub mod terminal;

@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::commands::why::Observer;
 use crate::exit::{Exit, Failure};
+use crate::look::Observer;
 use crate::terminal;
 use ebb_process::look::Depth;
 use ebb_process::snapshot::Snapshot;

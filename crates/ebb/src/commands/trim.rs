@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::arguments;
-use crate::commands::why::{Ending, Observer, find};
+use crate::commands::why::{Ending, find};
 use crate::exit::{Exit, Failure};
+use crate::look::Observer;
 use crate::relief::remote::NotDone;
 use crate::relief::{inject, reclaim, remote};
 use crate::terminal;

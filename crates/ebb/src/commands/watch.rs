@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use crate::arguments;
 use crate::commands::snap;
-use crate::commands::why::{Ending, Observer};
+use crate::commands::why::Ending;
 use crate::exit::{Exit, Failure};
+use crate::look::Observer;
 use crate::terminal;
 use ebb_process::look::Depth;
 use ebb_process::snapshot::{Process, Snapshot};

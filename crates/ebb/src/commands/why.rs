@@ -7,18 +7,16 @@ use std::time::Duration;
 
 use crate::arguments;
 use crate::exit::{Exit, Failure};
+use crate::look::Observer;
 use crate::terminal;
 use ebb_diagnosis::facts::diagnosis::{Diagnosis, VerdictKind};
 use ebb_process::look::Depth;
 use ebb_process::target::{self, NotFound, Resolved};
 use ebb_report::diagnosis::Form;
 
-mod cpython;
-mod observe;
 mod subject;
 mod watch;
 
-pub use observe::Observer;
 use subject::Subject;
 pub use watch::Ending;
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::observe::Observer;
 use crate::exit::{Exit, Failure};
+use crate::look::Observer;
 use crate::terminal;
 use ebb_diagnosis::facts::growth::{Growth, Point};
 use ebb_process::look::Depth;
