@@ -5,7 +5,8 @@
 //! `ebb-process`, `ebb-allocators`, `ebb-diagnosis`, `ebb-trial`, `ebb-deploy`, `ebb-report`. From below:
 //!
 //! - [`exit`]: exit codes and failures.
-//! - [`arguments`], [`terminal`], [`paint`]: times and sizes of an argument; stdout and stderr; colours.
+//! - [`arguments`], [`terminal`], [`signals`], [`paint`]: times and sizes of an argument; stdout and stderr; what ends a
+//!   long command; colours.
 //! - [`look`]: one look at a target.
 //! - [`burst`]: sends bursts of requests.
 //! - [`relief`]: makes a process or a cgroup give memory back.
@@ -20,4 +21,5 @@ pub mod exit;
 pub mod look;
 pub mod paint;
 pub mod relief;
+pub mod signals;
 pub mod terminal;

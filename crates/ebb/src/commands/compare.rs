@@ -18,7 +18,7 @@ mod tune;
 
 use crate::arguments;
 use crate::exit::{Exit, Failure};
-use crate::terminal;
+use crate::{signals, terminal};
 use earlier::Earlier;
 use ebb_trial::engine;
 use ebb_trial::interrupt::{Groups, Interrupt};
@@ -182,7 +182,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     };
 
     let (interrupt, groups) = (Interrupt::default(), Groups::default());
-    outputs::on_signals(interrupt.clone(), groups.clone())?;
+    signals::end_trial(interrupt.clone(), groups.clone())?;
     let progress = progress::Progress::new();
     prepare(&workload, logs.folder(), &groups, &interrupt, &progress)?;
     // After the setup: it may be what installs the service's program.

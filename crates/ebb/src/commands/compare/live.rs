@@ -3,10 +3,10 @@
 //! Nothing is started, stopped or asked: memory and CPU time are read from the kernel. Restarts are
 //! followed and marked. Ctrl-C ends it and keeps what was seen.
 
-use super::{machine, observer, outputs};
+use super::{machine, observer};
 use crate::arguments;
 use crate::exit::{Exit, Failure};
-use crate::terminal;
+use crate::{signals, terminal};
 use ebb_process::follow::{Followed, Look};
 use ebb_process::{MallocSource, environ, malloc_source};
 use ebb_report::figures;
@@ -76,7 +76,7 @@ pub fn watch(args: &Args, metric: Metric) -> Result<Trial, Failure> {
     }
     let mut sides = begin(&args.live)?;
     let (interrupt, groups) = (Interrupt::default(), Groups::default());
-    outputs::on_signals(interrupt.clone(), groups)?;
+    signals::end_trial(interrupt.clone(), groups)?;
     let (started, zero) = (SystemTime::now(), Instant::now());
     let eyes = observer::Processes::default();
     terminal::warn(&format!(

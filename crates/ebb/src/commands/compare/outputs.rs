@@ -1,13 +1,10 @@
-//! The files that `-o DIR` leaves, the width of the terminal, and the signals that end a trial.
+//! The files that `-o DIR` leaves, and the width of the terminal.
 
 use crate::exit::{Exit, Failure};
 use crate::terminal;
 use ebb_report::{html, markdown};
-use ebb_trial::interrupt::{Groups, Interrupt};
 pub use ebb_trial::logs::probe;
 use ebb_trial::results::Trial;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
 
 /// The folder of the logs.
@@ -134,37 +131,4 @@ pub fn json(trial: &Trial) -> Result<String, Failure> {
 /// Of stdout; 120 where it is no terminal, so that a log file's tables do not wrap.
 pub fn terminal_width() -> u16 {
     comfy_table::Table::new().width().unwrap_or(120).max(60)
-}
-
-/// The first Ctrl-C ends the trial in order, the second kills what was started: then nothing is left that the end has
-/// to wait for. timeout(1) comes as two, to the process and to its group, so what was measured is kept all the
-/// same; the third ends ebb itself.
-pub fn on_signals(interrupt: Interrupt, groups: Groups) -> Result<(), Failure> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    std::thread::spawn(move || {
-        for (number, _) in signals.forever().enumerate() {
-            match number {
-                0 => {
-                    terminal::warn(
-                        "interrupted: stopping all processes, keeping the results (again to kill)",
-                    );
-                    interrupt.set();
-                }
-                1 => {
-                    terminal::warn(
-                        "interrupted twice: killing all processes, keeping the results (again to keep nothing)",
-                    );
-                    groups.kill_all();
-                }
-                _ => {
-                    groups.kill_all();
-                    terminal::warn(
-                        "interrupted three times: all processes were killed, no results are kept",
-                    );
-                    std::process::exit(i32::from(Exit::Interrupted.code()));
-                }
-            }
-        }
-    });
-    Ok(())
 }
