@@ -163,6 +163,18 @@ impl From<Answer> for Exit {
     }
 }
 
+/// A name that is in no list of allocators; `or` is what else may be given.
+pub fn unknown_allocator(name: &str, or: &str) -> Failure {
+    let known = known_allocators();
+    Failure::usage(format!("allocator \"{name}\" is not known; known are {known}{or}"))
+}
+
+/// The names of the known allocators.
+pub fn known_allocators() -> String {
+    let known: Vec<&str> = ebb_allocators::KNOWN.iter().map(|it| it.name).collect();
+    known.join(", ")
+}
+
 impl From<Unresolved> for Failure {
     fn from(error: Unresolved) -> Self {
         let exit = match error {

@@ -84,7 +84,7 @@ pub fn execute(args: Args) -> Result<ExitCode, Failure> {
 
 fn prepare(args: &Args) -> Result<Start, Failure> {
     let (command, rest) =
-        args.command.split_first().ok_or_else(|| Failure::new(Exit::Usage, "no command to run"))?;
+        args.command.split_first().ok_or_else(|| Failure::usage("no command to run"))?;
     let mut environment: BTreeMap<OsString, OsString> = env::vars_os().collect();
     let chosen = args.from.as_deref().map(from_trial).transpose()?;
     if let Some(chosen) = &chosen {
@@ -135,9 +135,8 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
 /// The allocator that a trial recommends; it is printed on stderr, because the user did not name it.
 fn from_trial(file: &Path) -> Result<Choice, Failure> {
     let trial = earlier::read(file)?;
-    let chosen = choice::of(&trial).ok_or_else(|| {
-        Failure::new(Exit::Usage, format!("{}: the trial has no variants", file.display()))
-    })?;
+    let chosen = choice::of(&trial)
+        .ok_or_else(|| Failure::usage(format!("{}: the trial has no variants", file.display())))?;
     terminal::warn(&format!("note: {}: {}", chosen.variant, chosen.reason));
     Ok(chosen)
 }
@@ -166,7 +165,7 @@ fn refuse(program: &Program) -> Result<(), Failure> {
 fn become_program(start: &Start) -> Failure {
     let text = |text: &OsStr| {
         CString::new(text.as_bytes())
-            .map_err(|_| Failure::new(Exit::Usage, "an argument contains a zero byte"))
+            .map_err(|_| Failure::usage("an argument contains a zero byte"))
     };
     let strings = || -> Result<_, Failure> {
         let file = text(start.file.as_os_str())?;

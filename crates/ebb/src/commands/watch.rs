@@ -146,7 +146,7 @@ fn address(text: &str) -> Result<Listen, String> {
 fn serve(address: &Listen, page: Arc<Mutex<String>>) -> Result<(), Failure> {
     let server = tiny_http::Server::http(address.0.as_slice()).map_err(|error| {
         let address = address.0.first().map_or_else(String::new, SocketAddr::to_string);
-        Failure::new(Exit::Usage, format!("{address}: {error}"))
+        Failure::usage(format!("{address}: {error}"))
     })?;
     terminal::warn(&format!("listening on http://{}/metrics", server.server_addr()));
     std::thread::spawn(move || {

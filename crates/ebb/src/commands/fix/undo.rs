@@ -116,7 +116,7 @@ fn text_of(change: &Change) -> Result<Text, Failure> {
         .collect();
     let folder = path.parent().filter(|it| !it.exists()).map(Path::to_owned);
     if let Some(above) = folder.as_deref().and_then(Path::parent).filter(|it| !it.is_dir()) {
-        return Err(Failure::new(Exit::Usage, format!("{}: no such folder", above.display())));
+        return Err(Failure::usage(format!("{}: no such folder", above.display())));
     }
     Ok(Text { path, before: change.before.clone(), after: change.after(), pieces, folder })
 }
@@ -139,14 +139,11 @@ fn read_library(from: &Path, to: &Path) -> Result<Option<(PathBuf, Vec<u8>)>, Fa
 pub(super) fn undo(named: &Path) -> Result<(Vec<File>, Vec<String>), Failure> {
     let (place, mut record) = open(named)?;
     let Some(last) = record.written.last() else {
-        return Err(Failure::new(
-            Exit::Usage,
-            format!("ebb fix has written nothing to {}", named.display()),
-        )
-        .remedy(format!(
-            "the records of its changes are in {}",
-            place.parent().unwrap_or(&place).display()
-        )));
+        return Err(Failure::usage(format!("ebb fix has written nothing to {}", named.display()))
+            .remedy(format!(
+                "the records of its changes are in {}",
+                place.parent().unwrap_or(&place).display()
+            )));
     };
     let files = restore(last)?;
     record.written.pop();
@@ -250,7 +247,7 @@ fn without(text: &Text, now: &str) -> Result<String, Failure> {
 /// The record of a file, and where it lies.
 fn open(named: &Path) -> Result<(PathBuf, Record), Failure> {
     let file = fs::canonicalize(named)
-        .map_err(|error| Failure::new(Exit::Usage, format!("{}: {error}", named.display())))?;
+        .map_err(|error| Failure::usage(format!("{}: {error}", named.display())))?;
     let folder = state_folder()?;
     let name = file.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
     let place =
@@ -262,7 +259,7 @@ fn open(named: &Path) -> Result<(PathBuf, Record), Failure> {
         Err(error) => return Err(unrecorded(&place, &error)),
     };
     let unusable = |why: String| {
-        Failure::new(Exit::Usage, format!("{}: {why}", place.display()))
+        Failure::usage(format!("{}: {why}", place.display()))
             .remedy("delete it if it is not needed")
     };
     let record: Record =
@@ -292,11 +289,8 @@ fn state_folder() -> Result<PathBuf, Failure> {
     let set = |name: &str| env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
     let base = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|it| it.join(".local/state")));
     base.map(|it| it.join("ebb/fix")).ok_or_else(|| {
-        Failure::new(
-            Exit::Usage,
-            "neither XDG_STATE_HOME nor HOME is set, so the change cannot be recorded",
-        )
-        .remedy("set one of them; nothing was written")
+        Failure::usage("neither XDG_STATE_HOME nor HOME is set, so the change cannot be recorded")
+            .remedy("set one of them; nothing was written")
     })
 }
 
