@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crate::arguments;
 use crate::exit::{Exit, Failure};
 use crate::look::Observer;
-use crate::relief::remote::NotDone;
-use crate::relief::{inject, reclaim, remote};
+use crate::relief::inject::{self, NotDone};
+use crate::relief::reclaim;
 use crate::signals::Ending;
 use crate::terminal;
 use ebb_diagnosis::facts::trim::{Call, Cost, Left, Measured, Outcome, ProcessTrim, Reason, Trim};
@@ -161,7 +161,7 @@ fn relieve(args: &Args, process: &Process) -> Result<Call, Left> {
         return Err(not_asked("nothing was changed".to_owned(), remedy));
     }
     let asked = match process.runtime {
-        Some(Runtime::Cpython) => remote::malloc_trim(process.pid, args.wait),
+        Some(Runtime::Cpython) => inject::remote_malloc_trim(process.pid, args.wait),
         _ => Err(NotDone::Unoffered("nothing was changed".to_owned())),
     };
     match asked {

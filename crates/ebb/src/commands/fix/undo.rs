@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::change::Change;
-use super::write::{changed, holds, replace};
+use super::write::{at, changed, holds, replace};
 use crate::exit::{Exit, Failure};
 use ebb_deploy::fix::edit;
 use ebb_deploy::fix::report::File;
@@ -64,30 +64,23 @@ pub(super) fn write(
         }
     }
     let (place, mut record) = open(named)?;
-    let mut texts = Vec::new();
-    for change in &changes {
-        texts.push(text_of(change)?);
-    }
+    let texts = changes.iter().map(|it| text_of(it)).collect::<Result<Vec<Text>, _>>()?;
     let copy = library.map(|(from, to)| read_library(from, to)).transpose()?.flatten();
     let copied =
         copy.as_ref().map(|(to, bytes)| (absolute(to), bytes.len() as u64, checksum(bytes)));
     record.written.push(Written { texts, library: copied });
     save(&place, &record)?;
-    let done = write_texts(&changes, &record).and_then(|()| match &copy {
-        Some((to, bytes)) => replace(to, None, bytes),
-        None => Ok(()),
-    });
-    if let Err(failure) = done {
-        // What was written until then goes back; what it was is still in the record where that fails, too.
-        if let Some(last) = record.written.last()
-            && restore(last).is_ok()
-        {
-            record.written.pop();
-            save(&place, &record)?;
-        }
-        return Err(failure);
+    let done = write_texts(&changes, &record)
+        .and_then(|()| copy.map_or(Ok(()), |(to, bytes)| replace(&to, None, &bytes)));
+    if done.is_err()
+        && let Some(last) = record.written.last()
+        && restore(last).is_ok()
+    {
+        // What was written until then has gone back; what it was stays in the record where that fails, too.
+        record.written.pop();
+        save(&place, &record)?;
     }
-    Ok(())
+    done
 }
 
 fn write_texts(changes: &[&Change], record: &Record) -> Result<(), Failure> {
@@ -96,11 +89,8 @@ fn write_texts(changes: &[&Change], record: &Record) -> Result<(), Failure> {
         if let Some(folder) = folder {
             fs::create_dir(folder).map_err(|error| at(folder, &error))?;
         }
-        replace(
-            &change.path,
-            change.before.as_deref().map(str::as_bytes),
-            change.after().as_bytes(),
-        )?;
+        let before = change.before.as_deref().map(str::as_bytes);
+        replace(&change.path, before, change.after().as_bytes())?;
     }
     Ok(())
 }
@@ -307,14 +297,4 @@ fn absolute(path: &Path) -> PathBuf {
         (Ok(parent), Some(name)) => parent.join(name),
         _ => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
     }
-}
-
-fn at(path: &Path, error: &std::io::Error) -> Failure {
-    let exit = match error.kind() {
-        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-            Exit::Permission
-        }
-        _ => Exit::Internal,
-    };
-    Failure::new(exit, format!("{}: {error}", path.display()))
 }
