@@ -13,13 +13,13 @@
 //! - [`commands`]: one verb per file.
 //! - [`cli`]: parses the command line, starts a command, turns its failure into one line.
 
-pub mod arguments;
-pub mod burst;
+mod arguments;
+mod burst;
 pub mod cli;
-pub mod commands;
+mod commands;
 pub mod exit;
-pub mod look;
-pub mod paint;
-pub mod relief;
-pub mod signals;
-pub mod terminal;
+mod look;
+mod paint;
+mod relief;
+mod signals;
+mod terminal;
