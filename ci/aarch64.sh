@@ -61,7 +61,7 @@ run alignment
 run sizes
 run contents
 run free_only
-run signal_storm 20000 plain
+run signal_storm 20000
 run spawn_forms clone 20
 # The emulator keeps some 50 MB of its own for the pages of the burst.
 run fork_purge fork 60

@@ -3,7 +3,7 @@
 //! Classes are numbered from 1; number 0 means "no class" (large or unknown), so that a zeroed byte
 //! map says so. Up to 128 bytes they are 16 apart, above there are eight to a doubling, which wastes
 //! at most 1/9 of a slot: within the 12.5 % that we promise, at half the classes of a finer grid. From
-//! 512 bytes to 1024 there are sixteen: `docs/decisions/0033-classes-from-512.md` tells why.
+//! 512 bytes to 1024 there are sixteen: `docs/decisions/0006-granules.md` tells why.
 #![forbid(unsafe_code)]
 
 pub mod large;
