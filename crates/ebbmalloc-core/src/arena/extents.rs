@@ -6,17 +6,15 @@
 //! A dirty extent is a sequence of runs, each with the tick at which it became free, so merging with a fresh
 //! neighbour does not make old memory young.
 
-use super::borders::Borders;
-use super::granule::{
-    FROM_DIRTY, Fill, Granule, Kind, List, STALE_INSIDE, inner_descriptors, mark_ends,
-};
-use super::large_counts::LargeCounts;
+use super::granule::{FROM_DIRTY, Fill, Granule, Kind, STALE_INSIDE, inner_descriptors, mark_ends};
 use super::region::Region;
-use super::tree::{ByLength, Tree};
-use super::walk::Walk;
 use crate::base::exact::u32_of;
+use crate::base::list::{List, Walk};
+use crate::base::tree::{Order, Tree};
 use crate::os::Os;
+use crate::os::hooks::Borders;
 use crate::size::GRANULE;
+use crate::size::large::LargeCounts;
 
 mod room;
 
@@ -33,16 +31,16 @@ const STALE_GRANULES: u32 = 2 * u32_of(4096 / size_of::<Granule>());
 pub struct Extents {
     pub(super) regions: [Region; REGIONS],
     pub(super) count: usize,
-    pub(super) dirty: Tree<ByLength>,
-    pub(super) clean: Tree<ByLength>,
+    pub(super) dirty: Tree<Granule, ByLength>,
+    pub(super) clean: Tree<Granule, ByLength>,
     /// Dirty extents, in no order.
-    pub(super) aging: Walk,
+    pub(super) aging: Walk<Granule>,
     /// Clean extents whose inner descriptors fill whole pages and may be resident.
-    pub(super) stale: Walk,
+    pub(super) stale: Walk<Granule>,
     /// Large blocks with resident tails.
-    pub(super) tails: Walk,
+    pub(super) tails: Walk<Granule>,
     /// Clean extents that were given up; see `scarcity`.
-    pub(super) given: List,
+    pub(super) given: List<Granule>,
     pub(super) given_runs: usize,
     /// Granules in them.
     pub given_granules: usize,
@@ -165,9 +163,9 @@ impl Extents {
         unsafe {
             let (start, total) = ((*extent).base, (*extent).len as usize);
             let skipped = skip as usize;
-            self.borders.split(start, skipped, total);
+            self.split(start, skipped, total);
             let start = start + skipped * GRANULE;
-            self.borders.split(start, len as usize, total - skipped);
+            self.split(start, len as usize, total - skipped);
             self.cut(extent, skip, len)
         }
     }
@@ -285,7 +283,7 @@ impl Extents {
                 return None;
             }
             // Fresh pages cost more than a short block's copy to where pages are.
-            let dirty = self.dirty.longest();
+            let dirty = self.dirty.last();
             if (*after).fill == Fill::Clean
                 && len <= MOVED_TO_DIRTY
                 && !dirty.is_null()
@@ -293,7 +291,7 @@ impl Extents {
             {
                 return None;
             }
-            if !self.borders.split_unit(after, more, (*after).len) {
+            if !self.split_unit(after, more, (*after).len) {
                 return None;
             }
             let carved = self.cut(after, 0, more);
@@ -314,7 +312,22 @@ impl Extents {
         // SAFETY: `head` is a valid descriptor (fn contract), and the arena's lock is held (`&self` comes from the
         // guard).
         let start = unsafe { (*head).base };
-        self.borders.merge(start, len as usize, more as usize)
+        self.borders.merge(start, len as usize * GRANULE, more as usize * GRANULE)
+    }
+
+    /// [`Borders::split`] of a unit of `len` granules after the first `first`.
+    pub(super) fn split(&self, start: usize, first: usize, len: usize) -> bool {
+        self.borders.split(start, first * GRANULE, len * GRANULE)
+    }
+
+    /// The same of a unit whose head is `head`.
+    ///
+    /// # Safety
+    /// `head` is a valid descriptor.
+    pub(super) unsafe fn split_unit(&self, head: *mut Granule, first: u32, len: u32) -> bool {
+        // SAFETY: `head` is a valid descriptor (fn contract), whose base the arena's lock keeps (`&self` comes from the
+        // guard).
+        self.split(unsafe { (*head).base }, first as usize, len as usize)
     }
 
     /// Whether there is a granule before and one after the `len` granules at `head`.
@@ -372,7 +385,7 @@ impl Extents {
         head: *mut Granule,
         len: u32,
         oldest: u32,
-        push: unsafe fn(&mut Walk, *mut Granule),
+        push: unsafe fn(&mut Walk<Granule>, *mut Granule),
     ) {
         // SAFETY: the granules are the caller's and on no list, as for `link`; the lock is held (`&mut self` comes
         // from the guard).
@@ -430,6 +443,31 @@ impl Extents {
             (*head).len = len;
             (*head).flags = if (*head).fill == Fill::Dirty { FROM_DIRTY } else { 0 };
         }
+    }
+}
+
+/// By length, then address.
+#[derive(Debug)]
+pub struct ByLength;
+
+impl Order<Granule> for ByLength {
+    type Key = (u32, usize);
+
+    unsafe fn key(node: *mut Granule) -> (u32, usize) {
+        // SAFETY: the node is a valid descriptor whose lock the caller holds (contract of `Order::key`).
+        unsafe { ((*node).len, (*node).base) }
+    }
+}
+
+impl Tree<Granule, ByLength> {
+    /// The smallest extent of at least `len` granules, at the lowest address among equals; null if
+    /// there is none.
+    ///
+    /// # Safety
+    /// The caller holds the lock.
+    pub unsafe fn best_fit(&self, len: u32) -> *mut Granule {
+        // SAFETY: the caller holds the lock (fn contract), so every node is valid and the tree does not change.
+        unsafe { self.first_where(|node| (*node).len >= len) }
     }
 }
 

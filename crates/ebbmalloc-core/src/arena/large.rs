@@ -196,7 +196,7 @@ impl Arena {
                 extents.extend(head, old_len, granules - old_len)
             } else {
                 // What is given up was written to: resident.
-                let cut = extents.borders.split_unit(head, granules, old_len);
+                let cut = extents.split_unit(head, granules, old_len);
                 cut.then_some(Fill::Dirty)
             };
             let Some(fill) = fill else {

@@ -1,15 +1,12 @@
 //! Regions of address space, extents of granules in them, and the return of idle extents to the
 //! kernel. Used by bins (for slabs) and by the heap (for large blocks).
 
-pub mod borders;
 pub mod delay;
 pub mod extents;
 pub mod granule;
 pub mod growth;
-pub mod hooks;
 pub mod huge_pages;
 pub mod large;
-pub mod large_counts;
 pub mod name;
 pub mod own_space;
 pub mod owner_map;
@@ -17,8 +14,6 @@ pub mod purge;
 pub mod region;
 pub mod reset;
 pub mod scarcity;
-pub mod tree;
-pub mod walk;
 pub mod watch;
 
 use crate::base::lock::{Guard, Lock, Rank, Wait};

@@ -2,12 +2,12 @@
 //! alone: the heap's own has no end.
 
 use super::Arena;
-use super::borders::Borders;
 use super::extents::Extents;
 use super::granule::{Fill, GIVEN_ADDRESSES, Granule, Kind};
 use super::region::Region;
 use crate::base::exact::usize_of;
 use crate::os::Os;
+use crate::os::hooks::Borders;
 use crate::size::GRANULE;
 use core::sync::atomic::Ordering;
 
@@ -122,7 +122,7 @@ impl Extents {
                 from = next;
             } else if from < at {
                 let start = region.base + from * GRANULE;
-                self.borders.merge(start, at - from, next - at);
+                self.borders.merge(start, (at - from) * GRANULE, (next - at) * GRANULE);
             }
             at = next;
         }

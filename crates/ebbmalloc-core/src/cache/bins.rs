@@ -12,7 +12,7 @@ use crate::base::lock::Wait;
 use crate::os::Os;
 use crate::size::{CLASS, CLASSES, GRANULE};
 use crate::slab::bin::{Age, Bin, Returned, Supply};
-use crate::slab::run::Run;
+use crate::slab::lend::Run;
 use core::mem::MaybeUninit;
 
 /// Slots that are put back with one look-up of their slabs.

@@ -11,12 +11,12 @@
 
 use super::shard::{PaddedBin, Shard};
 use crate::arena::Arena;
-use crate::arena::borders::Borders;
 use crate::arena::granule::{Fill, Granule};
-use crate::arena::hooks::ExtentHooks;
 use crate::arena::name::Name;
 use crate::base::purged::Purged;
 use crate::os::Os;
+use crate::os::hooks::Borders;
+use crate::os::hooks::ExtentHooks;
 use crate::size::CLASSES;
 use crate::slab::bin::{Bin, Supply};
 use crate::slab::shape::Shape;

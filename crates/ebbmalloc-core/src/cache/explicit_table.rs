@@ -3,13 +3,13 @@
 
 use super::explicit::{ENDING, ExplicitArena, LIVE, UNLIMITED, UNUSED};
 use super::shard::SHARDS;
-use crate::arena::hooks::ExtentHooks;
 use crate::arena::own_space::OwnSpace;
 use crate::arena::owner_map::OwnerMap;
 use crate::base::exact::u16_of;
 use crate::base::lock::{Lock, Rank, Wait};
 use crate::base::metadata::Metadata;
 use crate::os::Os;
+use crate::os::hooks::ExtentHooks;
 use crate::slab::bin::Supply;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};

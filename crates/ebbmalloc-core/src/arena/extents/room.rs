@@ -2,11 +2,11 @@
 //! for a region where the others are full, and gives up what was never used when address space gets a limit.
 
 use super::{Extents, REGIONS};
-use crate::arena::granule::{Fill, Granule, List};
+use crate::arena::granule::{Fill, Granule};
 use crate::arena::region::{NoGrowth, Region};
-use crate::arena::tree::Tree;
-use crate::arena::walk::Walk;
 use crate::base::exact::u32_of;
+use crate::base::list::{List, Walk};
+use crate::base::tree::Tree;
 use crate::os::{Os, OsError};
 use crate::size::GRANULE;
 
@@ -40,8 +40,8 @@ impl Extents {
                 let (base, left) = (region.base, region.granules - skipped);
                 let gap = first - skipped;
                 let fresh = gap + len as usize;
-                self.borders.split(base + skipped * GRANULE, fresh, left);
-                self.borders.split(base + skipped * GRANULE, gap, fresh);
+                self.split(base + skipped * GRANULE, fresh, left);
+                self.split(base + skipped * GRANULE, gap, fresh);
                 // SAFETY: `grow` made these descriptors usable; nobody else knows them yet.
                 unsafe {
                     head.write(Granule::new(base + first * GRANULE));
