@@ -70,12 +70,6 @@ pub struct Extents {
 // SAFETY: the descriptors behind the pointers belong to whoever holds the arena's lock.
 unsafe impl Send for Extents {}
 
-impl Default for Extents {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Extents {
     /// No memory yet.
     pub const fn new() -> Self {

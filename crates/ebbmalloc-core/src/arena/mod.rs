@@ -17,7 +17,7 @@ pub mod scarcity;
 pub mod watch;
 
 use crate::base::lock::{Guard, Lock, Rank, Wait};
-use crate::base::sync::AtomicUsize as LoomUsize;
+use crate::base::sync::{AtomicUsize as LoomUsize, initialiser};
 use crate::os::Os;
 use crate::size::GRANULE;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -54,36 +54,18 @@ pub struct Arena {
     huge_pages: AtomicBool,
 }
 
-impl Default for Arena {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Arena {
-    /// No memory yet.
-    #[cfg(not(loom))]
-    pub const fn new() -> Self {
-        Self {
-            extents: Lock::new(Rank::Arena, Extents::new()),
-            views: Self::VIEWS,
-            freed_bytes: LoomUsize::new(0),
-            fresh_bytes: AtomicUsize::new(0),
-            growth_mark: AtomicUsize::new(GROWTH_STEP),
-            huge_pages: AtomicBool::new(false),
-        }
-    }
-
-    /// No memory yet.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        Self {
-            extents: Lock::new(Rank::Arena, Extents::new()),
-            views: Self::VIEWS,
-            freed_bytes: LoomUsize::new(0),
-            fresh_bytes: AtomicUsize::new(0),
-            growth_mark: AtomicUsize::new(GROWTH_STEP),
-            huge_pages: AtomicBool::new(false),
+    initialiser! {
+        /// No memory yet.
+        pub fn new() -> Self {
+            Self {
+                extents: Lock::new(Rank::Arena, Extents::new()),
+                views: Self::VIEWS,
+                freed_bytes: LoomUsize::new(0),
+                fresh_bytes: AtomicUsize::new(0),
+                growth_mark: AtomicUsize::new(GROWTH_STEP),
+                huge_pages: AtomicBool::new(false),
+            }
         }
     }
 

@@ -29,7 +29,6 @@ pub struct Bins {
 impl Bins {
     /// No slab anywhere.
     #[cfg(not(loom))]
-    #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
         Self {
             shards: [const { [const { PaddedBin(Bin::new()) }; CLASSES + 1] }; SHARDS],
@@ -39,7 +38,6 @@ impl Bins {
 
     /// No slab anywhere (loom's cells are not const).
     #[cfg(loom)]
-    #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         Self {
             shards: core::array::from_fn(|_| core::array::from_fn(|_| PaddedBin(Bin::new()))),

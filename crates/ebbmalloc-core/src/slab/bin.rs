@@ -18,6 +18,7 @@ use crate::base::corrupt::{Corruption, corruption};
 use crate::base::exact::u8_of;
 use crate::base::lock::{Guard, Lock, Rank, Wait};
 use crate::base::metadata::Metadata;
+use crate::base::sync::initialiser;
 use crate::os::Os;
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -60,23 +61,12 @@ pub struct Bin {
     pub(super) may_lend: AtomicBool,
 }
 
-impl Default for Bin {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Bin {
-    /// No slab yet.
-    #[cfg(not(loom))]
-    pub const fn new() -> Self {
-        Self { slabs: Lock::new(Rank::Bin, Slabs::EMPTY), may_lend: AtomicBool::new(false) }
-    }
-
-    /// No slab yet.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        Self { slabs: Lock::new(Rank::Bin, Slabs::EMPTY), may_lend: AtomicBool::new(false) }
+    initialiser! {
+        /// No slab yet.
+        pub fn new() -> Self {
+            Self { slabs: Lock::new(Rank::Bin, Slabs::EMPTY), may_lend: AtomicBool::new(false) }
+        }
     }
 
     /// The slabs, locked.

@@ -137,12 +137,6 @@ impl Linux {
     }
 }
 
-impl Default for Linux {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 fn clock_ns(clock: usize) -> u64 {
     let mut time = [0u64; 2];
     // SAFETY: `time` is a valid timespec to write to.
