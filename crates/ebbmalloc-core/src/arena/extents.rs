@@ -6,7 +6,7 @@
 //! A dirty extent is a sequence of runs, each with the tick at which it became free, so merging with a fresh
 //! neighbour does not make old memory young.
 
-use super::granule::{FROM_DIRTY, Fill, Granule, Kind, STALE_INSIDE, inner_descriptors, mark_ends};
+use super::granule::{Fill, Granule, Kind, STALE_INSIDE, inner_descriptors, mark_ends};
 use super::region::Region;
 use crate::base::exact::u32_of;
 use crate::base::list::{List, Walk};
@@ -20,9 +20,6 @@ mod room;
 
 /// Regions at most. The first holds everything unless address space is limited.
 pub const REGIONS: usize = 64;
-/// A block of up to so many granules (1 MiB) moves rather than grow into pages that are not there,
-/// while some that are lie idle.
-const MOVED_TO_DIRTY: u32 = 16;
 /// A clean extent of this many granules has whole pages of descriptors inside, where pages are of
 /// 4 KiB.
 const STALE_GRANULES: u32 = 2 * u32_of(4096 / size_of::<Granule>());
@@ -168,7 +165,7 @@ impl Extents {
     ///
     /// # Safety
     /// As there.
-    unsafe fn cut(&mut self, extent: *mut Granule, skip: u32, len: u32) -> *mut Granule {
+    pub(super) unsafe fn cut(&mut self, extent: *mut Granule, skip: u32, len: u32) -> *mut Granule {
         // SAFETY: the extent is free and long enough (contract of `carve_at`), so all parts stay inside it; the lock
         // is held (`&mut self` comes from the lock's guard).
         unsafe {
@@ -261,48 +258,11 @@ impl Extents {
         }
     }
 
-    /// Takes the free granules right behind a block of `len` granules, if there are `more` of them
-    /// free; returns what they hold (dirty or clean). The caller makes them part of the block.
-    ///
-    /// # Safety
-    /// `head` is a block of `len` granules.
-    pub unsafe fn extend(&mut self, head: *mut Granule, len: u32, more: u32) -> Option<Fill> {
-        // SAFETY: the block is the caller's (fn contract); units lie side by side, so `after` is the head of one.
-        unsafe {
-            if !self.neighbours(head, len).1 {
-                return None;
-            }
-            let after = head.wrapping_add(len as usize);
-            if (*after).kind != Kind::Free || (*after).len < more {
-                return None;
-            }
-            // Fresh pages cost more than a short block's copy to where pages are.
-            let dirty = self.dirty.last();
-            if (*after).fill == Fill::Clean
-                && len <= MOVED_TO_DIRTY
-                && !dirty.is_null()
-                && (*dirty).len / 2 >= len + more
-            {
-                return None;
-            }
-            if !self.split_unit(after, more, (*after).len) {
-                return None;
-            }
-            let carved = self.cut(after, 0, more);
-            let (fill, stamp) = ((*carved).fill, (*carved).stamp);
-            if !self.may_join(head, len, more) {
-                self.free(carved, more, fill, stamp);
-                return None;
-            }
-            Some(fill)
-        }
-    }
-
     /// Whether the unit of `len` granules at `head` and the `more` behind it may become one.
     ///
     /// # Safety
     /// `head` is a valid descriptor.
-    unsafe fn may_join(&self, head: *mut Granule, len: u32, more: u32) -> bool {
+    pub(super) unsafe fn may_join(&self, head: *mut Granule, len: u32, more: u32) -> bool {
         // SAFETY: `head` is a valid descriptor (fn contract), and the arena's lock is held (`&self` comes from the
         // guard).
         let start = unsafe { (*head).base };
@@ -328,7 +288,7 @@ impl Extents {
     ///
     /// # Safety
     /// `head` is a valid descriptor.
-    unsafe fn neighbours(&self, head: *mut Granule, len: u32) -> (bool, bool) {
+    pub(super) unsafe fn neighbours(&self, head: *mut Granule, len: u32) -> (bool, bool) {
         // SAFETY: `head` is a valid descriptor (fn contract), and the arena's lock is held (`&self` comes from the
         // guard).
         let base = unsafe { (*head).base };
@@ -418,24 +378,6 @@ impl Extents {
                 self.hollow_bytes -= self.hollow_inside(head);
                 self.clean_granules -= len;
             }
-        }
-    }
-
-    /// Marks the ends of a large block, and notes whether its memory was dirty.
-    ///
-    /// # Safety
-    /// The `len` granules at `head` came from [`Extents::allocate`] or [`Extents::extend`].
-    pub unsafe fn mark_large(&mut self, head: *mut Granule, len: u32) {
-        // SAFETY: the granules came from this arena and are the caller's (fn contract), so both ends have descriptors
-        // that nobody else writes.
-        unsafe {
-            let last = head.wrapping_add(len as usize - 1);
-            (*last).kind = Kind::LargeTail;
-            (*last).head = head;
-            (*head).kind = Kind::Large;
-            (*head).head = head;
-            (*head).len = len;
-            (*head).flags = if (*head).fill == Fill::Dirty { FROM_DIRTY } else { 0 };
         }
     }
 }

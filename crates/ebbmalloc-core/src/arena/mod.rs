@@ -89,36 +89,6 @@ impl Arena {
         self.extents.lock_if(os, wait)
     }
 
-    /// See [`Lock::freeze`].
-    #[cfg(test)]
-    pub fn freeze<O: Os>(&self, os: &O) {
-        self.extents.freeze(os);
-    }
-
-    /// See [`Lock::is_held`].
-    pub fn is_held(&self) -> bool {
-        self.extents.is_held()
-    }
-
-    /// See [`Lock::thaw`].
-    ///
-    /// # Safety
-    /// As there.
-    #[cfg(test)]
-    pub unsafe fn thaw<O: Os>(&self, os: &O) {
-        // SAFETY: the contract is the lock's own: this thread froze it.
-        unsafe { self.extents.thaw(os) }
-    }
-
-    /// See [`Lock::reset`].
-    ///
-    /// # Safety
-    /// As there.
-    pub unsafe fn reset(&self) {
-        // SAFETY: the contract is the lock's own: no other thread of this process exists that could hold it.
-        unsafe { self.extents.reset() }
-    }
-
     /// Where in an arena the first region's base, number of granules and byte map are found: three
     /// words, each of which may be loaded at any time.
     pub const FIRST_VIEW: usize = core::mem::offset_of!(Arena, views);
@@ -156,15 +126,6 @@ impl Arena {
             }
         }
         None
-    }
-
-    /// Whether a part of the range lies in a region, in what was handed out of it.
-    pub fn overlaps(&self, start: usize, bytes: usize) -> bool {
-        self.views.iter().any(|view| {
-            let top = view.top.load(Ordering::Acquire);
-            let base = view.base.load(Ordering::Relaxed);
-            top > 0 && base < start + bytes && start < base + top * GRANULE
-        })
     }
 
     /// Class of the slab that `address` lies in, whatever the region; 0 if it lies in no slab.

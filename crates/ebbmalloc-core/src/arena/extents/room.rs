@@ -162,3 +162,28 @@ impl Extents {
             - self.hollow_bytes
     }
 }
+
+impl Region {
+    /// Gives the address space that was never used back to the kernel, when a limit on address space
+    /// was set after the start. Returns how many bytes.
+    fn give_up_unused<O: Os>(&mut self, os: &O) -> usize {
+        let mut given = 0;
+        let mut give = |start: usize, end: usize| {
+            if start < end {
+                // SAFETY: behind what is committed nothing was ever handed out.
+                unsafe { os.release(start, end - start) };
+                given += end - start;
+            }
+        };
+        let (map_end, descriptors_end) = (self.descriptors, self.metadata_end);
+        give(self.base + self.committed * GRANULE, self.base + self.granules * GRANULE);
+        if !self.gave_up {
+            give(self.map + self.map_committed, map_end);
+        }
+        give(self.descriptors + self.descriptors_committed, descriptors_end);
+        self.gave_up = true;
+        self.granules = self.committed;
+        self.metadata_end = self.descriptors + self.descriptors_committed;
+        given
+    }
+}
