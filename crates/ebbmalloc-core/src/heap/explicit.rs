@@ -3,7 +3,6 @@
 
 use super::{Access, Heap};
 use crate::arena::granule::{Granule, Kind};
-use crate::arena::hooks::ExtentHooks;
 use crate::arena::own_space::OwnSpace;
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::exact::{u8_of, u32_of};
@@ -12,6 +11,7 @@ use crate::cache::bins::SHARDS;
 use crate::cache::cache::Cache;
 use crate::cache::explicit::{EXPLICIT, ExplicitArena};
 use crate::os::Os;
+use crate::os::hooks::ExtentHooks;
 use crate::size::{CLASS, GRANULE, SMALL_MAX, class_of, is_possible};
 use crate::slab::bin::{Age, Supply};
 use core::ptr::null_mut;

@@ -26,7 +26,7 @@ pub mod utilization;
 use crate::arena::Arena;
 use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
-use crate::base::sync::AtomicBool;
+use crate::base::sync::{AtomicBool, initialiser};
 use crate::cache::bins::{Bins, SHARDS};
 use crate::cache::cache::{Cache, Entered};
 use crate::cache::registry::Registry;
@@ -147,56 +147,44 @@ struct Pending {
     next: *mut Pending,
 }
 
-/// The one initialiser: const in a build, not under loom, whose atomics are not const.
-macro_rules! new_heap {
-    ($os:ident) => {
-        Self {
-            os: $os,
-            arena: Arena::new(),
-            metadata: Metadata::new(),
-            bins: Bins::new(),
-            caches: Registry::new(),
-            outside: Outside::new(),
-            gate: Gate::new(),
-            explicit_caches: ExplicitCaches::new(),
-            profile: Profile::new(),
-            pending: AtomicPtr::new(null_mut()),
-            tick: AtomicU32::new(FIRST_TICK),
-            purging: AtomicBool::new(false),
-            counting: AtomicBool::new(false),
-            shards: AtomicUsize::new(0),
-            cached_classes: AtomicUsize::new(CLASSES),
-            oversize: AtomicUsize::new(usize::MAX),
-            by_processor: core::sync::atomic::AtomicBool::new(false),
-            leads: AtomicBool::new(false),
-            keeps_own: AtomicBool::new(false),
-            pressure: Pressure::new(),
-            counters: Counters {
-                returned_bytes: AtomicU64::new(0),
-                refused_bytes: AtomicU64::new(0),
-                discard_calls: AtomicU64::new(0),
-                ticks: AtomicU64::new(0),
-                trims: AtomicU64::new(0),
-                claims: AtomicU64::new(0),
-                claims_refused: AtomicU64::new(0),
-                cached_bytes: AtomicUsize::new(0),
-                free_page_bytes: AtomicUsize::new(0),
-            },
-        }
-    };
-}
-
 impl<O: Os> Heap<O> {
-    /// A heap without memory.
-    #[cfg(not(loom))]
-    pub const fn new(os: O) -> Self {
-        new_heap!(os)
-    }
-
-    /// A heap without memory.
-    #[cfg(loom)]
-    pub fn new(os: O) -> Self {
-        new_heap!(os)
+    initialiser! {
+        /// A heap without memory.
+        pub fn new(os: O) -> Self {
+            Self {
+                os: os,
+                arena: Arena::new(),
+                metadata: Metadata::new(),
+                bins: Bins::new(),
+                caches: Registry::new(),
+                outside: Outside::new(),
+                gate: Gate::new(),
+                explicit_caches: ExplicitCaches::new(),
+                profile: Profile::new(),
+                pending: AtomicPtr::new(null_mut()),
+                tick: AtomicU32::new(FIRST_TICK),
+                purging: AtomicBool::new(false),
+                counting: AtomicBool::new(false),
+                shards: AtomicUsize::new(0),
+                cached_classes: AtomicUsize::new(CLASSES),
+                oversize: AtomicUsize::new(usize::MAX),
+                by_processor: core::sync::atomic::AtomicBool::new(false),
+                leads: AtomicBool::new(false),
+                keeps_own: AtomicBool::new(false),
+                pressure: Pressure::new(),
+                counters: Counters {
+                    returned_bytes: AtomicU64::new(0),
+                    refused_bytes: AtomicU64::new(0),
+                    discard_calls: AtomicU64::new(0),
+                    ticks: AtomicU64::new(0),
+                    trims: AtomicU64::new(0),
+                    claims: AtomicU64::new(0),
+                    claims_refused: AtomicU64::new(0),
+                    cached_bytes: AtomicUsize::new(0),
+                    free_page_bytes: AtomicUsize::new(0),
+                },
+            }
+        }
     }
 
     fn supply(&self) -> Supply<'_, O> {

@@ -320,33 +320,6 @@ impl Slab {
             }
         }
     }
-
-    /// Checks the invariants at the head of this file.
-    ///
-    /// # Safety
-    /// The bin's lock is held.
-    #[cfg(any(test, loom))]
-    pub unsafe fn validate(self, shape: Shape) {
-        // SAFETY: the lock is held.
-        unsafe {
-            let shape = self.shape(shape);
-            let bitmap = self.bitmap(shape);
-            let ones: u32 = bitmap.iter().map(|word| word.count_ones()).sum();
-            let slab = &*self.0;
-            assert_eq!(slab.free, ones);
-            assert!(ones <= shape.slots());
-            assert_eq!((slab.resident | slab.leaving | slab.seen) & !shape.all_pages(), 0);
-            assert_eq!(slab.leaving & !slab.resident, 0);
-            self.validate_tails(shape);
-            for slot in 0..shape.class.slots as usize {
-                let set = bitmap[slot / 64] >> (slot % 64) & 1 == 1;
-                assert!(
-                    !set || shape.pages_of_slot(slot) & slab.leaving == 0,
-                    "a leaving slot is free"
-                );
-            }
-        }
-    }
 }
 
 /// Whether all bits from `first` to before `behind` are set.

@@ -3,8 +3,8 @@
 
 use super::Extents;
 use crate::arena::granule::{Fill, Kind};
-use crate::arena::tree::Tree;
-use crate::arena::walk::Walk;
+use crate::base::list::Walk;
+use crate::base::tree::Tree;
 use crate::size::GRANULE;
 
 impl Extents {
