@@ -13,6 +13,11 @@
 
 #define KIB ((size_t)1 << 10)
 
+/* Settings of a program's own. */
+#ifdef COMPILED_SETTINGS
+const char *malloc_conf = COMPILED_SETTINGS;
+#endif
+
 /* A name with indices in it. The result is good until the thread's sixty-fourth next call. */
 static inline const char *named(const char *format, ...) {
     static __thread char names[64][128];

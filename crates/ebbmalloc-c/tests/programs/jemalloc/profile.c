@@ -1,7 +1,7 @@
-/* Heap profiling: switched on and off, per thread, dumped by hand, reset. Run in a folder of its own
- * with MALLOC_CONF=prof:true,prof_active:false,lg_prof_sample:12,prof_prefix:heap */
+/* Heap profiling, in a folder of its own. */
 #include "control.h"
 
+/* Switched on and off, per thread, dumped by hand, reset. */
 static char profile[4 << 20];
 
 static const char *dump(void) {
@@ -26,8 +26,7 @@ static void totals(unsigned long *objects, unsigned long *bytes) {
 }
 
 static __attribute__((noinline)) void *allocates(size_t size) {
-    void *block = malloc(size);
-    CHECK(block != NULL);
+    void *block = MUST(malloc(size));
     memset(block, 1, size);
     return block;
 }
@@ -51,7 +50,7 @@ static void arena_is_sampled(void) {
     totals(&before, &bytes);
     void *last = NULL;
     for (int i = 0; i < BLOCKS; i++) {
-        CHECK((last = mallocx(i % 2 ? 8000 : 100, flags)) != NULL);
+        last = MUST(mallocx(i % 2 ? 8000 : 100, flags));
         memset(last, 2, 100);
     }
     CHECK(malloc_usable_size(last) == nallocx(8000, 0));
@@ -66,8 +65,7 @@ static void arena_is_sampled(void) {
     CALL(named("arena.%u.destroy", arena));
 }
 
-int main(void) {
-    require_preload();
+static void controlled(void) {
     CHECK(GET(bool, "opt.prof") && !GET(bool, "opt.prof_active"));
     CHECK(GET(size_t, "prof.lg_sample") == 12 && GET(size_t, "opt.lg_prof_sample") == 12);
     CHECK(!GET(bool, "prof.active") && GET(bool, "prof.thread_active_init"));
@@ -90,13 +88,11 @@ int main(void) {
     /* What is sampled is freed and resized like any other. */
     for (int i = 0; i < BLOCKS; i += 2) {
         CHECK(malloc_usable_size(held[i]) == nallocx(8000, 0));
-        held[i] = realloc(held[i], 16000);
-        CHECK(held[i] != NULL);
+        held[i] = MUST(realloc(held[i], 16000));
     }
-    for (int i = 0; i < BLOCKS; i++) {
+    for (int i = 0; i < BLOCKS; i++)
         if (i % 2) sdallocx(held[i], 8000, 0);
         else free(held[i]);
-    }
     totals(&objects, &bytes);
     CHECK(objects < 20);
 
@@ -109,9 +105,7 @@ int main(void) {
     CHECK(bytes < MIB);
     free(block);
     SET(bool, "thread.prof.active", true);
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, thread_with_a_name, NULL) == 0);
-    CHECK(pthread_join(thread, NULL) == 0);
+    join(started(thread_with_a_name, NULL));
 
     /* A reset forgets, and may set the rate. */
     block = allocates(20 * MIB);
@@ -136,5 +130,91 @@ int main(void) {
     /* A place that cannot be written. */
     const char *nowhere = "/no such folder/heap";
     CHECK(mallctl("prof.dump", NULL, NULL, &nowhere, sizeof nowhere) == EFAULT);
-    return passed();
 }
+
+typedef void (*walk_stack)(void **frames, unsigned *depth, unsigned most);
+typedef void (*after_dump)(const char *file);
+
+static walk_stack default_walk;
+/* The compiler thinks that malloc does not come here. */
+static __thread volatile bool marks;
+static volatile int walks, dumps;
+static char dumped[256];
+
+/* Blocks that the program marks come from a stack that nobody has. */
+static void walk(void **frames, unsigned *depth, unsigned most) {
+    walks = walks + 1;
+    CHECK(most >= 2);
+    if (marks) {
+        frames[0] = (void *)0x1234567;
+        frames[1] = (void *)0x7654321;
+        *depth = 2;
+    } else {
+        default_walk(frames, depth, most);
+        CHECK(*depth > 0 && *depth <= most);
+    }
+}
+
+static void listen(const char *file) {
+    dumps = dumps + 1;
+    CHECK(strlen(file) < sizeof dumped);
+    strcpy(dumped, file);
+}
+
+static bool file_has(const char *file, const char *text) {
+    static char content[1 << 20];
+    int opened = open(file, O_RDONLY);
+    CHECK(opened >= 0);
+    size_t length = 0;
+    ssize_t got;
+    while ((got = read(opened, content + length, sizeof content - 1 - length)) > 0) length += (size_t)got;
+    close(opened);
+    content[length] = 0;
+    return strstr(content, text) != NULL;
+}
+
+static void hooks(void) {
+    const char *walking = "experimental.hooks.prof_backtrace";
+    const char *listening = "experimental.hooks.prof_dump";
+    CHECK(mallctl(walking, NULL, NULL, NULL, 0) == EINVAL);
+    CHECK(mallctl(listening, NULL, NULL, NULL, 0) == EINVAL);
+    walk_stack none = NULL, own = walk;
+    CHECK(mallctl(walking, NULL, NULL, &none, sizeof none) == EINVAL);
+    CHECK(mallctl(walking, NULL, NULL, &own, sizeof own - 1) == EINVAL);
+    CHECK(mallctl(listening, NULL, NULL, &own, sizeof own - 1) == EINVAL);
+
+    default_walk = GET(walk_stack, walking);
+    CHECK(default_walk != NULL);
+    CHECK(SWAP(walk_stack, walking, own) == default_walk);
+    CHECK(GET(walk_stack, walking) == own);
+    void *volatile plain = malloc(3000);
+    CHECK(walks == 1);
+    marks = true;
+    void *volatile marked = malloc(5000);
+    marks = false;
+    CHECK(walks == 2);
+
+    CHECK(GET(after_dump, listening) == NULL);
+    SET(after_dump, listening, listen);
+    const char *file = "by-name.heap";
+    SET(const char *, "prof.dump", file);
+    CHECK(dumps == 1 && strcmp(dumped, file) == 0);
+    CHECK(file_has(file, "@ 0x1234567 0x7654321\n"));
+    SET(const char *, "prof.dump", NULL);
+    CHECK(dumps == 2 && strncmp(dumped, "heap.", 5) == 0);
+    CHECK(file_has(dumped, "@ 0x1234567 0x7654321\n"));
+    after_dump deaf = NULL;
+    CHECK(SWAP(after_dump, listening, deaf) == listen);
+    SET(const char *, "prof.dump", file);
+    CHECK(dumps == 2);
+
+    SET(walk_stack, walking, default_walk);
+    int before = walks;
+    free(plain);
+    plain = malloc(3000);
+    CHECK(walks == before);
+    free(plain);
+    free(marked);
+}
+
+CASES(CASE(controlled), CASE(hooks))
