@@ -3,7 +3,7 @@
 use crate::harness::{Flavour, Outcome, Run, program, program_with};
 
 fn run(conf: &str, what: &str) -> Outcome {
-    Run::preloaded(program("controlled", Flavour::Plain)).env("MALLOC_CONF", conf).arg(what).run()
+    Run::program("figures").env("MALLOC_CONF", conf).arg(what).run()
 }
 
 /// What the program says of `name`.
@@ -148,7 +148,7 @@ fn percpu_arena_takes_the_processors_arena() {
     }
     let arenas = format!("narenas:{}", last + 1);
     let pinned = |conf: &str| {
-        let program = program("controlled", Flavour::Plain);
+        let program = program("figures", Flavour::Plain);
         let outcome = Run::preloaded("taskset")
             .env("MALLOC_CONF", conf)
             .arg("-c")
@@ -196,7 +196,7 @@ fn xmalloc_ends_the_process_for_lack_of_memory() {
 
 #[test]
 fn infallible_new_ends_the_process_for_lack_of_memory() {
-    aborts("experimental_infallible_new:true", "new", "experimental_infallible_new");
+    aborts("experimental_infallible_new:true", "exhaust_new", "experimental_infallible_new");
 }
 
 #[test]
@@ -224,10 +224,9 @@ fn stats_interval_prints_as_bytes_are_allocated() {
 #[test]
 fn the_programs_own_text_comes_first_and_the_environments_wins() {
     let run = |name: &str, value: &str| {
-        let outcome = Run::preloaded(program("controlled", Flavour::Plain))
+        let outcome = Run::program("figures arenas")
             .env("MALLOC_CONF", "narenas:4")
             .env(name, value)
-            .arg("arenas")
             .run()
             .passed();
         outcome.stdout

@@ -26,7 +26,7 @@ fn shows(outcome: &Outcome, part: &str) {
 #[test]
 fn gdb_attaches_and_allocates_in_the_process() {
     needs!("gdb");
-    let mut running = Run::preloaded(program("inspected", Flavour::Plain)).arg("stay").spawn();
+    let mut running = Run::program("inspected inspected stay").spawn();
     let mut stdout = BufReader::new(running.child.stdout.take().expect("a pipe"));
     let mut line = String::new();
     stdout.read_line(&mut line).expect("the program speaks");
@@ -70,16 +70,15 @@ fn core_dump_holds_the_heap() {
     let scratch = Scratch::new();
     let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
     let core = if pattern.starts_with("core") {
-        Run::preloaded(&program)
+        Run::program("inspected inspected abort")
             .through(["prlimit", "--core=unlimited"])
             .folder(scratch.path())
-            .arg("abort")
             .run()
             .killed_by(SIGABRT);
         core_in(scratch.path()).expect("the kernel wrote a core")
     } else {
         // Cores go to a handler of the machine's: gdb writes the same from the live process.
-        let mut running = Run::preloaded(&program).arg("stay").spawn();
+        let mut running = Run::program("inspected inspected stay").spawn();
         let mut stdout = BufReader::new(running.child.stdout.take().expect("a pipe"));
         stdout.read_line(&mut String::new()).expect("the program speaks");
         let core = scratch.path().join("core");
@@ -114,7 +113,8 @@ fn valgrind_runs_and_finds_nothing() {
     needs!("valgrind");
     Run::preloaded(require("valgrind", "valgrind"))
         .args(["--error-exitcode=9", "--quiet"])
-        .arg(program("plain", Flavour::Plain))
+        .arg(program("inspected", Flavour::Plain))
+        .arg("plain")
         .run()
         .passed();
 }
@@ -123,29 +123,30 @@ fn valgrind_runs_and_finds_nothing() {
 /// mapped, is not in charge, and must not disturb.
 #[test]
 fn sanitizer_in_the_program_stays_in_charge() {
-    let program = program("plain", Flavour::SanitizerStatic);
-    Run::preloaded(&program).env("EBB_TEST_NOT_IN_CHARGE", "1").run().passed();
+    let program = program("inspected", Flavour::SanitizerStatic);
+    not_in_charge(Run::preloaded(&program)).run().passed();
     overflow_is_seen(Run::preloaded(&program));
 }
 
 /// The sanitizer's runtime is a shared object, which must come before any other preload.
 #[test]
 fn sanitizer_beside_the_preload_stays_in_charge() {
-    let program = program("plain", Flavour::SanitizerShared);
+    let program = program("inspected", Flavour::SanitizerShared);
     let found = Run::bare("cc").arg("-print-file-name=libasan.so").run();
     let runtime = PathBuf::from(found.succeeded().stdout.trim())
         .canonicalize()
         .expect("gcc's libasan.so: apt-get install libgcc-12-dev");
-    Run::preloaded(&program)
-        .beside(runtime.clone(), true)
-        .env("EBB_TEST_NOT_IN_CHARGE", "1")
-        .run()
-        .passed();
-    overflow_is_seen(Run::preloaded(&program).beside(runtime, true));
+    let run = || Run::preloaded(&program).beside(runtime.clone(), true);
+    not_in_charge(run()).run().passed();
+    overflow_is_seen(run());
+}
+
+fn not_in_charge(run: Run) -> Run {
+    run.env("EBB_TEST_NOT_IN_CHARGE", "1").arg("plain")
 }
 
 fn overflow_is_seen(run: Run) {
-    let outcome = run.env("EBB_TEST_NOT_IN_CHARGE", "1").arg("overflow").run();
+    let outcome = not_in_charge(run).arg("overflow").run();
     assert!(outcome.stderr.contains("heap-buffer-overflow"), "{}", outcome.describe());
 }
 
@@ -153,9 +154,8 @@ fn overflow_is_seen(run: Run) {
 /// program runs on the preload's malloc, which the runtime then wraps in part.
 #[test]
 fn sanitizer_behind_the_preload_runs() {
-    Run::preloaded(program("plain", Flavour::SanitizerShared))
+    not_in_charge(Run::preloaded(program("inspected", Flavour::SanitizerShared)))
         .env("ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0")
-        .env("EBB_TEST_NOT_IN_CHARGE", "1")
         .run()
         .passed();
 }

@@ -1,13 +1,9 @@
 //! EBB_CONF as a user meets it: what it switches, and what it prints on stderr.
 
-use crate::harness::{Flavour, Outcome, Run, program};
+use crate::harness::{Outcome, Run};
 
 fn settings(conf: &str, wait_ms: &str) -> Outcome {
-    Run::preloaded(program("settings", Flavour::Plain))
-        .env("EBB_CONF", conf)
-        .arg(wait_ms)
-        .run()
-        .passed()
+    Run::program("returns held").arg(wait_ms).env("EBB_CONF", conf).run().passed()
 }
 
 /// MiB still held, as the program says.
@@ -62,9 +58,8 @@ fn decay_of_minus_one_never_returns() {
 #[test]
 fn malloc_conf_is_read_and_ebb_conf_wins() {
     let run = |ebb: Option<&str>| {
-        let run = Run::preloaded(program("settings", Flavour::Plain))
-            .env("MALLOC_CONF", "dirty_decay_ms:-1,background_thread:true")
-            .arg("4000");
+        let run = Run::program("returns held 4000")
+            .env("MALLOC_CONF", "dirty_decay_ms:-1,background_thread:true");
         let run = match ebb {
             Some(conf) => run.env("EBB_CONF", conf),
             None => run,

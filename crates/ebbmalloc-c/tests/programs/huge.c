@@ -202,8 +202,7 @@ static void one_size(size_t size) {
     GROWS("rallocx around the cache", 2 * MIB, 0, rallocx(block, size, MALLOCX_TCACHE_NONE));
     for (int zero = 0; zero <= MALLOCX_ZERO; zero += MALLOCX_ZERO)
         for (int extra = 0; extra < 2; extra++) {
-            void *block = malloc(2 * MIB);
-            CHECK(block != NULL);
+            void *block = MUST(malloc(2 * MIB));
             begin(extra ? "xallocx extra" : "xallocx", size, 1);
             size_t now = xallocx(block, extra ? 2 * MIB : size, extra ? size : 0, zero);
             HOLDS(now == sallocx(block, 0) && now == malloc_usable_size(block) && now > 65536);

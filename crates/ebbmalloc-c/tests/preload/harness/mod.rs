@@ -7,4 +7,4 @@ mod run;
 
 pub use compile::{Flavour, program, program_with, shared_object};
 pub use library::{archive, is_foreign, library};
-pub use run::{Outcome, Run, Scratch, long, require};
+pub use run::{Outcome, Run, Scratch, long, require, scaled};

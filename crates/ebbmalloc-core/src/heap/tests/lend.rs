@@ -1,6 +1,6 @@
 //! Holes that one phase leaves serve the next one, whose sizes are others; nothing is lost by it.
 
-use super::{Thread, allocate, free, validate, with_access};
+use super::{Thread, allocate, free, free_all, validate, with_access};
 use crate::heap::{Access, Heap};
 use crate::os::fake::Fake;
 use crate::size::{CLASS, class_of};
@@ -17,8 +17,7 @@ fn after_a_phase(heap: &Heap<Fake>, thread: Thread) -> Vec<*mut u8> {
         // SAFETY: live.
         unsafe { block.write_bytes(0xa5, SMALL) };
         if index % 32 != 0 {
-            // SAFETY: live, and not used again.
-            unsafe { free(heap, thread, block) };
+            free(heap, thread, block);
         }
     }
     blocks.into_iter().step_by(32).collect()
@@ -84,10 +83,7 @@ fn the_quick_way_is_open_again_when_the_last_lent_block_is_back() {
     let survivor = stayed.iter().find(|&&block| block as usize & !0xffff == lender);
     let survivor = *survivor.expect("survivors are everywhere") as usize;
     assert_eq!(heap.quick_class(survivor), Some(0));
-    for block in lent {
-        // SAFETY: live, and not used again.
-        unsafe { free(&heap, thread, block) };
-    }
+    free_all(&heap, thread, &lent);
     with_access(thread, |access| match access {
         // The cache holds what was lent and not yet handed out.
         Access::Cached(own) => heap.trim(Some(own)),
@@ -131,10 +127,7 @@ fn lent_blocks_and_slots_of_the_class_are_flushed_together() {
     // The cache keeps the rest of what it borrowed, then slots of the full slab, and flushes both.
     let lent = allocate(&heap, thread, 4096);
     assert_eq!(heap.quick_class(lent as usize), Some(0));
-    for block in own {
-        // SAFETY: live, and not used again.
-        unsafe { free(&heap, thread, block) };
-    }
+    free_all(&heap, thread, &own);
     validate(&heap);
 }
 

@@ -213,8 +213,7 @@ impl World {
             Step::Free { thread, which } => {
                 if let Some(start) = self.pick(which) {
                     self.forget(start);
-                    // SAFETY: the block was live until here.
-                    unsafe { free(heap, self.thread(thread), start as *mut u8) };
+                    free(heap, self.thread(thread), start as *mut u8);
                 }
             }
             Step::Reallocate { thread, which, size } => {
@@ -320,8 +319,7 @@ impl World {
         self.validate();
         while let Some(start) = self.pick(0) {
             self.forget(start);
-            // SAFETY: the block was live until here.
-            unsafe { free(&self.heap, self.thread(0), start as *mut u8) };
+            free(&self.heap, self.thread(0), start as *mut u8);
         }
         for cache in core::mem::take(&mut self.threads) {
             // SAFETY: forgotten here.
