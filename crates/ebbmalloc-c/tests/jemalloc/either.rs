@@ -47,28 +47,22 @@ impl Library {
     }
 }
 
-/// Where a program has its settings from.
+/// Where a program has its settings from: `MALLOC_CONF`, or compiled into its variable `malloc_conf`.
 #[derive(Clone, Copy)]
 pub enum Settings {
     Environment(&'static str),
-    /// In its variable `malloc_conf`.
     Compiled(&'static str),
-    Both {
-        compiled: &'static str,
-        environment: &'static str,
-    },
+    Both { compiled: &'static str, environment: &'static str },
 }
 
 /// One executable for both libraries: compiled with the installed header, linked to jemalloc.
-fn executable(name: &str, settings: &str) -> PathBuf {
+fn executable(name: &str, compiled: &str) -> PathBuf {
     let include = format!("-I{}", installation().join("include").display());
     let linked = jemalloc_folder().join("libjemalloc.so.2");
     let linked = linked.display().to_string();
-    let settings = format!("-DCOMPILED_SETTINGS=\"{settings}\"");
-    let arguments: &[&str] = match settings.ends_with("=\"\"") {
-        true => &[&include, &linked],
-        false => &[&include, &linked, &settings],
-    };
+    let settings = format!("-DCOMPILED_SETTINGS=\"{compiled}\"");
+    let all = [&*include, &*linked, &*settings];
+    let arguments = if compiled.is_empty() { &all[..2] } else { &all[..] };
     program_with(&format!("jemalloc/{name}"), Flavour::Plain, arguments)
 }
 

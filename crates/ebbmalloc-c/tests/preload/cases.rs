@@ -296,14 +296,18 @@ mod misuse {
 
     const SIGABRT: i32 = 6;
 
+    fn aborts_with_one_line(form: &str) {
+        let outcome = Run::program("abuse").arg(form).run().killed_by(SIGABRT);
+        let lines: Vec<_> = outcome.stderr.lines().collect();
+        assert_eq!(lines.len(), 1, "{}", outcome.describe());
+        assert!(lines[0].starts_with("ebbmalloc: "), "{}", outcome.describe());
+    }
+
     macro_rules! forms {
         ($($name:ident)*) => {$(
             #[test]
             fn $name() {
-                let outcome = Run::program(concat!("abuse ", stringify!($name))).run().killed_by(SIGABRT);
-                let lines: Vec<_> = outcome.stderr.lines().collect();
-                assert_eq!(lines.len(), 1, "{}", outcome.describe());
-                assert!(lines[0].starts_with("ebbmalloc: "), "{}", outcome.describe());
+                aborts_with_one_line(stringify!($name));
             }
         )*};
     }

@@ -5,17 +5,29 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use crate::harness::{Flavour, Outcome, Run, Scratch, program, require};
+use crate::harness::{Flavour, Outcome, Run, Running, Scratch, program, require};
 use test_needs::needs;
 
 const SIGABRT: i32 = 6;
 
-fn gdb(arguments: &[&str]) -> Outcome {
+fn gdb(target: [&str; 2], commands: &[&str]) -> Outcome {
     // Symbols from the network would make the test wait for it.
     Run::bare(require("gdb", "gdb"))
         .args(["-nx", "-batch", "-iex", "set debuginfod enabled off"])
-        .args(arguments)
+        .args(target)
+        .args(commands.iter().flat_map(|command| ["-ex", command]))
         .run()
+        .succeeded()
+}
+
+/// The program when it has said that it is ready.
+fn ready() -> Running {
+    let mut running = Run::program("inspected inspected stay").spawn();
+    let mut stdout = BufReader::new(running.child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    stdout.read_line(&mut line).expect("the program speaks");
+    assert_eq!(line, "ready\n");
+    running
 }
 
 #[track_caller]
@@ -26,27 +38,18 @@ fn shows(outcome: &Outcome, part: &str) {
 #[test]
 fn gdb_attaches_and_allocates_in_the_process() {
     needs!("gdb");
-    let mut running = Run::program("inspected inspected stay").spawn();
-    let mut stdout = BufReader::new(running.child.stdout.take().expect("a pipe"));
-    let mut line = String::new();
-    stdout.read_line(&mut line).expect("the program speaks");
-    assert_eq!(line, "ready\n");
+    let running = ready();
     assert!(running.maps_library(running.id()));
-    let outcome = gdb(&[
-        "-p",
-        &running.id().to_string(),
-        "-ex",
-        "thread apply all backtrace 3",
-        "-ex",
-        "print marker_block",
-        "-ex",
-        "print (long)((unsigned long(*)(void*))malloc_usable_size)(marker_block) >= 100",
-        "-ex",
-        "print ((void*(*)(unsigned long))malloc)(1000) != 0",
-        "-ex",
-        "detach",
-    ])
-    .succeeded();
+    let outcome = gdb(
+        ["-p", &running.id().to_string()],
+        &[
+            "thread apply all backtrace 3",
+            "print marker_block",
+            "print (long)((unsigned long(*)(void*))malloc_usable_size)(marker_block) >= 100",
+            "print ((void*(*)(unsigned long))malloc)(1000) != 0",
+            "detach",
+        ],
+    );
     shows(&outcome, "Thread 4");
     shows(&outcome, "the tide is out");
     shows(&outcome, "$2 = 1");
@@ -78,32 +81,18 @@ fn core_dump_holds_the_heap() {
         core_in(scratch.path()).expect("the kernel wrote a core")
     } else {
         // Cores go to a handler of the machine's: gdb writes the same from the live process.
-        let mut running = Run::program("inspected inspected stay").spawn();
-        let mut stdout = BufReader::new(running.child.stdout.take().expect("a pipe"));
-        stdout.read_line(&mut String::new()).expect("the program speaks");
+        let running = ready();
         let core = scratch.path().join("core");
-        gdb(&[
-            "-p",
-            &running.id().to_string(),
-            "-ex",
-            &format!("generate-core-file {}", core.display()),
-        ])
-        .succeeded();
+        let command = format!("generate-core-file {}", core.display());
+        gdb(["-p", &running.id().to_string()], &[&command]);
         core
     };
     let size = fs::metadata(&core).expect("the core").len();
     assert!(size < 1 << 30, "a core of {size} bytes holds the reservation");
-    let outcome = gdb(&[
-        &program.display().to_string(),
-        &core.display().to_string(),
-        "-ex",
-        "print marker_block",
-        "-ex",
-        "info threads",
-        "-ex",
-        "backtrace",
-    ])
-    .succeeded();
+    let outcome = gdb(
+        [&program.display().to_string(), &core.display().to_string()],
+        &["print marker_block", "info threads", "backtrace"],
+    );
     shows(&outcome, "the tide is out");
     shows(&outcome, "main");
 }

@@ -12,7 +12,6 @@ mod harness;
 
 mod cases;
 mod cgroup;
-mod control;
 mod delay;
 mod inspection;
 mod loading;

@@ -13,8 +13,7 @@ static inline void **pointers(size_t count) {
 /* Takes blocks of `smallest` bytes, one more, and so on for `sizes` sizes in turn; writes them. */
 static inline void take(void **block, size_t count, size_t smallest, size_t sizes) {
     for (size_t i = 0; i < count; i++) {
-        block[i] = malloc(smallest + i % sizes);
-        CHECK(block[i] != NULL);
+        block[i] = MUST(malloc(smallest + i % sizes));
         memset(block[i], 1, smallest + i % sizes);
     }
 }
@@ -31,7 +30,7 @@ static inline void churn_until_resident(size_t bytes, int steps, double seconds)
     churn_start(&set, 11);
     while (resident_bytes() > bytes) {
         CHECK(now_seconds() < limit);
-        for (int i = 0; i < steps; i++) churn_step(&set);
+        churn_steps(&set, steps);
         sleep_ms(50);
     }
     churn_end(&set);

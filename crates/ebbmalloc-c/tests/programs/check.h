@@ -162,15 +162,12 @@ static inline void churn_start(struct churn *set, uint64_t seed) {
 static inline void churn_step(struct churn *set) {
     size_t slot = next_random(&set->random) % 256;
     if (set->block[slot] != NULL) {
-        CHECK(holds(set->block[slot], set->size[slot]));
-        free(set->block[slot]);
+        RELEASE(set->block[slot], set->size[slot]);
         set->block[slot] = NULL;
         return;
     }
     set->size[slot] = mixed_size(&set->random);
-    set->block[slot] = malloc(set->size[slot]);
-    CHECK(set->block[slot] != NULL);
-    fill(set->block[slot], set->size[slot]);
+    set->block[slot] = FILLED(set->size[slot]);
 }
 
 static inline void churn_steps(struct churn *set, long steps) {
@@ -180,8 +177,7 @@ static inline void churn_steps(struct churn *set, long steps) {
 static inline void churn_end(struct churn *set) {
     for (size_t slot = 0; slot < 256; slot++) {
         if (set->block[slot] == NULL) continue;
-        CHECK(holds(set->block[slot], set->size[slot]));
-        free(set->block[slot]);
+        RELEASE(set->block[slot], set->size[slot]);
         set->block[slot] = NULL;
     }
 }

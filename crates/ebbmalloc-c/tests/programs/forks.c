@@ -1,5 +1,6 @@
 /* Every way to a new process, and what the child does with the heap that it got. */
 #include "check.h"
+#include "blocks.h"
 #include <sched.h>
 #include <spawn.h>
 #include <stdatomic.h>
@@ -136,13 +137,10 @@ static size_t base; /* resident before the first burst */
 static size_t beside;
 
 static void burst_returns(void) {
-    for (size_t i = 0; i < BURST_BLOCKS; i++) {
-        burst_block[i] = MUST(malloc(1024));
-        memset(burst_block[i], 1, 1024);
-    }
+    take(burst_block, BURST_BLOCKS, 1024, 1);
     size_t peak = resident_bytes();
     CHECK(peak > base + BURST_BLOCKS * (size_t)900);
-    for (size_t i = 0; i < BURST_BLOCKS; i++) free(burst_block[i]);
+    give_back(burst_block, BURST_BLOCKS);
     double limit = now_seconds() + 30;
     while (resident_bytes() > base + (peak - base) / 10 + beside) {
         CHECK(now_seconds() < limit);

@@ -14,50 +14,21 @@ const VALIDATE_EVERY: usize = 16;
 /// The largest size that the program asks for.
 const SIZE_MAX: usize = 4 << 20;
 
+/// What a program does; `Nested` is what a signal handler does.
 #[derive(Clone, Debug)]
 enum Step {
-    Allocate {
-        thread: usize,
-        size: usize,
-    },
-    Zeroed {
-        thread: usize,
-        size: usize,
-    },
-    Aligned {
-        thread: usize,
-        size: usize,
-        align: usize,
-    },
-    Free {
-        thread: usize,
-        which: usize,
-    },
-    Reallocate {
-        thread: usize,
-        which: usize,
-        size: usize,
-    },
-    /// What a signal handler does.
-    Nested {
-        size: usize,
-        which: usize,
-    },
+    Allocate { thread: usize, size: usize },
+    Zeroed { thread: usize, size: usize },
+    Aligned { thread: usize, size: usize, align: usize },
+    Free { thread: usize, which: usize },
+    Reallocate { thread: usize, which: usize, size: usize },
+    Nested { size: usize, which: usize },
     Tick,
-    Trim {
-        thread: usize,
-    },
+    Trim { thread: usize },
     Attach,
-    Detach {
-        thread: usize,
-    },
-    Refuse {
-        call: Call,
-        count: usize,
-    },
-    Lock {
-        which: usize,
-    },
+    Detach { thread: usize },
+    Refuse { call: Call, count: usize },
+    Lock { which: usize },
 }
 
 fn size() -> impl Strategy<Value = usize> {
@@ -112,9 +83,8 @@ struct World {
 
 impl World {
     fn new(page_bytes: usize) -> Self {
-        let heap = Box::new(Heap::new(Fake::new(page_bytes)));
         Self {
-            heap,
+            heap: Box::new(Heap::new(Fake::new(page_bytes))),
             threads: Vec::new(),
             shadow: BTreeMap::new(),
             steps: 0,
@@ -160,13 +130,9 @@ impl World {
 
     fn check_contents(start: usize, seed: usize, usable: usize, until: usize) {
         for at in Self::places(usable).filter(|&at| at < until) {
-            // SAFETY: the bytes are in a live block.
-            assert_eq!(
-                // SAFETY: `at` lies inside a live block.
-                unsafe { (start as *const u8).add(at).read() },
-                (seed + at) as u8,
-                "byte {at} of {until}"
-            );
+            // SAFETY: `at` lies inside a live block.
+            let byte = unsafe { (start as *const u8).add(at).read() };
+            assert_eq!(byte, (seed + at) as u8, "byte {at} of {until}");
         }
     }
 
@@ -293,11 +259,7 @@ impl World {
         for (&start, block) in &self.shadow {
             Self::check_contents(start, block.seed, block.usable, block.usable);
             // SAFETY: the block is live.
-            assert_eq!(
-                // SAFETY: the block is live.
-                unsafe { self.heap.usable_size(start as *const u8) },
-                block.usable
-            );
+            assert_eq!(unsafe { self.heap.usable_size(start as *const u8) }, block.usable);
         }
         let statistics = self.heap.statistics(None, true);
         let held: usize = self.shadow.values().map(|block| block.usable).sum();
