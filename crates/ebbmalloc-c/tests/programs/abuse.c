@@ -1,5 +1,5 @@
-/* Each form of misuse must end in one line on stderr and SIGABRT, not in a silently broken heap.
- * Argument: the form. Reaching the end of main is a failure. */
+/* Each form of misuse must end in one line on stderr and SIGABRT, not in a silently broken heap. Argument: the form.
+ * Reaching the end of main is a failure. */
 #include "check.h"
 
 /* volatile: the compiler must not see the misuse. */

@@ -1,6 +1,6 @@
-/* What every program of the preload suite starts with: checks that name their place, patterns in
- * memory that show a block which was handed out twice or given back too early, and the proof that
- * malloc is the one under test. Included first by every program here; works with glibc and musl. */
+/* What every program of the preload suite starts with: checks that name their place, patterns in memory that show a
+ * block which was handed out twice or given back too early, and the proof that malloc is the one under test. Included
+ * first by every program here; works with glibc and musl. */
 #pragma once
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -40,49 +40,49 @@ static inline void failed(const char *file, int line, const char *what) {
     _exit(99);
 }
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) failed(__FILE__, __LINE__, #condition);                                  \
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) failed(__FILE__, __LINE__, #condition);                                                      \
     } while (0)
 
 /* The call gives no block and leaves this errno. */
-#define REFUSED(call, error)                                                                       \
-    do {                                                                                           \
-        errno = 0;                                                                                 \
-        if ((call) != NULL || errno != (error)) failed(__FILE__, __LINE__, #call);                 \
+#define REFUSED(call, error)                                                                                           \
+    do {                                                                                                               \
+        errno = 0;                                                                                                     \
+        if ((call) != NULL || errno != (error)) failed(__FILE__, __LINE__, #call);                                     \
     } while (0)
 
 /* The block, which must be there. */
-#define MUST(block)                                                                                \
-    ({                                                                                             \
-        void *got_ = (block);                                                                      \
-        if (got_ == NULL) failed(__FILE__, __LINE__, #block);                                      \
-        got_;                                                                                      \
+#define MUST(block)                                                                                                    \
+    ({                                                                                                                 \
+        void *got_ = (block);                                                                                          \
+        if (got_ == NULL) failed(__FILE__, __LINE__, #block);                                                          \
+        got_;                                                                                                          \
     })
 
 /* A block of `size` bytes, with its pattern. */
-#define FILLED(size)                                                                               \
-    ({                                                                                             \
-        size_t size_ = (size);                                                                     \
-        void *new_ = malloc(size_);                                                                \
-        if (new_ == NULL) failed(__FILE__, __LINE__, "malloc(" #size ")");                         \
-        fill(new_, size_);                                                                         \
-        new_;                                                                                      \
+#define FILLED(size)                                                                                                   \
+    ({                                                                                                                 \
+        size_t size_ = (size);                                                                                         \
+        void *new_ = malloc(size_);                                                                                    \
+        if (new_ == NULL) failed(__FILE__, __LINE__, "malloc(" #size ")");                                             \
+        fill(new_, size_);                                                                                             \
+        new_;                                                                                                          \
     })
 
 /* Frees a block that must still have its pattern. */
-#define RELEASE(block, size)                                                                       \
-    do {                                                                                           \
-        void *old_ = (block);                                                                      \
-        if (!holds(old_, size)) failed(__FILE__, __LINE__, "holds(" #block ", " #size ")");        \
-        free(old_);                                                                                \
+#define RELEASE(block, size)                                                                                           \
+    do {                                                                                                               \
+        void *old_ = (block);                                                                                          \
+        if (!holds(old_, size)) failed(__FILE__, __LINE__, "holds(" #block ", " #size ")");                            \
+        free(old_);                                                                                                    \
     } while (0)
 
 #ifdef EBB_STATIC
 static inline void require_preload(void) {}
 #else
-/* EBB_TEST_LIBRARY is the file that must hold `malloc`, with links resolved. EBB_TEST_NOT_IN_CHARGE: some other
- * malloc is meant to be in charge. */
+/* EBB_TEST_LIBRARY is the file that must hold `malloc`, with links resolved. EBB_TEST_NOT_IN_CHARGE: some other malloc
+ * is meant to be in charge. */
 static inline void require_preload(void) {
     if (getenv("EBB_TEST_NOT_IN_CHARGE") != NULL) return;
     const char *expected = getenv("EBB_TEST_LIBRARY");
@@ -123,8 +123,8 @@ static inline size_t mixed_size(uint64_t *state) {
     return 1 + (size_t)((draw >> 20) & (((uint64_t)1 << shift) - 1));
 }
 
-/* A block's contents follow from its address and size: an overlap of two blocks shows. Large
- * blocks are marked at their ends and once a page. */
+/* A block's contents follow from its address and size: an overlap of two blocks shows. Large blocks are marked at their
+ * ends and once a page. */
 static inline unsigned char pattern_at(const unsigned char *block, size_t size, size_t offset) {
     return (unsigned char)(((uintptr_t)block >> 4) * 31 + size * 7 + offset * 13 + 1);
 }
@@ -321,8 +321,8 @@ static inline int run_case(const struct test_case *cases, size_t count, int all,
     return 1;
 }
 
-#define CASES(...)                                                                                 \
-    int main(int all, char **given) {                                                              \
-        static const struct test_case cases[] = {__VA_ARGS__};                                     \
-        return run_case(cases, sizeof cases / sizeof *cases, all, given);                         \
+#define CASES(...)                                                                                                     \
+    int main(int all, char **given) {                                                                                  \
+        static const struct test_case cases[] = {__VA_ARGS__};                                                         \
+        return run_case(cases, sizeof cases / sizeof *cases, all, given);                                              \
     }

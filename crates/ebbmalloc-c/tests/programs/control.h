@@ -25,55 +25,52 @@ static inline const char *named(const char *format, ...) {
 }
 
 /* Reports a node by its name: CHECK alone would only show the macro below. */
-static inline void node_failed(const char *file, int line, const char *name, int error,
-                               size_t length) {
+static inline void node_failed(const char *file, int line, const char *name, int error, size_t length) {
     char text[256];
-    snprintf(text, sizeof text, "%s:%d: failed: %s: error %d (%s), length %zu\n", file, line, name,
-             error, error == 0 ? "none" : strerror(error), length);
+    snprintf(text, sizeof text, "%s:%d: failed: %s: error %d (%s), length %zu\n", file, line, name, error,
+             error == 0 ? "none" : strerror(error), length);
     say(text);
     _exit(99);
 }
 
 /* Reads a node of this type; its length must be the type's. */
-#define GET(type, name)                                                                            \
-    ({                                                                                             \
-        type got_;                                                                                 \
-        size_t length_ = sizeof got_;                                                              \
-        const char *name_ = (name);                                                                \
-        int error_ = mallctl(name_, &got_, &length_, NULL, 0);                                     \
-        if (error_ != 0 || length_ != sizeof got_)                                                 \
-            node_failed(__FILE__, __LINE__, name_, error_, length_);                               \
-        got_;                                                                                      \
+#define GET(type, name)                                                                                                \
+    ({                                                                                                                 \
+        type got_;                                                                                                     \
+        size_t length_ = sizeof got_;                                                                                  \
+        const char *name_ = (name);                                                                                    \
+        int error_ = mallctl(name_, &got_, &length_, NULL, 0);                                                         \
+        if (error_ != 0 || length_ != sizeof got_) node_failed(__FILE__, __LINE__, name_, error_, length_);            \
+        got_;                                                                                                          \
     })
 
 /* Writes a value of this type to a node. */
-#define SET(type, name, value)                                                                     \
-    do {                                                                                           \
-        type new_ = (value);                                                                       \
-        const char *name_ = (name);                                                                \
-        int error_ = mallctl(name_, NULL, NULL, &new_, sizeof new_);                               \
-        if (error_ != 0) node_failed(__FILE__, __LINE__, name_, error_, sizeof new_);              \
+#define SET(type, name, value)                                                                                         \
+    do {                                                                                                               \
+        type new_ = (value);                                                                                           \
+        const char *name_ = (name);                                                                                    \
+        int error_ = mallctl(name_, NULL, NULL, &new_, sizeof new_);                                                   \
+        if (error_ != 0) node_failed(__FILE__, __LINE__, name_, error_, sizeof new_);                                  \
     } while (0)
 
 /* Writes a value and returns the one before it, in one call. */
-#define SWAP(type, name, value)                                                                    \
-    ({                                                                                             \
-        type old_;                                                                                 \
-        type new_ = (value);                                                                       \
-        size_t length_ = sizeof old_;                                                              \
-        const char *name_ = (name);                                                                \
-        int error_ = mallctl(name_, &old_, &length_, &new_, sizeof new_);                          \
-        if (error_ != 0 || length_ != sizeof old_)                                                 \
-            node_failed(__FILE__, __LINE__, name_, error_, length_);                               \
-        old_;                                                                                      \
+#define SWAP(type, name, value)                                                                                        \
+    ({                                                                                                                 \
+        type old_;                                                                                                     \
+        type new_ = (value);                                                                                           \
+        size_t length_ = sizeof old_;                                                                                  \
+        const char *name_ = (name);                                                                                    \
+        int error_ = mallctl(name_, &old_, &length_, &new_, sizeof new_);                                              \
+        if (error_ != 0 || length_ != sizeof old_) node_failed(__FILE__, __LINE__, name_, error_, length_);            \
+        old_;                                                                                                          \
     })
 
 /* A node without a value. */
-#define CALL(name)                                                                                 \
-    do {                                                                                           \
-        const char *name_ = (name);                                                                \
-        int error_ = mallctl(name_, NULL, NULL, NULL, 0);                                          \
-        if (error_ != 0) node_failed(__FILE__, __LINE__, name_, error_, 0);                        \
+#define CALL(name)                                                                                                     \
+    do {                                                                                                               \
+        const char *name_ = (name);                                                                                    \
+        int error_ = mallctl(name_, NULL, NULL, NULL, 0);                                                              \
+        if (error_ != 0) node_failed(__FILE__, __LINE__, name_, error_, 0);                                            \
     } while (0)
 
 /* Takes a new set of statistics. */
@@ -86,9 +83,7 @@ static inline bool reads_zero(const void *pointer, size_t from, size_t to) {
     return true;
 }
 
-static inline bool is_aligned(const void *block, size_t alignment) {
-    return ((uintptr_t)block & (alignment - 1)) == 0;
-}
+static inline bool is_aligned(const void *block, size_t alignment) { return ((uintptr_t)block & (alignment - 1)) == 0; }
 
 /* Dirty memory of every kind, so that zeros afterwards are somebody's work. */
 static inline void soil(void) {

@@ -1,5 +1,5 @@
-/* Preloaded beside the allocator: allocates in its constructor, before main and, when it stands
- * first in LD_PRELOAD, before the allocator's own constructors; frees at exit, after main. */
+/* Preloaded beside the allocator: allocates in its constructor, before main and, when it stands first in LD_PRELOAD,
+ * before the allocator's own constructors; frees at exit, after main. */
 #include "check.h"
 
 #define COUNT 600

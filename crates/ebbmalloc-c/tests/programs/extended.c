@@ -1,5 +1,5 @@
-/* mallocx and its kin: every alignment with and without zeros, what nallocx promises against what comes,
- * growth and shrinking in place, and requests that cannot be. */
+/* mallocx and its kin: every alignment with and without zeros, what nallocx promises against what comes, growth and
+ * shrinking in place, and requests that cannot be. */
 #include "control.h"
 
 #include "../../include/ebbmalloc.h"
@@ -53,8 +53,12 @@ static void growth_keeps_and_zeroes(void) {
 /* Zeros reach to the end of what is usable, whichever cache or arena a block is from. */
 static void zeros_from_anywhere(void) {
     unsigned arena = GET(unsigned, "arenas.create"), cache = GET(unsigned, "tcache.create");
-    int places[] = {0, MALLOCX_TCACHE_NONE, MALLOCX_TCACHE(cache), MALLOCX_ARENA(arena),
-                    MALLOCX_ARENA(arena) | MALLOCX_TCACHE_NONE, MALLOCX_LG_ALIGN(7)};
+    int places[] = {0,
+                    MALLOCX_TCACHE_NONE,
+                    MALLOCX_TCACHE(cache),
+                    MALLOCX_ARENA(arena),
+                    MALLOCX_ARENA(arena) | MALLOCX_TCACHE_NONE,
+                    MALLOCX_LG_ALIGN(7)};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         for (size_t size = 1; size < 300000; size = size * 5 / 4 + 1) {
             int flags = places[i] | MALLOCX_ZERO;
@@ -97,8 +101,7 @@ static void in_place(void) {
     CHECK(xallocx(block, 100, 64 * 1024, 0) == 64 * 1024 + page);
     CHECK(xallocx(block, SIZE_MAX / 2, SIZE_MAX, 0) == 64 * 1024 + page);
     /* An alignment that the block has not got cannot be had in place. */
-    if ((uintptr_t)block % (256 * MIB) != 0)
-        CHECK(xallocx(block, MIB, 0, MALLOCX_LG_ALIGN(28)) == 64 * 1024 + page);
+    if ((uintptr_t)block % (256 * MIB) != 0) CHECK(xallocx(block, MIB, 0, MALLOCX_LG_ALIGN(28)) == 64 * 1024 + page);
     dallocx(block, 0);
 }
 

@@ -5,14 +5,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* mallinfo2, mallinfo, malloc_info, malloc_stats and malloc_trim tell the truth about this heap:
- * 100 MiB more are 100 MiB more; after free and trim they are gone, other threads' caches
- * included, and trim says 0 when there was nothing to return. */
+/* mallinfo2, mallinfo, malloc_info, malloc_stats and malloc_trim tell the truth about this heap: 100 MiB more are 100
+ * MiB more; after free and trim they are gone, other threads' caches included, and trim says 0 when there was nothing
+ * to return. */
 static void within(size_t value, size_t wanted, size_t tolerance) {
     if (value + tolerance < wanted || value > wanted + tolerance) {
         char line[160];
-        snprintf(line, sizeof line, "%zu KiB, wanted %zu KiB +- %zu\n", value >> 10, wanted >> 10,
-                 tolerance >> 10);
+        snprintf(line, sizeof line, "%zu KiB, wanted %zu KiB +- %zu\n", value >> 10, wanted >> 10, tolerance >> 10);
         say(line);
         CHECK(!"figure out of bounds");
     }
@@ -84,16 +83,15 @@ static void libc_figures(void) {
     within(full.uordblks + full.hblkhd - start.uordblks - start.hblkhd, 100 * MIB, 2 * MIB);
     CHECK(full.arena + full.hblkhd >= full.uordblks);
     struct mallinfo narrow = mallinfo();
-    within((size_t)(unsigned)narrow.uordblks + (size_t)(unsigned)narrow.hblkhd,
-           full.uordblks + full.hblkhd, MIB);
+    within((size_t)(unsigned)narrow.uordblks + (size_t)(unsigned)narrow.hblkhd, full.uordblks + full.hblkhd, MIB);
 
     void *large = MUST(malloc(100 * MIB));
     struct mallinfo2 with_large = mallinfo2();
     within(with_large.uordblks + with_large.hblkhd, full.uordblks + full.hblkhd + 100 * MIB, 2 * MIB);
     free(large);
 
-    /* Every other block freed: half the live bytes, all of it still held in pages with a
-     * survivor, which no trim can return. */
+    /* Every other block freed: half the live bytes, all of it still held in pages with a survivor, which no trim can
+     * return. */
     for (size_t i = 0; i < BLOCKS; i += 2) {
         free(block[i]);
         block[i] = NULL;
@@ -212,8 +210,8 @@ static size_t anonymous_bytes(void) {
     return kib * 1024;
 }
 
-/* Many sizes live, as many freed among them, at rest: what the allocator says of itself, and what the
- * kernel says of the process beyond what it had before. */
+/* Many sizes live, as many freed among them, at rest: what the allocator says of itself, and what the kernel says of
+ * the process beyond what it had before. */
 static void truth(void) {
     enum { BLOCKS = 60000 };
     static void *block[BLOCKS];

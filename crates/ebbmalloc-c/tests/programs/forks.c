@@ -5,9 +5,9 @@
 #include <spawn.h>
 #include <stdatomic.h>
 
-/* A process with four busy threads forks again and again; each child checks its parent's blocks,
- * goes on allocating, every tenth starts a thread, every fiftieth forks itself; the parent's
- * threads never stop. Argument: how many forks. Builds for glibc and musl, shared and static. */
+/* A process with four busy threads forks again and again; each child checks its parent's blocks, goes on allocating,
+ * every tenth starts a thread, every fiftieth forks itself; the parent's threads never stop. Argument: how many forks.
+ * Builds for glibc and musl, shared and static. */
 static atomic_int stop;
 
 static void *keep_allocating(void *seed) {
@@ -65,16 +65,14 @@ static void busy(void) {
     churn_end(&set);
 }
 
-/* Children of raw clone and _Fork, which run no fork handlers, copied while the allocator's own thread is at
- * work, of which the program knows nothing, or its own threads are. Each child goes on with what it got. Arguments:
- * how many children; how many threads beside the one that makes them. */
+/* Children of raw clone and _Fork, which run no fork handlers, copied while the allocator's own thread is at work, of
+ * which the program knows nothing, or its own threads are. Each child goes on with what it got. Arguments: how many
+ * children; how many threads beside the one that makes them. */
 enum { TORN_BLOCKS = 8000 };
 
 static void *torn_block[TORN_BLOCKS];
 
-static size_t size_of(size_t i) {
-    return i % 500 == 0 ? 200000 : 16 + i * 37 % 3000;
-}
+static size_t size_of(size_t i) { return i % 500 == 0 ? 200000 : 16 + i * 37 % 3000; }
 
 static void take_blocks(size_t from, size_t step) {
     for (size_t i = from; i < TORN_BLOCKS; i += step) torn_block[i] = FILLED(size_of(i));
@@ -128,8 +126,8 @@ static void torn(void) {
     release_blocks(0, 1);
 }
 
-/* A forked child gives its own bursts back: 90 % within 30 s, by its own purger, also where no fork
- * handler ran. The parent has purged before. Arguments: fork or clone; MiB that an emulator may take beside (none). */
+/* A forked child gives its own bursts back: 90 % within 30 s, by its own purger, also where no fork handler ran. The
+ * parent has purged before. Arguments: fork or clone; MiB that an emulator may take beside (none). */
 enum { BURST_BLOCKS = 64 << 10 };
 
 static void *burst_block[BURST_BLOCKS];
@@ -165,10 +163,9 @@ static void purge(void) {
     burst_returns();
 }
 
-/* Every other way to a new process: raw clone and _Fork, which run no fork handlers, vfork,
- * posix_spawn and exec over a running allocator. The raw children go on allocating, from a parent
- * whose allocator has already purged, and with sibling threads asleep. Arguments: the form, how
- * many times. */
+/* Every other way to a new process: raw clone and _Fork, which run no fork handlers, vfork, posix_spawn and exec over a
+ * running allocator. The raw children go on allocating, from a parent whose allocator has already purged, and with
+ * sibling threads asleep. Arguments: the form, how many times. */
 extern char **environ;
 
 static pthread_barrier_t ready;

@@ -1,5 +1,5 @@
-/* A resolver of an indirect function that allocates, in the program or, with -DIN_LIBRARY, in a
- * library that is relocated before the allocator. The block must be whole and can be freed. */
+/* A resolver of an indirect function that allocates, in the program or, with -DIN_LIBRARY, in a library that is
+ * relocated before the allocator. The block must be whole and can be freed. */
 #include "check.h"
 
 #ifdef IN_LIBRARY

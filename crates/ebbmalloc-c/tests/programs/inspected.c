@@ -1,8 +1,8 @@
 /* Programs that tools look at: gdb, valgrind and the address sanitizer. */
 #include "check.h"
 
-/* What gdb looks at: a heap with a known string in it, a few threads, then "ready" and a long wait,
- * or with argument "abort" an abort that leaves a core. */
+/* What gdb looks at: a heap with a known string in it, a few threads, then "ready" and a long wait, or with argument
+ * "abort" an abort that leaves a core. */
 char *marker_block;
 
 static void *allocate_and_sleep(void *seed) {
@@ -30,9 +30,9 @@ static void inspected(void) {
     }
 }
 
-/* A small, correct program: threads, blocks of all sizes, realloc, calloc, alignment. Run under
- * valgrind and with a sanitizer's runtime beside the preload. With argument "overflow" it writes
- * past a block, which a sanitizer must still see. */
+/* A small, correct program: threads, blocks of all sizes, realloc, calloc, alignment. Run under valgrind and with a
+ * sanitizer's runtime beside the preload. With argument "overflow" it writes past a block, which a sanitizer must still
+ * see. */
 static void *work(void *seed) {
     churn((uintptr_t)seed, 3000);
     return NULL;

@@ -3,11 +3,9 @@
 #include <malloc.h>
 #include <stddef.h>
 
-/* Alignment: every power of two to 1 GiB through every function that takes one, the alignment that
- * plain malloc owes by size, and what is refused. */
-static int aligned_to(const void *block, size_t alignment) {
-    return ((uintptr_t)block & (alignment - 1)) == 0;
-}
+/* Alignment: every power of two to 1 GiB through every function that takes one, the alignment that plain malloc owes by
+ * size, and what is refused. */
+static int aligned_to(const void *block, size_t alignment) { return ((uintptr_t)block & (alignment - 1)) == 0; }
 
 static void use_and_free(unsigned char *block, size_t alignment, size_t size) {
     CHECK(block != NULL);
@@ -83,8 +81,8 @@ static void alignments(void) {
 }
 
 /* Edge sizes of every function, the errno each leaves, and that a usable size is usable. */
-static const size_t too_large[] = {(size_t)PTRDIFF_MAX + 1, (size_t)PTRDIFF_MAX, SIZE_MAX,
-                                   SIZE_MAX - 4096, SIZE_MAX / 2 + 2};
+static const size_t too_large[] = {(size_t)PTRDIFF_MAX + 1, (size_t)PTRDIFF_MAX, SIZE_MAX, SIZE_MAX - 4096,
+                                   SIZE_MAX / 2 + 2};
 
 static void sizes(void) {
     /* Size 0: distinct, freeable, aligned. */
@@ -189,8 +187,8 @@ static void sizes(void) {
     }
 }
 
-/* Contents: calloc is zero after dirty reuse, at every size and after pages came back from the
- * kernel; realloc keeps them over all size boundaries, up and down, small and large. */
+/* Contents: calloc is zero after dirty reuse, at every size and after pages came back from the kernel; realloc keeps
+ * them over all size boundaries, up and down, small and large. */
 static void calloc_is_zero(size_t size, int blocks) {
     static unsigned char *block[64];
     CHECK(blocks <= 64);
@@ -262,8 +260,8 @@ static void realloc_keeps(void) {
             free(neighbour);
             free(one);
         }
-    /* A large block that grows by a page at a time is not copied each time: 2000 steps of up to
-     * 100 MiB would take minutes. */
+    /* A large block that grows by a page at a time is not copied each time: 2000 steps of up to 100 MiB would take
+     * minutes. */
     double start = now_seconds();
     unsigned char *large = MUST(malloc(100 * MIB));
     for (size_t i = 0; i < 100 * MIB; i += 4096) large[i] = 7;

@@ -2,11 +2,11 @@
 #include "check.h"
 #include <sys/resource.h>
 
-/* RLIMIT_AS or RLIMIT_DATA of 512 MiB, set before the start (by the harness) or by the program
- * itself. Memory must be usable up to near the limit; beyond it malloc fails with ENOMEM, and the
- * program's own mappings and threads keep working. RLIMIT_DATA fails the step that makes reserved
- * memory writable, as overcommit_memory=2 does. Arguments: before or after; as or data; within, or
- * exhausted: the heap fills the limit, is freed, and within 3 s leaves room for others again. */
+/* RLIMIT_AS or RLIMIT_DATA of 512 MiB, set before the start (by the harness) or by the program itself. Memory must be
+ * usable up to near the limit; beyond it malloc fails with ENOMEM, and the program's own mappings and threads keep
+ * working. RLIMIT_DATA fails the step that makes reserved memory writable, as overcommit_memory=2 does. Arguments:
+ * before or after; as or data; within, or exhausted: the heap fills the limit, is freed, and within 3 s leaves room for
+ * others again. */
 #define CHUNK (1 * MIB)
 
 static void *end_at_once(void *unused) {
@@ -22,8 +22,8 @@ static void own_mappings_work(void) {
     join(started(end_at_once, NULL));
 }
 
-/* What the allocator has reserved beyond a limit that came later, or has filled and got back, it
- * gives up at a tick of its own: a program that goes on allocating can map again within 3 s. */
+/* What the allocator has reserved beyond a limit that came later, or has filled and got back, it gives up at a tick of
+ * its own: a program that goes on allocating can map again within 3 s. */
 static void wait_for_room(struct churn *set) {
     double limit = now_seconds() + 3;
     for (;;) {
@@ -101,9 +101,8 @@ static void limited(void) {
     churn_end(&set);
 }
 
-/* mlockall: memory is locked, so it cannot be returned, but nothing may break and nothing may be
- * populated that was only reserved. Argument: future (MCL_CURRENT | MCL_FUTURE), onfault, or late
- * (locked after a burst was freed). */
+/* mlockall: memory is locked, so it cannot be returned, but nothing may break and nothing may be populated that was
+ * only reserved. Argument: future (MCL_CURRENT | MCL_FUTURE), onfault, or late (locked after a burst was freed). */
 #ifndef MCL_ONFAULT
 #define MCL_ONFAULT 4
 #endif
@@ -132,8 +131,8 @@ static void locked(void) {
     churn(5, 30000);
 }
 
-/* Huge pages that the program asks for on a block: there while the block lives, not after it.
- * Argument: free, shrink, move or raw, which asks behind the allocator's back and must leave the mark. */
+/* Huge pages that the program asks for on a block: there while the block lives, not after it. Argument: free, shrink,
+ * move or raw, which asks behind the allocator's back and must leave the mark. */
 #define HUGE_BLOCK (8 * MIB)
 
 /* Bytes of [start, end) in mappings that huge pages were asked for (hg in smaps). */
@@ -163,8 +162,8 @@ static void huge_pages(void) {
     CHECK(block != NULL && neighbour != NULL);
     char *end = block + HUGE_BLOCK;
     int raw = strcmp(how, "raw") == 0;
-    int refused = raw ? (int)syscall(SYS_madvise, block, HUGE_BLOCK, MADV_HUGEPAGE)
-                      : madvise(block, HUGE_BLOCK, MADV_HUGEPAGE);
+    int refused =
+        raw ? (int)syscall(SYS_madvise, block, HUGE_BLOCK, MADV_HUGEPAGE) : madvise(block, HUGE_BLOCK, MADV_HUGEPAGE);
     if (refused != 0 && errno == EINVAL) {
         say("this kernel has no huge pages\n");
         return;

@@ -10,8 +10,8 @@ static void early(void) {
     CHECK(early_blocks_hold());
 }
 
-/* Loads and unloads a plug-in that allocates, from several threads; blocks outlive the plug-in that
- * made them. Argument: the plug-in. */
+/* Loads and unloads a plug-in that allocates, from several threads; blocks outlive the plug-in that made them.
+ * Argument: the plug-in. */
 static const char *plugin_path;
 
 static void *load_and_unload(void *seed) {
@@ -45,8 +45,8 @@ static void plug_ins(void) {
     join_all(thread, 3);
 }
 
-/* What is loaded after the heap's address space was reserved lies beside what was loaded before: a loop of
- * calls across a terabyte is slower. Argument: the plug-in. */
+/* What is loaded after the heap's address space was reserved lies beside what was loaded before: a loop of calls across
+ * a terabyte is slower. Argument: the plug-in. */
 static bool is_near(void *late) {
     uintptr_t early = (uintptr_t)dlsym(RTLD_DEFAULT, "getpid");
     CHECK(late != NULL && early != 0);
@@ -65,9 +65,9 @@ static void near(void) {
     free(block);
 }
 
-/* The allocator itself comes late, by dlopen in a process that runs on libc's: it must fit into the
- * surplus of static TLS, serve calls made through its handle beside libc's, in threads that were
- * there before it, across fork, and stay harmless after dlclose. Argument: the library. */
+/* The allocator itself comes late, by dlopen in a process that runs on libc's: it must fit into the surplus of static
+ * TLS, serve calls made through its handle beside libc's, in threads that were there before it, across fork, and stay
+ * harmless after dlclose. Argument: the library. */
 static void *(*late_malloc)(size_t);
 static void (*late_free)(void *);
 static pthread_barrier_t step;
@@ -127,8 +127,8 @@ static void late(void) {
     reap(child);
 }
 
-/* Loads the plug-in with RTLD_DEEPBIND, as PHP loads its extensions. Arguments: its file, and the name of another library
- * beside it. */
+/* Loads the plug-in with RTLD_DEEPBIND, as PHP loads its extensions. Arguments: its file, and the name of another
+ * library beside it. */
 static void deepbind(void) {
     void *plugin = MUST(dlopen(arguments[1], RTLD_LAZY | RTLD_GLOBAL | RTLD_DEEPBIND));
     void (*drop)(void *) = (void (*)(void *))dlsym(plugin, "drop");

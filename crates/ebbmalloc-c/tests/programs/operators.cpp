@@ -111,8 +111,7 @@ static void all_forms() {
             ::operator delete[](::operator new[](size, alignment), alignment);
             ::operator delete[](::operator new[](size, alignment), size, alignment);
             ::operator delete(::operator new(size, alignment, std::nothrow), alignment, std::nothrow);
-            ::operator delete[](::operator new[](size, alignment, std::nothrow), alignment,
-                                std::nothrow);
+            ::operator delete[](::operator new[](size, alignment, std::nothrow), alignment, std::nothrow);
         }
     }
     ::operator delete(nullptr);
@@ -128,8 +127,7 @@ static void containers(unsigned seed) {
         tree[static_cast<int>(seed >> 20)].push_back(std::string(seed % 300, 'a' + seed % 26));
     }
     for (auto &entry : tree)
-        for (auto &text : entry.second)
-            CHECK(text.empty() || (text.front() == text.back()));
+        for (auto &text : entry.second) CHECK(text.empty() || (text.front() == text.back()));
     auto wide = std::make_unique<Wide>();
     CHECK(reinterpret_cast<std::uintptr_t>(wide.get()) % 256 == 0);
     std::vector<Wide> many(100);
@@ -159,15 +157,15 @@ const char *form;
 std::size_t size_asked, align_asked;
 long served, thrown;
 
-#define HOLDS(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            char line[300];                                                                        \
-            snprintf(line, sizeof line, "%s of %#zx aligned to %#zx: %s\n", form, size_asked,      \
-                     align_asked, #condition);                                                     \
-            say(line);                                                                             \
-            _exit(99);                                                                             \
-        }                                                                                          \
+#define HOLDS(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            char line[300];                                                                                            \
+            snprintf(line, sizeof line, "%s of %#zx aligned to %#zx: %s\n", form, size_asked, align_asked,             \
+                     #condition);                                                                                      \
+            say(line);                                                                                                 \
+            _exit(99);                                                                                                 \
+        }                                                                                                              \
     } while (0)
 
 long faults() {
@@ -203,35 +201,38 @@ void one(const char *name, std::size_t size, std::size_t align, New make, Delete
 
 void one_size(std::size_t size) {
     one("new", size, 16, [=] { return ::operator new(size); }, [](void *block) { ::operator delete(block); });
-    one("new, sized delete", size, 16, [=] { return ::operator new(size); },
+    one(
+        "new, sized delete", size, 16, [=] { return ::operator new(size); },
         [=](void *block) { ::operator delete(block, size); });
     one("new[]", size, 16, [=] { return ::operator new[](size); }, [](void *block) { ::operator delete[](block); });
-    one("new[], sized delete[]", size, 16, [=] { return ::operator new[](size); },
+    one(
+        "new[], sized delete[]", size, 16, [=] { return ::operator new[](size); },
         [=](void *block) { ::operator delete[](block, size); });
 }
 
 void one_alignment(std::size_t size, std::size_t align) {
     const std::align_val_t wide{align};
-    one("aligned new", size, align, [=] { return ::operator new(size, wide); },
+    one(
+        "aligned new", size, align, [=] { return ::operator new(size, wide); },
         [=](void *block) { ::operator delete(block, wide); });
-    one("aligned new[]", size, align, [=] { return ::operator new[](size, wide); },
+    one(
+        "aligned new[]", size, align, [=] { return ::operator new[](size, wide); },
         [=](void *block) { ::operator delete[](block, size, wide); });
 }
-
 
 static void every_size() {
     one_size(0);
     for (int k = 0; k < 64; k++)
         for (int d = -1; d <= 1; d++) one_size((std::size_t{1} << k) + static_cast<std::size_t>(d));
-    for (std::size_t below : std::initializer_list<std::size_t>{0, 1, 15, 4095, 4096, 65535, 65536}) one_size(SIZE_MAX - below);
+    for (std::size_t below : std::initializer_list<std::size_t>{0, 1, 15, 4095, 4096, 65535, 65536})
+        one_size(SIZE_MAX - below);
     one_size(static_cast<std::size_t>(PTRDIFF_MAX) - 1);
     CHECK(served > 0 && thrown > 0);
     // An alignment must be a power of two here.
     for (int a = 0; a < 64; a++) {
         std::size_t align = std::size_t{1} << a;
         for (int k = 0; k < 64; k++)
-            for (int d = -1; d <= 1; d++)
-                one_alignment((std::size_t{1} << k) + static_cast<std::size_t>(d), align);
+            for (int d = -1; d <= 1; d++) one_alignment((std::size_t{1} << k) + static_cast<std::size_t>(d), align);
         one_alignment(SIZE_MAX - align, align);
         one_alignment(SIZE_MAX - align + 1, align);
         one_alignment(static_cast<std::size_t>(PTRDIFF_MAX) - align, align);

@@ -59,7 +59,8 @@ static void threads(void) {
         for (int j = 0; j < 50000; j += 2) free(kept[i][j]);
 }
 
-/* The profile's part of the control tree, in a program that starts with prof:true,prof_active:false. Argument: a folder. */
+/* The profile's part of the control tree, in a program that starts with prof:true,prof_active:false. Argument: a
+ * folder. */
 static char path[4096];
 
 /* Live bytes of a thread, or of all, in a dump of now, as sampled. */

@@ -4,10 +4,9 @@
 #include "filter.h"
 #include <stdatomic.h>
 
-/* 90 % of a burst of 256 MiB come back within 30 s, with no call by the program, whether the
- * threads that freed it are asleep, gone or busy elsewhere. Arguments: asleep, gone or busy; and
- * optionally the system call that a filter refuses from the program's start on, as a container's does
- * (see filter.h). */
+/* 90 % of a burst of 256 MiB come back within 30 s, with no call by the program, whether the threads that freed it are
+ * asleep, gone or busy elsewhere. Arguments: asleep, gone or busy; and optionally the system call that a filter refuses
+ * from the program's start on, as a container's does (see filter.h). */
 enum { THREADS = 4, BLOCKS = 16 << 10 };
 
 static pthread_barrier_t step;
@@ -58,17 +57,15 @@ static void burst(void) {
     size_t peak = resident_bytes();
     CHECK(peak > before + 240 * MIB);
     pthread_barrier_wait(&step);
-    if (strcmp(how, "gone") == 0)
-        join_all(thread, THREADS);
-    else
-        pthread_barrier_wait(&step);
+    if (strcmp(how, "gone") == 0) join_all(thread, THREADS);
+    else pthread_barrier_wait(&step);
     double start = now_seconds();
     size_t now;
     while ((now = resident_bytes()) > before + (peak - before) / 10) {
         if (now_seconds() - start > 30) {
             char line[128];
-            snprintf(line, sizeof line, "before %zu, peak %zu, after 30 s %zu MiB\n", before / MIB,
-                     peak / MIB, now / MIB);
+            snprintf(line, sizeof line, "before %zu, peak %zu, after 30 s %zu MiB\n", before / MIB, peak / MIB,
+                     now / MIB);
             say(line);
             CHECK(!"90 % of the burst did not come back");
         }
@@ -80,8 +77,8 @@ static void burst(void) {
     atomic_store(&stop, 1);
 }
 
-/* A process whose settings show: allocates 64 MiB, frees them, waits as told, prints what is still
- * resident in MiB above the start. Argument: milliseconds to wait. */
+/* A process whose settings show: allocates 64 MiB, frees them, waits as told, prints what is still resident in MiB
+ * above the start. Argument: milliseconds to wait. */
 static void held(void) {
     enum { HELD_BLOCKS = 64 << 10 };
     void **block = pointers(HELD_BLOCKS);
@@ -95,10 +92,9 @@ static void held(void) {
     fflush(stdout);
 }
 
-/* Two bursts one after the other, each of which fits into the cgroup's limit while both do not: the
- * first is freed but for a block in each 64 KiB, so that its memory serves no other size, and stays
- * idle until it goes back to the kernel. At once the second follows, in other threads and of
- * another size. */
+/* Two bursts one after the other, each of which fits into the cgroup's limit while both do not: the first is freed but
+ * for a block in each 64 KiB, so that its memory serves no other size, and stays idle until it goes back to the kernel.
+ * At once the second follows, in other threads and of another size. */
 enum { HALVES = 4 };
 static const size_t BURST = 160 * MIB;
 static pthread_barrier_t first_done;
@@ -128,9 +124,9 @@ static void two_bursts(void) {
     run_threads(HALVES, second);
 }
 
-/* Near the limit of its cgroup (72 of 80 MiB live) a program of one thread goes on freeing and
- * taking, so that the purger stays and looks at the limit: what it opens must never have the
- * number that the program's next descriptor is expected to have. Memory goes back all the while. */
+/* Near the limit of its cgroup (72 of 80 MiB live) a program of one thread goes on freeing and taking, so that the
+ * purger stays and looks at the limit: what it opens must never have the number that the program's next descriptor is
+ * expected to have. Memory goes back all the while. */
 static void near_limit(void) {
     int expected = open("/dev/null", O_RDONLY);
     CHECK(expected >= 0);
@@ -153,9 +149,9 @@ static void near_limit(void) {
     }
 }
 
-/* A program that only grows: what it has published in its stats_file, whose path is the argument, is
- * never more than a step of growth behind.
- * crates/ebb-stats: magic, version, number of counters, then the counters; live_bytes is the first. */
+/* A program that only grows: what it has published in its stats_file, whose path is the argument, is never more than a
+ * step of growth behind. crates/ebb-stats: magic, version, number of counters, then the counters; live_bytes is the
+ * first. */
 static size_t published_live(const char *path) {
     unsigned char page[24];
     int file = open(path, O_RDONLY | O_CLOEXEC);

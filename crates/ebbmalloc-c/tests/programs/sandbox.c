@@ -7,11 +7,11 @@
 #include <stdatomic.h>
 #include <sys/prctl.h>
 
-/* Filters that kill the process. "files" kills for calls an allocator has no business with once it
- * runs: files, sockets, new programs. "sandbox" allows only what a privilege-separated daemon
- * (OpenSSH's pre-authentication child) allows, so no clone, no membarrier, no prctl: the process has
- * used the allocator before, and goes on under the filter. "unseen" is the same sandbox, installed
- * as libseccomp does it: the promise of no new privileges by prctl, the filter by a raw call. */
+/* Filters that kill the process. "files" kills for calls an allocator has no business with once it runs: files,
+ * sockets, new programs. "sandbox" allows only what a privilege-separated daemon (OpenSSH's pre-authentication child)
+ * allows, so no clone, no membarrier, no prctl: the process has used the allocator before, and goes on under the
+ * filter. "unseen" is the same sandbox, installed as libseccomp does it: the promise of no new privileges by prctl, the
+ * filter by a raw call. */
 static void sandbox_burst(uint64_t seed) {
     enum { BLOCKS = 40000 };
     /* Two threads are in here at once, and both lists are no part of the heap. */
@@ -34,22 +34,24 @@ static void *burst_in_thread(void *seed) {
 
 static const int no_business[] = {
 #ifdef SYS_open
-    SYS_open, SYS_creat, SYS_unlink, SYS_readlink, SYS_vfork,
+    SYS_open,   SYS_creat,     SYS_unlink,  SYS_readlink, SYS_vfork,
 #endif
-    SYS_openat, SYS_socket, SYS_connect, SYS_bind, SYS_execve, SYS_execveat, SYS_ptrace, SYS_kill,
-    SYS_tgkill, SYS_pipe2, SYS_eventfd2, SYS_memfd_create, SYS_readlinkat, SYS_perf_event_open,
-    SYS_bpf, SYS_setrlimit,
+    SYS_openat, SYS_socket,    SYS_connect, SYS_bind,     SYS_execve,       SYS_execveat,   SYS_ptrace,
+    SYS_kill,   SYS_tgkill,    SYS_pipe2,   SYS_eventfd2, SYS_memfd_create, SYS_readlinkat, SYS_perf_event_open,
+    SYS_bpf,    SYS_setrlimit,
 };
 
 static const int sandbox_allows[] = {
-    SYS_read, SYS_write, SYS_close, SYS_exit, SYS_exit_group, SYS_brk, SYS_mmap, SYS_munmap,
-    SYS_mremap, SYS_mprotect, SYS_madvise, SYS_futex, SYS_clock_gettime, SYS_gettimeofday,
-    SYS_nanosleep, SYS_clock_nanosleep, SYS_getpid, SYS_gettid, SYS_getuid, SYS_getrandom,
+    SYS_read,           SYS_write,        SYS_close,     SYS_exit,
+    SYS_exit_group,     SYS_brk,          SYS_mmap,      SYS_munmap,
+    SYS_mremap,         SYS_mprotect,     SYS_madvise,   SYS_futex,
+    SYS_clock_gettime,  SYS_gettimeofday, SYS_nanosleep, SYS_clock_nanosleep,
+    SYS_getpid,         SYS_gettid,       SYS_getuid,    SYS_getrandom,
     SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_ppoll,
 #ifdef SYS_poll
-    SYS_poll, SYS_select, SYS_time,
+    SYS_poll,           SYS_select,       SYS_time,
 #endif
-    SYS_writev, SYS_pselect6, SYS_shutdown,
+    SYS_writev,         SYS_pselect6,     SYS_shutdown,
 };
 
 static void killed(void) {
@@ -58,11 +60,11 @@ static void killed(void) {
     sandbox_burst(1);
     sandbox_burst(2);
     if (sandbox)
-        install_filter(sandbox_allows, sizeof sandbox_allows / sizeof *sandbox_allows,
-                       SECCOMP_RET_ALLOW, SECCOMP_RET_KILL_PROCESS);
+        install_filter(sandbox_allows, sizeof sandbox_allows / sizeof *sandbox_allows, SECCOMP_RET_ALLOW,
+                       SECCOMP_RET_KILL_PROCESS);
     else
-        install_filter(no_business, sizeof no_business / sizeof *no_business,
-                       SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_ALLOW);
+        install_filter(no_business, sizeof no_business / sizeof *no_business, SECCOMP_RET_KILL_PROCESS,
+                       SECCOMP_RET_ALLOW);
     for (uint64_t round = 3; round < 9; round++) {
         sandbox_burst(round);
         sleep_ms(500);
@@ -75,10 +77,10 @@ static void killed(void) {
     REFUSED(malloc((size_t)PTRDIFF_MAX), ENOMEM);
 }
 
-/* Under a filter that refuses what the allocator would like to use, installed before the program
- * starts (it installs the filter and executes itself) or while it runs: everything still works, and
- * where a purger can exist 90 % of a burst come back within 30 s; without clone, a burst comes back
- * when the program goes on allocating. Arguments: names, EPERM or ENOSYS, before or late. */
+/* Under a filter that refuses what the allocator would like to use, installed before the program starts (it installs
+ * the filter and executes itself) or while it runs: everything still works, and where a purger can exist 90 % of a
+ * burst come back within 30 s; without clone, a burst comes back when the program goes on allocating. Arguments: names,
+ * EPERM or ENOSYS, before or late. */
 extern char **environ;
 
 static void *allocate(void *seed) {
@@ -137,9 +139,9 @@ static void refused(void) {
     }
 }
 
-/* A program that takes privileges from itself must have no thread left that still has them: filters
- * and the promise of no new privileges are a thread's own. Memory comes back all the same when the
- * program goes on allocating. A refused prctl, or one in a child of vfork, changes nothing. */
+/* A program that takes privileges from itself must have no thread left that still has them: filters and the promise of
+ * no new privileges are a thread's own. Memory comes back all the same when the program goes on allocating. A refused
+ * prctl, or one in a child of vfork, changes nothing. */
 static int threads(void) {
     char text[4096];
     read_text("/proc/self/status", text, sizeof text);
@@ -174,9 +176,9 @@ static void no_new_privileges(void) {
     CHECK(threads() == 1);
 }
 
-/* A service that starts as root and goes on as somebody else: no thread of the process is root a
- * second later, the allocator's own neither, while the service goes on allocating. Needs root to
- * show anything; without it there are no rights to drop. */
+/* A service that starts as root and goes on as somebody else: no thread of the process is root a second later, the
+ * allocator's own neither, while the service goes on allocating. Needs root to show anything; without it there are no
+ * rights to drop. */
 /* How many threads there are, and how many of them are root. */
 static void count_threads(int *all, int *root) {
     *all = *root = 0;
@@ -228,9 +230,9 @@ static void dropped_root(void) {
     } while (all < 2);
 }
 
-/* unshare and setns want a single-threaded process (and one that shares its working directory with
- * nobody): the allocator's own thread must not stand in the way, without a fork, neither at once
- * after a burst was freed nor later. Arguments: the form, milliseconds between burst and call. */
+/* unshare and setns want a single-threaded process (and one that shares its working directory with nobody): the
+ * allocator's own thread must not stand in the way, without a fork, neither at once after a burst was freed nor later.
+ * Arguments: the form, milliseconds between burst and call. */
 static int open_namespace(pid_t process, const char *kind) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/ns/%s", (int)process, kind);
@@ -275,12 +277,9 @@ static void namespaces(void) {
     }
     burst(64 << 10);
     sleep_ms(atol(arguments[2]));
-    if (strcmp(form, "unshare_user") == 0)
-        CHECK(unshare(CLONE_NEWUSER) == 0);
-    else if (strcmp(form, "unshare_mount") == 0)
-        CHECK(unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0);
-    else
-        CHECK(setns(file, kind == CLONE_NEWUSER ? CLONE_NEWUSER : CLONE_NEWNS) == 0);
+    if (strcmp(form, "unshare_user") == 0) CHECK(unshare(CLONE_NEWUSER) == 0);
+    else if (strcmp(form, "unshare_mount") == 0) CHECK(unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0);
+    else CHECK(setns(file, kind == CLONE_NEWUSER ? CLONE_NEWUSER : CLONE_NEWNS) == 0);
     burst(64 << 10);
     churn(2, 10000);
     if (neighbour != 0) {

@@ -5,9 +5,9 @@
 #include <sys/prctl.h>
 #include <ucontext.h>
 
-/* A sibling thread sends signals without a pause that the scheduler would notice; the handler
- * allocates and frees while its thread is inside malloc or free. Deliveries are counted in the
- * handler; a second thread frees what handlers handed over. Argument: how many deliveries. */
+/* A sibling thread sends signals without a pause that the scheduler would notice; the handler allocates and frees while
+ * its thread is inside malloc or free. Deliveries are counted in the handler; a second thread frees what handlers
+ * handed over. Argument: how many deliveries. */
 static atomic_long delivered;
 static atomic_int over;
 static atomic_uintptr_t handed_over;
@@ -68,8 +68,8 @@ static void storm(void) {
     free((void *)atomic_load(&handed_over));
 }
 
-/* A signal handler that forks, or leaves its namespaces, while its thread is inside malloc or in the middle of a start of the
- * allocator's own thread. The child allocates in the handler. Arguments: fork or unshare, how many times. */
+/* A signal handler that forks, or leaves its namespaces, while its thread is inside malloc or in the middle of a start
+ * of the allocator's own thread. The child allocates in the handler. Arguments: fork or unshare, how many times. */
 enum { HANG_SECONDS = 30 };
 
 static long calls_wanted;
@@ -153,9 +153,9 @@ static void in_handler(void) {
     churn_end(&set);
 }
 
-/* The trap flag raises SIGTRAP after every instruction of malloc, free, calloc and realloc; the
- * handler allocates and frees each time. So every instruction boundary of the fast paths, and of
- * the refills and flushes that happen on the way, is interrupted: 10^6 deliveries. x86-64 only. */
+/* The trap flag raises SIGTRAP after every instruction of malloc, free, calloc and realloc; the handler allocates and
+ * frees each time. So every instruction boundary of the fast paths, and of the refills and flushes that happen on the
+ * way, is interrupted: 10^6 deliveries. x86-64 only. */
 #ifdef __x86_64__
 static volatile long traps;
 static void *held[64];

@@ -279,7 +279,8 @@ static void handlers(void) {
 }
 
 /* Hundreds of threads part with what they share, or promise to gain no privileges, right after each has freed enough to
- * be worth the allocator's own thread: every call wants that thread gone. Arguments: unshare, setns or prctl; rounds of 200 threads. */
+ * be worth the allocator's own thread: every call wants that thread gone. Arguments: unshare, setns or prctl; rounds of
+ * 200 threads. */
 enum { PARTING = 200 };
 
 static int namespace_file;
@@ -294,12 +295,9 @@ static void *part(void *unused) {
     void *block[300];
     for (int i = 0; i < 300; i++) block[i] = MUST(malloc(3000));
     for (int i = 0; i < 300; i++) free(block[i]);
-    if (strcmp(awaited, "unshare") == 0)
-        CHECK(unshare(CLONE_FS) == 0);
-    else if (strcmp(awaited, "setns") == 0)
-        CHECK(setns(namespace_file, 0) == 0 || errno == EPERM);
-    else
-        CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    if (strcmp(awaited, "unshare") == 0) CHECK(unshare(CLONE_FS) == 0);
+    else if (strcmp(awaited, "setns") == 0) CHECK(setns(namespace_file, 0) == 0 || errno == EPERM);
+    else CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
     atomic_fetch_add(&done, 1);
     return NULL;
 }

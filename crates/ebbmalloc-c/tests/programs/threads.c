@@ -2,9 +2,9 @@
 #include "check.h"
 #include <stdatomic.h>
 
-/* Threads that allocate and free in the destructors of their thread-specific data, in every round
- * that POSIX grants, from keys made before and after the allocator's own; what such late calls
- * take must be found again by later threads: resident memory does not grow with their number. */
+/* Threads that allocate and free in the destructors of their thread-specific data, in every round that POSIX grants,
+ * from keys made before and after the allocator's own; what such late calls take must be found again by later threads:
+ * resident memory does not grow with their number. */
 static pthread_key_t early_key, late_key;
 
 struct late {
@@ -89,8 +89,8 @@ static void exit_rounds(void) {
     CHECK(after <= before + 40 * MIB);
 }
 
-/* 1000 threads alive at once, then 1000 more in turn: each allocates, hands half of it to the next
- * and ends. Memory of threads that are gone must serve those that come. */
+/* 1000 threads alive at once, then 1000 more in turn: each allocates, hands half of it to the next and ends. Memory of
+ * threads that are gone must serve those that come. */
 struct parcel {
     struct parcel *next;
     size_t size;
@@ -147,8 +147,7 @@ static void come_and_go(void) {
     CHECK(pthread_attr_init(&attributes) == 0);
     CHECK(pthread_attr_setstacksize(&attributes, 128 << 10) == 0);
     CHECK(pthread_barrier_init(&all_alive, NULL, ALIVE) == 0);
-    for (uintptr_t i = 0; i < ALIVE; i++)
-        CHECK(pthread_create(&thread[i], &attributes, live_together, (void *)i) == 0);
+    for (uintptr_t i = 0; i < ALIVE; i++) CHECK(pthread_create(&thread[i], &attributes, live_together, (void *)i) == 0);
     join_all(thread, ALIVE);
     size_t before = resident_bytes();
     long turns = scaled(1000, 20000);
@@ -168,8 +167,8 @@ static void come_and_go(void) {
     }
 }
 
-/* One thread only allocates, another only frees: the freer's cache never serves an allocation, so
- * what it holds must flow back; resident memory stays near the queue's size. */
+/* One thread only allocates, another only frees: the freer's cache never serves an allocation, so what it holds must
+ * flow back; resident memory stays near the queue's size. */
 #define QUEUE 4096
 
 static _Atomic(void *) queue[QUEUE];
@@ -211,8 +210,8 @@ static void free_only(void) {
     CHECK(peak < before + 96 * MIB);
 }
 
-/* Slabs of few large slots, whose last pages hold no slot, become whole while the sweep returns just
- * those pages: threads that take and free them in batches, against one that trims without pause. */
+/* Slabs of few large slots, whose last pages hold no slot, become whole while the sweep returns just those pages:
+ * threads that take and free them in batches, against one that trims without pause. */
 enum { TAKERS = 3, BATCH = 40, SLOT_ROUNDS = 1000 };
 
 static atomic_int running = TAKERS;

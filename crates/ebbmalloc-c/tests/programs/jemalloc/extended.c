@@ -237,8 +237,8 @@ static void utilization(void) {
     free(large);
 }
 
-/* What a database does that defragments itself: it asks how full the slab of each value is, moves the
- * values of sparse slabs by new blocks, which come from fuller ones, and its memory shrinks. */
+/* What a database does that defragments itself: it asks how full the slab of each value is, moves the values of sparse
+ * slabs by new blocks, which come from fuller ones, and its memory shrinks. */
 #define VALUES 150000
 #define VALUE_BYTES 240
 
@@ -307,4 +307,4 @@ static void defragment(void) {
 }
 
 CASES(CASE(made), CASE(resized), CASE(sized), CASE(resized_in_place), CASE(batches), CASE(utilization),
-       CASE(defragment))
+      CASE(defragment))

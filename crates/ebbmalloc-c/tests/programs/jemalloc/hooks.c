@@ -8,8 +8,8 @@ static struct {
 /* A pool of the program's own: the arena may not use an address outside. */
 #define POOL (512 * MIB)
 static char *pool, *pool_next;
-/* The table now, and that with which the arena was made: what the arena got for its own records
- * goes back by that one. */
+/* The table now, and that with which the arena was made: what the arena got for its own records goes back by that
+ * one. */
 static extent_hooks_t *seen, *first;
 
 static bool is_ours(extent_hooks_t *hooks) { return hooks == seen || hooks == first; }

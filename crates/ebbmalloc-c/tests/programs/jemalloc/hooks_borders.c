@@ -1,5 +1,5 @@
-/* Extent hooks that keep books: what alloc gave is cut and joined as split and merge say, without a gap, and
- * every other hook names what is in the books. */
+/* Extent hooks that keep books: what alloc gave is cut and joined as split and merge say, without a gap, and every
+ * other hook names what is in the books. */
 #include "control.h"
 
 #define POOL (1024 * MIB)

@@ -267,5 +267,5 @@ static void zero_realloc(void) {
     free(result);
 }
 
-CASES(CASE(edges), CASE(aligned), CASE(posix_aligned), CASE(too_large), CASE(size_classes),
-       CASE(filled_by_settings), CASE(zero_realloc))
+CASES(CASE(edges), CASE(aligned), CASE(posix_aligned), CASE(too_large), CASE(size_classes), CASE(filled_by_settings),
+      CASE(zero_realloc))

@@ -44,8 +44,8 @@ static void explicit_caches(void) {
     SET(unsigned, "tcache.destroy", again);
 }
 
-/* What was freed into a cache is allocated to the statistics until the cache is flushed: the
- * explicit arena's counts show when it went back. */
+/* What was freed into a cache is allocated to the statistics until the cache is flushed: the explicit arena's counts
+ * show when it went back. */
 static void a_flush_gives_back(void) {
     unsigned arena = GET(unsigned, "arenas.create"), cache = GET(unsigned, "tcache.create");
     int flags = MALLOCX_ARENA(arena) | MALLOCX_TCACHE(cache);
