@@ -7,10 +7,8 @@ mod explicit_model;
 mod fork;
 mod growth;
 mod lead;
-mod lend;
 mod model;
 mod nested;
-mod out_of_band;
 mod placement;
 mod pressure;
 mod rations;
@@ -49,11 +47,8 @@ fn allocate(heap: &Heap<Fake>, thread: Thread, size: usize) -> *mut u8 {
     with_access(thread, |access| heap.allocate(access, size))
 }
 
-/// As `free` takes a block.
-///
-/// # Safety
-/// The block is live.
-unsafe fn free(heap: &Heap<Fake>, thread: Thread, block: *mut u8) {
+/// As `free` takes a block: the tests free each block once.
+fn free(heap: &Heap<Fake>, thread: Thread, block: *mut u8) {
     if let Some(class @ 1..) = heap.quick_class(block as usize)
         && let Some(cache) = thread
         // SAFETY: the tests detach a cache only where they forget it.
@@ -61,13 +56,12 @@ unsafe fn free(heap: &Heap<Fake>, thread: Thread, block: *mut u8) {
     {
         return;
     }
-    // SAFETY: the block is live (fn contract).
+    // SAFETY: the block is live: the tests free each block once.
     with_access(thread, |access| unsafe { heap.free(access, block) });
 }
 
 fn free_all(heap: &Heap<Fake>, thread: Thread, blocks: &[*mut u8]) {
-    // SAFETY: the tests free each block once.
-    blocks.iter().for_each(|&block| unsafe { free(heap, thread, block) });
+    blocks.iter().for_each(|&block| free(heap, thread, block));
 }
 
 /// Runs every validator of the layers below; returns the slabs and large blocks that there are.

@@ -144,8 +144,7 @@ fn check(steps: &[Step]) {
                     continue;
                 }
                 shadow.retain(|_, block| block.0 != arena);
-                // SAFETY: its blocks are forgotten.
-                assert!(unsafe { end(&heap, thread, old) });
+                assert!(end(&heap, thread, old));
                 arenas[arena - 1] = make(arena);
             }
             Step::Move { to } => {

@@ -23,8 +23,7 @@ fn forked() -> (Box<Heap<Fake>>, Vec<*mut u8>) {
     let mut blocks: Vec<_> = (0..slots).map(|_| allocate(&heap, None, SIZE)).collect();
     blocks.sort();
     for &block in blocks.iter().skip(1).step_by(2) {
-        // SAFETY: live, and freed once.
-        unsafe { free(&heap, None, block) };
+        free(&heap, None, block);
     }
     let live = blocks.into_iter().step_by(2).collect();
     assert!(heap.freeze(THREAD, None));
@@ -43,14 +42,12 @@ fn a_child_takes_slots_of_slabs_of_its_own() {
     let (heap, live) = forked();
     let own: Vec<_> = (0..5).map(|_| allocate(&heap, None, SIZE)).collect();
     assert!(own.iter().all(|&block| slab(block) != slab(live[0])));
-    // SAFETY: live, and freed once.
-    unsafe { free(&heap, None, live[3]) };
+    free(&heap, None, live[3]);
     assert_ne!(slab(allocate(&heap, None, SIZE)), slab(live[0]));
     assert_eq!(validate(&heap), 2);
     for (index, &block) in live.iter().enumerate() {
         if index != 3 {
-            // SAFETY: live, and freed once.
-            unsafe { free(&heap, None, block) };
+            free(&heap, None, block);
         }
     }
     assert_eq!(validate(&heap), 1, "the parent's slab is whole and gone");
@@ -279,8 +276,7 @@ fn a_copy_that_was_torn_is_left_and_the_child_goes_on() {
     free_all(heap, copied.thread, &[kept]);
     validate(heap);
     // Its arena can be ended: what was torn of it goes with its addresses.
-    // SAFETY: no block of it is used any more.
-    assert!(unsafe { super::explicit::end(heap, copied.thread, copied.arena()) });
+    assert!(super::explicit::end(heap, copied.thread, copied.arena()));
     // The thread ends: its cache lies in metadata of before.
     // SAFETY: the cache is not used again.
     unsafe { heap.detach(copied.thread.expect("attached by new")) };
