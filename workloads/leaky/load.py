@@ -1,16 +1,17 @@
-"""The command line of the load: clients that run watches one after another.
+"""The load: clients that run watches one after another.
 
 The last line on stdout is the summary that `ebb compare` reads (docs/workload.md).
 """
 
 import argparse
 import asyncio
+import functools
 import random
 import sys
-import time
 
 import aiohttp
 
+from answers.clients import WrongAnswer, count, together
 from answers.summary import Outcome, report
 
 HOSTS = ["disk", "net", "queue", "login", "backup", "mail"]
@@ -35,32 +36,25 @@ def watch(rng: random.Random, messages: int) -> dict[str, object]:
     }
 
 
+async def ask(session: aiohttp.ClientSession, body: dict[str, object], expected: int) -> None:
+    """One request; raises where not all messages match that should."""
+    async with session.post("/v1/watches", json=body) as response:
+        found = len((await response.json())["matches"])
+    if found != expected:
+        raise WrongAnswer(f"{found} of {expected} matches")
+
+
 async def run(args: argparse.Namespace) -> Outcome:
     """All clients at once."""
     outcome = Outcome()
-    expected = -(-args.messages // 3)
 
     async def client(session: aiohttp.ClientSession, number: int) -> None:
         rng = random.Random(f"{args.seed}/{number}")
         for _ in range(args.requests // args.clients):
-            body = watch(rng, args.messages)
-            start = time.perf_counter()
-            try:
-                async with session.post("/v1/watches", json=body) as response:
-                    found = len((await response.json())["matches"])
-                if found != expected:
-                    outcome.errors.append(f"{found} of {expected} matches")
-                    continue
-                outcome.latencies_ms.append((time.perf_counter() - start) * 1000)
-            except (aiohttp.ClientError, OSError, KeyError) as error:
-                outcome.errors.append(f"{type(error).__name__}: {error}")
+            await count(outcome, ask(session, watch(rng, args.messages), -(-args.messages // 3)))
 
-    start = time.perf_counter()
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=300)
-    async with aiohttp.ClientSession(args.url, timeout=timeout) as session:
-        await asyncio.gather(*(client(session, number) for number in range(args.clients)))
-    outcome.seconds = time.perf_counter() - start
-    return outcome
+    clients = [functools.partial(client, number=number) for number in range(args.clients)]
+    return await together(args.url, outcome, clients)
 
 
 def main() -> int:

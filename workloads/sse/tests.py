@@ -1,36 +1,27 @@
-"""The service as its clients see it. Run in workloads/sse: .venv/bin/python -m unittest"""
+"""The service as its clients see it, the stand-in for redis-server, and steps. Run: .venv/bin/python -m unittest"""
 
 import asyncio
 import contextlib
 import json
-import os
 from pathlib import Path
+import random
 import subprocess
 import sys
 import tempfile
+import time
+from typing import Any
 import unittest
 
 import aiohttp
-from load.__main__ import fill_run
-from load.payloads import events
-from load.subscribers import burst
+from load import burst, events, fill_run
+import redis
 from redis.asyncio import Redis
 
 from answers.needs import needs
-from answers.tried import free_port
+from answers.steps import steps
+from answers.tried import free_port, start_python
 
-CASE = Path(__file__).parent.parent
-
-
-def start(stack: contextlib.AsyncExitStack, command: list[str], **env: str) -> None:
-    """Starts a process that ends with the stack."""
-    process = subprocess.Popen(command, cwd=CASE, env={**os.environ, **env}, stdout=subprocess.DEVNULL)
-
-    def stop() -> None:
-        process.terminate()
-        process.wait(timeout=10)
-
-    stack.callback(stop)
+CASE = Path(__file__).parent
 
 
 @needs("redis-server")
@@ -39,37 +30,24 @@ class ServiceTest(unittest.IsolatedAsyncioTestCase):
 
     page_events = "0"
 
+    def setUp(self) -> None:
+        stack = self.enterContext(contextlib.ExitStack())
+        redis_port = str(free_port())
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        command = ["redis-server", "--port", redis_port, "--save", "", "--dir", folder]
+        server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        stack.callback(server.wait, timeout=10)
+        stack.callback(server.terminate)
+        self.redis_url = f"redis://127.0.0.1:{redis_port}/0"
+        uvicorn = ("uvicorn", "service.app:app", "--port", "{port}")
+        settings = {"SSE_REDIS_URL": self.redis_url, "SSE_TAIL_BLOCK_MS": "200", "SSE_PAGE_EVENTS": self.page_events}
+        self.url, _ = start_python(stack, CASE, *uvicorn, **settings)
+
     async def asyncSetUp(self) -> None:
         # unittest switches asyncio's debugging on, which reports every slow step.
         asyncio.get_running_loop().set_debug(False)
-        stack = contextlib.AsyncExitStack()
-        self.addAsyncCleanup(stack.aclose)
-        redis_port, port = free_port(), free_port()
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        server = ["redis-server", "--port", str(redis_port), "--save", "", "--dir", folder]
-        start(stack, server)
-        self.url = f"http://127.0.0.1:{port}"
-        redis_url = f"redis://127.0.0.1:{redis_port}/0"
-        uvicorn = [sys.executable, "-m", "uvicorn", "service.app:app", "--log-level", "warning"]
-        start(
-            stack,
-            [*uvicorn, "--port", str(port)],
-            SSE_REDIS_URL=redis_url,
-            SSE_TAIL_BLOCK_MS="200",
-            SSE_PAGE_EVENTS=self.page_events,
-        )
-        self.redis = await stack.enter_async_context(Redis.from_url(redis_url))
-        self.http = await stack.enter_async_context(aiohttp.ClientSession(self.url))
-        async with asyncio.timeout(300):  # a busy machine starts a service slowly
-            while not await self.ready():  # noqa: ASYNC110, it asks another process
-                await asyncio.sleep(0.05)
-
-    async def ready(self) -> bool:
-        try:
-            async with self.http.get("/health") as response:
-                return response.status == 200
-        except aiohttp.ClientConnectionError:
-            return False
+        self.redis = await self.enterAsyncContext(Redis.from_url(self.redis_url))
+        self.http = await self.enterAsyncContext(aiohttp.ClientSession(self.url))
 
     async def frames(self, run_id: str, **headers: str) -> list[dict[str, str]]:
         """All frames of a subscription, as their fields; comments under the name "comment"."""
@@ -137,6 +115,67 @@ class LeanServiceTest(ServiceTest):
     """The same answers where histories are read in pages."""
 
     page_events = "10"
+
+
+class StandIn(unittest.TestCase):
+    def setUp(self) -> None:
+        port = free_port()
+        command = [sys.executable, "-m", "event_store", "--port", str(port), "--dir", "/", "--stand-in"]
+        self.process = subprocess.Popen(command, cwd=CASE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.stop)
+        self.redis = redis.Redis(port=port)
+        limit = time.monotonic() + 30
+        while True:
+            try:
+                self.redis.ping()
+                return
+            except redis.ConnectionError:
+                self.assertLess(time.monotonic(), limit, "the stand-in does not answer")
+                time.sleep(0.1)
+
+    def stop(self) -> None:
+        self.redis.close()
+        self.process.kill()
+        _, said = self.process.communicate()
+        self.assertIn("stand-in", said)
+
+    def test_streams_and_hashes(self) -> None:
+        payload = b"x" * 30_000
+        for number in range(20):
+            self.redis.xadd("run:a:events", {"number": number, "data": payload})
+        self.redis.hset("run:a", "state", "completed")
+        # redis-py's type allows for answers that these questions do not have.
+        entries: Any = self.redis.xrange("run:a:events", "-", "+")
+        self.assertEqual([fields[b"data"] for _, fields in entries], [payload] * 20)
+        self.assertEqual(self.redis.hgetall("run:a"), {b"state": b"completed"})
+        self.assertEqual(self.redis.xread({"run:a:events": entries[-1][0]}, block=50), [])
+
+
+def series(cycles: int, **rises: float) -> list[float]:
+    """Rests of about 480 MB that vary by 0.05; `at_N` rises by so much from cycle N on."""
+    rng = random.Random(7)
+    at = {int(name.removeprefix("at_")): mb for name, mb in rises.items()}
+    return [
+        480 + rng.uniform(-0.05, 0.05) + sum(mb for cycle, mb in at.items() if cycle <= number)
+        for number in range(1, cycles + 1)
+    ]
+
+
+class Steps(unittest.TestCase):
+    def test_the_two_steps_of_the_real_case_are_found(self) -> None:
+        found = steps(series(40, at_18=1.0, at_31=1.0))
+        self.assertEqual([step.cycle for step in found], [18, 31])
+        for step in found:
+            self.assertAlmostEqual(step.mb, 1.0, delta=0.15)
+
+    def test_noise_and_a_single_peak_are_none(self) -> None:
+        self.assertEqual(steps(series(40)), [])
+        rests = series(40)
+        rests[20] += 30
+        self.assertEqual(steps(rests), [])
+
+    def test_a_slow_slope_is_none(self) -> None:
+        self.assertEqual(steps([480 + 0.1 * cycle for cycle in range(40)]), [])
 
 
 if __name__ == "__main__":

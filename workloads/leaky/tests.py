@@ -9,14 +9,13 @@ import unittest
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from load.__main__ import run
-from service.patterns import BadPattern, Pattern
-from service.watches import KEPT, Leak, Message, Watch, Watches
+from load import run
+from service.watches import KEPT, BadPattern, Leak, Message, Pattern, Watch, Watches
 
 from answers import memory
 from answers.tried import free_port, start_python
 
-FOLDER = Path(__file__).parent.parent
+FOLDER = Path(__file__).parent
 
 
 def watch(number: int) -> Watch:
@@ -62,10 +61,8 @@ class Mistakes(unittest.TestCase):
 class Service(unittest.TestCase):
     def test_the_load_is_answered_and_notices_a_wrong_answer(self) -> None:
         with ExitStack() as stack:
-            port = free_port()
-            url = start_python(
-                stack, FOLDER, port, *("uvicorn", "service.app:app", "--port", str(port)), LEAKY_LEAK="python"
-            )
+            uvicorn = ("uvicorn", "service.app:app", "--port", "{port}")
+            url, _ = start_python(stack, FOLDER, *uvicorn, LEAKY_LEAK="python")
             args = Namespace(url=url, requests=20, messages=6, clients=2, seed="t")
             outcome = asyncio.run(run(args))
             self.assertEqual((len(outcome.latencies_ms), outcome.errors), (20, []))

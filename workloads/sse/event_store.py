@@ -1,6 +1,6 @@
 """The event store of a trial: redis-server, or where none can be had an embedded stand-in.
 
-Run as a process of its own, `python -m load.store --port PORT --dir DIR`, so that either way the
+Run as a process of its own, `python -m event_store --port PORT --dir DIR`, so that either way the
 store's memory is not the service's. The stand-in (fakeredis, an implementation of Redis in Python
 with a TCP server) answers the same protocol, more slowly; it says on stderr that it stands in.
 """

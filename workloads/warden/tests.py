@@ -4,7 +4,7 @@ import json
 import random
 import unittest
 
-from load.bots import FRONT_PAGE, hits, log_lines
+from load import FRONT_PAGE, hits, log_lines
 
 
 class Bots(unittest.TestCase):

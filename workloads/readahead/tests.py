@@ -7,15 +7,13 @@ import tempfile
 from typing import ClassVar
 import unittest
 
-from load.__main__ import MIB, ask, wrong
-from load.store import CHUNK_VARIANTS, Size, bed_bytes, checksums, draw, make
+from load import CHUNK_VARIANTS, MIB, Size, ask, bed_bytes, checksums, draw, make, wrong
 import numpy as np
-from service import bed
-from service.readahead import Readahead
+from service.readahead import Readahead, pack
 
-from answers.tried import free_port, start_python
+from answers.tried import start_python
 
-FOLDER = Path(__file__).parent.parent
+FOLDER = Path(__file__).parent
 SIZE = Size(rows=2, columns=2)
 
 
@@ -23,11 +21,11 @@ class Packing(unittest.TestCase):
     def test_both_ways_of_packing_agree_on_every_genotype(self) -> None:
         pairs = [(one, other) for one in (-1, 0, 1) for other in (-1, 0, 1)]
         alleles = np.array(pairs * 4, dtype=np.int8).reshape(1, -1, 2)
-        self.assertEqual(bed.pack(alleles).tobytes(), bed_bytes(alleles))
+        self.assertEqual(pack(alleles).tobytes(), bed_bytes(alleles))
 
     def test_the_codes_are_those_of_the_format(self) -> None:
         alleles = np.array([[[0, 0], [-1, 0], [0, 1], [1, 1]]], dtype=np.int8)
-        self.assertEqual(bed.pack(alleles).tolist(), [[0b00_10_01_11]])
+        self.assertEqual(pack(alleles).tolist(), [[0b00_10_01_11]])
 
 
 class View(unittest.TestCase):
@@ -59,15 +57,8 @@ class View(unittest.TestCase):
         whole = self.whole()
         for reader in ("own", "child"):
             with self.subTest(reader), ExitStack() as stack:
-                port = free_port()
-                url = start_python(
-                    stack,
-                    FOLDER,
-                    port,
-                    "service",
-                    *("--store", str(self.store), "--port", str(port), "--reader", reader),
-                    *("--threads", "2", "--ahead", "2"),
-                )
+                options = ("--store", str(self.store), "--reader", reader, "--threads", "2", "--ahead", "2")
+                url, _ = start_python(stack, FOLDER, "service", "--port", "{port}", *options)
                 told = json.loads(ask(url, "POST", "/session"))
                 self.assertEqual(told["size"], len(whole))
                 body = ask(url, "GET", "/bed", Range=f"bytes=0-{MIB - 1}")
