@@ -40,8 +40,8 @@ VARIANTS = {
 def markdown(head: list[str], rows: Iterable[list[str]], left: int = 1) -> str:
     """A table whose first `left` columns are text and the others numbers."""
     rule = ["---"] * left + ["---:"] * (len(head) - left)
-    lines = [f"| {' | '.join(line)} |" for line in [head, *rows]]
-    return "\n".join([lines[0], f"|{'|'.join(rule)}|", *lines[1:]]) + "\n"
+    lines = [" | ".join(line).strip() for line in [head, *rows]]
+    return "\n".join([lines[0], "|".join(rule), *lines[1:]]) + "\n"
 
 
 def number(value: float) -> str:
@@ -283,7 +283,7 @@ def time_table() -> str:
         calls = [calls.get(call, "") if value(calls.get(call, "")) else "" for call in ("malloc", "free")]
         rows.append([name, *cells, *calls])
     head = [
-        "",
+        "allocator",
         "time over each row's best",
         "over the best single peer",
         "peak over glibc's",
@@ -328,7 +328,7 @@ def further_table() -> str:
         row = table.get(label) or table.get(f"`{label}`") or {name: cells[label] for name, cells in table.items()}
         cells = (row.get(name, "") for name in ("glibc", "jemalloc-new-1s", "mimalloc-3", OURS))
         rows.append([what, *(median(cell) for cell in cells)])
-    head = ["", "glibc", "jemalloc, decay 1 s", "mimalloc 3", OURS]
+    head = ["figure", "glibc", "jemalloc, decay 1 s", "mimalloc 3", OURS]
     return markdown(head, rows) + measured("generator", "scale", "python", "python-start")
 
 
@@ -347,7 +347,8 @@ NAMES: dict[str, Callable[..., str]] = {
 
 def pages() -> list[Path]:
     found = [ROOT / "README.md", ROOT / "BENCHMARKS.md", ROOT / "workloads/README.md"]
-    return found + [ROOT / f"workloads/{name}/README.md" for name in WORKLOADS]
+    # The first one's table is in README.md.
+    return found + [ROOT / f"workloads/{name}/README.md" for name in WORKLOADS[1:]]
 
 
 def renewed(page: str) -> str:

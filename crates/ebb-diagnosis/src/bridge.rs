@@ -1,17 +1,14 @@
 //! The bridge between the processes' memory and the cgroup's.
 
+use super::ledger::{has_all_heaps, scaled};
 use crate::facts::diagnosis::{Bridge, Cause, Ledger};
 use ebb_process::snapshot::{Cgroup, Process, Snapshot, TargetKind};
 
 /// From the processes to the cgroup; absent where a figure is.
 pub fn of(snapshot: &Snapshot, ledger: &Ledger) -> Option<Bridge> {
     let cgroup = snapshot.cgroup.as_ref()?;
-    let target_anon = snapshot
-        .processes
-        .iter()
-        .filter(|process| cgroup.pids.contains(&process.pid))
-        .map(anonymous)
-        .sum::<Option<u64>>()?;
+    let target = snapshot.processes.iter().filter(|process| cgroup.pids.contains(&process.pid));
+    let target_anon = target.map(anonymous).sum::<Option<u64>>()?;
     let (others_anon, cgroup_anon) = (cgroup.others_anon?, cgroup.parts.anon?);
     Some(Bridge {
         target_anon,
@@ -19,20 +16,12 @@ pub fn of(snapshot: &Snapshot, ledger: &Ledger) -> Option<Bridge> {
         cgroup_anon,
         remainder: cgroup_anon as i64 - target_anon as i64 - others_anon as i64,
         working_set: working_set(cgroup),
-        returnable: snapshot
-            .processes
-            .iter()
-            .all(|process| process.heap.is_some())
-            .then(|| returnable(ledger)),
+        // Free pages, and what caches hold of them; pinned bytes are nobody's to return.
+        returnable: has_all_heaps(snapshot).then(|| {
+            let causes = [Cause::Trimmable, Cause::Tops, Cause::Cached, Cause::Kept, Cause::Lazy];
+            causes.map(|cause| ledger.bytes(cause)).iter().sum()
+        }),
     })
-}
-
-/// Free pages, and what caches hold of them; pinned bytes are nobody's to return.
-fn returnable(ledger: &Ledger) -> u64 {
-    [Cause::Trimmable, Cause::Tops, Cause::Cached, Cause::Kept, Cause::Lazy]
-        .into_iter()
-        .map(|cause| ledger.bytes(cause))
-        .sum()
 }
 
 /// Anonymous memory by shares where that is known, so that forked workers' pages count once.
@@ -40,16 +29,9 @@ fn anonymous(process: &Process) -> Option<u64> {
     let Some(memory) = &process.memory else {
         return process.status.anon;
     };
-    Some(
-        memory
-            .values()
-            .map(|usage| match usage.rss {
-                0 => 0,
-                // A kind's anonymous pages are shared as its pages are.
-                rss => (u128::from(usage.anon) * u128::from(usage.pss) / u128::from(rss)) as u64,
-            })
-            .sum(),
-    )
+    // A kind's anonymous pages are shared as its pages are.
+    let resident = memory.values().filter(|usage| usage.rss > 0);
+    Some(resident.map(|usage| scaled(usage.anon, usage.pss, usage.rss)).sum())
 }
 
 /// What Kubernetes and the autoscalers on top of it compare with the limit.
@@ -62,11 +44,7 @@ pub fn owns_cgroup(snapshot: &Snapshot) -> bool {
     let Some(cgroup) = &snapshot.cgroup else {
         return false;
     };
-    cgroup.path != "/"
-        && (snapshot.target.kind == TargetKind::Cgroup
-            || (!cgroup.pids.is_empty()
-                && cgroup
-                    .pids
-                    .iter()
-                    .all(|pid| snapshot.processes.iter().any(|process| process.pid == *pid))))
+    let is_ours = |pid: &i32| snapshot.processes.iter().any(|process| process.pid == *pid);
+    let is_asked = snapshot.target.kind == TargetKind::Cgroup;
+    cgroup.path != "/" && (is_asked || (!cgroup.pids.is_empty() && cgroup.pids.iter().all(is_ours)))
 }

@@ -47,31 +47,24 @@ fn predict(heap: &Heap, cost: Option<&Cost>) -> Prediction {
 }
 
 fn too_little(prediction: &Prediction, locked: u64, limits: &Limits) -> Option<Left> {
-    let of_locked = || {
-        (locked >= limits.least_bytes).then(|| {
-            format!(
-                "{} MB are free but locked in memory (mlock): the program has to unlock them first",
-                megabytes(locked)
-            )
-        })
+    let least = limits.least_bytes;
+    let remedy = if prediction.tops >= least {
+        Some(format!(
+            "malloc_trim does not return {} MB at the ends of secondary arenas: use \
+             MALLOC_TRIM_THRESHOLD_=131072 or another allocator, and restart",
+            megabytes(prediction.tops)
+        ))
+    } else if locked >= least {
+        let locked = megabytes(locked);
+        Some(format!(
+            "{locked} MB are free but locked in memory (mlock): the program has to unlock them first"
+        ))
+    } else {
+        None
     };
-    (prediction.returns < limits.least_bytes).then(|| Left {
-        reason: Reason::BelowThreshold,
-        why: format!(
-            "malloc_trim would return {} MB, less than the {} MB of --min",
-            megabytes(prediction.returns),
-            megabytes(limits.least_bytes)
-        ),
-        remedy: (prediction.tops >= limits.least_bytes)
-            .then(|| {
-                format!(
-                    "malloc_trim does not return {} MB at the ends of secondary arenas: use \
-                 MALLOC_TRIM_THRESHOLD_=131072 or another allocator, and restart",
-                    megabytes(prediction.tops)
-                )
-            })
-            .or_else(of_locked),
-    })
+    let (returns, min) = (megabytes(prediction.returns), megabytes(least));
+    let why = format!("malloc_trim would return {returns} MB, less than the {min} MB of --min");
+    (prediction.returns < least).then_some(Left { reason: Reason::BelowThreshold, why, remedy })
 }
 
 fn too_long(prediction: &Prediction, limits: &Limits) -> Option<Left> {

@@ -141,10 +141,7 @@ fn is_pending(target: &Target, remote: &Remote) -> Result<bool, Unreadable> {
 
 /// `is_so`, or that the process ended.
 fn alive(target: &Target, is_so: bool) -> Result<bool, NotRun> {
-    match is_so || target.process().is_alive() {
-        true => Ok(is_so),
-        false => Err(NotRun::Gone),
-    }
+    if is_so || target.process().is_alive() { Ok(is_so) } else { Err(NotRun::Gone) }
 }
 
 /// Asks until it is so or `until` has come; whether it is so.
@@ -179,8 +176,5 @@ fn write(target: &Target, address: u64, bytes: &[u8]) -> Result<(), Unreadable> 
             nix::errno::Errno::EFAULT => Unreadable::Unmapped(address),
             other => Unreadable::Other(other.desc().to_owned()),
         })?;
-    match written == bytes.len() {
-        true => Ok(()),
-        false => Err(Unreadable::Unmapped(address)),
-    }
+    if written == bytes.len() { Ok(()) } else { Err(Unreadable::Unmapped(address)) }
 }

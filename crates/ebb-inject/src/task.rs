@@ -91,10 +91,7 @@ pub fn resumed(target: &Target, call: Call, next: u64) -> Call {
     let mut code = [0; CALL_BYTES];
     let at = next.wrapping_sub(CALL_BYTES as u64);
     let is_read = call.is_resumed() && target.memory().copy(&[(at, CALL_BYTES)], &mut code).is_ok();
-    match is_read {
-        true => call.resumed(&code),
-        false => call,
-    }
+    if is_read { call.resumed(&code) } else { call }
 }
 
 fn reason(error: ProcError) -> Unreadable {

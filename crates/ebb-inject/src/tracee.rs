@@ -77,10 +77,7 @@ impl Tracee {
             if now >= until {
                 return Ok(None);
             }
-            match now - begin < SPIN {
-                true => std::thread::yield_now(),
-                false => std::thread::sleep(STEP),
-            }
+            if now - begin < SPIN { std::thread::yield_now() } else { std::thread::sleep(STEP) }
         }
     }
 

@@ -5,11 +5,10 @@
 //! 3.8 to 3.14; anything else is [`Unsupported`], never a guess. The process goes on meanwhile: a list that
 //! changes while it is followed is left there, and the result says that it is not complete.
 //!
-//! What the kernel's heap and these arenas have in common: glibc's ledger counts an arena as one block mapped
+//! What the kernel's heap and these arenas have in common: glibc's breakdown counts an arena as one block mapped
 //! by itself; what is free inside is seen here only.
 
 use crate::memory::Reader;
-use crate::memory::process::ProcessMemory;
 use crate::target::Target;
 
 pub mod arenas;
@@ -77,7 +76,7 @@ impl Python {
 struct Found<'a> {
     place: locate::Place,
     layout: Layout,
-    reader: Reader<&'a ProcessMemory>,
+    reader: Reader<'a>,
 }
 
 impl<'a> Found<'a> {

@@ -86,7 +86,7 @@ pub(crate) fn unless_torn<T>(read: Result<T, Unreadable>) -> Result<Option<T>, U
 }
 
 /// The memory of one process.
-pub trait Memory {
+pub trait Memory: std::fmt::Debug {
     /// Bytes of a page.
     fn page_bytes(&self) -> u64;
 
@@ -108,26 +108,6 @@ pub trait Memory {
     /// their length. The caller has seen that their pages are present. Ranges that lost their mapping meanwhile
     /// are [`Unreadable::Unmapped`].
     fn copy(&self, ranges: &[(u64, usize)], out: &mut [u8]) -> Result<(), Unreadable>;
-}
-
-impl<M: Memory + ?Sized> Memory for &M {
-    fn page_bytes(&self) -> u64 {
-        (**self).page_bytes()
-    }
-    fn pages(&self, start: u64, pages: &mut [Page]) -> Result<(), Unreadable> {
-        (**self).pages(start, pages)
-    }
-    fn resident(
-        &self,
-        start: u64,
-        end: u64,
-        each: &mut dyn FnMut(u64, u64, Page),
-    ) -> Result<(), Unreadable> {
-        (**self).resident(start, end, each)
-    }
-    fn copy(&self, ranges: &[(u64, usize)], out: &mut [u8]) -> Result<(), Unreadable> {
-        (**self).copy(ranges, out)
-    }
 }
 
 /// Pages asked about in one call.

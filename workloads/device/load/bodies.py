@@ -5,9 +5,7 @@ import json
 import math
 import random
 
-SENSORS = (
-    "temperature humidity pressure voltage current vibration flow level speed torque noise light"
-).split()
+SENSORS = ("temperature humidity pressure voltage current vibration flow level speed torque noise light").split()
 TAGS = "factory night calibrated remote outdoor spare test shift-a shift-b retrofit".split()
 UNITS = ("C", "%", "hPa", "V", "A", "mm/s")
 

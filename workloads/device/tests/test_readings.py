@@ -36,9 +36,7 @@ class ReadingsTest(unittest.TestCase):
     def test_the_last_recording_of_a_sensor_is_kept(self) -> None:
         body = batch({"samples": samples(9)}, {"at_ms": 5, "samples": samples(2)}, {"sensor": "b"})
         told = summary([figures(reading) for reading in parse(body)])
-        self.assertEqual(
-            (told["flow"]["count"], told["flow"]["peak"], told["b"]["count"]), (2, 2, 1)
-        )
+        self.assertEqual((told["flow"]["count"], told["flow"]["peak"], told["b"]["count"]), (2, 2, 1))
 
     def test_what_is_no_batch_is_refused(self) -> None:
         for body in (

@@ -14,10 +14,7 @@ class RoundsTest(unittest.TestCase):
                 {"name": "load", "kind": "burst", "round": 1, "from_s": 1, "to_s": 3},
                 {"name": "rest", "kind": "idle", "round": 1, "from_s": 3, "to_s": 6},
             ],
-            "samples": [
-                {"at_s": at, "rss_bytes": value * 1_000_000, "pss_bytes": None}
-                for at, value in rss.items()
-            ],
+            "samples": [{"at_s": at, "rss_bytes": value * 1_000_000, "pss_bytes": None} for at, value in rss.items()],
         }
         self.assertEqual(rounds(run), [["load", "1", "70.0", "-"], ["rest", "1", "20.0", "-"]])
 

@@ -39,9 +39,7 @@ async def add(watch: Watch, all_of_them: All) -> Result:
     try:
         return all_of_them.run(watch)
     except BadPattern as error:
-        raise HTTPException(
-            status.HTTP_422_UNPROCESSABLE_CONTENT, "no POSIX regular expression"
-        ) from error
+        raise HTTPException(status.HTTP_422_UNPROCESSABLE_CONTENT, "no POSIX regular expression") from error
 
 
 @app.get("/v1/watches/{watch_id}")

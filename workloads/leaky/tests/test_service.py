@@ -64,19 +64,13 @@ class Service(unittest.TestCase):
         with ExitStack() as stack:
             port = free_port()
             url = start_python(
-                stack,
-                FOLDER,
-                port,
-                *("uvicorn", "service.app:app", "--port", str(port)),
-                LEAKY_LEAK="python",
+                stack, FOLDER, port, *("uvicorn", "service.app:app", "--port", str(port)), LEAKY_LEAK="python"
             )
             args = Namespace(url=url, requests=20, messages=6, clients=2, seed="t")
             outcome = asyncio.run(run(args))
             self.assertEqual((len(outcome.latencies_ms), outcome.errors), (20, []))
             body = json.dumps({"pattern": "(", "messages": []}).encode()
-            asked = Request(
-                f"{url}/v1/watches", body, {"Content-Type": "application/json"}, method="POST"
-            )
+            asked = Request(f"{url}/v1/watches", body, {"Content-Type": "application/json"}, method="POST")
             with self.assertRaises(HTTPError) as refused:
                 urlopen(asked)
             self.assertEqual(refused.exception.code, 422)

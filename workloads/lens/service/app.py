@@ -66,9 +66,7 @@ class FeatureStore:
         start = time.perf_counter()
         events = await self.connector.events(query.dataset, query.days)
         fetched = time.perf_counter()
-        table = await asyncio.get_running_loop().run_in_executor(
-            self._threads, compute, events, self._customers, query
-        )
+        table = await asyncio.get_running_loop().run_in_executor(self._threads, compute, events, self._customers, query)
         WAREHOUSE_SECONDS.observe(fetched - start)
         COMPUTE_SECONDS.observe(time.perf_counter() - fetched)
         return table, sum(chunk.num_rows for chunk in events)

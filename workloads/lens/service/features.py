@@ -18,13 +18,6 @@ def compute(events: list[pa.Table], customers: pa.Table, query: FeatureQuery) ->
     kept = table.filter(keep)
     joined = kept.join(customers, keys="customer", join_type="inner")
     features = joined.group_by(["customer", *query.group_by]).aggregate(
-        [
-            ("amount", "sum"),
-            ("amount", "mean"),
-            ("amount", "max"),
-            ("at", "max"),
-            ("note", "max"),
-            ("amount", "count"),
-        ]
+        [("amount", "sum"), ("amount", "mean"), ("amount", "max"), ("at", "max"), ("note", "max"), ("amount", "count")]
     )
     return features.sort_by([("amount_sum", "descending")])

@@ -16,10 +16,7 @@ class FeatureQuery(BaseModel):
     days: Annotated[int, Field(ge=1, le=16)]
     min_amount: float = 0.0
     kinds: Annotated[tuple[str, ...], Field(max_length=32)] = ()
-    group_by: Annotated[tuple[GroupKey, ...], Field(min_length=1, max_length=3)] = (
-        "region",
-        "kind",
-    )
+    group_by: Annotated[tuple[GroupKey, ...], Field(min_length=1, max_length=3)] = ("region", "kind")
 
 
 class Features(BaseModel):

@@ -7,9 +7,7 @@ from service.cache import ResultCache
 from service.features import compute
 from service.queries import FeatureQuery
 
-CUSTOMERS = pa.table(
-    {"customer": pa.array([1, 2], pa.int32()), "region": ["north", "south"], "segment": ["new"] * 2}
-)
+CUSTOMERS = pa.table({"customer": pa.array([1, 2], pa.int32()), "region": ["north", "south"], "segment": ["new"] * 2})
 
 
 def events(*rows: tuple[int, str, float | None, bool | None]) -> pa.Table:

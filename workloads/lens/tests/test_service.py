@@ -45,10 +45,7 @@ class ServiceTest(unittest.IsolatedAsyncioTestCase):
     def start(self, *arguments: str, **env: str) -> subprocess.Popen[bytes]:
         """Starts a Python that ends with the test."""
         process = subprocess.Popen(
-            [sys.executable, *arguments],
-            cwd=CASE,
-            env={**os.environ, **env},
-            stdout=subprocess.DEVNULL,
+            [sys.executable, *arguments], cwd=CASE, env={**os.environ, **env}, stdout=subprocess.DEVNULL
         )
 
         def stop() -> None:

@@ -22,9 +22,6 @@ def pack(alleles: NDArray[np.int8]) -> NDArray[np.uint8]:
     codes = _CODES[counts.view(np.uint8)]
     quads = codes.reshape(variants, samples // 4, 4)
     packed: NDArray[np.uint8] = (
-        quads[:, :, 0]
-        | quads[:, :, 1] << np.uint8(2)
-        | quads[:, :, 2] << np.uint8(4)
-        | quads[:, :, 3] << np.uint8(6)
+        quads[:, :, 0] | quads[:, :, 1] << np.uint8(2) | quads[:, :, 2] << np.uint8(4) | quads[:, :, 3] << np.uint8(6)
     )
     return packed

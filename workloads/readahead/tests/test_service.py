@@ -51,12 +51,7 @@ class View(unittest.TestCase):
         for ahead in (1, 3, 100):
             with Readahead(self.store, threads=3, ahead=ahead) as opened:
                 self.assertEqual(opened.size, len(whole))
-                for offset, size in (
-                    (0, 10),
-                    (SIZE.row_bytes - 5, 10),
-                    (7, len(whole)),
-                    (len(whole) - 3, 99),
-                ):
+                for offset, size in ((0, 10), (SIZE.row_bytes - 5, 10), (7, len(whole)), (len(whole) - 3, 99)):
                     read = b"".join(opened.read(offset, size))
                     self.assertEqual(read, whole[offset : offset + size], (ahead, offset, size))
 

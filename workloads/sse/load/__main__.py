@@ -30,9 +30,7 @@ async def fill(args: argparse.Namespace) -> int:
     return 0
 
 
-async def fill_run(
-    session: aiohttp.ClientSession, redis: Redis, run_id: str, count: int, size_bytes: int
-) -> None:
+async def fill_run(session: aiohttp.ClientSession, redis: Redis, run_id: str, count: int, size_bytes: int) -> None:
     """One run, from its registration to its completion."""
     new = {"run_id": run_id, "title": f"Run {run_id}", "owner": "load", "labels": {"case": "sse"}}
     async with session.post("/v1/runs", json=new) as response:

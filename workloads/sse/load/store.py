@@ -15,22 +15,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--dir", required=True, help="where redis-server may write")
-    parser.add_argument(
-        "--stand-in", action="store_true", help="even where redis-server is installed"
-    )
+    parser.add_argument("--stand-in", action="store_true", help="even where redis-server is installed")
     args = parser.parse_args()
     server = None if args.stand_in else shutil.which("redis-server")
     if server is not None:
-        options = [
-            "--port",
-            str(args.port),
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-        ]
+        options = ["--port", str(args.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
         os.execv(server, [server, *options, "--dir", args.dir])
     print("redis-server is not installed: an embedded stand-in serves the events", file=sys.stderr)
     from fakeredis import TcpFakeServer

@@ -44,9 +44,7 @@ async def burst(url: str, runs: list[str], subscribers: int, expected: int) -> O
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=120)
     # Every subscriber is a client of its own, hence a connection of its own.
     connector = aiohttp.TCPConnector(limit=0, force_close=True)
-    async with aiohttp.ClientSession(
-        url, timeout=timeout, connector=connector, read_bufsize=1 << 20
-    ) as session:
+    async with aiohttp.ClientSession(url, timeout=timeout, connector=connector, read_bufsize=1 << 20) as session:
         await asyncio.gather(*(one_run(session, run_id) for run_id in runs))
     outcome.seconds = time.perf_counter() - start
     return outcome

@@ -24,9 +24,7 @@ CASE = Path(__file__).parent.parent
 
 def start(stack: contextlib.AsyncExitStack, command: list[str], **env: str) -> None:
     """Starts a process that ends with the stack."""
-    process = subprocess.Popen(
-        command, cwd=CASE, env={**os.environ, **env}, stdout=subprocess.DEVNULL
-    )
+    process = subprocess.Popen(command, cwd=CASE, env={**os.environ, **env}, stdout=subprocess.DEVNULL)
 
     def stop() -> None:
         process.terminate()
@@ -107,17 +105,11 @@ class ServiceTest(unittest.IsolatedAsyncioTestCase):
         await self.redis.xadd("run:r2:events", {"type": "run.completed", "data": '{"seq":1}'})
         async with asyncio.timeout(10):
             frames = await reading
-        self.assertEqual(
-            [frame["data"] for frame in frames if "data" in frame], ['{"seq":0}', '{"seq":1}']
-        )
+        self.assertEqual([frame["data"] for frame in frames if "data" in frame], ['{"seq":0}', '{"seq":1}'])
         self.assertIn({"comment": "keep-alive"}, frames)
 
     async def test_requests_are_validated(self) -> None:
-        for path, expected in {
-            "/v1/runs/none/events": 404,
-            "/v1/runs/UPPER/events": 422,
-            "/v1/runs/none": 404,
-        }.items():
+        for path, expected in {"/v1/runs/none/events": 404, "/v1/runs/UPPER/events": 422, "/v1/runs/none": 404}.items():
             async with self.http.get(path) as response:
                 self.assertEqual(response.status, expected, path)
         new = {"run_id": "r3", "title": "t", "owner": "o", "unknown": 1}

@@ -18,16 +18,7 @@ WORKLOAD = Path(__file__).resolve().parent.parent
 class StandIn(unittest.TestCase):
     def setUp(self) -> None:
         port = free_port()
-        command = [
-            sys.executable,
-            "-m",
-            "load.store",
-            "--port",
-            str(port),
-            "--dir",
-            "/",
-            "--stand-in",
-        ]
+        command = [sys.executable, "-m", "load.store", "--port", str(port), "--dir", "/", "--stand-in"]
         self.process = subprocess.Popen(command, cwd=WORKLOAD, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.stop)
         self.redis = Redis(port=port)

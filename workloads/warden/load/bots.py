@@ -45,9 +45,7 @@ def hits(rng: random.Random, count: int) -> Iterator[Hit]:
 
 def headers(rng: random.Random) -> dict[str, str]:
     """What comes with a request."""
-    address = (
-        f"{rng.randint(1, 223)}.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)}"
-    )
+    address = f"{rng.randint(1, 223)}.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)}"
     return {
         "X-Forwarded-For": address,
         "User-Agent": rng.choice(AGENTS),

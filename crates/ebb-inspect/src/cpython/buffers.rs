@@ -11,7 +11,7 @@ use super::arenas::{block_of, ranges};
 use super::collector::name;
 use super::layout::Layout;
 use crate::exact::{low_half, usize_of};
-use crate::memory::{Memory, Presence, Reader, Unreadable, unless_torn};
+use crate::memory::{Presence, Reader, Unreadable, unless_torn};
 
 /// In front of an object may lie: nothing, the collector's head, that and two words for its attributes.
 const IN_FRONT: [u64; 3] = [0, 16, 32];
@@ -38,8 +38,8 @@ pub struct Owned {
 
 /// What `blocks` (addresses and bytes) are, by type. `arrays` are those of the arenas; `type_of_types` is the
 /// address of `type`.
-pub(super) fn owners<M: Memory>(
-    reader: &mut Reader<M>,
+pub(super) fn owners(
+    reader: &mut Reader<'_>,
     blocks: &[(u64, u64)],
     arrays: &[u64],
     layout: &Layout,
@@ -75,8 +75,8 @@ pub(super) fn owners<M: Memory>(
 }
 
 /// Searches an arena for the addresses of blocks that nobody has yet.
-fn search<M: Memory>(
-    reader: &mut Reader<M>,
+fn search(
+    reader: &mut Reader<'_>,
     (start, end): (u64, u64),
     layout: &Layout,
     type_of_types: u64,
@@ -110,8 +110,8 @@ fn search<M: Memory>(
 }
 
 /// The type of the object in the block at `block`, if there is one.
-fn object_at<M: Memory>(
-    reader: &mut Reader<M>,
+fn object_at(
+    reader: &mut Reader<'_>,
     block: u64,
     type_of_types: u64,
 ) -> Result<Option<u64>, Unreadable> {
@@ -125,8 +125,8 @@ fn object_at<M: Memory>(
 }
 
 /// The type of the object at `object`, if it has a count, and a type whose type is one: of `type`'s kind.
-fn type_of<M: Memory>(
-    reader: &mut Reader<M>,
+fn type_of(
+    reader: &mut Reader<'_>,
     object: u64,
     type_of_types: u64,
 ) -> Result<Option<u64>, Unreadable> {

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use crate::memory::{Memory, Reader, Unreadable, unless_torn};
+use crate::memory::{Reader, Unreadable, unless_torn};
 
 /// `struct _gc_runtime_state`, the same from 3.8 to 3.14: two fields of the trash can, enabled, debug, then
 /// the generations.
@@ -95,8 +95,8 @@ pub(super) enum Frozen {
 }
 
 /// Reads the collector whose state is at `gc`.
-pub(super) fn read<M: Memory>(
-    reader: &mut Reader<M>,
+pub(super) fn read(
+    reader: &mut Reader<'_>,
     gc: u64,
     frozen: Frozen,
 ) -> Result<Collector, Unreadable> {
@@ -143,7 +143,7 @@ pub(super) fn read<M: Memory>(
 }
 
 /// Where the youngest generation begins: where a list's neighbours on both sides point back at it.
-fn generations<M: Memory>(reader: &mut Reader<M>, gc: u64) -> Result<u64, Unreadable> {
+fn generations(reader: &mut Reader<'_>, gc: u64) -> Result<u64, Unreadable> {
     let places = GENERATIONS.map(|offset| gc.wrapping_add(offset));
     for head in places {
         let forth = unless_torn(step(reader, head))?.is_some();
@@ -172,8 +172,8 @@ enum End {
 }
 
 /// The objects of one list, as far as it can be followed.
-fn count<M: Memory>(
-    reader: &mut Reader<M>,
+fn count(
+    reader: &mut Reader<'_>,
     head: u64,
     tallies: &mut HashMap<u64, Tally>,
 ) -> Result<(u64, End), Unreadable> {
@@ -187,8 +187,8 @@ fn count<M: Memory>(
 }
 
 /// Counts the objects of one list; where it cannot be followed to its end, those until there.
-fn follow<M: Memory>(
-    reader: &mut Reader<M>,
+fn follow(
+    reader: &mut Reader<'_>,
     head: u64,
     tallies: &mut HashMap<u64, Tally>,
 ) -> (u64, Result<(), Unreadable>) {
@@ -212,14 +212,14 @@ fn follow<M: Memory>(
 }
 
 /// The element after `at`, if that one agrees.
-fn step<M: Memory>(reader: &mut Reader<M>, at: u64) -> Result<u64, Unreadable> {
+fn step(reader: &mut Reader<'_>, at: u64) -> Result<u64, Unreadable> {
     let next = reader.word(at)? & !FLAGS;
     let back = reader.word(next.wrapping_add(8))? & !FLAGS;
     if back == at { Ok(next) } else { Err(Unreadable::Unmapped(next)) }
 }
 
-fn tally<M: Memory>(
-    reader: &mut Reader<M>,
+fn tally(
+    reader: &mut Reader<'_>,
     object: u64,
     tallies: &mut HashMap<u64, Tally>,
 ) -> Result<(), Unreadable> {
@@ -257,7 +257,7 @@ fn tally<M: Memory>(
 }
 
 /// The type's name; its address where that cannot be read.
-pub(super) fn name<M: Memory>(reader: &mut Reader<M>, address: u64) -> String {
+pub(super) fn name(reader: &mut Reader<'_>, address: u64) -> String {
     let mut text = Vec::new();
     let start = reader.word(address.wrapping_add(TYPE_NAME)).unwrap_or(0);
     while text.len() < MOST_NAME_BYTES {

@@ -18,8 +18,8 @@ pub struct Interpreter {
 }
 
 /// Addresses and numbers of the interpreters, the newest first.
-pub(super) fn states<M: crate::Memory>(
-    reader: &mut Reader<M>,
+pub(super) fn states(
+    reader: &mut Reader<'_>,
     runtime: u64,
     layout: &Layout,
 ) -> Result<Vec<(u64, i64)>, Unsupported> {
@@ -39,8 +39,8 @@ pub(super) fn states<M: crate::Memory>(
 }
 
 /// The address of the interpreter that the process began with.
-pub(super) fn main_interpreter<M: crate::Memory>(
-    reader: &mut Reader<M>,
+pub(super) fn main_interpreter(
+    reader: &mut Reader<'_>,
     runtime: u64,
     layout: &Layout,
 ) -> Result<u64, Unsupported> {
@@ -51,8 +51,8 @@ pub(super) fn main_interpreter<M: crate::Memory>(
         .ok_or_else(|| Unsupported::Layout("it has no main interpreter".to_owned()))
 }
 
-pub(super) fn interpreters<M: crate::Memory>(
-    reader: &mut Reader<M>,
+pub(super) fn interpreters(
+    reader: &mut Reader<'_>,
     runtime: u64,
     layout: &Layout,
 ) -> Result<Vec<Interpreter>, Unsupported> {

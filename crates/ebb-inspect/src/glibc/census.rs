@@ -1,13 +1,14 @@
 //! Counts the chunks of a heap by what they are, and joins free neighbours as malloc_trim will.
 //!
-//! Filled by `walk`, chunk after chunk in the order of addresses; read by the ledger.
+//! Filled by `walk`, chunk after chunk in the order of addresses; read by the breakdown.
 
+use crate::breakdown::{Breakdown, Line};
+use crate::heap::Trim;
 use crate::memory::Presence;
 
 use super::fast::{self, Fast, Known};
 use super::heaps::Heap;
 use super::layout::HEADER_BYTES;
-use super::ledger::{Ledger, Trim};
 use super::sizes::Sizes;
 use super::trim::Trimmer;
 use super::walk::{Chunk, Visitor};
@@ -22,7 +23,13 @@ const MAX_CANDIDATES: usize = 1 << 16;
 #[derive(Clone, Debug, Default)]
 pub struct Census {
     /// Lines, but for what only the whole heap tells: resident bytes in use.
-    pub ledger: Ledger,
+    pub breakdown: Breakdown,
+    /// Chunks that are mappings of their own, and whether all of them were found.
+    pub mmapped: Line,
+    pub mmapped_complete: bool,
+    /// Bytes that malloc counts as its own and that were not found: heaps without a way to them, and what is missing of
+    /// `mmapped`. How much of that is resident is not known.
+    pub missing: u64,
     /// What a trim would do.
     pub trim: Trim,
     /// Sizes of chunks in use.
@@ -46,26 +53,26 @@ impl Census {
     /// Begins `heap`: what lies before its first chunk.
     pub fn begin(&mut self, presence: &Presence, heap: &Heap) {
         if heap.first > heap.start {
-            self.ledger.overhead.add(heap.start, heap.first, presence);
+            self.breakdown.overhead.add(heap.start, heap.first, presence);
         }
     }
 
     /// A chunk in a bin.
     pub fn free(&mut self, presence: &Presence, from: u64, to: u64) {
-        self.ledger.free.add(from, to, presence);
+        self.breakdown.free.add(from, to, presence);
         self.run.get_or_insert(from);
     }
 
     /// A chunk in a fastbin, which a trim merges first.
     pub fn fast(&mut self, presence: &Presence, from: u64, to: u64) {
-        self.ledger.fastbins.add(from, to, presence);
+        self.breakdown.fastbins.add(from, to, presence);
         self.run.get_or_insert(from);
     }
 
     /// A chunk in use. Its residency is what remains of the heap's.
     pub fn in_use(&mut self, presence: &Presence, from: u64, to: u64) {
-        self.ledger.in_use.chunks += 1;
-        self.ledger.in_use.bytes += to - from;
+        self.breakdown.live.chunks += 1;
+        self.breakdown.live.bytes += to - from;
         self.sizes.count(to - from);
         self.large(from, to);
         if self.run.is_some() {
@@ -81,7 +88,7 @@ impl Census {
     /// A chunk that is in use or in a fastbin: that was not found out.
     pub fn unknown(&mut self, presence: &Presence, from: u64, to: u64) {
         self.end_run(presence, from);
-        self.ledger.unread.add(from, to, presence);
+        self.breakdown.unread.add(from, to, presence);
     }
 
     /// A chunk in use whose block may be one of those that are listed.
@@ -95,10 +102,10 @@ impl Census {
     pub fn top(&mut self, presence: &Presence, from: u64, to: u64, is_main: bool) {
         let merged = self.run.take().unwrap_or(from);
         if is_main {
-            self.ledger.main_top.add(from, to, presence);
+            self.breakdown.main_top.add(from, to, presence);
             self.trim.returns += self.trimmer.main_top(presence, merged, to);
         } else {
-            self.ledger.secondary_tops.add(from, to, presence);
+            self.breakdown.secondary_tops.add(from, to, presence);
             let (free, locked) = self.trimmer.secondary_top(presence, merged, to);
             self.trim.secondary_tops += free;
             self.trim.locked += locked;
@@ -108,12 +115,12 @@ impl Census {
     /// What closes a heap.
     pub fn overhead(&mut self, presence: &Presence, from: u64, to: u64) {
         self.end_run(presence, from);
-        self.ledger.overhead.add(from, to, presence);
+        self.breakdown.overhead.add(from, to, presence);
     }
 
     /// Bytes that were not walked.
     pub fn unread(&mut self, presence: &Presence, from: u64, to: u64) {
-        self.ledger.unread.add(from, to, presence);
+        self.breakdown.unread.add(from, to, presence);
     }
 
     /// The chain ended here: a run before it counts up to `at`.
@@ -123,16 +130,18 @@ impl Census {
 
     /// The heap is done: what is resident and neither free nor overhead is in use.
     pub fn close(&mut self, presence: &Presence, heap: &Heap) {
-        self.ledger.system.add(heap.start, heap.end, presence);
-        self.ledger.system.chunks = 0;
-        let others = self.ledger.resident_but_in_use();
-        self.ledger.in_use.resident = self.ledger.system.resident.saturating_sub(others);
+        self.breakdown.system.add(heap.start, heap.end, presence);
+        self.breakdown.system.chunks = 0;
+        let others = self.breakdown.resident_but_live();
+        self.breakdown.live.resident = self.breakdown.system.resident.saturating_sub(others);
     }
 
     /// Adds what was counted in another heap.
     pub fn merge(&mut self, other: Self) {
-        self.ledger.add(&other.ledger);
-        self.trim.add(&other.trim);
+        self.breakdown += &other.breakdown;
+        self.trim.returns += other.trim.returns;
+        self.trim.secondary_tops += other.trim.secondary_tops;
+        self.trim.locked += other.trim.locked;
         self.sizes.add(&other.sizes);
         self.candidates.extend(other.candidates);
         self.large.extend(other.large);

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::memory::{Memory, Reader, Unreadable};
+use crate::memory::{Reader, Unreadable};
 
 use super::layout::{HEADER_BYTES, Layout};
 
@@ -31,8 +31,8 @@ pub struct Heap {
 }
 
 /// The heaps of the secondary arena at `arena`, oldest first. Shorter than it is when the links are torn.
-pub fn secondary<M: Memory>(
-    reader: &mut Reader<M>,
+pub fn secondary(
+    reader: &mut Reader<'_>,
     layout: &Layout,
     arena: u64,
     heap_bytes: u64,
@@ -76,8 +76,8 @@ fn first_chunk(behind_arena: u64) -> u64 {
 
 /// The main arena's heaps: what brk gave, from `begin` on within `area`, and what was mapped when brk
 /// failed. `mapping_of` tells the mapping of an address.
-pub fn main<M: Memory>(
-    reader: &mut Reader<M>,
+pub fn main(
+    reader: &mut Reader<'_>,
     layout: &Layout,
     arena: u64,
     begin: u64,

@@ -3,7 +3,7 @@
 //! Lists of a busy or damaged process may lead anywhere, also in circles: what is no chunk of the heap ends
 //! the list, and the number is bounded.
 
-use crate::memory::{Memory, Reader, Unreadable};
+use crate::memory::{Reader, Unreadable};
 
 use super::layout::{BINS, HEADER_BYTES, Layout};
 
@@ -11,8 +11,8 @@ use super::layout::{BINS, HEADER_BYTES, Layout};
 const MAX_BINNED: usize = 1 << 16;
 
 /// Chunks in the bins of `arena`, and its top: places where the chain goes on.
-pub fn anchors<M: Memory>(
-    reader: &mut Reader<M>,
+pub fn anchors(
+    reader: &mut Reader<'_>,
     layout: &Layout,
     arena: u64,
 ) -> Result<Vec<u64>, Unreadable> {
@@ -45,7 +45,7 @@ pub fn anchors<M: Memory>(
 }
 
 /// The size of the chunk at `chunk`.
-pub fn chunk_size<M: Memory>(reader: &mut Reader<M>, chunk: u64) -> Result<u64, Unreadable> {
+pub fn chunk_size(reader: &mut Reader<'_>, chunk: u64) -> Result<u64, Unreadable> {
     if !chunk.is_multiple_of(HEADER_BYTES) {
         return Err(Unreadable::Unmapped(chunk));
     }

@@ -39,8 +39,8 @@ pub struct Static {
 }
 
 /// Looks through the writable parts of libc's file, `data`. `heap` is the area that brk moves.
-pub fn locate<M: Memory>(
-    reader: &mut Reader<M>,
+pub fn locate(
+    reader: &mut Reader<'_>,
     layout: &Layout,
     data: &[&Mapping],
     heap: Option<(u64, u64)>,
@@ -80,7 +80,7 @@ struct Words {
 }
 
 impl Words {
-    fn read(memory: &impl Memory, start: u64, end: u64) -> Result<Self, Unreadable> {
+    fn read(memory: &dyn Memory, start: u64, end: u64) -> Result<Self, Unreadable> {
         let page_bytes = memory.page_bytes();
         let mut pages = vec![Page::Absent; usize_of((end - start).div_ceil(page_bytes))];
         memory.pages(start, &mut pages)?;
@@ -121,8 +121,8 @@ impl Words {
 }
 
 /// All arenas, if the main one is at `address`.
-fn main_arena<M: Memory>(
-    reader: &mut Reader<M>,
+fn main_arena(
+    reader: &mut Reader<'_>,
     words: &Words,
     layout: &Layout,
     address: u64,

@@ -4,7 +4,7 @@
 //! there from outside of the thread, so every chunk of that size is tried: the heads of its lists must lead to
 //! chunks of exactly the lists' sizes, link by link. Ordinary data does not pass.
 
-use crate::memory::{Memory, Reader, Unreadable};
+use crate::memory::{Reader, Unreadable};
 
 use super::layout::{HEADER_BYTES, Layout, MIN_CHUNK_BYTES, TCACHE_SMALL_BINS};
 use super::lists::chunk_size;
@@ -24,8 +24,8 @@ pub struct Cached {
 }
 
 /// The chunks in the caches among `candidates`.
-pub fn cached<M: Memory>(
-    reader: &mut Reader<M>,
+pub fn cached(
+    reader: &mut Reader<'_>,
     layout: &Layout,
     candidates: &[u64],
 ) -> Result<Cached, Unreadable> {
@@ -43,8 +43,8 @@ pub fn cached<M: Memory>(
 }
 
 /// The cached chunks, if the chunk at `chunk` holds a cache.
-fn cache<M: Memory>(
-    reader: &mut Reader<M>,
+fn cache(
+    reader: &mut Reader<'_>,
     layout: &Layout,
     chunk: u64,
 ) -> Result<Option<Vec<(u64, u64)>>, Unreadable> {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::memory::{Memory, Reader, Unreadable, unless_torn};
+use crate::memory::{Reader, Unreadable, unless_torn};
 use crate::page_map::{self, Run, Shape};
 use crate::space::Space;
 
@@ -24,8 +24,8 @@ pub struct Found {
 }
 
 /// Arenas and page map among `candidates`, if both are there as `layout` has them.
-pub fn locate<M: Memory>(
-    space: Space<'_, M>,
+pub fn locate(
+    space: Space<'_>,
     data: &[(u64, u64)],
     candidates: &[(u64, u64)],
     layout: &Layout,
@@ -52,9 +52,9 @@ pub fn locate<M: Memory>(
 }
 
 /// The number of the arena at `address`, if one is there.
-fn arena_index<M: Memory>(
-    reader: &mut Reader<&M>,
-    space: Space<'_, M>,
+fn arena_index(
+    reader: &mut Reader<'_>,
+    space: Space<'_>,
     layout: &Layout,
     address: u64,
 ) -> Result<Option<u64>, Unreadable> {

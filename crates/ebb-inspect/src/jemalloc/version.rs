@@ -3,7 +3,7 @@
 use super::layout::{LAYOUTS, Layout};
 use super::locate::{self, Found};
 use crate::image::Image;
-use crate::memory::{Memory, Unreadable};
+use crate::memory::Unreadable;
 use crate::page_map;
 use crate::space::Space;
 
@@ -38,8 +38,8 @@ pub(super) fn version_around(bytes: &[u8], at: usize) -> Option<String> {
 }
 
 /// The layout and the structures, that of the file's own version first.
-pub(super) fn recognise<M: Memory>(
-    space: Space<'_, M>,
+pub(super) fn recognise(
+    space: Space<'_>,
     data: &[(u64, u64)],
     version: Option<&str>,
 ) -> Result<Option<(&'static Layout, Found)>, Unreadable> {

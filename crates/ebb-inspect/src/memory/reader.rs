@@ -12,23 +12,23 @@ const PAGES: usize = 1024;
 
 /// Reads words and bytes by address.
 #[derive(Debug)]
-pub struct Reader<M> {
-    memory: M,
+pub struct Reader<'a> {
+    memory: &'a dyn Memory,
     /// Addresses of the cached pages; a page's place follows from its number.
     at: Vec<Option<u64>>,
     bytes: Vec<u8>,
 }
 
-impl<M: Memory> Reader<M> {
+impl<'a> Reader<'a> {
     /// A reader of `memory` with an empty cache.
-    pub fn new(memory: M) -> Self {
+    pub fn new(memory: &'a dyn Memory) -> Self {
         let page = usize_of(memory.page_bytes());
         Self { memory, at: vec![None; PAGES], bytes: vec![0; PAGES * page] }
     }
 
     /// The memory that is read.
-    pub fn memory(&self) -> &M {
-        &self.memory
+    pub fn memory(&self) -> &'a dyn Memory {
+        self.memory
     }
 
     /// The 64-bit word at `address`.

@@ -7,7 +7,7 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// Calls `each` with address and value of every word of `from..to` that is not 0.
 pub fn words(
-    memory: &impl Memory,
+    memory: &dyn Memory,
     (from, to): (u64, u64),
     mut each: impl FnMut(u64, u64),
 ) -> Result<(), Unreadable> {

@@ -1,6 +1,6 @@
 //! A page of mimalloc: a run of slices with blocks of one size, or with nothing.
 
-use crate::memory::{Memory, Reader, Unreadable, unless_torn};
+use crate::memory::{Reader, Unreadable, unless_torn};
 
 /// What a run of slices is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +29,8 @@ const IS_ON_HEAPS_LIST: u64 = 2;
 
 /// How many of a page's `used` blocks other threads freed, by its `word` about them. They count as used until their
 /// owner takes them back.
-pub fn freed_by_others<M: Memory>(
-    reader: &mut Reader<&M>,
+pub fn freed_by_others(
+    reader: &mut Reader<'_>,
     word: u64,
     range: (u64, u64),
     used: u64,
@@ -42,8 +42,8 @@ pub fn freed_by_others<M: Memory>(
 }
 
 /// The length of the page's own list of blocks that other threads freed, which begins at `block` and stays in `from..to`.
-pub fn freed_blocks<M: Memory>(
-    reader: &mut Reader<&M>,
+pub fn freed_blocks(
+    reader: &mut Reader<'_>,
     mut block: u64,
     (from, to): (u64, u64),
     most: u64,

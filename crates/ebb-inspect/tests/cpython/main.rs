@@ -278,7 +278,7 @@ fn large_blocks_of_another_interpreter_have_owners() {
     for python in pythons() {
         let mut child = started(Command::new(&python).args(["-c", CODE]));
         let target = Target::open(child.id() as i32).unwrap();
-        let heap = ebb_inspect::Heap::read(&target).unwrap();
+        let heap = ebb_inspect::glibc::read(&target).unwrap();
         let read = Python::read(&target, &heap.large).unwrap();
         drop(child.stdin.take());
         child.wait().unwrap();
@@ -298,11 +298,12 @@ fn large_blocks_behind_arenas() {
     for python in pythons() {
         let mut child = started(Command::new(&python).args(["-c", CODE]));
         let target = Target::open(child.id() as i32).unwrap();
-        let heap = ebb_inspect::Heap::read(&target).unwrap();
+        let heap = ebb_inspect::glibc::read(&target).unwrap();
         let read = Python::read(&target, &heap.large).unwrap();
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert!(heap.ledger.mmapped_complete, "{python}: {:?}", heap.ledger);
+        let found = heap.glibc.as_ref().unwrap();
+        assert!(found.mmapped_complete, "{python}: {found:?}");
         let arrays = read.buffers.iter().find(|it| it.name.as_deref() == Some("bytearray"));
         assert_eq!(arrays.map(|it| it.count), Some(3), "{python}: {:?}", read.buffers);
     }
@@ -326,13 +327,14 @@ fn large_blocks_have_owners() {
     for python in pythons() {
         let mut child = started(Command::new(&python).args(["-c", BUFFERS]));
         let target = Target::open(child.id() as i32).unwrap();
-        let heap = ebb_inspect::Heap::read(&target).unwrap();
+        let heap = ebb_inspect::glibc::read(&target).unwrap();
         let read = Python::read(&target, &heap.large).unwrap();
         let told: u64 = read.buffers.iter().map(|it| it.count).sum();
         assert_eq!(told, heap.large.len() as u64);
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert!(heap.ledger.mmapped_complete, "{python}: {:?}", heap.ledger);
+        let found = heap.glibc.as_ref().unwrap();
+        assert!(found.mmapped_complete, "{python}: {found:?}");
         let owned = |name: Option<&str>| {
             let name = name.map(str::to_owned);
             read.buffers.iter().find(|it| it.name == name)

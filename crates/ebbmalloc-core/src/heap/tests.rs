@@ -6,6 +6,7 @@ mod explicit_hooks;
 mod explicit_model;
 mod fork;
 mod growth;
+mod lead;
 mod model;
 mod nested;
 mod placement;

@@ -41,10 +41,9 @@ fn rows(page: &str, heading: &str) -> Vec<Row> {
     let part = &page[start..];
     let part = &part[..part.find("\n## ").unwrap_or(part.len())];
     part.lines()
-        .filter(|line| line.starts_with("| `"))
+        .filter(|line| line.starts_with('`') && line.contains(" | "))
         .map(|line| {
-            let inner = &line[1..line.trim_end().len() - 1];
-            let cells: Vec<_> = inner.split('|').map(str::trim).collect();
+            let cells: Vec<_> = line.split('|').map(str::trim).collect();
             assert_eq!(cells.len(), 4, "{line}");
             Row {
                 names: quoted(cells[0]).iter().flat_map(|name| expanded(name)).collect(),

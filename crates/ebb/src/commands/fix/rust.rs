@@ -84,7 +84,7 @@ fn chosen(args: &Args, programs: &BTreeMap<String, PathBuf>) -> Result<Vec<PathB
     let name = args.file.display();
     let list = || programs.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     if let Some(unknown) = args.service.iter().find(|it| !programs.contains_key(*it)) {
-        return Err(Failure::new(Exit::Usage, format!("{name} has no program {unknown}"))
+        return Err(Failure::usage(format!("{name} has no program {unknown}"))
             .remedy(format!("it has {}", list())));
     }
     match programs.len() {
@@ -97,7 +97,7 @@ fn chosen(args: &Args, programs: &BTreeMap<String, PathBuf>) -> Result<Vec<PathB
         _ if !args.service.is_empty() => {
             Ok(args.service.iter().filter_map(|it| programs.get(it).cloned()).collect())
         }
-        _ => Err(Failure::new(Exit::Usage, format!("{name} has {} programs", programs.len()))
+        _ => Err(Failure::usage(format!("{name} has {} programs", programs.len()))
             .remedy(format!("name them with --service: {}", list()))),
     }
 }
@@ -122,11 +122,8 @@ fn crate_path(args: &Args, folder: &Path, wished: Crate) -> Result<String, Failu
     }
     if let Some(path) = &args.crate_path {
         if !folder.join(path).join("Cargo.toml").is_file() {
-            return Err(Failure::new(
-                Exit::Usage,
-                format!("--crate-path {path}: there is no Cargo.toml"),
-            )
-            .remedy("name crates/ebbmalloc of a checkout, relative to this Cargo.toml"));
+            return Err(Failure::usage(format!("--crate-path {path}: there is no Cargo.toml"))
+                .remedy("name crates/ebbmalloc of a checkout, relative to this Cargo.toml"));
         }
         return Ok(path.clone());
     }

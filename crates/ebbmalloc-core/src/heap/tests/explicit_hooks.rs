@@ -2,11 +2,11 @@
 
 use super::explicit::{SIZES, allocate_in, end, free, heap, validate_arena};
 use super::with_access;
-use crate::arena::hooks::ExtentHooks;
 use crate::arena::owner_map::UNIT;
 use crate::heap::Access;
 use crate::os::Os;
 use crate::os::fake::Fake;
+use crate::os::hooks::ExtentHooks;
 use crate::size::{GRANULE, SMALL_MAX};
 use core::ffi::{c_uint, c_void};
 use core::ptr::null_mut;

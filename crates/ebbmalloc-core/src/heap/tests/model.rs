@@ -17,18 +17,49 @@ const SIZE_MAX: usize = 4 << 20;
 /// What a program does; `Nested` is what a signal handler does.
 #[derive(Clone, Debug)]
 enum Step {
-    Allocate { thread: usize, size: usize },
-    Zeroed { thread: usize, size: usize },
-    Aligned { thread: usize, size: usize, align: usize },
-    Free { thread: usize, which: usize },
-    Reallocate { thread: usize, which: usize, size: usize },
-    Nested { size: usize, which: usize },
+    Allocate {
+        thread: usize,
+        size: usize,
+    },
+    Zeroed {
+        thread: usize,
+        size: usize,
+    },
+    Aligned {
+        thread: usize,
+        size: usize,
+        align: usize,
+    },
+    Free {
+        thread: usize,
+        which: usize,
+    },
+    Reallocate {
+        thread: usize,
+        which: usize,
+        size: usize,
+    },
+    Nested {
+        size: usize,
+        which: usize,
+    },
     Tick,
-    Trim { thread: usize },
+    Trim {
+        thread: usize,
+    },
     Attach,
-    Detach { thread: usize },
-    Refuse { call: Call, count: usize },
-    Lock { which: usize },
+    Detach {
+        thread: usize,
+    },
+    Refuse {
+        call: Call,
+        count: usize,
+    },
+    Lock {
+        which: usize,
+    },
+    /// The program turns out to be a CPython.
+    Lead,
 }
 
 fn size() -> impl Strategy<Value = usize> {
@@ -60,6 +91,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => thread.prop_map(|thread| Step::Detach { thread }),
         3 => (call, 1usize..4).prop_map(|(call, count)| Step::Refuse { call, count }),
         1 => which.prop_map(|which| Step::Lock { which }),
+        1 => Just(Step::Lead),
     ]
 }
 
@@ -244,6 +276,7 @@ impl World {
                     self.locked = true;
                 }
             }
+            Step::Lead => heap.lead_slabs(),
         }
         self.steps += 1;
         if self.steps.is_multiple_of(VALIDATE_EVERY) {

@@ -3,14 +3,34 @@
 //!
 //! A treap (Aragon and Seidel, "Randomized Search Trees", 1989): the priority is a hash of the
 //! address, so nothing has to be stored for balance and the shape does not depend on the order of
-//! insertion. The nodes are the descriptors of the units' first granules.
+//! insertion. The nodes are the units' own descriptors.
 
-use super::granule::Granule;
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 
+/// The descriptor of a unit, which has two words for its children in a tree.
+pub trait Node: Sized {
+    /// The word for the left child.
+    ///
+    /// # Safety
+    /// `node` is a valid descriptor.
+    unsafe fn left(node: *mut Self) -> *mut *mut Self;
+
+    /// The word for the right child.
+    ///
+    /// # Safety
+    /// `node` is a valid descriptor.
+    unsafe fn right(node: *mut Self) -> *mut *mut Self;
+
+    /// Address of the unit.
+    ///
+    /// # Safety
+    /// `node` is a valid descriptor.
+    unsafe fn address(node: *mut Self) -> usize;
+}
+
 /// An order of units.
-pub trait Order {
+pub trait Order<N> {
     /// What they are compared by; no two units have the same.
     type Key: Ord + Copy;
 
@@ -18,55 +38,36 @@ pub trait Order {
     ///
     /// # Safety
     /// `node` is a valid descriptor.
-    unsafe fn key(node: *mut Granule) -> Self::Key;
-}
-
-/// By length, then address.
-#[derive(Debug)]
-pub struct ByLength;
-
-impl Order for ByLength {
-    type Key = (u32, usize);
-
-    unsafe fn key(node: *mut Granule) -> (u32, usize) {
-        // SAFETY: the node is a valid descriptor whose lock the caller holds (contract of `Order::key`).
-        unsafe { ((*node).len, (*node).base) }
-    }
+    unsafe fn key(node: *mut N) -> Self::Key;
 }
 
 /// By address.
 #[derive(Debug)]
 pub struct ByAddress;
 
-impl Order for ByAddress {
+impl<N: Node> Order<N> for ByAddress {
     type Key = usize;
 
-    unsafe fn key(node: *mut Granule) -> usize {
-        // SAFETY: the node is a valid descriptor whose lock the caller holds (contract of `Order::key`).
-        unsafe { (*node).base }
+    unsafe fn key(node: *mut N) -> usize {
+        // SAFETY: the node is a valid descriptor (contract of `Order::key`).
+        unsafe { N::address(node) }
     }
 }
 
 /// See the module. All descriptors in it belong to the holder of one lock, that of the arena or of a bin.
 #[derive(Debug)]
-pub struct Tree<O> {
-    root: *mut Granule,
+pub struct Tree<N, O> {
+    root: *mut N,
     order: PhantomData<O>,
 }
 
-fn priority(base: usize) -> u64 {
-    // Fibonacci hashing (Knuth, TAOCP 3, 6.4) of the granule's number, mixed once more.
-    let hash = ((base >> 16) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+fn priority(address: usize) -> u64 {
+    // Fibonacci hashing (Knuth, TAOCP 3, 6.4) of the number of 64 KiB, mixed once more.
+    let hash = ((address >> 16) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (hash ^ (hash >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9)
 }
 
-impl<O: Order> Default for Tree<O> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<O: Order> Tree<O> {
+impl<N: Node, O: Order<N>> Tree<N, O> {
     /// An empty tree.
     pub const fn new() -> Self {
         Self { root: null_mut(), order: PhantomData }
@@ -82,32 +83,28 @@ impl<O: Order> Tree<O> {
     /// # Safety
     /// `node` is the head of a unit that is in no tree, what it is ordered by is set, and the
     /// caller holds the lock.
-    pub unsafe fn insert(&mut self, node: *mut Granule) {
+    pub unsafe fn insert(&mut self, node: *mut N) {
         // SAFETY: every node of the tree is a valid descriptor under the caller's lock; `link`
         // points at `root` or at a child field of such a node.
         unsafe {
-            let (node_key, node_priority) = (O::key(node), priority((*node).base));
-            let mut link: *mut *mut Granule = &raw mut self.root;
-            while !(*link).is_null() && priority((**link).base) >= node_priority {
-                link = if node_key < O::key(*link) {
-                    &raw mut (**link).left
-                } else {
-                    &raw mut (**link).right
-                };
+            let (node_key, node_priority) = (O::key(node), priority(N::address(node)));
+            let mut link: *mut *mut N = &raw mut self.root;
+            while !(*link).is_null() && priority(N::address(*link)) >= node_priority {
+                link = if node_key < O::key(*link) { N::left(*link) } else { N::right(*link) };
             }
             // Split the subtree at `link` by the key; the halves become the children.
             let mut rest = *link;
             *link = node;
-            let mut less: *mut *mut Granule = &raw mut (*node).left;
-            let mut more: *mut *mut Granule = &raw mut (*node).right;
+            let mut less: *mut *mut N = N::left(node);
+            let mut more: *mut *mut N = N::right(node);
             while !rest.is_null() {
                 if O::key(rest) < node_key {
                     *less = rest;
-                    less = &raw mut (*rest).right;
+                    less = N::right(rest);
                     rest = *less;
                 } else {
                     *more = rest;
-                    more = &raw mut (*rest).left;
+                    more = N::left(rest);
                     rest = *more;
                 }
             }
@@ -120,36 +117,32 @@ impl<O: Order> Tree<O> {
     ///
     /// # Safety
     /// `node` is in this tree with an unchanged key, and the caller holds the lock.
-    pub unsafe fn remove(&mut self, node: *mut Granule) {
+    pub unsafe fn remove(&mut self, node: *mut N) {
         // SAFETY: the caller holds the lock (fn contract), so links lead to valid units; the search ends because
         // `node` is in the tree.
         unsafe {
             let node_key = O::key(node);
-            let mut link: *mut *mut Granule = &raw mut self.root;
+            let mut link: *mut *mut N = &raw mut self.root;
             while *link != node {
                 debug_assert!(!(*link).is_null());
-                link = if node_key < O::key(*link) {
-                    &raw mut (**link).left
-                } else {
-                    &raw mut (**link).right
-                };
+                link = if node_key < O::key(*link) { N::left(*link) } else { N::right(*link) };
             }
-            let (mut left, mut right) = ((*node).left, (*node).right);
+            let (mut left, mut right) = (*N::left(node), *N::right(node));
             // Merge the children by priority.
             while !left.is_null() && !right.is_null() {
-                if priority((*left).base) >= priority((*right).base) {
+                if priority(N::address(left)) >= priority(N::address(right)) {
                     *link = left;
-                    link = &raw mut (*left).right;
+                    link = N::right(left);
                     left = *link;
                 } else {
                     *link = right;
-                    link = &raw mut (*right).left;
+                    link = N::left(right);
                     right = *link;
                 }
             }
             *link = if left.is_null() { right } else { left };
-            (*node).left = null_mut();
-            (*node).right = null_mut();
+            *N::left(node) = null_mut();
+            *N::right(node) = null_mut();
         }
     }
 
@@ -157,9 +150,24 @@ impl<O: Order> Tree<O> {
     ///
     /// # Safety
     /// The caller holds the lock.
-    pub unsafe fn first(&self) -> *mut Granule {
+    pub unsafe fn first(&self) -> *mut N {
         // SAFETY: the caller holds the lock (fn contract), under which the tree does not change.
         unsafe { self.first_where(|_| true) }
+    }
+
+    /// The last; null if there is none.
+    ///
+    /// # Safety
+    /// The caller holds the lock.
+    pub unsafe fn last(&self) -> *mut N {
+        let mut at = self.root;
+        // SAFETY: every node is a valid descriptor under the caller's lock.
+        unsafe {
+            while !at.is_null() && !(*N::right(at)).is_null() {
+                at = *N::right(at);
+            }
+        }
+        at
     }
 
     /// The first of which `holds` is true, as it is then of all behind it; null if there is none.
@@ -167,17 +175,17 @@ impl<O: Order> Tree<O> {
     /// # Safety
     /// The caller holds the lock.
     #[inline]
-    unsafe fn first_where(&self, holds: impl Fn(&Granule) -> bool) -> *mut Granule {
+    pub unsafe fn first_where(&self, holds: impl Fn(*mut N) -> bool) -> *mut N {
         let mut found = null_mut();
         let mut at = self.root;
         while !at.is_null() {
             // SAFETY: every node is a valid descriptor under the caller's lock.
             unsafe {
-                if holds(&*at) {
+                if holds(at) {
                     found = at;
-                    at = (*at).left;
+                    at = *N::left(at);
                 } else {
-                    at = (*at).right;
+                    at = *N::right(at);
                 }
             }
         }
@@ -188,11 +196,12 @@ impl<O: Order> Tree<O> {
     ///
     /// # Safety
     /// The caller holds the lock.
-    pub unsafe fn has_other(&self, node: *mut Granule) -> bool {
+    pub unsafe fn has_other(&self, node: *mut N) -> bool {
         let root = self.root;
         // SAFETY: every node is a valid descriptor under the caller's lock.
         unsafe {
-            !root.is_null() && (root != node || !(*root).left.is_null() || !(*root).right.is_null())
+            !root.is_null()
+                && (root != node || !(*N::left(root)).is_null() || !(*N::right(root)).is_null())
         }
     }
 
@@ -216,46 +225,19 @@ impl<O: Order> Tree<O> {
     }
 }
 
-impl Tree<ByLength> {
-    /// The smallest extent of at least `len` granules, at the lowest address among equals; null if
-    /// there is none.
-    ///
-    /// # Safety
-    /// The caller holds the lock.
-    pub unsafe fn best_fit(&self, len: u32) -> *mut Granule {
-        // SAFETY: the caller holds the lock (fn contract), under which the tree does not change.
-        unsafe { self.first_where(|node| node.len >= len) }
-    }
-
-    /// The longest extent; null if there is none.
-    ///
-    /// # Safety
-    /// The caller holds the lock.
-    pub unsafe fn longest(&self) -> *mut Granule {
-        let mut at = self.root;
-        // SAFETY: every node is a valid descriptor under the caller's lock.
-        unsafe {
-            while !at.is_null() && !(*at).right.is_null() {
-                at = (*at).right;
-            }
-        }
-        at
-    }
-}
-
-impl Tree<ByAddress> {
+impl<N: Node> Tree<N, ByAddress> {
     /// The first behind `address`; null if there is none.
     ///
     /// # Safety
     /// The caller holds the lock.
-    pub unsafe fn behind(&self, address: usize) -> *mut Granule {
-        // SAFETY: the caller holds the lock (fn contract), under which the tree does not change.
-        unsafe { self.first_where(|node| node.base > address) }
+    pub unsafe fn behind(&self, address: usize) -> *mut N {
+        // SAFETY: the caller holds the lock (fn contract), so every node is valid and the tree does not change.
+        unsafe { self.first_where(|node| N::address(node) > address) }
     }
 }
 
 #[cfg(test)]
-impl<O> Tree<O> {
+impl<N, O> Tree<N, O> {
     /// Not empty, and not to be looked into.
     pub fn torn() -> Self {
         Self { root: crate::base::corrupt::torn(), order: PhantomData }
@@ -263,15 +245,15 @@ impl<O> Tree<O> {
 }
 
 #[cfg(any(test, loom))]
-impl<O: Order> Tree<O> {
+impl<N: Node, O: Order<N>> Tree<N, O> {
     /// Checks order and priorities; calls `visit` for each unit. Returns how many there are.
     ///
     /// # Safety
     /// The caller holds the lock.
-    pub unsafe fn validate(&self, visit: &mut dyn FnMut(*mut Granule)) -> usize {
-        unsafe fn walk<O: Order>(
-            at: *mut Granule,
-            visit: &mut dyn FnMut(*mut Granule),
+    pub unsafe fn validate(&self, visit: &mut dyn FnMut(*mut N)) -> usize {
+        unsafe fn walk<N: Node, O: Order<N>>(
+            at: *mut N,
+            visit: &mut dyn FnMut(*mut N),
             previous: &mut Option<O::Key>,
         ) -> usize {
             if at.is_null() {
@@ -279,25 +261,29 @@ impl<O: Order> Tree<O> {
             }
             // SAFETY: every node is a valid descriptor under the caller's lock.
             unsafe {
-                for child in [(*at).left, (*at).right] {
-                    assert!(child.is_null() || priority((*child).base) <= priority((*at).base));
+                for child in [*N::left(at), *N::right(at)] {
+                    assert!(
+                        child.is_null() || priority(N::address(child)) <= priority(N::address(at))
+                    );
                 }
-                let left = walk::<O>((*at).left, visit, previous);
+                let left = walk::<N, O>(*N::left(at), visit, previous);
                 let key = O::key(at);
                 assert!(previous.is_none_or(|previous| previous < key));
                 *previous = Some(key);
                 visit(at);
-                left + 1 + walk::<O>((*at).right, visit, previous)
+                left + 1 + walk::<N, O>(*N::right(at), visit, previous)
             }
         }
         // SAFETY: the caller holds the lock.
-        unsafe { walk::<O>(self.root, visit, &mut None) }
+        unsafe { walk::<N, O>(self.root, visit, &mut None) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arena::extents::ByLength;
+    use crate::arena::granule::Granule;
 
     /// The next of a sequence of numbers, of which the upper bits are good.
     fn next(seed: &mut u64) -> usize {
@@ -309,7 +295,7 @@ mod tests {
     fn best_fit_agrees_with_a_sorted_set_at_every_step() {
         let mut nodes: Vec<Box<Granule>> =
             (1..200).map(|i| Box::new(Granule::new(i << 16))).collect();
-        let mut tree = Tree::<ByLength>::new();
+        let mut tree = Tree::<Granule, ByLength>::new();
         let mut model = std::collections::BTreeSet::new();
         let mut seed = 1u64;
         for _ in 0..5000 {
@@ -338,7 +324,7 @@ mod tests {
     fn by_address_agrees_with_a_sorted_set_at_every_step() {
         let mut nodes: Vec<Box<Granule>> =
             (1..100).map(|i| Box::new(Granule::new(i << 16))).collect();
-        let mut trees = [Tree::<ByAddress>::new(), Tree::new()];
+        let mut trees = [Tree::<Granule, ByAddress>::new(), Tree::new()];
         let mut models = [(); 2].map(|()| std::collections::BTreeSet::new());
         let mut seed = 7;
         for step in 0..5000 {

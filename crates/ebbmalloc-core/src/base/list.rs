@@ -1,16 +1,111 @@
-//! A list that a pass walks in steps. Between two steps the lock is dropped, and others add and remove.
+//! Lists of units, linked through their descriptors under the lock of whoever has the list.
 
-use super::granule::{Granule, List};
 use core::ptr::null_mut;
 
-/// See the module. Under the arena's lock.
-pub struct Walk {
-    list: List,
-    /// What the walk comes to next; null when it is at its end, or none is under way.
-    next: *mut Granule,
+/// The descriptor of a unit, which has two words for its neighbours on a list.
+pub trait Linked: Sized {
+    /// The word for the one before.
+    ///
+    /// # Safety
+    /// `item` is a valid descriptor.
+    unsafe fn prev(item: *mut Self) -> *mut *mut Self;
+
+    /// The word for the one behind.
+    ///
+    /// # Safety
+    /// `item` is a valid descriptor.
+    unsafe fn next(item: *mut Self) -> *mut *mut Self;
 }
 
-impl Walk {
+/// A list of units linked by two words in their descriptors; appending and removing are constant.
+#[derive(Debug)]
+pub struct List<N> {
+    /// First element.
+    pub first: *mut N,
+    last: *mut N,
+}
+
+impl<N: Linked> List<N> {
+    /// Not empty, and not to be walked.
+    #[cfg(test)]
+    pub fn torn() -> Self {
+        let first = crate::base::corrupt::torn();
+        Self { first, last: first }
+    }
+
+    /// Nothing.
+    pub const fn new() -> Self {
+        Self { first: null_mut(), last: null_mut() }
+    }
+
+    /// Puts `item` first.
+    ///
+    /// # Safety
+    /// `item` is a valid descriptor on no list, and the caller holds the lock of this list.
+    pub unsafe fn push_front(&mut self, item: *mut N) {
+        // SAFETY: all elements are valid descriptors under the caller's lock.
+        unsafe {
+            *N::prev(item) = null_mut();
+            *N::next(item) = self.first;
+            if self.first.is_null() {
+                self.last = item;
+            } else {
+                *N::prev(self.first) = item;
+            }
+        }
+        self.first = item;
+    }
+
+    /// Puts `item` last.
+    ///
+    /// # Safety
+    /// As for [`List::push_front`].
+    pub unsafe fn push_back(&mut self, item: *mut N) {
+        // SAFETY: all elements are valid descriptors under the caller's lock.
+        unsafe {
+            *N::next(item) = null_mut();
+            *N::prev(item) = self.last;
+            if self.last.is_null() {
+                self.first = item;
+            } else {
+                *N::next(self.last) = item;
+            }
+        }
+        self.last = item;
+    }
+
+    /// Takes `item` out.
+    ///
+    /// # Safety
+    /// `item` is on this list, and the caller holds the lock of this list.
+    pub unsafe fn remove(&mut self, item: *mut N) {
+        // SAFETY: all elements are valid descriptors under the caller's lock.
+        unsafe {
+            let (prev, next) = (*N::prev(item), *N::next(item));
+            if prev.is_null() {
+                self.first = next;
+            } else {
+                *N::next(prev) = next;
+            }
+            if next.is_null() {
+                self.last = prev;
+            } else {
+                *N::prev(next) = prev;
+            }
+            *N::prev(item) = null_mut();
+            *N::next(item) = null_mut();
+        }
+    }
+}
+
+/// A list that a pass walks in steps. Between two steps the lock is dropped, and others add and remove.
+pub struct Walk<N> {
+    list: List<N>,
+    /// What the walk comes to next; null when it is at its end, or none is under way.
+    next: *mut N,
+}
+
+impl<N: Linked> Walk<N> {
     /// Nothing to walk.
     pub const fn new() -> Self {
         Self { list: List::new(), next: null_mut() }
@@ -32,14 +127,14 @@ impl Walk {
     }
 
     /// The next, which stays listed; `None` at the end.
-    pub fn look(&mut self) -> Option<*mut Granule> {
+    pub fn look(&mut self) -> Option<*mut N> {
         let item = self.next;
         if item.is_null() {
             return None;
         }
         // SAFETY: what is listed is a valid descriptor, and `remove` keeps `next` listed; the caller has the lock,
         // as `&mut self` says.
-        self.next = unsafe { (*item).next };
+        self.next = unsafe { *N::next(item) };
         Some(item)
     }
 
@@ -47,7 +142,7 @@ impl Walk {
     ///
     /// # Safety
     /// `item` is a valid descriptor on no list, and the caller holds the lock of this list.
-    pub unsafe fn push(&mut self, item: *mut Granule) {
+    pub unsafe fn push(&mut self, item: *mut N) {
         // SAFETY: `item` is valid and on no list, and the lock is held (fn contract), as the list asks for.
         unsafe { self.list.push_back(item) };
     }
@@ -56,7 +151,7 @@ impl Walk {
     ///
     /// # Safety
     /// As for [`Walk::push`].
-    pub unsafe fn push_for_now(&mut self, item: *mut Granule) {
+    pub unsafe fn push_for_now(&mut self, item: *mut N) {
         // SAFETY: `item` is valid and on no list, and the lock is held (contract of `push`), as the list asks for.
         unsafe { self.list.push_back(item) };
         if self.next.is_null() {
@@ -68,7 +163,7 @@ impl Walk {
     ///
     /// # Safety
     /// As for [`Walk::push`].
-    pub unsafe fn push_for_later(&mut self, item: *mut Granule) {
+    pub unsafe fn push_for_later(&mut self, item: *mut N) {
         // SAFETY: `item` is valid and on no list, and the lock is held (contract of `push`), as the list asks for.
         unsafe { self.list.push_front(item) };
     }
@@ -77,12 +172,12 @@ impl Walk {
     ///
     /// # Safety
     /// `item` is listed here, and the caller holds the lock of this list.
-    pub unsafe fn remove(&mut self, item: *mut Granule) {
+    pub unsafe fn remove(&mut self, item: *mut N) {
         // SAFETY: `item` is on this list, and the lock is held (fn contract), so its links lead to items of this
         // list.
         unsafe {
             if self.next == item {
-                self.next = (*item).next;
+                self.next = *N::next(item);
             }
             self.list.remove(item);
         }
@@ -90,28 +185,23 @@ impl Walk {
 }
 
 #[cfg(test)]
-impl Walk {
+impl<N: Linked> Walk<N> {
     /// Not empty, and not to be walked.
     pub fn torn() -> Self {
         Self { list: List::torn(), next: crate::base::corrupt::torn() }
     }
 }
 
-impl Default for Walk {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::arena::granule::Granule;
 
     /// Everything that a walk comes to, as numbers of items; `between` is called after each.
     fn walked(
-        walk: &mut Walk,
+        walk: &mut Walk<Granule>,
         items: &mut [Granule],
-        mut between: impl FnMut(&mut Walk, usize, *mut Granule),
+        mut between: impl FnMut(&mut Walk<Granule>, usize, *mut Granule),
     ) -> Vec<usize> {
         let first = items.as_mut_ptr();
         let mut seen = Vec::new();
