@@ -60,6 +60,18 @@ fn free(heap: &Heap<Fake>, thread: Thread, block: *mut u8) {
     with_access(thread, |access| unsafe { heap.free(access, block) });
 }
 
+/// What a block holds. The tests ask for live blocks only.
+fn usable(heap: &Heap<Fake>, block: *mut u8) -> usize {
+    // SAFETY: the block is live: the tests ask before they free it.
+    unsafe { heap.usable_size(block) }
+}
+
+/// What the child of a fork does first; `thread` is the one that forked.
+fn become_child(heap: &Heap<Fake>, thread: Thread) {
+    // SAFETY: no other thread of the test's process is at work on this heap, and this one is inside no operation.
+    unsafe { heap.take_over(thread.map(|cache| &*cache.as_ptr())) };
+}
+
 fn free_all(heap: &Heap<Fake>, thread: Thread, blocks: &[*mut u8]) {
     blocks.iter().for_each(|&block| free(heap, thread, block));
 }

@@ -1,7 +1,7 @@
 //! Explicit arenas and caches over the fake kernel: where blocks lie, what a reset and an end leave
 //! behind, what decay times do. What other tests use of it is `pub(super)`.
 
-use super::{Thread, validate, with_access};
+use super::{Thread, become_child, usable, validate, with_access};
 use crate::cache::explicit::ExplicitArena;
 use crate::heap::explicit_life::Moved;
 use crate::heap::{Access, Heap};
@@ -67,8 +67,7 @@ fn blocks_lie_in_their_arena_and_come_back_from_anywhere() {
         for &arena in &arenas {
             let block = allocate_in(&heap, thread, arena, size);
             assert_eq!(heap.arena_of(block as usize + size - 1), Some(heap.index_of(arena)));
-            // SAFETY: live.
-            assert!(unsafe { heap.usable_size(block) } >= size);
+            assert!(usable(&heap, block) >= size);
             blocks.push(block);
         }
         let own = super::allocate(&heap, thread, size);
@@ -181,11 +180,7 @@ fn a_reset_takes_everything_and_an_end_gives_the_address_space_back() {
             // SAFETY: the blocks are forgotten.
             with_access(thread, |access| unsafe { heap.reset_arena(access, arena) });
             assert_eq!(validate_arena(&heap, arena), 0);
-            assert_eq!(
-                heap.statistics(None, true).live,
-                // SAFETY: live.
-                unsafe { heap.usable_size(kept) }
-            );
+            assert_eq!(heap.statistics(None, true).live, usable(&heap, kept));
         }
         moves(&heap, thread, 0);
         assert!(end(&heap, thread, arena));
@@ -310,8 +305,7 @@ fn a_child_keeps_arenas_and_explicit_caches() {
     let cache = with_access(own, |access| heap.create_cache(access)).unwrap();
     assert_eq!(arena.threads(), 2);
     assert!(heap.freeze(1, None));
-    // SAFETY: the test is the child's only thread.
-    unsafe { heap.take_over(own.map(|cache| &*cache.as_ptr())) };
+    become_child(&heap, own);
     assert_eq!(arena.threads(), 1, "the other thread is not there");
     assert!(heap.flush_cache(cache));
     super::free(&heap, own, block);
