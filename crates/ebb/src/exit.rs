@@ -6,9 +6,10 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use ebb_allocators::{SettingError, Unresolved};
+use ebb_allocators::SettingError;
 use ebb_deploy::check::Answer;
 use ebb_deploy::fix::{Refused, RefusedKind};
+use ebb_process::library::Unresolved;
 
 /// How `ebb` ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -102,7 +102,7 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
         .unwrap_or_else(|| "/bin:/usr/bin".into());
 
     let program = Program::find(command, &search_path)?;
-    let choice = ebb_allocators::resolve(&allocator, &program.elf).or_else(|error| {
+    let choice = ebb_process::library::resolve(&allocator, &program.elf).or_else(|error| {
         // That the program takes no library at all says more than that this one is not there.
         refuse(&program)?;
         Err(Failure::from(error))

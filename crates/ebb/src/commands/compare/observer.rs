@@ -3,6 +3,7 @@
 //! The bridge from `proc` and `allocators` to `trial`, which knows neither.
 
 use crate::exit::{Exit, Failure};
+use ebb_allocators::Allocator;
 use ebb_process::cgroup::Place;
 use ebb_process::inside::{Inside, inside};
 use ebb_process::instruments::Instrument;
@@ -143,9 +144,9 @@ impl Processes {
     fn is_inside(&self, pid: i32, allocator: &str) -> Result<(), String> {
         let program = format!("/proc/{pid}/exe");
         let found = match inside(Path::new(&program)).and_then(Inside::allocator) {
-            Some(found) => found == allocator,
+            Some(found) => found.name() == allocator,
             // ebbmalloc is known by its counters, which lie in the program's data.
-            None => allocator == "ebbmalloc" && self.counters.are_in_program(pid),
+            None => allocator == Allocator::Ebbmalloc.name() && self.counters.are_in_program(pid),
         };
         // What ended in the meantime held no memory at the end.
         if found || !Path::new(&format!("/proc/{pid}")).exists() {
@@ -262,7 +263,7 @@ fn resolve(spec: VariantSpec, workload: &Workload, program: &Program, values: &V
     let decay = ebb_allocators::decay(&spec.allocator, setting);
     let library = match spec.linked {
         true => Ok(None),
-        false => ebb_allocators::resolve(&spec.allocator, &program.elf)
+        false => ebb_process::library::resolve(&spec.allocator, &program.elf)
             .map_err(|error| error.to_string())
             .map(|choice| choice.library().map(|library| library.path.clone())),
     };

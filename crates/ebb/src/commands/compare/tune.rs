@@ -2,7 +2,7 @@
 
 use super::observer;
 use crate::exit::{Exit, Failure};
-use ebb_allocators::{CPYTHON_TO_MALLOC, EBBMALLOC, SYSTEM};
+use ebb_allocators::{Allocator, CPYTHON_TO_MALLOC};
 use ebb_process::runtime;
 use ebb_process::snapshot::Runtime;
 use ebb_trial::variant::VariantSpec;
@@ -15,18 +15,11 @@ const WITHOUT_ARENAS: usize = 2;
 
 /// The variants, the one without settings first.
 pub fn specs(allocator: &str, workload: &Workload) -> Result<Vec<VariantSpec>, Failure> {
-    let known = || {
-        let names: Vec<&str> = ebb_allocators::KNOWN.iter().map(|known| known.name).collect();
-        format!("known are {}", names.join(", "))
-    };
     let tunings = ebb_allocators::tunings(allocator).ok_or_else(|| {
         Failure::new(Exit::Usage, format!("--tune {allocator}: ebb knows no settings to try"))
-            .remedy(known())
+            .remedy(format!("known are {}", Allocator::known_names()))
     })?;
-    let allocator = match allocator {
-        "system" => SYSTEM,
-        name => name,
-    };
+    let allocator = Allocator::from_choice(allocator).map_or(allocator, |it| it.name());
     let mut specs: Vec<VariantSpec> = tunings
         .iter()
         .map(|tuning| VariantSpec {
@@ -43,7 +36,7 @@ pub fn specs(allocator: &str, workload: &Workload) -> Result<Vec<VariantSpec>, F
         })
         .collect();
     // ebbmalloc serves CPython's objects without the variable.
-    if is_cpython(workload) && allocator != EBBMALLOC {
+    if is_cpython(workload) && allocator != Allocator::Ebbmalloc.name() {
         let (key, value) = CPYTHON_TO_MALLOC;
         for at in 0..WITHOUT_ARENAS.min(specs.len()) {
             let mut more = specs[at].clone();

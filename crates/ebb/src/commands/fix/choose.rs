@@ -60,7 +60,7 @@ fn usable(library: &str) -> Result<String, Failure> {
 }
 
 fn of_arguments(args: &Args) -> Result<Wish, Failure> {
-    let name = args.allocator.as_deref().unwrap_or("ebbmalloc");
+    let name = args.allocator.as_deref().unwrap_or(Allocator::Ebbmalloc.name());
     let allocator = known(name)?;
     let why = match &args.allocator {
         Some(_) => "as requested".to_owned(),
@@ -68,12 +68,13 @@ fn of_arguments(args: &Args) -> Result<Wish, Failure> {
     };
     if args.conf.is_empty() {
         let variables =
-            if allocator.name == "jemalloc" { settings_of(JEMALLOC) } else { BTreeMap::new() };
+            if allocator == Allocator::Jemalloc { settings_of(JEMALLOC) } else { BTreeMap::new() };
         return Ok(Wish { allocator, library: None, variables, gives_way: true, why });
     }
-    let choice = match allocator.name {
-        ebb_allocators::SYSTEM => Choice::System,
-        name => Choice::Library(Library { path: name.into(), allocator: Some(allocator) }),
+    let choice = if allocator.is_of_libc() {
+        Choice::System
+    } else {
+        Choice::Library(Library { path: allocator.name().into(), allocator: Some(allocator) })
     };
     let change = Environment::of(&choice, &args.conf, |_| None)?;
     let text = |text: OsString| text.to_string_lossy().into_owned();
@@ -83,13 +84,10 @@ fn of_arguments(args: &Args) -> Result<Wish, Failure> {
     Ok(Wish { allocator, library: None, variables, gives_way: false, why })
 }
 
-fn known(name: &str) -> Result<&'static Allocator, Failure> {
-    ebb_allocators::by_name(name).ok_or_else(|| {
-        let known: Vec<&str> = ebb_allocators::KNOWN.iter().map(|it| it.name).collect();
-        Failure::new(
-            Exit::Usage,
-            format!("allocator \"{name}\" is not known; known are {}", known.join(", ")),
-        )
+fn known(name: &str) -> Result<Allocator, Failure> {
+    Allocator::from_choice(name).ok_or_else(|| {
+        let known = Allocator::known_names();
+        Failure::new(Exit::Usage, format!("allocator \"{name}\" is not known; known are {known}"))
     })
 }
 
@@ -125,8 +123,8 @@ fn of_trial(path: &Path) -> Result<Chosen, Failure> {
         return Err(unusable(format!("it recommends {name}, but has no such variant")));
     };
     let by_file =
-        || ebb_allocators::by_file_name(variant.allocator.rsplit('/').next().unwrap_or_default());
-    let Some(allocator) = ebb_allocators::by_name(&variant.allocator).or_else(by_file) else {
+        || Allocator::from_file_name(variant.allocator.rsplit('/').next().unwrap_or_default());
+    let Some(allocator) = Allocator::from_choice(&variant.allocator).or_else(by_file) else {
         return Err(Failure::new(
             Exit::Unsupported,
             format!(

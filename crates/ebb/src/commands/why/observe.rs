@@ -256,7 +256,7 @@ impl Observer {
                 Some(Inside::Ebbmalloc) => heap,
                 None | Some(Inside::Go) => heap,
                 Some(found) => {
-                    allocator.name = found.allocator().map(str::to_owned).or(allocator.name);
+                    allocator.name = found.allocator().map(|it| it.to_string()).or(allocator.name);
                     match heap::read_inside(pid, found) {
                         // What C libraries of the program have of libc's is there as well.
                         Some(Ok(own)) => heap.map(|libc| own.with(libc)),
@@ -463,9 +463,9 @@ fn name_of(seen: &Path, path: &Path, is_program: bool) -> String {
     let elf = Elf::read(seen);
     // A program brings its allocator inside, by whatever names.
     let recognised = elf.as_ref().ok().filter(|_| !is_program);
-    let recognised = recognised.and_then(|elf| ebb_allocators::recognise(seen, elf));
-    if let Some(known) = recognised.or_else(|| ebb_allocators::by_file_name(&file)) {
-        return known.name.to_owned();
+    let recognised = recognised.and_then(|elf| ebb_process::library::recognise(seen, elf));
+    if let Some(known) = recognised.or_else(|| ebb_allocators::Allocator::from_file_name(&file)) {
+        return known.to_string();
     }
     let defines = elf.map(|elf| elf.defines).unwrap_or_default();
     match () {
@@ -473,7 +473,7 @@ fn name_of(seen: &Path, path: &Path, is_program: bool) -> String {
         () if defines.mimalloc => "mimalloc".to_owned(),
         () if defines.tcmalloc => "tcmalloc".to_owned(),
         () if is_program => match inside(seen).and_then(Inside::allocator) {
-            Some(allocator) => allocator.to_owned(),
+            Some(allocator) => allocator.to_string(),
             None => file,
         },
         () if file.starts_with("ld-musl") || file.starts_with("libc.musl") => "musl".to_owned(),
