@@ -21,15 +21,14 @@ mod locate;
 pub mod remote;
 #[cfg(test)]
 mod tests;
-mod unsupported;
 
 pub use arenas::Arenas;
 pub use buffers::Owned;
 pub use collector::{Collector, Generation, Type};
 pub use interpreters::Interpreter;
+pub use locate::Unsupported;
 pub use locate::file;
 pub use remote::Remote;
-pub use unsupported::Unsupported;
 
 use interpreters::{interpreters, states};
 use layout::Layout;

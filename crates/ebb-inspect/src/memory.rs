@@ -11,10 +11,9 @@ mod page_scan;
 mod presence;
 pub mod process;
 mod reader;
-pub mod scan;
 
 pub use presence::Presence;
-pub use reader::Reader;
+pub use reader::{Reader, words};
 
 /// Where a page of a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::collector::{self, Collector};
 use super::layout::{self, Layout};
-use super::unsupported::Unsupported;
+use super::locate::Unsupported;
 use crate::memory::{Reader, Unreadable};
 
 /// No process has more; a longer list is torn.
