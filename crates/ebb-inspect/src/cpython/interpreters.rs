@@ -9,7 +9,7 @@ use crate::memory::{Reader, Unreadable};
 const MOST_INTERPRETERS: usize = 1024;
 
 /// One interpreter.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Interpreter {
     /// Its number; the main one has 0.
     pub id: i64,
