@@ -331,12 +331,11 @@ impl Space<'_> {
         fast: &Fast,
         found: &Static,
     ) -> Result<Look, Unreadable> {
-        let mut census = Census::new(self.layout.tcache.chunk_bytes, self.trimmer(found));
-        census.begin(presence, heap);
-        let mut counting = Counting { census: &mut census, presence, fast, is_main: heap.is_main };
+        let census = Census::new(self.layout.tcache.chunk_bytes, self.trimmer(found));
+        let mut counting = Counting { census, heap, presence, fast };
+        counting.begin();
         let end = self.walk_chain(arena, heap, presence, Some(fast), &mut counting)?;
-        census.close(presence, heap);
-        Ok(Look { census, breaks: end.breaks, is_late: end.is_late })
+        Ok(Look { census: counting.close(), breaks: end.breaks, is_late: end.is_late })
     }
 
     /// Walks a heap; where the chain breaks the next chunk that the arena's lists know leads back.

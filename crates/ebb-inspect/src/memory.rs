@@ -63,7 +63,7 @@ impl Unreadable {
     }
 
     /// What `error` means of a read at `address`.
-    pub(crate) fn from_io_at(error: &io::Error, address: u64) -> Self {
+    pub fn from_io_at(error: &io::Error, address: u64) -> Self {
         use nix::errno::Errno;
         match error.raw_os_error().map(Errno::from_raw) {
             Some(Errno::ESRCH | Errno::ENOENT) => Self::Gone,
