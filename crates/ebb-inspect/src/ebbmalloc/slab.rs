@@ -2,11 +2,10 @@
 
 use ebb_stats::layout::Place;
 
+use crate::breakdown::{Breakdown, Line};
 use crate::exact::usize_of;
-use crate::holdings::Ledger;
-use crate::holdings::Unsupported;
-use crate::line::Line;
-use crate::memory::{Memory, Presence, Reader, Unreadable, unless_torn};
+use crate::heap::Unsupported;
+use crate::memory::{Presence, Reader, Unreadable, unless_torn};
 use crate::space::Space;
 
 /// Pages of a slab at most: its masks are words.
@@ -23,10 +22,7 @@ pub(super) struct Class {
 }
 
 /// The table of size classes.
-pub(super) fn classes<M: Memory>(
-    space: Space<'_, M>,
-    place: &Place,
-) -> Result<Vec<Class>, Unsupported> {
+pub(super) fn classes(space: Space<'_>, place: &Place) -> Result<Vec<Class>, Unsupported> {
     let offsets = &place.offsets;
     let mut reader = space.reader();
     let mut classes = vec![Class::default()];
@@ -63,9 +59,9 @@ pub(super) struct Slab {
 
 impl Slab {
     /// Its bitmap of free slots, which `bits` is or leads to. `None` where it is gone.
-    pub(super) fn bitmap<M: Memory>(
+    pub(super) fn bitmap(
         &self,
-        reader: &mut Reader<M>,
+        reader: &mut Reader<'_>,
         bits: u64,
     ) -> Result<Option<Vec<u64>>, Unreadable> {
         if self.class.slots <= 64 {
@@ -77,7 +73,7 @@ impl Slab {
         Ok(read.map(|()| words.map(|word| u64::from_ne_bytes(*word)).collect()))
     }
 
-    /// Adds its pages, up to `end`, to the ledger; how many slots are live. `cached` are the slots within it that lie in
+    /// Adds its pages, up to `end`, to the breakdown; how many slots are live. `cached` are the slots within it that lie in
     /// caches, by address and size.
     pub(super) fn count(
         &self,
@@ -86,7 +82,7 @@ impl Slab {
         end: u64,
         page_bytes: u64,
         presence: &Presence,
-        ledger: &mut Ledger,
+        breakdown: &mut Breakdown,
     ) -> u64 {
         let Class { size, slots, .. } = self.class;
         let mut in_caches = vec![0; free.len()];
@@ -113,19 +109,19 @@ impl Slab {
             if of_live > 0 {
                 let of_caches = self.bytes(&in_caches, from, to);
                 let rest = page_bytes - of_live - of_caches;
-                ledger.live.bytes += of_live;
-                ledger.live.resident += resident(of_live);
-                ledger.cached += line(of_caches);
-                ledger.free += line(rest);
+                breakdown.live.bytes += of_live;
+                breakdown.live.resident += resident(of_live);
+                breakdown.cached += line(of_caches);
+                breakdown.free += line(rest);
             } else if is_present && (self.resident | self.leaving) >> (from / page_bytes) & 1 != 0 {
-                ledger.kept += line(page_bytes);
+                breakdown.kept += line(page_bytes);
             } else {
-                ledger.returned += line(page_bytes);
+                breakdown.returned += line(page_bytes);
             }
             at += page_bytes;
         }
         let live = ones(&live, 0, slots);
-        ledger.live.chunks += live;
+        breakdown.live.chunks += live;
         live
     }
 

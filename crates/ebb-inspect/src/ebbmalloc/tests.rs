@@ -34,9 +34,9 @@ proptest! {
             memory.write(start + page * PAGE, &[1]);
         }
         let presence = Presence::read(&memory, start, end).unwrap();
-        let mut ledger = Ledger::default();
-        let live = slab.count(words.clone(), &cached, end, PAGE, &presence, &mut ledger);
-        ledger.close();
+        let mut breakdown = Breakdown::default();
+        let live = slab.count(words.clone(), &cached, end, PAGE, &presence, &mut breakdown);
+        breakdown.close();
 
         let pages_of = |slot: u64| (slot * size / PAGE)..=((slot * size + size - 1) / PAGE);
         let is_free = |slot: u64| {
@@ -62,11 +62,11 @@ proptest! {
                 }
             }
         }
-        prop_assert_eq!(ledger.live.resident, of_live);
-        prop_assert_eq!(ledger.kept.resident, kept);
-        prop_assert_eq!(ledger.cached.resident, of_caches);
-        prop_assert_eq!(ledger.system.bytes, 16 * PAGE);
-        prop_assert_eq!(ledger.system.resident, PAGE * u64::from((present as u16).count_ones()));
+        prop_assert_eq!(breakdown.live.resident, of_live);
+        prop_assert_eq!(breakdown.kept.resident, kept);
+        prop_assert_eq!(breakdown.cached.resident, of_caches);
+        prop_assert_eq!(breakdown.system.bytes, 16 * PAGE);
+        prop_assert_eq!(breakdown.system.resident, PAGE * u64::from((present as u16).count_ones()));
     }
 
     /// What stands in the process costs neither a panic nor an endless loop.
@@ -129,14 +129,14 @@ fn a_vast_block_is_counted_by_what_is_touched() {
         place: &place,
         cached: caches::read(space, &place, &classes).unwrap(),
         classes,
-        ledger: Ledger::default(),
+        breakdown: Breakdown::default(),
         sizes: Classes::default(),
         torn: 0,
     };
     sum.region(space, VIEW).unwrap();
     assert_eq!(sum.torn, 0);
-    assert_eq!(sum.ledger.live, Line::one(BYTES - PAGE, 4 * PAGE));
-    assert_eq!(sum.ledger.kept, Line::one(PAGE, PAGE));
+    assert_eq!(sum.breakdown.live, Line::one(BYTES - PAGE, 4 * PAGE));
+    assert_eq!(sum.breakdown.kept, Line::one(PAGE, PAGE));
 }
 
 fn empty_layout() -> Vec<u8> {

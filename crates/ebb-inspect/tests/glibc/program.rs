@@ -1,12 +1,13 @@
 //! Builds `programs/heap.c` and runs it on a glibc, in a state that a case names.
 
-use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
 
-use ebb_inspect::{Heap, Target};
+use ebb_inspect::{Heap, Target, glibc};
+
+use crate::harness::{Process, build, source};
 
 /// A glibc to run on.
 #[derive(Clone, Debug)]
@@ -71,10 +72,7 @@ pub struct Info {
 }
 
 /// A running case.
-pub struct Program {
-    child: Child,
-    answers: BufReader<ChildStdout>,
-}
+pub struct Program(Process);
 
 impl Program {
     /// Starts `case` and waits until it is in its state.
@@ -93,26 +91,24 @@ impl Program {
             }
             None => Command::new(program),
         };
-        command.arg(case).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg(case);
         change(&mut command);
-        let mut child = command.spawn().expect("the program starts");
-        let answers = BufReader::new(child.stdout.take().unwrap());
-        let mut program = Self { child, answers };
-        assert_eq!(program.answer(), "ready", "{case}");
+        let mut program = Self(Process::start(&mut command));
+        assert_eq!(program.0.line(), "ready", "{case}");
         program
     }
 
     pub fn pid(&self) -> i32 {
-        i32::try_from(self.child.id()).unwrap()
+        self.0.pid()
     }
 
     /// Its heap, read from here.
     pub fn read(&self) -> Heap {
-        Heap::read(&Target::open(self.pid()).unwrap()).unwrap()
+        glibc::read(&Target::open(self.pid()).unwrap()).unwrap()
     }
 
     pub fn info(&mut self) -> Info {
-        let figures = self.ask('i');
+        let figures = self.0.ask(b'i');
         let [system, in_use, free, fastbins, mmapped_chunks, mmapped_bytes] = figures[..] else {
             panic!("six figures: {figures:?}");
         };
@@ -121,35 +117,12 @@ impl Program {
 
     /// Calls malloc_trim; resident bytes before and after.
     pub fn trim(&mut self) -> (u64, u64) {
-        let figures = self.ask('t');
+        let figures = self.0.ask(b't');
         (figures[0] * 1024, figures[1] * 1024)
     }
 
     pub fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    fn ask(&mut self, command: char) -> Vec<u64> {
-        let stdin = self.child.stdin.as_mut().unwrap();
-        write!(stdin, "{command}").unwrap();
-        stdin.flush().unwrap();
-        let answer = self.answer();
-        let figures = answer.split(' ').map(|figure| figure.parse().unwrap());
-        figures.collect()
-    }
-
-    fn answer(&mut self) -> String {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.0.kill();
     }
 }
 
@@ -169,36 +142,24 @@ pub fn as_nobody(command: &mut Command) {
 fn built() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        build("heap", |compiler| {
-            if let Some(folder) = std::env::var_os("EBB_GLIBCS") {
-                link_with(compiler, &oldest(Path::new(&folder)));
-            }
-        })
+        let mut compiler = compiler();
+        if let Some(folder) = std::env::var_os("EBB_GLIBCS") {
+            link_with(&mut compiler, &oldest(Path::new(&folder)));
+        }
+        build(&mut compiler, "heap")
     })
 }
 
 fn built_static() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        build("heap-static", |compiler| {
-            compiler.arg("-static");
-        })
-    })
+    PROGRAM.get_or_init(|| build(compiler().arg("-static"), "heap-static"))
 }
 
-fn build(name: &str, link: impl FnOnce(&mut Command)) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let program = folder.join(name);
-    // Under a name of its own first: another run of the tests may be using the program.
-    let fresh = folder.join(format!("{name}-{}", std::process::id()));
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/heap.c");
+fn compiler() -> Command {
     let mut compiler = Command::new("cc");
     compiler.args(["-O1", "-Wall", "-Werror", "-Wno-deprecated-declarations", "-pthread"]);
-    compiler.arg(source).arg("-o").arg(&fresh);
-    link(&mut compiler);
-    assert!(compiler.status().expect("a C compiler").success());
-    std::fs::rename(&fresh, &program).unwrap();
-    program
+    compiler.arg(source("heap.c"));
+    compiler
 }
 
 fn oldest(folder: &Path) -> PathBuf {

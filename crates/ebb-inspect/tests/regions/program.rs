@@ -1,14 +1,12 @@
 //! Builds `programs/regions.c`, or its like in Rust, with an allocator and runs it in a state that a case names.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use ebb_inspect::memory::Presence;
-use ebb_inspect::target::Backing;
-use ebb_inspect::{Holdings, Target};
+use ebb_inspect::{Heap, Target};
+
+use crate::harness::{Process, build, source};
 
 /// How the allocator comes into the program.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,9 +27,7 @@ pub enum Symbols {
 
 /// A running program.
 pub struct Program {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
+    process: Process,
     /// The file that its allocator lies in.
     pub file: PathBuf,
     /// The process to look at: its own, or that of a child.
@@ -52,39 +48,20 @@ impl Program {
         if let Some(library) = &library {
             command.env("LD_PRELOAD", library);
         }
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
-        let mut started = Self {
-            pid: i32::try_from(child.id()).unwrap(),
-            input: child.stdin.take().unwrap(),
-            output: BufReader::new(child.stdout.take().unwrap()),
-            child,
-            file: library.unwrap_or(program).canonicalize().unwrap(),
-        };
-        let mut line = started.line();
+        let mut process = Process::start(&mut command);
+        let mut pid = process.pid();
+        let mut line = process.line();
         if case == "fork" {
-            started.pid = line.parse().unwrap();
-            line = started.line();
+            pid = line.parse().unwrap();
+            line = process.line();
         }
         assert_eq!(line, "ready", "{case}");
-        started
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
+        Self { process, file: library.unwrap_or(program).canonicalize().unwrap(), pid }
     }
 
     /// The figures that it answers to `command`.
     pub fn ask(&mut self, command: u8) -> Vec<u64> {
-        self.input.write_all(&[command]).unwrap();
-        let line = self.line();
-        let figures = line.split(' ').map(|figure| figure.parse());
-        figures.collect::<Result<_, _>>().unwrap_or_else(|error| panic!("{line}: {error}"))
+        self.process.ask(command)
     }
 
     pub fn target(&self) -> Target {
@@ -94,14 +71,10 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        if let Ok(own) = i32::try_from(self.child.id())
-            && own != self.pid
-        {
+        if self.process.pid() != self.pid {
             let child = nix::unistd::Pid::from_raw(self.pid);
             let _ = nix::sys::signal::kill(child, nix::sys::signal::Signal::SIGKILL);
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -113,20 +86,9 @@ fn built(compiler: &str, arguments: &[String]) -> PathBuf {
         .chars()
         .map(|it| if it.is_alphanumeric() { it } else { '-' })
         .collect();
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/regions.c");
-    // Built aside and moved, so that another run of these tests never executes half of it.
-    let aside = program.with_extension(std::process::id().to_string());
-    let status = Command::new(compiler)
-        .args(["-O1", "-pthread", "-fno-builtin"])
-        .arg(source)
-        .arg("-o")
-        .arg(&aside)
-        .args(arguments)
-        .status();
-    assert!(status.expect(compiler).success(), "{compiler} {arguments:?}");
-    std::fs::rename(&aside, &program).unwrap();
-    program
+    let mut command = Command::new(compiler);
+    command.args(["-O1", "-pthread", "-fno-builtin"]).arg(source("regions.c")).args(arguments);
+    build(&mut command, &name)
 }
 
 /// Whether a program of this way is made here: a Rust program takes minutes to build with its allocator, which is
@@ -149,12 +111,7 @@ fn rust(name: &str, symbols: Symbols) -> PathBuf {
     if symbols == Symbols::Kept {
         return program;
     }
-    let stripped = target.join(format!("{name}-stripped"));
-    let aside = stripped.with_extension(std::process::id().to_string());
-    let status = Command::new("strip").arg(&program).arg("-o").arg(&aside).status();
-    assert!(status.expect("strip: apt-get install binutils").success());
-    std::fs::rename(&aside, &stripped).unwrap();
-    stripped
+    build(Command::new("strip").arg(&program), &format!("{name}-stripped"))
 }
 
 /// Debian's library `name` of `package`.
@@ -165,27 +122,13 @@ pub fn library(name: &str, package: &str) -> Way {
 }
 
 /// The lines add up, are no more than what is mapped, and the classes are the live line.
-pub fn assert_sound(holdings: &Holdings, target: &Target, what: &str) {
-    let ledger = &holdings.ledger;
-    assert!(ledger.adds_up(), "{what}: {ledger:?}");
+pub fn assert_sound(heap: &Heap, target: &Target, what: &str) {
+    let breakdown = &heap.breakdown;
+    assert!(breakdown.adds_up(), "{what}: {breakdown:?}");
     let rss = target.process().status().unwrap().vmrss.unwrap() * 1024;
-    assert!(ledger.system.resident <= rss, "{what}: {ledger:?} of {rss}");
-    let blocks: u64 = holdings.sizes.iter().map(|size| size.chunks).sum();
-    assert_eq!(blocks, ledger.live.chunks, "{what}");
-}
-
-/// Present bytes of each mapping, and the bytes of page tables.
-pub fn state(target: &Target) -> (BTreeMap<u64, u64>, Option<u64>) {
-    let mappings = target.mappings().unwrap();
-    let present = mappings
-        .iter()
-        .filter(|mapping| mapping.readable && mapping.backing != Backing::Other)
-        .map(|mapping| {
-            let presence = Presence::read(target.memory(), mapping.start, mapping.end).unwrap();
-            (mapping.start, presence.bytes(mapping.start, mapping.end))
-        });
-    let tables = target.process().status().unwrap().vmpte;
-    (present.collect(), tables)
+    assert!(breakdown.system.resident <= rss, "{what}: {breakdown:?} of {rss}");
+    let blocks: u64 = heap.classes.values().map(|class| class.count).sum();
+    assert_eq!(blocks, breakdown.live.chunks, "{what}");
 }
 
 /// Waits for what another thread of the program does; a minute, so that no machine is too slow.
