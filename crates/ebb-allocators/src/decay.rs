@@ -2,7 +2,7 @@
 //!
 //! Used by trials, whose rests must be longer. Pure. What is not known for sure is `None`.
 
-use super::known;
+use super::allocator::Allocator;
 use serde::{Deserialize, Serialize};
 
 /// jemalloc 5's own, in milliseconds: dirty pages, then muzzy ones.
@@ -28,21 +28,20 @@ pub enum Decay {
 /// The decay of an allocator, named or a path, with `setting` looking up its variables.
 pub fn decay(allocator: &str, setting: impl Fn(&str) -> Option<String>) -> Option<Decay> {
     let file = allocator.rsplit('/').next().unwrap_or(allocator);
-    let known = known::by_name(allocator).or_else(|| known::by_file_name(file))?;
-    match known.name {
-        "jemalloc" => Some(jemalloc(&setting("MALLOC_CONF").unwrap_or_default())),
-        "ebbmalloc" => {
+    match Allocator::from_choice(allocator).or_else(|| Allocator::from_file_name(file))? {
+        Allocator::Jemalloc => Some(jemalloc(&setting("MALLOC_CONF").unwrap_or_default())),
+        Allocator::Ebbmalloc => {
             // Its own variable comes after jemalloc's, and the last word counts.
             let both = [setting("MALLOC_CONF"), setting("EBB_CONF")];
             let text: Vec<String> = both.into_iter().flatten().collect();
             Some(ebbmalloc(&text.join(",")))
         }
-        "mimalloc" => match setting("MIMALLOC_PURGE_DELAY")?.trim().parse::<i64>() {
+        Allocator::Mimalloc => match setting("MIMALLOC_PURGE_DELAY")?.trim().parse::<i64>() {
             Ok(ms) if ms < 0 => Some(Decay::Never),
             Ok(ms) => Some(Decay::Within { seconds: ms as f64 / 1000.0, only_when_active: true }),
             Err(_) => None,
         },
-        _ => None,
+        Allocator::Tcmalloc | Allocator::Glibc | Allocator::Musl => None,
     }
 }
 

@@ -3,13 +3,40 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::known::{self, Settings};
-use super::library::Choice;
+use super::allocator::{Allocator, Settings};
 
 const LD_PRELOAD: &str = "LD_PRELOAD";
+
+/// A shared object that fits the program it was resolved for.
+#[derive(Clone, Debug)]
+pub struct Library {
+    /// Its absolute path, as it goes into `LD_PRELOAD`.
+    pub path: PathBuf,
+    /// The known allocator that it is, by its name or by the functions it defines.
+    pub allocator: Option<Allocator>,
+}
+
+/// What a program is to run on.
+#[derive(Clone, Debug)]
+pub enum Choice {
+    /// The C library's own allocator: no preload.
+    System,
+    /// A preloaded library.
+    Library(Library),
+}
+
+impl Choice {
+    /// The library, where there is one.
+    pub fn library(&self) -> Option<&Library> {
+        match self {
+            Choice::System => None,
+            Choice::Library(library) => Some(library),
+        }
+    }
+}
 
 /// A change of the environment. A variable that is not named stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,7 +99,7 @@ impl Environment {
                 continue;
             }
             let name = Path::new(&entry).file_name().unwrap_or_default();
-            if known::by_file_name(&name.to_string_lossy()).is_some() {
+            if Allocator::from_file_name(&name.to_string_lossy()).is_some() {
                 self.replaced.push(entry.to_string_lossy().into_owned());
             } else {
                 entries.push(entry);
@@ -107,12 +134,9 @@ impl Environment {
             })
             .collect::<Result<_, _>>()?;
         let (name, settings) = match choice {
-            Choice::System => {
-                let system = known::by_name(known::SYSTEM).map(|it| it.settings);
-                (known::SYSTEM.to_owned(), system)
-            }
+            Choice::System => (Allocator::Glibc.to_string(), Some(Allocator::Glibc.settings())),
             Choice::Library(library) => match library.allocator {
-                Some(allocator) => (allocator.name.to_owned(), Some(allocator.settings)),
+                Some(allocator) => (allocator.to_string(), Some(allocator.settings())),
                 None => (library.path.display().to_string(), None),
             },
         };
@@ -158,11 +182,10 @@ pub fn preload_entries(value: &OsStr) -> impl Iterator<Item = OsString> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::library::Library;
     use super::*;
 
     fn library(name: &str, path: &str) -> Choice {
-        Choice::Library(Library { path: path.into(), allocator: known::by_name(name) })
+        Choice::Library(Library { path: path.into(), allocator: Allocator::from_choice(name) })
     }
 
     fn change(choice: &Choice, conf: &[&str], inherited: &[(&str, &str)]) -> Environment {

@@ -15,12 +15,14 @@ pub struct Packages {
     pub fedora: &'static str,
     /// Arch.
     pub arch: &'static str,
+    /// Other packages, of any distribution, which bring the library along.
+    pub others: &'static [&'static str],
 }
 
 impl Packages {
     /// No distribution has it.
     pub const NONE: Packages =
-        Packages { debian: "", debian_t64: "", alpine: "", fedora: "", arch: "" };
+        Packages { debian: "", debian_t64: "", alpine: "", fedora: "", arch: "", others: &[] };
 
     /// Every name, each once.
     pub fn all(&self) -> Vec<&'static str> {
@@ -28,6 +30,11 @@ impl Packages {
         names.retain(|name| !name.is_empty());
         names.dedup();
         names
+    }
+
+    /// Every package after whose installation the library is there.
+    pub fn all_that_bring_it(&self) -> Vec<&'static str> {
+        [self.all().as_slice(), self.others].concat()
     }
 
     /// The command that installs it here; all the names where the distribution is not known.
@@ -72,11 +79,11 @@ impl Packages {
 
 #[cfg(test)]
 mod tests {
-    use super::super::by_name;
+    use super::super::Allocator;
 
     #[test]
     fn the_command_is_that_of_the_distribution() {
-        let tcmalloc = &by_name("tcmalloc").unwrap().packages;
+        let tcmalloc = Allocator::Tcmalloc.packages();
         let on = |text: &str| tcmalloc.install_command_on(text);
         assert_eq!(on("ID=debian\nVERSION_ID=\"12\"\n"), "apt-get install libtcmalloc-minimal4");
         assert_eq!(

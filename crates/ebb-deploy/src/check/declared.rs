@@ -8,6 +8,8 @@ use std::path::Path;
 
 use ebb_process::elf::Libc;
 
+use ebb_allocators::Allocator;
+
 use super::base::Base;
 use super::finding::{Finding, Id};
 use super::judged::Judged;
@@ -200,7 +202,7 @@ pub fn judge(name: &str, kind: Kind, service: &Service, host: &dyn Host) -> Judg
     if let Some(in_charge) = allocator {
         findings.extend(of_settings(service, in_charge).into_iter().map(|it| it.in_file(name)));
     }
-    Judged { allocator: Some(allocator.unwrap_or(entry).to_owned()), findings }
+    Judged { allocator: Some(allocator.map_or(entry, |it| it.name()).to_owned()), findings }
 }
 
 fn nothing(finding: &Finding) -> Judged {
@@ -212,7 +214,7 @@ fn in_image(
     name: &str,
     service: &Service,
     entry: &str,
-    allocator: Option<&str>,
+    allocator: Option<Allocator>,
     host: &dyn Host,
 ) -> Option<(Id, String)> {
     let base = service.image.as_deref().map(Base::parse);
@@ -287,12 +289,12 @@ fn is_installed(name: &str) -> bool {
     FOLDERS.iter().any(|folder| name.starts_with(folder))
 }
 
-fn of_settings(service: &Service, in_charge: &'static str) -> Vec<Finding> {
+fn of_settings(service: &Service, in_charge: Allocator) -> Vec<Finding> {
     let set = service.env.iter().filter_map(|it| Some((it.name.clone(), it.value.clone()?)));
     settings::judge_declared(in_charge, set)
 }
 
 /// Whether a word names a library that is known to be an allocator's: for readers of single lines.
 pub fn is_allocator(word: &str) -> bool {
-    ebb_allocators::by_file_name(file_name(word)).is_some()
+    Allocator::from_file_name(file_name(word)).is_some()
 }

@@ -5,6 +5,8 @@
 
 use ebb_process::elf::Libc;
 
+use ebb_allocators::Allocator;
+
 use super::base::Base;
 use super::finding::{Finding, Id};
 use super::judged::Judged;
@@ -60,7 +62,7 @@ impl Image<'_> {
         }
         findings.extend(self.program());
         findings.extend(self.settings(allocator));
-        Judged { allocator: Some(allocator.unwrap_or(entry).to_owned()), findings }
+        Judged { allocator: Some(allocator.map_or(entry, |it| it.name()).to_owned()), findings }
     }
 
     /// What the path itself says.
@@ -102,7 +104,7 @@ impl Image<'_> {
     }
 
     /// Whether the library will be there, for this libc.
-    fn library(&self, entry: &str, allocator: Option<&str>, asked: &Asked) -> Vec<Finding> {
+    fn library(&self, entry: &str, allocator: Option<Allocator>, asked: &Asked) -> Vec<Finding> {
         let (base, _) = self.base();
         if base.has_no_loader() {
             let what = "the base image has no loader: only static programs run in it, and nothing can be \
@@ -128,7 +130,7 @@ impl Image<'_> {
                 return vec![self.at(copy.line, Id::CopyMissing, what)];
             }
             // libebbmalloc.so needs no libc.
-            let theirs = from.filter(|_| allocator != Some("ebbmalloc"));
+            let theirs = from.filter(|_| allocator != Some(Allocator::Ebbmalloc));
             let theirs = theirs.and_then(|from| self.libc_of(from));
             return match (&libc, theirs) {
                 (Some(ours), Some(theirs)) if *ours != theirs => vec![self.at(
@@ -141,7 +143,8 @@ impl Image<'_> {
         }
         let runs = |chain: &[&Stage]| {
             let texts = chain.iter().flat_map(|stage| &stage.runs);
-            let packages = packages_of(allocator);
+            let packages =
+                allocator.map(|it| it.packages().all_that_bring_it()).unwrap_or_default();
             texts.clone().any(|run| {
                 let words = || run.value.split([' ', '\t', '\n', '\\', '=', ';', '"', '\'']);
                 words().any(|word| packages.contains(&word)) || run.value.contains(file_name(entry))
@@ -180,7 +183,7 @@ impl Image<'_> {
         }
     }
 
-    fn settings(&self, allocator: Option<&'static str>) -> Vec<Finding> {
+    fn settings(&self, allocator: Option<Allocator>) -> Vec<Finding> {
         let Some(in_charge) = allocator else {
             return Vec::new();
         };
@@ -190,23 +193,6 @@ impl Image<'_> {
             .map(|finding| finding.in_file(self.name))
             .collect()
     }
-}
-
-/// All names of the allocator's package; its development package brings it along.
-fn packages_of(allocator: Option<&str>) -> Vec<&'static str> {
-    let Some(known) = allocator.and_then(ebb_allocators::by_name) else {
-        return Vec::new();
-    };
-    let mut names = known.packages.all();
-    names.extend(match known.name {
-        "jemalloc" => &["libjemalloc-dev", "libjemalloc1", "jemalloc-dev", "jemalloc-devel"][..],
-        "mimalloc" => &["libmimalloc-dev", "mimalloc", "mimalloc-dev"],
-        "tcmalloc" => {
-            &["libgoogle-perftools-dev", "google-perftools", "gperftools", "libgoogle-perftools4"]
-        }
-        _ => &[],
-    });
-    names
 }
 
 /// Docker's name of a platform, as our architecture.

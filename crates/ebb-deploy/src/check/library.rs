@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 
+use ebb_allocators::Allocator;
 use ebb_process::elf::{Elf, Libc, Machine, libc_of};
 
 use super::finding::{Finding, Id};
@@ -58,7 +59,7 @@ pub struct Object {
     /// Its facts.
     pub elf: Elf,
     /// The known allocator that it is.
-    pub allocator: Option<&'static str>,
+    pub allocator: Option<Allocator>,
     /// What it needs and is not there.
     pub missing: Vec<String>,
 }
@@ -144,7 +145,9 @@ pub fn notes(entry: &Entry) -> Vec<Finding> {
     let mut notes = Vec::new();
     let machine = object.elf.machine.to_string();
     // Kernels with larger pages exist there; the size that jemalloc was built for is a constant in its code.
-    if object.allocator == Some("jemalloc") && matches!(machine.as_str(), "arm64" | "ppc64le") {
+    if object.allocator == Some(Allocator::Jemalloc)
+        && matches!(machine.as_str(), "arm64" | "ppc64le")
+    {
         notes.push(Finding::new(
             Id::PageSizeBound,
             format!(
@@ -202,9 +205,9 @@ pub fn file_name(path: &str) -> &str {
 }
 
 /// The known allocator that an entry names.
-pub fn allocator_of(entry: &str) -> Option<&'static str> {
+pub fn allocator_of(entry: &str) -> Option<Allocator> {
     let name = file_name(entry);
-    ebb_allocators::by_file_name(name).or_else(|| ebb_allocators::by_name(name)).map(|it| it.name)
+    Allocator::from_file_name(name).or_else(|| Allocator::from_choice(name))
 }
 
 #[cfg(test)]

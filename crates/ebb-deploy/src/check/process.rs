@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use ebb_allocators::Allocator;
 use ebb_process::Unreadable;
 use ebb_process::environ::Variables;
 use ebb_process::inside::Inside;
@@ -18,7 +19,7 @@ pub struct Wanted {
     /// The name as the user gave it.
     pub name: String,
     /// The known allocator that it is.
-    pub allocator: Option<&'static str>,
+    pub allocator: Option<Allocator>,
     /// Its file, where a path was given.
     pub file: Option<PathBuf>,
 }
@@ -31,7 +32,7 @@ pub enum Malloc {
     /// The C library.
     Libc(PathBuf),
     /// Another library, and the known allocator that it is.
-    Library(PathBuf, Option<&'static str>),
+    Library(PathBuf, Option<Allocator>),
     /// It is statically linked.
     Static,
     /// Nothing defines it.
@@ -87,7 +88,7 @@ impl Wanted {
         };
         let entry = entries.iter().find(is_allocator)?;
         Some(Self {
-            name: known(entry).unwrap_or(&entry.text).to_owned(),
+            name: known(entry).map_or(&*entry.text, |it| it.name()).to_owned(),
             allocator: known(entry),
             file: Some(PathBuf::from(&entry.text)),
         })
@@ -126,17 +127,17 @@ impl Wanted {
 
     /// Whether it is the C library's own: nothing needs to be preloaded.
     fn is_system(&self) -> bool {
-        self.allocator == Some(ebb_allocators::SYSTEM)
+        self.allocator == Some(Allocator::Glibc)
     }
 }
 
 /// The known allocator of an entry, by its file or by its name.
-fn known(entry: &Entry) -> Option<&'static str> {
+fn known(entry: &Entry) -> Option<Allocator> {
     if let EntryFile::Object(object) = &entry.file {
         return object.allocator;
     }
     let name = Path::new(&entry.text).file_name()?.to_str()?;
-    ebb_allocators::by_file_name(name).map(|it| it.name)
+    Allocator::from_file_name(name)
 }
 
 /// Whether `wanted` is in charge of the process: `None` where that is not known.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
+use ebb_allocators::Allocator;
 use ebb_process::environ::Variables;
 use ebb_process::inside::Inside;
 
@@ -15,7 +16,7 @@ use super::finding::{Finding, Id};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Family {
     /// Allocators that read it.
-    read_by: &'static [&'static str],
+    read_by: &'static [Allocator],
     /// The variable's name, or its start.
     variable: &'static str,
     is_prefix: bool,
@@ -24,25 +25,50 @@ struct Family {
 }
 
 const FAMILIES: &[Family] = &[
-    Family { read_by: &["ebbmalloc"], variable: "EBB_CONF", is_prefix: false, pairs: true },
+    Family {
+        read_by: &[Allocator::Ebbmalloc],
+        variable: "EBB_CONF",
+        is_prefix: false,
+        pairs: true,
+    },
     // ebbmalloc reads jemalloc's as well.
     Family {
-        read_by: &["jemalloc", "ebbmalloc"],
+        read_by: &[Allocator::Jemalloc, Allocator::Ebbmalloc],
         variable: "MALLOC_CONF",
         is_prefix: false,
         pairs: true,
     },
     Family { read_by: &[], variable: "_RJEM_MALLOC_CONF", is_prefix: false, pairs: true },
-    Family { read_by: &["mimalloc"], variable: "MIMALLOC_", is_prefix: true, pairs: false },
-    Family { read_by: &["tcmalloc"], variable: "TCMALLOC_", is_prefix: true, pairs: false },
-    Family { read_by: &["glibc"], variable: "MALLOC_ARENA_", is_prefix: true, pairs: false },
     Family {
-        read_by: &["glibc"],
+        read_by: &[Allocator::Mimalloc],
+        variable: "MIMALLOC_",
+        is_prefix: true,
+        pairs: false,
+    },
+    Family {
+        read_by: &[Allocator::Tcmalloc],
+        variable: "TCMALLOC_",
+        is_prefix: true,
+        pairs: false,
+    },
+    Family {
+        read_by: &[Allocator::Glibc],
+        variable: "MALLOC_ARENA_",
+        is_prefix: true,
+        pairs: false,
+    },
+    Family {
+        read_by: &[Allocator::Glibc],
         variable: "MALLOC_TRIM_THRESHOLD_",
         is_prefix: false,
         pairs: false,
     },
-    Family { read_by: &["glibc"], variable: "MALLOC_MMAP_", is_prefix: true, pairs: false },
+    Family {
+        read_by: &[Allocator::Glibc],
+        variable: "MALLOC_MMAP_",
+        is_prefix: true,
+        pairs: false,
+    },
 ];
 
 impl Family {
@@ -62,7 +88,7 @@ impl Family {
 #[derive(Clone, Copy, Debug)]
 pub struct Given<'a> {
     /// The allocator in charge.
-    pub in_charge: &'a str,
+    pub in_charge: Allocator,
     /// The one compiled into the program.
     pub inside: Option<Inside>,
     /// Whether the process runs in secure mode, where allocators do not trust the environment.
@@ -79,7 +105,7 @@ pub struct Given<'a> {
 pub type InForce = BTreeMap<&'static str, String>;
 
 /// What is wrong with settings that a file declares for a service, which is not running.
-pub fn judge_declared<N, V>(in_charge: &str, set: impl Iterator<Item = (N, V)>) -> Vec<Finding>
+pub fn judge_declared<N, V>(in_charge: Allocator, set: impl Iterator<Item = (N, V)>) -> Vec<Finding>
 where
     N: Into<OsString>,
     V: Into<OsString>,
@@ -115,7 +141,7 @@ pub fn judge(given: &Given<'_>) -> Vec<Finding> {
                     "{}={} was set by the program itself, after {} had read its settings",
                     name.to_string_lossy(),
                     value.to_string_lossy(),
-                    given.in_charge
+                    word(given.in_charge)
                 ),
             ));
         }
@@ -139,7 +165,7 @@ fn of_start(given: &Given<'_>, family: &Family, name: &str, value: &str) -> Opti
     if !family.read_by.contains(&given.in_charge) {
         return Some(Finding::new(
             Id::SettingsOfAnother,
-            format!("{name} is not a setting of {}, which is in charge", given.in_charge),
+            format!("{name} is not a setting of {}, which is in charge", word(given.in_charge)),
         ));
     }
     if given.secure {
@@ -168,10 +194,21 @@ fn overruled(given: &Given<'_>) -> Vec<Finding> {
             let real = given.in_force.get(key).filter(|real| real != value)?;
             Some(Finding::new(
                 Id::SettingsUnread,
-                format!("{name} sets {key}:{value}, but {} has {key}:{real}", given.in_charge),
+                format!(
+                    "{name} sets {key}:{value}, but {} has {key}:{real}",
+                    word(given.in_charge)
+                ),
             ))
         })
         .collect()
+}
+
+/// The word for it in sentences.
+fn word(in_charge: Allocator) -> &'static str {
+    match in_charge {
+        Allocator::Musl => "the C library",
+        known => known.name(),
+    }
 }
 
 fn malformed(name: &str, value: &str) -> Option<Finding> {
@@ -213,7 +250,7 @@ mod tests {
         pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()
     }
 
-    fn found(in_charge: &str, start: &[(&str, &str)], now: &[(&str, &str)]) -> Vec<Id> {
+    fn found(in_charge: Allocator, start: &[(&str, &str)], now: &[(&str, &str)]) -> Vec<Id> {
         let (at_start, now) = (variables(start), variables(now));
         let given = Given {
             in_charge,
@@ -229,29 +266,29 @@ mod tests {
     #[test]
     fn a_variable_of_another_allocator_is_noted() {
         let arenas = [("MALLOC_ARENA_MAX", "2")];
-        assert_eq!(found("glibc", &arenas, &arenas), []);
-        assert_eq!(found("jemalloc", &arenas, &arenas), [Id::SettingsOfAnother]);
+        assert_eq!(found(Allocator::Glibc, &arenas, &arenas), []);
+        assert_eq!(found(Allocator::Jemalloc, &arenas, &arenas), [Id::SettingsOfAnother]);
         let conf = [("MALLOC_CONF", "dirty_decay_ms:1000")];
-        assert_eq!(found("ebbmalloc", &conf, &conf), [], "it reads both");
-        assert_eq!(found("mimalloc", &conf, &conf), [Id::SettingsOfAnother]);
-        assert_eq!(found("jemalloc", &[("MALLOC_CHECK_", "3")], &[]), []);
+        assert_eq!(found(Allocator::Ebbmalloc, &conf, &conf), [], "it reads both");
+        assert_eq!(found(Allocator::Mimalloc, &conf, &conf), [Id::SettingsOfAnother]);
+        assert_eq!(found(Allocator::Jemalloc, &[("MALLOC_CHECK_", "3")], &[]), []);
     }
 
     #[test]
     fn a_variable_that_came_later_is_an_error() {
         let conf = [("MALLOC_CONF", "narenas:1")];
-        assert_eq!(found("jemalloc", &[], &conf), [Id::SettingsTooLate]);
+        assert_eq!(found(Allocator::Jemalloc, &[], &conf), [Id::SettingsTooLate]);
         assert_eq!(
-            found("jemalloc", &conf, &[("MALLOC_CONF", "narenas:2")]),
+            found(Allocator::Jemalloc, &conf, &[("MALLOC_CONF", "narenas:2")]),
             [Id::SettingsTooLate]
         );
-        assert_eq!(found("glibc", &[], &conf), []);
-        assert_eq!(found("jemalloc", &conf, &[]), [], "taken out later is fine");
+        assert_eq!(found(Allocator::Glibc, &[], &conf), []);
+        assert_eq!(found(Allocator::Jemalloc, &conf, &[]), [], "taken out later is fine");
     }
 
     #[test]
     fn a_text_that_is_no_list_of_pairs_is_an_error() {
-        let with = |text| found("jemalloc", &[("MALLOC_CONF", text)], &[]);
+        let with = |text| found(Allocator::Jemalloc, &[("MALLOC_CONF", text)], &[]);
         assert_eq!(with("narenas:1,dirty_decay_ms:0"), []);
         assert_eq!(with("narenas=1"), [Id::SettingsMalformed]);
         assert_eq!(with("narenas:1, tcache:false"), [Id::SettingsMalformed]);
@@ -263,7 +300,7 @@ mod tests {
         let at_start =
             variables(&[("MALLOC_CONF", "narenas:1"), ("_RJEM_MALLOC_CONF", "tcache:false")]);
         let given = Given {
-            in_charge: "jemalloc",
+            in_charge: Allocator::Jemalloc,
             inside: Some(Inside::PrefixedJemalloc),
             secure: false,
             at_start: &at_start,

@@ -1,5 +1,7 @@
 //! What is started, as words, and whether something on the way to the program drops the environment. Pure.
 
+use ebb_allocators::Allocator;
+
 use super::library::file_name;
 
 /// What is started.
@@ -43,7 +45,7 @@ impl Start {
         let options = &pieces[at + 2..];
         let named = options.windows(2).find(|pair| matches!(pair[0], "-a" | "--allocator"));
         let joined = options.iter().find_map(|it| it.strip_prefix("--allocator="));
-        Some(named.map(|pair| pair[1]).or(joined).unwrap_or("ebbmalloc"))
+        Some(named.map(|pair| pair[1]).or(joined).unwrap_or(Allocator::Ebbmalloc.name()))
     }
 
     /// The program that drops the environment, and how it does.

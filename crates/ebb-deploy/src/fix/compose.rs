@@ -1,6 +1,8 @@
 //! A compose file: a variable in the service's `environment`, and the library as a mount, so that the
 //! image stays as it is.
 
+use ebb_allocators::Allocator;
+
 use super::refused::Refused;
 use crate::check::declared::yaml::{self, Node};
 use crate::check::declared::{Service, compose};
@@ -97,7 +99,7 @@ impl One<'_> {
         };
         let preload = preload.map(String::as_str).unwrap_or_default();
         let path = preload.split([' ', ':']).next().unwrap_or_default();
-        if wish.allocator.name == "ebbmalloc" {
+        if wish.allocator == Allocator::Ebbmalloc {
             if path.starts_with('/')
                 && !self.service.mounts.iter().any(|it| it.covers(path))
                 && !self.is_in_image(path, &settings)
@@ -110,7 +112,7 @@ impl One<'_> {
             fixed.notes.push(format!(
                 "{}: {image} needs {path} ({})",
                 self.service.name,
-                wish.allocator.packages.all().join(", ")
+                wish.allocator.packages().all().join(", ")
             ));
         }
         if self.service.is_built && !fixed.edits.is_empty() {

@@ -10,7 +10,7 @@ use crate::check::base::Base;
 use crate::check::dockerfile::{self, Context, Piece, Stage, Stages};
 use crate::check::judged::Judged;
 use crate::check::library::file_name;
-use ebb_allocators::by_file_name;
+use ebb_allocators::Allocator;
 
 use super::wish::{Setting, Settled};
 use super::{Edit, Fixed, Wish};
@@ -102,7 +102,7 @@ impl Image<'_> {
                     "{}:{}: the image already starts its program by `ebb run` on {named}",
                     self.name, start.line
                 );
-                if named != self.wish.allocator.name {
+                if named != self.wish.allocator.name() {
                     return Err(Refused::cannot(what, "name the allocator there"));
                 }
             }
@@ -142,9 +142,8 @@ impl Image<'_> {
     ) -> Option<String> {
         let change = settings.iter().find(|it| it.name == "LD_PRELOAD").map(|it| it.value.clone());
         let value = change.or_else(|| present("LD_PRELOAD"))?;
-        let is_ours = |entry: &&str| {
-            by_file_name(file_name(entry)).is_some_and(|it| it.name == self.wish.allocator.name)
-        };
+        let is_ours =
+            |entry: &&str| Allocator::from_file_name(file_name(entry)) == Some(self.wish.allocator);
         value.split([' ', ':']).find(is_ours).map(str::to_owned)
     }
 

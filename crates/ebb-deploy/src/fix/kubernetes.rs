@@ -1,6 +1,8 @@
 //! A Kubernetes manifest: a variable in the container's `env`. The library has to be in the image, or, with an
 //! image that has it, an init container copies it into a volume of the pod.
 
+use ebb_allocators::Allocator;
+
 use super::refused::Refused;
 use crate::check::declared::yaml::{self, Node};
 use crate::check::declared::{Service, kubernetes};
@@ -60,6 +62,9 @@ pub fn fix(
     Ok(fixed)
 }
 
+/// Of the volume and of the container that fills it.
+const NAME: &str = Allocator::Ebbmalloc.name();
+
 /// One container.
 struct One<'a> {
     name: &'a str,
@@ -76,7 +81,7 @@ impl One<'_> {
     }
 
     fn fix(&self, wish: &Wish, first_of_pod: bool) -> Result<(Fixed, Counts), Refused> {
-        let is_ours = wish.allocator.name == "ebbmalloc";
+        let is_ours = wish.allocator == Allocator::Ebbmalloc;
         let volume = is_ours && self.library_image.is_some();
         let library = match &wish.library {
             None if volume => format!("{VOLUME}/libebbmalloc.so"),
@@ -117,7 +122,7 @@ impl One<'_> {
                 "run ebb fix on its Dockerfile, or name an image that has it with --library-image"
                     .to_owned()
             } else {
-                wish.allocator.packages.all().join(", ")
+                wish.allocator.packages().all().join(", ")
             };
             fixed.notes.push(format!("{}: {image} needs {library}: {how}", self.service.name));
         }
@@ -168,7 +173,7 @@ impl One<'_> {
             }
         };
         let mount =
-            entry(&[("name", "\"ebbmalloc\""), ("mountPath", &json(VOLUME)), ("readOnly", "true")]);
+            entry(&[("name", &json(NAME)), ("mountPath", &json(VOLUME)), ("readOnly", "true")]);
         let add = |node: &Node, key: &str, entry: Entry, why: &str| {
             self.append(node, key, vec![(entry, why.to_owned())])
         };
@@ -176,7 +181,7 @@ impl One<'_> {
         fixed.edits.extend(add(self.node, "volumeMounts", mount, why)?);
         counts.add("volumeMounts", 3);
         let volumes = self.pod.get("volumes").map(Node::items).unwrap_or_default();
-        let is_ours = |it: &Node| it.get("name").and_then(Node::text) == Some("ebbmalloc");
+        let is_ours = |it: &Node| it.get("name").and_then(Node::text) == Some(NAME);
         if !first_of_pod || volumes.iter().any(is_ours) {
             return Ok(());
         }
@@ -187,19 +192,19 @@ impl One<'_> {
         let mounts = format!(
             "[{{{}: {}, {}: {}}}]",
             name("name"),
-            json("ebbmalloc"),
+            json(NAME),
             name("mountPath"),
             json(VOLUME)
         );
         let copier = entry(&[
-            ("name", "\"ebbmalloc\""),
+            ("name", &json(NAME)),
             ("image", &json(image)),
             ("command", &command),
             ("volumeMounts", &mounts),
         ]);
         let why = "copies the library before the service starts";
         fixed.edits.extend(add(self.pod, "initContainers", copier, why)?);
-        let volume = entry(&[("name", "\"ebbmalloc\""), ("emptyDir", "{}")]);
+        let volume = entry(&[("name", &json(NAME)), ("emptyDir", "{}")]);
         let why = "holds the library until the pod ends";
         fixed.edits.extend(add(self.pod, "volumes", volume, why)?);
         // Two texts, three words, a mount of two; an empty mapping is no leaf.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use ebb_allocators::Allocator;
 use toml_edit::{Document, Item, Table};
 
 use super::refused::Refused;
@@ -15,7 +16,7 @@ pub struct Crate {
     /// Its package.
     pub package: &'static str,
     /// The allocator, by its name in our table; none for one that we do not know otherwise.
-    pub allocator: Option<&'static str>,
+    pub allocator: Option<Allocator>,
     /// The type, which is its own value.
     pub type_name: &'static str,
     /// Required version; ebbmalloc is not published and has none.
@@ -25,34 +26,34 @@ pub struct Crate {
 /// Allocators as crates.
 pub const CRATES: [Crate; 8] = [
     Crate {
-        package: "ebbmalloc",
-        allocator: Some("ebbmalloc"),
+        package: Allocator::Ebbmalloc.name(),
+        allocator: Some(Allocator::Ebbmalloc),
         type_name: "Ebbmalloc",
         version: None,
     },
     Crate {
         package: "tikv-jemallocator",
-        allocator: Some("jemalloc"),
+        allocator: Some(Allocator::Jemalloc),
         type_name: "Jemalloc",
         version: Some("0.7"),
     },
     Crate {
-        package: "mimalloc",
-        allocator: Some("mimalloc"),
+        package: Allocator::Mimalloc.name(),
+        allocator: Some(Allocator::Mimalloc),
         type_name: "MiMalloc",
         version: Some("0.1"),
     },
     Crate {
         package: "jemallocator",
-        allocator: Some("jemalloc"),
+        allocator: Some(Allocator::Jemalloc),
         type_name: "Jemalloc",
         version: None,
     },
     Crate { package: "snmalloc-rs", allocator: None, type_name: "SnMalloc", version: None },
     Crate { package: "rpmalloc", allocator: None, type_name: "RpMalloc", version: None },
     Crate {
-        package: "tcmalloc",
-        allocator: Some("tcmalloc"),
+        package: Allocator::Tcmalloc.name(),
+        allocator: Some(Allocator::Tcmalloc),
         type_name: "TCMalloc",
         version: None,
     },
@@ -62,11 +63,11 @@ pub const CRATES: [Crate; 8] = [
 impl Crate {
     /// The crate of an allocator that is wished for.
     pub fn of(wish: &Wish) -> Result<Crate, Refused> {
-        let of_name = |it: &&Crate| it.allocator == Some(wish.allocator.name);
+        let of_name = |it: &&Crate| it.allocator == Some(wish.allocator);
         let found = CRATES.iter().take(3).find(of_name).copied();
         found.ok_or_else(|| {
             Refused::cannot(
-                format!("ebb knows no crate for {}", wish.allocator.name),
+                format!("ebb knows no crate for {}", wish.allocator),
                 "ebbmalloc, jemalloc and mimalloc can be a program's global allocator",
             )
         })

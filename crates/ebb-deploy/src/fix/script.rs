@@ -158,7 +158,7 @@ mod tests {
 
     fn wish() -> Wish {
         Wish {
-            allocator: ebb_allocators::by_name("ebbmalloc").unwrap(),
+            allocator: ebb_allocators::Allocator::Ebbmalloc,
             library: Some("/l.so".to_owned()),
             variables: [("A".to_owned(), "1 2".to_owned())].into(),
             gives_way: false,

@@ -150,7 +150,7 @@ mod tests {
 
     fn wish() -> Wish {
         Wish {
-            allocator: ebb_allocators::by_name("jemalloc").unwrap(),
+            allocator: ebb_allocators::Allocator::Jemalloc,
             library: Some("/l.so".to_owned()),
             variables: [("MALLOC_CONF".to_owned(), "a:1,b:2".to_owned())].into(),
             gives_way: false,

@@ -12,7 +12,7 @@ use crate::check::declared::{self, Kind};
 
 fn wish(name: &str) -> Wish {
     Wish {
-        allocator: ebb_allocators::by_name(name).unwrap(),
+        allocator: ebb_allocators::Allocator::from_choice(name).unwrap(),
         library: None,
         variables: [("MALLOC_CONF".to_owned(), "narenas:1,dirty_decay_ms:0".to_owned())].into(),
         gives_way: false,

@@ -11,7 +11,7 @@ use super::{Edit, Elsewhere, Fixed, Wish, settle};
 
 /// The name of our drop-in: that of the allocator.
 pub fn drop_in(wish: &Wish) -> String {
-    format!("{}.conf", wish.allocator.name)
+    format!("{}.conf", wish.allocator)
 }
 
 const SPECIFIER: Elsewhere = Elsewhere {

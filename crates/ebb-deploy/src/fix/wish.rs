@@ -12,7 +12,7 @@ pub const LIBRARY: &str = "/usr/local/lib/libebbmalloc.so";
 #[derive(Clone, Debug)]
 pub struct Wish {
     /// The allocator; the system's own means that nothing is preloaded.
-    pub allocator: &'static Allocator,
+    pub allocator: Allocator,
     /// Where its library is when the service runs, if the user said so.
     pub library: Option<String>,
     /// Variables that make it what it should be, `LD_PRELOAD` not among them.
@@ -46,15 +46,15 @@ pub struct Settled {
 impl Wish {
     /// Whether a library has to be there.
     pub fn preloads(&self) -> bool {
-        self.allocator.name != ebb_allocators::SYSTEM
+        !self.allocator.is_of_libc()
     }
 
     /// Where the library is, in a system that we do not install it in: ours by a path, others by their names,
     /// which the loader looks up on every architecture.
     pub fn library_elsewhere(&self) -> String {
-        self.library.clone().unwrap_or_else(|| match self.allocator.name {
-            "ebbmalloc" => LIBRARY.to_owned(),
-            _ => self.allocator.sonames.first().copied().unwrap_or_default().to_owned(),
+        self.library.clone().unwrap_or_else(|| match self.allocator {
+            Allocator::Ebbmalloc => LIBRARY.to_owned(),
+            _ => self.allocator.sonames().first().copied().unwrap_or_default().to_owned(),
         })
     }
 
@@ -78,11 +78,11 @@ impl Wish {
         let known = |entry: &OsString| {
             let text = entry.to_string_lossy();
             let name = text.rsplit('/').next().unwrap_or_default().to_owned();
-            ebb_allocators::by_file_name(&name).map(|it| it.name)
+            Allocator::from_file_name(&name)
         };
         let first = preload_entries(OsStr::new(present)).find_map(|it| known(&it));
         // What already exists, at whatever path, is the user's.
-        let is_there = first == Some(self.allocator.name) && self.library.is_none()
+        let is_there = first == Some(self.allocator) && self.library.is_none()
             || preload_entries(OsStr::new(present)).next().is_some_and(|it| it == library);
         if self.preloads() && is_there || !self.preloads() && first.is_none() {
             return;
@@ -101,10 +101,7 @@ impl Wish {
         let value =
             change.changes.get(OsStr::new("LD_PRELOAD")).cloned().flatten().unwrap_or_default();
         let mut why = if self.preloads() {
-            format!(
-                "the loader uses {} instead of libc's malloc: {}",
-                self.allocator.name, self.why
-            )
+            format!("the loader uses {} instead of libc's malloc: {}", self.allocator, self.why)
         } else {
             format!("the program uses libc's own malloc: {}", self.why)
         };
@@ -129,7 +126,7 @@ impl Wish {
             settled.settings.push(set(value.to_owned(), why));
             return;
         };
-        let is_list = matches!(self.allocator.settings, Settings::Variable(own) if own == name);
+        let is_list = matches!(self.allocator.settings(), Settings::Variable(own) if own == name);
         let missing: Vec<&str> = if is_list {
             let has = |pair: &&str| in_force(&present, pair);
             value.split(',').filter(|pair| !has(pair)).collect()
@@ -171,7 +168,7 @@ mod tests {
 
     fn wish(name: &str, variables: &[(&str, &str)]) -> Wish {
         Wish {
-            allocator: ebb_allocators::by_name(name).unwrap(),
+            allocator: Allocator::from_choice(name).unwrap(),
             library: None,
             variables: variables
                 .iter()

@@ -7,6 +7,7 @@
 use crate::check::base::Base;
 use crate::check::dockerfile::{Piece, Stage};
 use crate::fix::refused::Refused;
+use ebb_allocators::Allocator;
 
 use crate::fix::edit::Edit;
 use crate::fix::edit::line_end;
@@ -66,10 +67,10 @@ const NUMBERS: [(&str, bool); 8] = [
 impl Source {
     /// The way that this image has.
     pub(super) fn of(wish: &Wish, base: Base<'_>, chain: &[&Stage]) -> Result<Self, Refused> {
-        if wish.allocator.name == "ebbmalloc" || !wish.preloads() {
+        if wish.allocator == Allocator::Ebbmalloc || !wish.preloads() {
             return Ok(Source::Context);
         }
-        let packages = &wish.allocator.packages;
+        let packages = wish.allocator.packages();
         if let Some(image) = base.name().strip_prefix("gcr.io/distroless/") {
             return distroless(wish, image);
         }
@@ -84,7 +85,7 @@ impl Source {
             return Ok(Source::Apt(debian_package(wish, base)?));
         }
         if base.name() == "fedora" {
-            if wish.allocator.name == "mimalloc" {
+            if wish.allocator == Allocator::Mimalloc {
                 return Err(Refused::cannot(
                     "the library in Fedora's package of mimalloc depends on the release",
                     "choose another allocator",
@@ -114,7 +115,7 @@ impl Source {
         at: &At<'_>,
         spelling: &str,
     ) -> Result<Vec<Edit>, Refused> {
-        let name = wish.allocator.name;
+        let name = wish.allocator;
         match self {
             Source::Context => {
                 let folder = spelling.rsplit_once('/').map_or("/usr/local/lib", |it| it.0);
@@ -166,11 +167,11 @@ impl Source {
 
     /// What the user has to know.
     pub(super) fn notes(&self, wish: &Wish) -> Vec<String> {
-        let name = wish.allocator.name;
+        let name = wish.allocator;
         match self {
             Source::Unknown => vec![format!(
                 "it is not known how the base image installs packages: install {name} in it ({})",
-                wish.allocator.packages.all().join(", ")
+                wish.allocator.packages().all().join(", ")
             )],
             _ => Vec::new(),
         }
@@ -284,7 +285,7 @@ fn as_root(at: &At<'_>, run: String, why: &str) -> Vec<Edit> {
 
 /// Debian's name of the package, which depends on the release for some.
 fn debian_package(wish: &Wish, base: Base<'_>) -> Result<&'static str, Refused> {
-    let packages = &wish.allocator.packages;
+    let packages = wish.allocator.packages();
     if packages.debian == packages.debian_t64 {
         return Ok(packages.debian);
     }
@@ -310,7 +311,7 @@ fn debian_package(wish: &Wish, base: Base<'_>) -> Result<&'static str, Refused> 
 
 /// The images of distroless that have what the library needs.
 fn distroless(wish: &Wish, image: &str) -> Result<Source, Refused> {
-    let needs_cpp = wish.allocator.name != "mimalloc";
+    let needs_cpp = wish.allocator != Allocator::Mimalloc;
     let has_cpp = ["cc", "python3", "nodejs"].iter().any(|it| image.starts_with(it));
     if image.starts_with("static") {
         // `ebb check` has the words for it.
@@ -320,7 +321,7 @@ fn distroless(wish: &Wish, image: &str) -> Result<Source, Refused> {
         return Err(Refused::cannot(
             format!(
                 "{} needs libstdc++, which gcr.io/distroless/{image} does not have: no program would start",
-                wish.allocator.name
+                wish.allocator
             ),
             "build on gcr.io/distroless/cc, or choose ebbmalloc or mimalloc, which do not need it",
         ));
@@ -332,7 +333,7 @@ fn distroless(wish: &Wish, image: &str) -> Result<Source, Refused> {
             "name it in FROM (-debian12)",
         ));
     };
-    let packages = &wish.allocator.packages;
+    let packages = wish.allocator.packages();
     let package = if release == "13" { packages.debian_t64 } else { packages.debian };
     Ok(Source::Copy { package, release })
 }
@@ -343,7 +344,7 @@ fn soname(package: &str, wish: &Wish) -> &'static str {
         "libmimalloc3" => "libmimalloc.so.3",
         "libmimalloc2.0" => "libmimalloc.so.2.0",
         "mimalloc2" => "libmimalloc.so.2",
-        _ => wish.allocator.sonames.first().copied().unwrap_or(ebb_allocators::SYSTEM),
+        _ => wish.allocator.sonames().first().copied().unwrap_or(wish.allocator.name()),
     }
 }
 

@@ -1,40 +1,16 @@
 //! Finds the library of an allocator that fits a program.
+//!
+//! Used by `ebb run`, trials, `ebb fix` and `ebb check`. [`resolve`] turns what a user wrote and the program into a
+//! [`Choice`]. A library that the loader would refuse or ignore for that program is an error.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::known::{self, Allocator};
-use ebb_process::elf::{Elf, Libc, Machine, libc_of};
-use ebb_process::inside::is_ebbmalloc;
+use ebb_allocators::{Allocator, Choice, Library};
 
-/// A shared object that fits the program it was resolved for.
-#[derive(Clone, Debug)]
-pub struct Library {
-    /// Its absolute path, as it goes into `LD_PRELOAD`.
-    pub path: PathBuf,
-    /// The known allocator that it is, by its name or by the functions it defines.
-    pub allocator: Option<&'static Allocator>,
-}
-
-/// What a program is to run on.
-#[derive(Clone, Debug)]
-pub enum Choice {
-    /// The C library's own allocator: no preload.
-    System,
-    /// A preloaded library.
-    Library(Library),
-}
-
-impl Choice {
-    /// The library, where there is one.
-    pub fn library(&self) -> Option<&Library> {
-        match self {
-            Choice::System => None,
-            Choice::Library(library) => Some(library),
-        }
-    }
-}
+use super::elf::{Elf, Libc, Machine, libc_of};
+use super::inside::is_ebbmalloc;
 
 /// Why an allocator cannot be had for a program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -80,14 +56,14 @@ pub fn resolve(name: &str, target: &Elf) -> Result<Choice, Unresolved> {
     if name.contains('/') {
         return from_path(Path::new(name), target).map(Choice::Library);
     }
-    let Some(allocator) = known::by_name(name) else {
-        let known: Vec<&str> = known::KNOWN.iter().map(|it| it.name).collect();
-        return Err(Unresolved::Unknown { name: name.to_owned(), known: known.join(", ") });
+    let Some(allocator) = Allocator::from_choice(name) else {
+        let known = Allocator::known_names();
+        return Err(Unresolved::Unknown { name: name.to_owned(), known });
     };
-    if allocator.sonames.is_empty() {
+    if allocator.is_of_libc() {
         return Ok(Choice::System);
     }
-    if allocator.name == "ebbmalloc"
+    if allocator == Allocator::Ebbmalloc
         && let Some(path) = env::var_os("EBB_LIB").filter(|path| !path.is_empty())
     {
         return from_path(Path::new(&path), target).map(Choice::Library);
@@ -108,10 +84,10 @@ fn from_path(path: &Path, target: &Elf) -> Result<Library, Unresolved> {
 
 /// The first library of `allocator` in the usual places that fits; where there are only others, why
 /// the first of those does not.
-fn search(allocator: &'static Allocator, target: &Elf) -> Result<Library, Unresolved> {
+fn search(allocator: Allocator, target: &Elf) -> Result<Library, Unresolved> {
     let mut refusal = None;
     for folder in folders(allocator, target) {
-        for soname in allocator.sonames {
+        for soname in allocator.sonames() {
             let path = folder.join(soname);
             if !path.is_file() {
                 continue;
@@ -124,16 +100,16 @@ fn search(allocator: &'static Allocator, target: &Elf) -> Result<Library, Unreso
             }
         }
     }
-    Err(refusal.unwrap_or_else(|| Unresolved::NotInstalled {
-        name: allocator.name.to_owned(),
-        install: if allocator.name == "ebbmalloc" {
-            "build it with `cargo build --release -p ebbmalloc-c`, or set EBB_LIB to the path of \
-             libebbmalloc.so"
-                .to_owned()
-        } else {
-            allocator.packages.install_command()
-        },
-    }))
+    Err(refusal.unwrap_or_else(|| not_installed(allocator)))
+}
+
+fn not_installed(allocator: Allocator) -> Unresolved {
+    let install = if allocator == Allocator::Ebbmalloc {
+        "build it with `cargo build --release -p ebbmalloc-c`, or set EBB_LIB to the path of libebbmalloc.so".to_owned()
+    } else {
+        allocator.packages().install_command()
+    };
+    Unresolved::NotInstalled { name: allocator.to_string(), install }
 }
 
 /// Whether the loader of `target` will take the file, and it is an allocator.
@@ -171,25 +147,27 @@ fn check(path: &Path, target: &Elf) -> Result<Library, Unresolved> {
 }
 
 /// Which known allocator a library is. Its own functions tell best; a file may be renamed.
-pub fn recognise(path: &Path, elf: &Elf) -> Option<&'static Allocator> {
-    let defined = [(elf.defines.mimalloc, "mimalloc"), (elf.defines.tcmalloc, "tcmalloc")];
-    if let Some((_, name)) = defined.iter().find(|(is, _)| *is) {
-        return known::by_name(name);
+pub fn recognise(path: &Path, elf: &Elf) -> Option<Allocator> {
+    if elf.defines.mimalloc {
+        return Some(Allocator::Mimalloc);
+    }
+    if elf.defines.tcmalloc {
+        return Some(Allocator::Tcmalloc);
     }
     // ebbmalloc answers jemalloc's mallctl too, and is installed under jemalloc's name for programs that are linked to it.
     if is_ebbmalloc(path, elf) {
-        return known::by_name("ebbmalloc");
+        return Some(Allocator::Ebbmalloc);
     }
     let name = path.file_name()?.to_str()?;
-    known::by_file_name(elf.soname.as_deref().unwrap_or(name))
-        .or_else(|| known::by_file_name(name))
-        .or_else(|| elf.defines.jemalloc.then(|| known::by_name("jemalloc"))?)
+    Allocator::from_file_name(elf.soname.as_deref().unwrap_or(name))
+        .or_else(|| Allocator::from_file_name(name))
+        .or_else(|| elf.defines.jemalloc.then_some(Allocator::Jemalloc))
 }
 
 /// Where libraries of `allocator` for `target` may lie, the likeliest first.
-fn folders(allocator: &Allocator, target: &Elf) -> Vec<PathBuf> {
+fn folders(allocator: Allocator, target: &Elf) -> Vec<PathBuf> {
     let mut folders = Vec::new();
-    if allocator.name == "ebbmalloc" {
+    if allocator == Allocator::Ebbmalloc {
         folders.extend(beside_this_program());
     }
     if let Some(paths) = env::var_os("LD_LIBRARY_PATH") {
@@ -291,8 +269,8 @@ mod tests {
     fn a_library_for_another_architecture_does_not_fit() {
         let mut other = own();
         other.machine.machine = object::elf::EM_RISCV.0;
-        let libc = ebb_process::malloc_source(std::process::id() as i32).unwrap();
-        let ebb_process::MallocSource::File(libc) = libc else {
+        let libc = crate::malloc_source(std::process::id() as i32).unwrap();
+        let crate::MallocSource::File(libc) = libc else {
             panic!("a file");
         };
         let error = resolve(libc.to_str().unwrap(), &other).unwrap_err();
@@ -301,14 +279,7 @@ mod tests {
 
     #[test]
     fn an_allocator_no_package_has_is_told_how_to_build() {
-        let nowhere = Allocator {
-            name: "ebbmalloc",
-            sonames: &["libebbmalloc-that-is-nowhere.so"],
-            file_prefix: "libebbmalloc",
-            packages: super::super::packages::Packages::NONE,
-            settings: known::Settings::None(""),
-        };
-        let error = search(Box::leak(Box::new(nowhere)), &own()).unwrap_err();
+        let error = not_installed(Allocator::Ebbmalloc);
         assert!(error.to_string().contains("cargo build"), "{error}");
     }
 }
