@@ -16,12 +16,11 @@ pub mod base;
 pub mod declared;
 pub mod dockerfile;
 pub mod finding;
-pub mod judged;
 pub mod library;
 pub mod process;
 pub mod report;
 pub mod settings;
 pub mod start;
 
-pub use finding::{Finding, Id, Severity};
+pub use finding::{Finding, Id, Judged, Severity};
 pub use report::{Answer, Report};

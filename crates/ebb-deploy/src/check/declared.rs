@@ -11,8 +11,7 @@ use ebb_process::elf::Libc;
 use ebb_allocators::Allocator;
 
 use super::base::Base;
-use super::finding::{Finding, Id};
-use super::judged::Judged;
+use super::finding::{Finding, Id, Judged};
 use super::library::{allocator_of, file_name, is_pattern, path_architecture};
 use super::settings;
 use super::start::Start;

@@ -8,26 +8,22 @@ use ebb_process::elf::Libc;
 use ebb_allocators::Allocator;
 
 use super::base::Base;
-use super::finding::{Finding, Id};
-use super::judged::Judged;
+use super::finding::{Finding, Id, Judged};
 use super::library::{allocator_of, file_name, is_pattern, path_architecture};
 use super::settings;
 
 mod asked;
 mod copied;
 mod image;
-mod judgement;
 mod program;
 mod start;
 mod variables;
 
-pub use asked::{is_entrypoint_name, set_by_script};
+pub use asked::{Context, is_entrypoint_name, set_by_script};
 pub use image::{Malformed, Piece, Stage, Stages};
-pub use judgement::Context;
 pub use start::start;
 
-use asked::Asked;
-use judgement::Image;
+use asked::{Asked, Image};
 
 /// Judges the image that the Dockerfile called `name` makes. `context` is what the builder is given;
 /// `target` names the stage to build, the last one by default. None where there is no such stage.

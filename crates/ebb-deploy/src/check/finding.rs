@@ -213,6 +213,15 @@ impl Finding {
     }
 }
 
+/// What the judgement of a file comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// The allocator that the image asks for.
+    pub allocator: Option<String>,
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,13 +3,12 @@
 
 use ebb_allocators::Allocator;
 
-use super::refused::Refused;
 use crate::check::declared::yaml::{self, Node};
 use crate::check::declared::{Service, compose};
 
 use super::insert::{self, Counts, Entry, append_all, json};
 use super::wish::Setting;
-use super::{Edit, Elsewhere, Fixed, Wish, settle};
+use super::{Edit, Elsewhere, Fixed, Refused, Wish, settle};
 
 /// What puts the allocator in charge of the services that are `chosen`.
 pub fn fix(
@@ -30,8 +29,7 @@ pub fn fix(
         };
         let one = One { name, text, service, node, root: &documents.roots[0] };
         let (part, own) = one.fix(wish)?;
-        fixed.edits.extend(part.edits);
-        fixed.notes.extend(part.notes);
+        fixed.extend(part);
         let shared = node
             .get("environment")
             .is_some_and(|it| it.anchor != 0 && documents.shared.contains(&it.anchor));

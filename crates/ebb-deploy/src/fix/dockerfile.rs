@@ -4,16 +4,14 @@
 //! command. It stands behind everything that is run and copied, so that no step of the build is
 //! preloaded, and before nothing that a cache would have to do again.
 
-use super::refused::Refused;
-use crate::check::Id;
 use crate::check::base::Base;
 use crate::check::dockerfile::{self, Context, Piece, Stage, Stages};
-use crate::check::judged::Judged;
 use crate::check::library::file_name;
+use crate::check::{Id, Judged};
 use ebb_allocators::Allocator;
 
 use super::wish::{Setting, Settled};
-use super::{Edit, Fixed, Wish};
+use super::{Edit, Fixed, Refused, Wish};
 
 mod install;
 mod value;

@@ -3,11 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::refused::Refused;
 use crate::check::declared::yaml::{self, Kind, Node, Quote, Style};
 
-use super::Edit;
 use super::edit::{apply, line_end};
+use super::{Edit, Refused};
 
 /// A new entry: its lines in block style, the first without indentation, and its text in flow style.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -220,9 +219,7 @@ pub fn verify(name: &str, text: &str, edits: &[Edit], counts: &Counts) -> Result
         });
         Ok(named.collect())
     };
-    let defect = || {
-        Refused::not_understood(format!("{name}: the change would alter other parts of the file"))
-    };
+    let defect = || Refused::alters_more(name);
     let before = leaves(text)?;
     let mut after = leaves(&apply(text, edits))?;
     let mut replaced = 0;

@@ -3,13 +3,12 @@
 
 use ebb_allocators::Allocator;
 
-use super::refused::Refused;
 use crate::check::declared::yaml::{self, Node};
 use crate::check::declared::{Service, kubernetes};
 
 use super::insert::{self, Counts, Entry, append_all, is_json, json};
 use super::wish::{LIBRARY, Setting};
-use super::{Edit, Elsewhere, Fixed, Wish, settle};
+use super::{Edit, Elsewhere, Fixed, Refused, Wish, settle};
 
 /// Where the volume lies in the containers.
 const VOLUME: &str = "/opt/ebbmalloc";
@@ -53,8 +52,7 @@ pub fn fix(
         if own.added.contains_key("volumes") {
             pods.push(container.pod.at.start);
         }
-        fixed.edits.extend(part.edits);
-        fixed.notes.extend(part.notes);
+        fixed.extend(part);
         counts.extend(own);
     }
     insert::in_order(&mut fixed.edits);

@@ -6,9 +6,7 @@ use std::ops::Range;
 use ebb_allocators::Allocator;
 use toml_edit::{Document, Item, Table};
 
-use super::refused::Refused;
-
-use super::{Edit, Fixed, Wish};
+use super::{Edit, Fixed, Refused, Wish};
 
 /// A crate that is an allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -301,7 +299,7 @@ impl<'a> Manifest<'a> {
         let (before, _) = strip(self.text)?;
         let (after, has) = strip(&text)?;
         if before != after || !fixed.edits.is_empty() && !has {
-            return Err(defect("the change would alter other parts of the file".to_owned()));
+            return Err(Refused::alters_more(self.name));
         }
         Ok(())
     }

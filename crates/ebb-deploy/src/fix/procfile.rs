@@ -1,11 +1,10 @@
 //! A Procfile: assignments in front of the program, which the shell that starts it reads.
 
-use super::refused::Refused;
 use crate::check::declared::procfile::{self, Process};
 use crate::check::declared::{Service, is_allocator};
 
 use super::wish::Setting;
-use super::{Edit, Elsewhere, Fixed, Wish, quoted, settle};
+use super::{Edit, Elsewhere, Fixed, Refused, Wish, quoted, settle};
 
 const SHELL: Elsewhere =
     Elsewhere { why: "is filled in by the shell", remedy: "write its value literally" };
@@ -22,15 +21,12 @@ pub fn fix(
     let mut fixed = Fixed::default();
     for process in processes.iter().filter(|it| chosen(&it.service)) {
         let part = of_process(name, text, process, wish)?;
-        fixed.edits.extend(part.edits);
-        fixed.notes.extend(part.notes);
+        fixed.extend(part);
     }
     let after = super::edit::apply(text, &fixed.edits);
     let count = |text: &str| procfile::processes(text).map(|it| it.len());
     if count(&after) != Ok(processes.len()) {
-        return Err(Refused::not_understood(format!(
-            "{name}: the change would alter other parts of the file"
-        )));
+        return Err(Refused::alters_more(name));
     }
     Ok(fixed)
 }

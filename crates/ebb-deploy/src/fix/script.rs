@@ -3,12 +3,11 @@
 
 use std::path::Path;
 
-use super::refused::Refused;
 use crate::check::declared::script::{INHERITED, Script, Set};
 
 use super::edit::{apply, line_end};
 use super::wish::Setting;
-use super::{Edit, Elsewhere, Fixed, Wish, quoted, settle};
+use super::{Edit, Elsewhere, Fixed, Refused, Wish, quoted, settle};
 
 const SHELL: Elsewhere = Elsewhere {
     why: "is filled in by the shell",
@@ -48,9 +47,7 @@ pub fn fix(name: &str, text: &str, wish: &Wish) -> Result<Fixed, Refused> {
         variable.and_then(|it| it.value.as_ref()) == Some(&it.value)
     };
     if !settings.iter().all(is_set) || after.service.start != moved(&script, &after) {
-        return Err(Refused::not_understood(format!(
-            "{name}: the change would alter other parts of the file"
-        )));
+        return Err(Refused::alters_more(name));
     }
     if wish.preloads() {
         fixed.notes.push(format!("install {library} where the script runs"));

@@ -5,11 +5,9 @@ use std::ops::Range;
 use syn::spanned::Spanned;
 use syn::{Item, ItemStatic, UseTree};
 
-use super::refused::Refused;
-
 use super::edit::line_end;
 use super::manifest::{CRATES, Crate};
-use super::{Edit, Fixed};
+use super::{Edit, Fixed, Refused};
 
 /// Deeper nesting than this no person writes; the parser is recursive.
 const MOST_LEVELS: usize = 200;

@@ -1,13 +1,12 @@
 //! supervisor's configuration: the variables in the program's own `environment`, which wins over that of
 //! `[supervisord]` and leaves the other programs alone.
 
-use super::refused::Refused;
 use crate::check::declared::Service;
 use crate::check::declared::supervisor::{self, Environment, Program};
 
 use super::edit::{apply, line_end};
 use super::wish::Setting;
-use super::{Edit, Elsewhere, Fixed, Wish, settle};
+use super::{Edit, Elsewhere, Fixed, Refused, Wish, settle};
 
 const EXPANSION: Elsewhere = Elsewhere {
     why: "contains an expansion of supervisor, %(...)s",
@@ -30,8 +29,7 @@ pub fn fix(
     for program in &programs {
         let settings = if chosen(&program.service) {
             let (settings, part) = of_program(name, text, program, wish)?;
-            fixed.edits.extend(part.edits);
-            fixed.notes.extend(part.notes);
+            fixed.extend(part);
             settings
         } else {
             Vec::new()
@@ -41,9 +39,7 @@ pub fn fix(
     let after = read(&apply(text, &fixed.edits))?;
     let found: Vec<_> = after.iter().map(|it| variables(&it.service, &[])).collect();
     if found != expected {
-        return Err(Refused::not_understood(format!(
-            "{name}: the change would alter other parts of the file"
-        )));
+        return Err(Refused::alters_more(name));
     }
     if !fixed.edits.is_empty() {
         fixed.notes.push("then: supervisorctl reread && supervisorctl update".to_owned());

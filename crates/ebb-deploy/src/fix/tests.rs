@@ -72,134 +72,32 @@ fn assert_kept(kind: Option<Kind>, text: &str, wish: &Wish) -> Result<(), TestCa
 
 /// Pieces that mean something somewhere, put together at random.
 fn scraps() -> impl Strategy<Value = String> {
-    const SCRAPS: &[&str] = &[
-        "FROM a\n",
-        "FROM ",
-        "ENV ",
-        "LD_PRELOAD=",
-        "LD_PRELOAD",
-        "\\\n",
-        "\"",
-        "'",
-        " ",
-        "\n",
-        "\r\n",
-        "#",
-        "# c\n",
-        "RUN <<E\n",
-        "E\n",
-        "services:\n",
-        "  a:\n",
-        "    environment:\n",
-        "      - ",
-        "{",
-        "}",
-        "[",
-        "]",
-        ",",
-        ": ",
-        ":",
-        "- ",
-        "&x ",
-        "*x",
-        "|\n",
-        ">-\n",
-        "apiVersion: v1\nkind: Pod\n",
-        "spec:\n",
-        "containers:\n",
-        "env:\n",
-        "name: x\n",
-        "value: y\n",
-        "---\n",
-        "...\n",
-        "[Service]\n",
-        "ExecStart=",
-        "Environment=",
-        "web: ",
-        "export ",
-        ";",
-        "&&",
-        "$",
-        "${",
-        "=",
-        "ü",
-        "\u{feff}",
-        "\0",
-        "\t",
-        "<<: *x\n",
-        "? ",
-        "! ",
-        "%",
-        "[program:a]\n",
-        "command=x\n",
-        "environment=",
-        "A=\"1\"",
-        "  B=2,\n",
-        "%(x)s",
-        ";",
-        "#!/bin/sh\n",
-        "set -e\n",
-        "export LD_PRELOAD=a.so\n",
-        "if x; then\n",
-        "fi\n",
-        "case x in\n",
-        "a) ",
-        "esac\n",
-        "$(",
-        "(",
-        ")",
-        "`",
-        "exec ",
-        "<<",
-        "<<-",
-        "|",
-        "\r",
-        "[package]\n",
-        "[dependencies]\n",
-        "mimalloc",
-        " = \"1\"\n",
-        "fn main() {}\n",
-        "#[global_allocator]\n",
-        "static A: X = X;\n",
-        "use a::b;\n",
-    ];
-    prop::collection::vec(select(SCRAPS), 0..40).prop_map(|it| it.concat())
+    // Separated by §.
+    const SCRAPS: &str = "\
+        FROM a\n§FROM §ENV §LD_PRELOAD=§LD_PRELOAD§\\\n§\"§'§ §\n§\r\n§#§# c\n§RUN <<E\n§E\n§services:\n§  a:\n§\
+        \x20   environment:\n§      - §{§}§[§]§,§: §:§- §&x §*x§|\n§>-\n§apiVersion: v1\nkind: Pod\n§spec:\n§\
+        containers:\n§env:\n§name: x\n§value: y\n§---\n§...\n§[Service]\n§ExecStart=§Environment=§web: §export §;§&&§\
+        $§${§=§ü§\u{feff}§\0§\t§<<: *x\n§? §! §%§[program:a]\n§command=x\n§environment=§A=\"1\"§  B=2,\n§%(x)s§;§\
+        #!/bin/sh\n§set -e\n§export LD_PRELOAD=a.so\n§if x; then\n§fi\n§case x in\n§a) §esac\n§$(§(§)§`§exec §<<§<<-§\
+        |§\r§[package]\n§[dependencies]\n§mimalloc§ = \"1\"\n§fn main() {}\n§#[global_allocator]\n§\
+        static A: X = X;\n§use a::b;\n";
+    prop::collection::vec(select(SCRAPS.split('§').collect::<Vec<_>>()), 0..40)
+        .prop_map(|it| it.concat())
 }
 
 fn dockerfile_text() -> impl Strategy<Value = String> {
-    const LINES: &[&str] = &[
-        "RUN make \\\n    # why\n    && make install",
-        "RUN apt-get install -y \\\n    a \\\n    b",
-        "COPY . /app",
-        "ENV A=1 \\\n    B=\"2 3\"",
-        "USER app",
-        "USER root",
-        "WORKDIR /app",
-        "EXPOSE 80",
-        "LABEL a=b",
-        "",
-        "# comment",
-        "ARG X=1",
-        "RUN <<E\n# in\nmake\nE",
-        "HEALTHCHECK NONE",
-        "VOLUME /data",
-        "  run echo x",
-        "ONBUILD RUN x",
-        "STOPSIGNAL TERM",
-    ];
-    let froms = select(
-        &[
-            "FROM debian:12",
-            "FROM ubuntu:24.04",
-            "FROM alpine:3.20",
-            "FROM python:3.12-slim-bookworm",
-            "FROM example.com/x",
-        ][..],
-    );
-    let stage = (froms, prop::collection::vec(select(LINES), 0..8)).prop_map(|(from, lines)| {
-        let mut text = format!("{from}\n");
-        lines.iter().for_each(|line| text += &format!("{line}\n"));
-        text
+    // Separated by §.
+    const LINES: &str = "\
+        RUN make \\\n    # why\n    && make install§RUN apt-get install -y \\\n    a \\\n    b§COPY . /app§\
+        ENV A=1 \\\n    B=\"2 3\"§USER app§USER root§WORKDIR /app§EXPOSE 80§LABEL a=b§§# comment§ARG X=1§\
+        RUN <<E\n# in\nmake\nE§HEALTHCHECK NONE§VOLUME /data§  run echo x§ONBUILD RUN x§STOPSIGNAL TERM";
+    const BASES: &str =
+        "debian:12 ubuntu:24.04 alpine:3.20 python:3.12-slim-bookworm example.com/x";
+    let bases = select(BASES.split(' ').collect::<Vec<_>>());
+    let lines = select(LINES.split('§').collect::<Vec<_>>());
+    let stage = (bases, prop::collection::vec(lines, 0..8)).prop_map(|(base, lines)| {
+        let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        format!("FROM {base}\n{lines}")
     });
     let end = select(&["", "CMD [\"app\"]\n", "CMD app", "\n# start\nENTRYPOINT [\"app\"]\n"][..]);
     (prop::collection::vec(stage, 1..4), end, any::<bool>()).prop_map(|(stages, end, dos)| {

@@ -3,11 +3,10 @@
 
 use std::path::Path;
 
-use super::refused::Refused;
 use crate::check::declared::unit::Unit;
 
 use super::edit::apply;
-use super::{Edit, Elsewhere, Fixed, Wish, settle};
+use super::{Edit, Elsewhere, Fixed, Refused, Wish, settle};
 
 /// The name of our drop-in: that of the allocator.
 pub fn drop_in(wish: &Wish) -> String {

@@ -49,7 +49,7 @@ fn service(name: &str, line: usize, node: &Node) -> Service {
             .iter()
             .filter_map(mount)
             .collect(),
-        remarks: Vec::new(),
+        ..Service::default()
     }
 }
 

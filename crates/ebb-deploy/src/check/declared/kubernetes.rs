@@ -78,9 +78,8 @@ impl Container<'_> {
             env: list("env").iter().filter_map(variable).collect(),
             start: (!words.is_empty()).then_some(Start { words, by_shell: false, line }),
             image: text("image").map(str::to_owned),
-            is_built: false,
             mounts: mounts.map(|to| Mount { from: None, to: to.to_owned() }).collect(),
-            remarks: Vec::new(),
+            ..Service::default()
         }
     }
 }

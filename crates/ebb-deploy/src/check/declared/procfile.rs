@@ -78,10 +78,7 @@ fn process(name: &str, line: usize, command: &str, from: usize) -> Process {
             line,
             env,
             start: shlex::split(command).map(|words| Start { words, by_shell: true, line }),
-            image: None,
-            is_built: false,
-            mounts: Vec::new(),
-            remarks: Vec::new(),
+            ..Service::default()
         },
         command: from..from + command.len(),
         is_simple,

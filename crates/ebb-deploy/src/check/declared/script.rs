@@ -11,14 +11,11 @@ use crate::check::finding::Id;
 use crate::check::start::Start;
 
 mod commands;
-mod remarks;
-mod set;
 mod value;
 
 use commands::Command;
-pub use set::Set;
-pub use value::INHERITED;
 use value::unquoted;
+pub use value::{INHERITED, Set};
 
 /// A script.
 #[derive(Clone, Debug)]
@@ -97,7 +94,7 @@ impl Script {
                     continue;
                 }
                 ["exec", _, ..] if Some(number) != start => {
-                    remarks.extend(remarks::dropped_elsewhere(command, &words));
+                    remarks.extend(dropped_elsewhere(command, &words));
                     continue;
                 }
                 words if words.iter().all(|it| assigned(it).is_some()) => (exports_all, 0),
@@ -133,16 +130,14 @@ impl Script {
             by_shell: true,
             line: commands[it].line,
         });
-        remarks.extend(remarks::of_script(&name, text, &sets, started.as_ref()));
+        remarks.extend(of_script(&name, text, &sets, started.as_ref()));
         let service = Service {
             name,
             line: started.as_ref().map_or(1, |it| it.line),
             env: variables(&sets),
             start: started,
-            image: None,
-            is_built: false,
-            mounts: Vec::new(),
             remarks,
+            ..Service::default()
         };
         Ok(Self { service, sets, given, top: top(text) })
     }
@@ -238,6 +233,53 @@ fn variables(sets: &[Set]) -> Vec<Variable> {
         env.push(Variable { name: set.name.clone(), value, line: set.line, at: set.at.clone() });
     }
     env
+}
+
+/// An `exec` under a condition through a program that drops the environment.
+fn dropped_elsewhere(command: &Command, words: &[&str]) -> Option<Remark> {
+    let start = Start {
+        words: words.iter().copied().map(unquoted).collect(),
+        by_shell: true,
+        line: command.line,
+    };
+    let by = start.drops_environment()?;
+    let what = format!("{by} starts programs without the LD_PRELOAD of the script");
+    Some(Remark::error(command.line, Id::EnvironmentDropped, what).as_note())
+}
+
+/// What is to be said of a script as such.
+fn of_script(name: &str, text: &str, sets: &[Set], start: Option<&Start>) -> Vec<Remark> {
+    let mut remarks = Vec::new();
+    let preloads = || sets.iter().filter(|it| it.name == "LD_PRELOAD");
+    let counts = preloads().any(|it| it.is_exported && !it.is_late);
+    if let (Some(set), Some(start)) = (preloads().find(|it| it.is_late), start) {
+        let what = format!("the program was already started in line {}", start.line);
+        let remark = Remark::error(set.line, Id::PreloadTooLate, what);
+        remarks.push(if counts { remark.as_note() } else { remark });
+    } else if let Some(set) = preloads().find(|it| !it.is_exported)
+        && !counts
+    {
+        let what = "LD_PRELOAD is set without `export`, so no program gets it";
+        remarks.push(Remark::error(set.line, Id::EnvironmentDropped, what));
+    }
+    if counts {
+        if let Some(set) = preloads().find(|it| !it.is_late)
+            && !preloads().any(|it| it.is_plain)
+        {
+            let what = "LD_PRELOAD is set under a condition; otherwise the program runs without it";
+            remarks.push(Remark::error(set.line, Id::NotAsked, what).as_note());
+        }
+        let what = format!(
+            "LD_PRELOAD is set in {name} only: docker run --entrypoint, docker exec and a pod's command start programs without it"
+        );
+        let line = preloads().find(|it| !it.is_late).map_or(1, |it| it.line);
+        remarks.push(Remark::error(line, Id::EntrypointBypassed, what).as_note());
+    }
+    if text.contains("\r\n") {
+        let what = "the lines end with a carriage return, which the kernel and the shell treat as part of a name or value";
+        remarks.push(Remark::error(1, Id::LineEnds, what).as_note());
+    }
+    remarks
 }
 
 /// Where the lines at the top end.

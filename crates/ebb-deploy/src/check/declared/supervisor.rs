@@ -137,10 +137,7 @@ fn program(
             line: section.line,
             env: env.collect(),
             start,
-            image: None,
-            is_built: false,
-            mounts: Vec::new(),
-            remarks: Vec::new(),
+            ..Service::default()
         },
         own,
         last: section.last,

@@ -107,16 +107,7 @@ impl Unit {
             line: *line,
         });
         let line = start.as_ref().map_or(1, |it| it.line);
-        Service {
-            name,
-            line,
-            env,
-            start,
-            image: None,
-            is_built: false,
-            mounts: Vec::new(),
-            remarks: Vec::new(),
-        }
+        Service { name, line, env, start, ..Service::default() }
     }
 }
 

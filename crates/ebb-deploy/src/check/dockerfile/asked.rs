@@ -1,12 +1,39 @@
-//! How an image asks for an allocator: by `ENV`, by the line that starts it, by a script, through `ebb
-//! run`; and where it only seems to. Pure.
+//! An image under judgement, and how it asks for an allocator: by `ENV`, by the line that starts it, by a script, through
+//! `ebb run`; and where it only seems to. Pure.
 
 use std::path::Path;
 
-use super::judgement::Image;
+use super::image::{Stage, Stages};
 use crate::check::declared::script::Script;
 use crate::check::finding::{Finding, Id};
 use crate::check::library::file_name;
+use crate::check::start::Start;
+
+/// An image under judgement.
+pub(super) struct Image<'a> {
+    pub(super) name: &'a str,
+    pub(super) stages: &'a Stages,
+    pub(super) chain: Vec<&'a Stage>,
+    pub(super) start: Option<Start>,
+    pub(super) context: &'a dyn Context,
+}
+
+/// The files that the builder is given.
+pub trait Context {
+    /// The text of one.
+    fn read(&self, file: &str) -> Option<String>;
+
+    /// Why the builder has no such file; none where it has, or where that is not known.
+    fn lacks(&self, _file: &str) -> Option<String> {
+        None
+    }
+}
+
+impl<F: Fn(&str) -> Option<String>> Context for F {
+    fn read(&self, file: &str) -> Option<String> {
+        self(file)
+    }
+}
 
 /// How the image asks for an allocator.
 pub(super) struct Asked {
@@ -18,6 +45,10 @@ pub(super) struct Asked {
 }
 
 impl Image<'_> {
+    pub(super) fn at(&self, line: usize, id: Id, what: String) -> Finding {
+        Finding::new(id, what).in_file(format!("{}:{line}", self.name))
+    }
+
     /// How the image asks for an allocator; where it does not, why not.
     pub(super) fn asked(&self) -> (Option<Asked>, Vec<Finding>) {
         let mut findings = Vec::new();

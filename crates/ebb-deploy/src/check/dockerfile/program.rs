@@ -1,7 +1,7 @@
 //! Whether the program that an image starts takes a library at all. Pure.
 
+use super::asked::Image;
 use super::image::Stage;
-use super::judgement::Image;
 use crate::check::base::Base;
 use crate::check::finding::{Finding, Id};
 use crate::check::library::file_name;

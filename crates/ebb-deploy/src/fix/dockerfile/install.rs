@@ -6,13 +6,11 @@
 
 use crate::check::base::Base;
 use crate::check::dockerfile::{Piece, Stage};
-use crate::fix::refused::Refused;
 use ebb_allocators::Allocator;
 
-use crate::fix::edit::Edit;
-use crate::fix::edit::line_end;
-use crate::fix::wish::LIBRARY;
-use crate::fix::wish::Wish;
+use crate::fix::Refused;
+use crate::fix::edit::{Edit, line_end};
+use crate::fix::wish::{LIBRARY, Wish};
 
 /// Where the library comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]

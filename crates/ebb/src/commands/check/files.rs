@@ -8,10 +8,10 @@ use globset::GlobBuilder;
 
 use crate::exit::{Exit, Failure};
 use ebb_allocators::Allocator;
+use ebb_deploy::check::Judged;
 use ebb_deploy::check::declared::unit::Unit;
 use ebb_deploy::check::declared::{self, Kind, Service};
 use ebb_deploy::check::dockerfile::{self, Context, Stages};
-use ebb_deploy::check::judged::Judged;
 use ebb_deploy::check::process::Wanted;
 use ebb_deploy::check::report::{Report, Subject};
 use ebb_deploy::check::{Finding, Id, Severity};
