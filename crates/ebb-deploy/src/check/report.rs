@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::declared::Kind;
 use super::finding::{Finding, Id, Severity};
 
 /// The version of the JSON; grows when a field changes its meaning or goes.
@@ -17,18 +18,9 @@ pub enum Subject {
     Dockerfile,
     /// An unpacked root file system.
     Root,
-    /// A compose file.
-    Compose,
-    /// A Kubernetes manifest.
-    Kubernetes,
-    /// A systemd unit.
-    Unit,
-    /// A Procfile.
-    Procfile,
-    /// supervisor's configuration.
-    Supervisor,
-    /// A shell script.
-    Script,
+    /// A file of services.
+    #[serde(untagged)]
+    File(Kind),
 }
 
 /// Whether the allocator is in charge.
@@ -153,9 +145,7 @@ impl Report {
     /// Lines for a reader: the answer, the processes, the findings with their remedies.
     pub fn text(&self) -> String {
         let mut lines = vec![self.headline()];
-        for process in &self.processes {
-            lines.push(process.text());
-        }
+        lines.extend(self.processes.iter().map(ProcessLine::text));
         for finding in &self.findings {
             lines.push(String::new());
             lines.extend(finding_lines(finding));
@@ -170,34 +160,28 @@ impl Report {
         let not = self.processes.iter().filter(|it| it.in_charge == Some(false));
         let (not, all) = (not.count(), self.processes.len());
         if self.is_brought {
-            let with = self.processes.iter();
-            let with = with.filter(|it| it.in_charge == Some(true)).count();
-            let place = match all {
-                1 => String::new(),
-                all => format!(" in {with} of {}", count(all)),
-            };
+            let with = self.processes.iter().filter(|it| it.in_charge == Some(true)).count();
+            let of = format!(" in {with} of {}", count(all));
+            let place = if all == 1 { "" } else { &of };
+            let target = &self.target;
             return format!(
-                "{}: malloc is {allocator}{place}; no other allocator is configured",
-                self.target
+                "{target}: malloc is {allocator}{place}; no other allocator is configured"
             );
         }
+        let (is, of) = match self.subject {
+            Subject::Processes => ("is", format!(" of {}", count(all))),
+            _ => ("will be", String::new()),
+        };
         let what = match (self.subject, self.in_charge) {
-            (Subject::Processes, Some(true)) => {
-                format!("{allocator} is in charge of {}", count(all))
-            }
+            (_, Some(true)) => format!("{allocator} {is} in charge{of}"),
             (Subject::Processes, Some(false)) if not > 0 => {
-                format!("{allocator} is NOT in charge of {not} of {}", count(all))
+                format!("{allocator} is NOT in charge of {not}{of}")
             }
-            (Subject::Processes, Some(false)) => format!(
-                "{allocator} is in charge of {}, but not with the settings given",
-                count(all)
-            ),
-            (Subject::Processes, None) => {
-                format!("it is not known whether {allocator} is in charge of {}", count(all))
+            (Subject::Processes, Some(false)) => {
+                format!("{allocator} is in charge{of}, but not with the settings given")
             }
-            (_, Some(true)) => format!("{allocator} will be in charge"),
             (_, Some(false)) => format!("{allocator} will NOT be in charge"),
-            (_, None) => format!("it is not known whether {allocator} will be in charge"),
+            (_, None) => format!("it is not known whether {allocator} {is} in charge{of}"),
         };
         match self.programs {
             Some(programs) => format!("{}: {what} ({programs} programs read)", self.target),

@@ -6,7 +6,7 @@ use ebb_allocators::Allocator;
 use crate::check::declared::yaml::{self, Node};
 use crate::check::declared::{Service, compose};
 
-use super::insert::{self, Counts, Entry, append_all, json};
+use super::insert::{self, Counts, Entry, Place, json};
 use super::wish::Setting;
 use super::{Edit, Elsewhere, Fixed, Refused, Wish, settle};
 
@@ -27,7 +27,9 @@ pub fn fix(
         let Some(node) = all.and_then(|it| it.get(&service.name)) else {
             continue;
         };
-        let one = One { name, text, service, node, root: &documents.roots[0] };
+        let by_hand = "write the entry in the service by hand, then run ebb fix again";
+        let place = Place { name, text, service, node, by_hand };
+        let one = One { place, root: &documents.roots[0] };
         let (part, own) = one.fix(wish)?;
         fixed.extend(part);
         let shared = node
@@ -48,22 +50,16 @@ pub fn fix(
 
 /// One service.
 struct One<'a> {
-    name: &'a str,
-    text: &'a str,
-    service: &'a Service,
-    node: &'a Node,
+    place: Place<'a>,
     root: &'a Node,
 }
 
 impl One<'_> {
-    fn at(&self) -> String {
-        format!("{}:{}: {}", self.name, self.service.line, self.service.name)
-    }
-
     fn fix(&self, wish: &Wish) -> Result<(Fixed, Counts), Refused> {
-        let at = self.at();
-        if self.node.get("environment").is_none()
-            && self.node.get("<<").is_some()
+        let Place { service, node, .. } = self.place;
+        let at = self.place.at();
+        if node.get("environment").is_none()
+            && node.get("<<").is_some()
             && self.root_mentions_environment()
         {
             return Err(Refused::cannot(
@@ -74,11 +70,11 @@ impl One<'_> {
             ));
         }
         let library = wish.library_elsewhere();
-        let (settings, mut fixed) = settle(wish, &library, self.service, &at, &Elsewhere::FILE)?;
+        let (settings, mut fixed) = settle(wish, &library, service, &at, &Elsewhere::FILE)?;
         let mut counts = Counts::default();
         let mut new = Vec::new();
         for setting in &settings {
-            match self.service.variable(&setting.name) {
+            match service.variable(&setting.name) {
                 Some(variable) => {
                     counts.replaced += 1;
                     fixed.edits.push(self.replace(variable.at.clone(), setting));
@@ -89,7 +85,7 @@ impl One<'_> {
                 }
             }
         }
-        fixed.edits.extend(self.append("environment", new)?);
+        fixed.edits.extend(self.place.append(node, "environment", self.step(), new)?);
         let new_preload = settings.iter().find(|it| it.name == "LD_PRELOAD");
         let preload = match new_preload {
             Some(setting) => Some(&setting.value),
@@ -99,24 +95,24 @@ impl One<'_> {
         let path = preload.split([' ', ':']).next().unwrap_or_default();
         if wish.allocator == Allocator::Ebbmalloc {
             if path.starts_with('/')
-                && !self.service.mounts.iter().any(|it| it.covers(path))
+                && !service.mounts.iter().any(|it| it.covers(path))
                 && !self.is_in_image(path, &settings)
             {
                 counts.add("volumes", 1);
                 fixed.edits.extend(self.mount(path)?);
             }
         } else if wish.preloads() && !settings.is_empty() {
-            let image = self.service.image.as_deref().unwrap_or("the image");
+            let image = service.image.as_deref().unwrap_or("the image");
             fixed.notes.push(format!(
                 "{}: {image} needs {path} ({})",
-                self.service.name,
+                service.name,
                 wish.allocator.packages().all().join(", ")
             ));
         }
-        if self.service.is_built && !fixed.edits.is_empty() {
+        if service.is_built && !fixed.edits.is_empty() {
             fixed.notes.push(format!(
                 "{} is built from a Dockerfile: ebb fix on the Dockerfile puts the library into the image",
-                self.service.name
+                service.name
             ));
         }
         Ok((fixed, counts))
@@ -130,7 +126,7 @@ impl One<'_> {
 
     /// The value that is set.
     fn preload(&self) -> Option<&String> {
-        self.service.variable("LD_PRELOAD")?.value.as_ref()
+        self.place.service.variable("LD_PRELOAD")?.value.as_ref()
     }
 
     fn root_mentions_environment(&self) -> bool {
@@ -144,7 +140,7 @@ impl One<'_> {
     }
 
     fn replace(&self, at: std::ops::Range<usize>, setting: &Setting) -> Edit {
-        let environment = self.node.get("environment");
+        let environment = self.place.node.get("environment");
         let new =
             match environment.map(Node::items).unwrap_or_default().iter().find(|it| it.at == at) {
                 Some(item) => {
@@ -160,12 +156,12 @@ impl One<'_> {
     }
 
     fn entry(&self, setting: &Setting) -> Entry {
-        let environment = self.node.get("environment");
+        let environment = self.place.node.get("environment");
         let items = environment.map(Node::items).unwrap_or_default();
         if items.is_empty() {
             let pairs = environment.map(Node::pairs).unwrap_or_default();
             let block = insert::value(&setting.value, pairs.last().map(|it| &it.1));
-            let key = if environment.is_some_and(|it| insert::is_json(self.text, it)) {
+            let key = if environment.is_some_and(|it| insert::is_json(self.place.text, it)) {
                 json(&setting.name)
             } else {
                 setting.name.clone()
@@ -185,25 +181,17 @@ impl One<'_> {
 
     fn mount(&self, path: &str) -> Result<Vec<Edit>, Refused> {
         let text = format!("./libebbmalloc.so:{path}:ro");
-        let volumes = self.node.get("volumes").map(Node::items).unwrap_or_default();
+        let volumes = self.place.node.get("volumes").map(Node::items).unwrap_or_default();
         let example = volumes.last().filter(|it| it.text().is_some());
-        let plain = if example.is_some_and(|it| self.text[it.at.clone()].starts_with(['"', '\''])) {
-            insert::value(&text, example)
-        } else {
-            text.clone()
-        };
+        let plain =
+            if example.is_some_and(|it| self.place.text[it.at.clone()].starts_with(['"', '\''])) {
+                insert::value(&text, example)
+            } else {
+                text.clone()
+            };
         let entry = Entry { block: vec![format!("- {plain}")], flow: json(&text) };
         let why = "mounts the library, which is next to this file, into the container; it works in every image";
-        self.append("volumes", vec![(entry, why.to_owned())])
-    }
-
-    fn append(&self, key: &str, entries: Vec<(Entry, String)>) -> Result<Vec<Edit>, Refused> {
-        append_all(self.text, self.node, key, self.step(), entries).map_err(|error| {
-            Refused::cannot(
-                format!("{}: no entry can be added to {key}: {error}", self.at()),
-                "write the entry in the service by hand, then run ebb fix again",
-            )
-        })
+        self.place.append(self.place.node, "volumes", self.step(), vec![(entry, why.to_owned())])
     }
 
     /// By how much this file indents.

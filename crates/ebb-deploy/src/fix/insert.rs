@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::check::declared::Service;
 use crate::check::declared::yaml::{self, Kind, Node, Quote, Style};
 
 use super::edit::{apply, line_end};
@@ -82,7 +83,7 @@ pub fn append_key(
 }
 
 /// The same for entries with a reason each: one edit an entry where the key has a value already, else one for all.
-pub fn append_all(
+fn append_all(
     text: &str,
     mapping: &Node,
     key: &str,
@@ -100,6 +101,42 @@ pub fn append_all(
     }
     let (entries, whys): (Vec<Entry>, Vec<String>) = entries.into_iter().unzip();
     Ok(vec![append_key(text, mapping, key, indent, &entries, &whys.join("; "))?])
+}
+
+/// What a change of one service is about: where it stands in which text.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// The file.
+    pub name: &'a str,
+    /// Its text.
+    pub text: &'a str,
+    /// As the reader sees it.
+    pub service: &'a Service,
+    /// As YAML.
+    pub node: &'a Node,
+    /// What to do where no entry can be added.
+    pub by_hand: &'static str,
+}
+
+impl Place<'_> {
+    /// File, line and service, for messages.
+    pub fn at(&self) -> String {
+        format!("{}:{}: {}", self.name, self.service.line, self.service.name)
+    }
+
+    /// [`append_all`], and a refusal where that is not possible.
+    pub fn append(
+        &self,
+        node: &Node,
+        key: &str,
+        indent: usize,
+        entries: Vec<(Entry, String)>,
+    ) -> Result<Vec<Edit>, Refused> {
+        append_all(self.text, node, key, indent, entries).map_err(|error| {
+            let what = format!("{}: no entry can be added to {key}: {error}", self.at());
+            Refused::cannot(what, self.by_hand)
+        })
+    }
 }
 
 /// Whether the keys of a mapping in brackets are quoted, as those of JSON are.
@@ -251,36 +288,29 @@ mod tests {
         Entry { block: vec!["N: v".to_owned()], flow: "N: v".to_owned() }
     }
 
-    #[track_caller]
-    fn assert_added(text: &str, expected: &str) {
-        let documents = yaml::parse(text).unwrap();
-        let edit = append_key(text, &documents.roots[0], "e", 2, &[pair()], "").unwrap();
-        assert_eq!(apply(text, std::slice::from_ref(&edit)), expected);
-        let mut counts = Counts::default();
-        counts.add("e", 1);
-        verify("f", text, &[edit], &counts).unwrap();
-    }
-
     #[test]
     fn a_pair_goes_behind_the_last_one() {
-        assert_added(
-            "e:\n    A: 1 # c\n    # d\nf: 2\n",
-            "e:\n    A: 1 # c\n    N: v\n    # d\nf: 2\n",
-        );
-        assert_added("e: {A: 1}\nf: 2\n", "e: {A: 1, N: v}\nf: 2\n");
-        assert_added("e: {}\n", "e: {N: v}\n");
-        assert_added("f: 2\n", "f: 2\ne:\n  N: v\n");
-        assert_added("e:\nf: 2\n", "e:\n  N: v\nf: 2\n");
-        assert_added(
-            "e:\n  A: |\n    x\n\n    y\n\nf: 2",
-            "e:\n  A: |\n    x\n\n    y\n  N: v\n\nf: 2",
-        );
-        assert_added("e:\r\n  A: 1\r\n", "e:\r\n  A: 1\r\n  N: v\r\n");
-        assert_added("e:\n  A: 1", "e:\n  A: 1\n  N: v");
-        assert_added(
-            "{\n  \"e\": {\n    \"A\": 1\n  }\n}\n",
-            "{\n  \"e\": {\n    \"A\": 1,\n    N: v\n  }\n}\n",
-        );
+        for (text, expected) in [
+            ("e:\n    A: 1 # c\n    # d\nf: 2\n", "e:\n    A: 1 # c\n    N: v\n    # d\nf: 2\n"),
+            ("e: {A: 1}\nf: 2\n", "e: {A: 1, N: v}\nf: 2\n"),
+            ("e: {}\n", "e: {N: v}\n"),
+            ("f: 2\n", "f: 2\ne:\n  N: v\n"),
+            ("e:\nf: 2\n", "e:\n  N: v\nf: 2\n"),
+            ("e:\n  A: |\n    x\n\n    y\n\nf: 2", "e:\n  A: |\n    x\n\n    y\n  N: v\n\nf: 2"),
+            ("e:\r\n  A: 1\r\n", "e:\r\n  A: 1\r\n  N: v\r\n"),
+            ("e:\n  A: 1", "e:\n  A: 1\n  N: v"),
+            (
+                "{\n  \"e\": {\n    \"A\": 1\n  }\n}\n",
+                "{\n  \"e\": {\n    \"A\": 1,\n    N: v\n  }\n}\n",
+            ),
+        ] {
+            let documents = yaml::parse(text).unwrap();
+            let edit = append_key(text, &documents.roots[0], "e", 2, &[pair()], "").unwrap();
+            assert_eq!(apply(text, std::slice::from_ref(&edit)), expected);
+            let mut counts = Counts::default();
+            counts.add("e", 1);
+            verify("f", text, &[edit], &counts).unwrap();
+        }
     }
 
     #[test]

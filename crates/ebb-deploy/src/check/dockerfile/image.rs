@@ -1,13 +1,12 @@
 //! A Dockerfile as the image that it makes: the chain of stages down to the base, and what they set,
 //! run, copy and start. Pure; the syntax is parse-dockerfile's.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
-use parse_dockerfile::{Command, Instruction, Source};
+use parse_dockerfile::{Command, Flag, Instruction, Source};
 
 use super::copied::Copied;
-use super::variables::{assignments, expand, expand_words};
+use super::variables::{Known, assignments, expand, expand_words};
 
 /// A value, and the line that gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +79,7 @@ impl Stages {
         let file = parse_dockerfile::parse(text).map_err(|error| Malformed(error.to_string()))?;
         let line = |at: usize| text[..at].matches('\n').count() + 1;
         let starts: Vec<usize> = file.instructions.iter().map(start_of).collect();
-        let mut known = BTreeMap::new();
+        let mut known = Known::new();
         for arg in file.global_args() {
             for (name, value) in assignments(&expand(&arg.arguments.value, &known)) {
                 known.insert(name, value);
@@ -91,16 +90,11 @@ impl Stages {
             let mut own = Stage {
                 base: expand(&stage.from.image.value, &known),
                 name: stage.from.as_.as_ref().map(|(_, name)| name.value.to_string()),
-                platform: stage
-                    .from
-                    .options
-                    .iter()
-                    .find(|flag| flag.name.value == "platform")
-                    .and_then(|flag| Some(expand(&flag.value.as_ref()?.value, &known))),
+                platform: option(&stage.from.options, "platform").map(|it| expand(it, &known)),
                 ..Stage::default()
             };
             // Variables of the stage: those of the stage it is built on are in force, too.
-            let mut variables: BTreeMap<String, String> = BTreeMap::new();
+            let mut variables = Known::new();
             if let Some(base) = find(&stages, &own.base) {
                 for it in chain(&stages, base).iter().rev().flat_map(|it| &it.env) {
                     variables.insert(it.value.0.clone(), it.value.1.clone());
@@ -226,8 +220,8 @@ fn chain(stages: &[Stage], last: usize) -> Vec<&Stage> {
 fn read(
     instruction: &Instruction<'_>,
     own: &mut Stage,
-    variables: &mut BTreeMap<String, String>,
-    global: &BTreeMap<String, String>,
+    variables: &mut Known,
+    global: &Known,
     line: &impl Fn(usize) -> usize,
 ) {
     match instruction {
@@ -258,30 +252,20 @@ fn read(
                 text.push('\n');
                 text.push_str(&document.value);
             }
-            let line = line(run.run.span.start);
-            own.runs.push(Placed { value: text, line });
+            own.runs.push(Placed { value: text, line: line(run.run.span.start) });
         }
         Instruction::Copy(copy) => {
-            let from = copy
-                .options
-                .iter()
-                .find(|flag| flag.name.value == "from")
-                .and_then(|flag| Some(flag.value.as_ref()?.value.to_string()));
+            let from = option(&copy.options, "from");
             let value = copied(from, &copy.src, &copy.dest.value, variables);
-            let line = line(copy.copy.span.start);
-            own.copies.push(Placed { value, line });
+            own.copies.push(Placed { value, line: line(copy.copy.span.start) });
         }
         Instruction::Add(add) => {
             let value = copied(None, &add.src, &add.dest.value, variables);
-            let line = line(add.add.span.start);
-            own.copies.push(Placed { value, line });
+            own.copies.push(Placed { value, line: line(add.add.span.start) });
         }
         Instruction::Entrypoint(entrypoint) => {
-            own.entrypoint = Some(Placed {
-                value: words(&entrypoint.arguments),
-                line: line(entrypoint.entrypoint.span.start),
-            });
-            // A new entrypoint forgets the command of the image below, but not one above it here.
+            let line = line(entrypoint.entrypoint.span.start);
+            own.entrypoint = Some(Placed { value: words(&entrypoint.arguments), line });
         }
         Instruction::Cmd(cmd) => {
             own.cmd = Some(Placed { value: words(&cmd.arguments), line: line(cmd.cmd.span.start) });
@@ -291,22 +275,21 @@ fn read(
     }
 }
 
-fn copied(
-    from: Option<String>,
-    sources: &[Source<'_>],
-    to: &str,
-    variables: &BTreeMap<String, String>,
-) -> Copied {
+/// The value of `--NAME=VALUE`.
+fn option<'a>(options: &'a [Flag<'_>], name: &str) -> Option<&'a str> {
+    let flag = options.iter().find(|flag| flag.name.value == name)?;
+    Some(&flag.value.as_ref()?.value)
+}
+
+fn copied(from: Option<&str>, sources: &[Source<'_>], to: &str, known: &Known) -> Copied {
+    let path = |source: &Source<'_>| match source {
+        Source::Path(path) => Some(expand(&path.value, known)),
+        _ => None,
+    };
     Copied {
-        from,
-        sources: sources
-            .iter()
-            .filter_map(|source| match source {
-                Source::Path(path) => Some(expand(&path.value, variables)),
-                _ => None,
-            })
-            .collect(),
-        to: expand(to, variables),
+        from: from.map(str::to_owned),
+        sources: sources.iter().filter_map(path).collect(),
+        to: expand(to, known),
     }
 }
 

@@ -4,7 +4,6 @@ use super::asked::Image;
 use super::image::Stage;
 use crate::check::base::Base;
 use crate::check::finding::{Finding, Id};
-use crate::check::library::file_name;
 
 impl Image<'_> {
     /// Whether the program that is started takes a library at all.
@@ -14,10 +13,8 @@ impl Image<'_> {
         };
         for stage in &self.chain {
             for run in &stage.runs {
-                let gains = run.value.contains("setcap ")
-                    || run.value.contains("chmod u+s")
-                    || run.value.contains("chmod +s")
-                    || run.value.contains("chmod 4");
+                let gains = ["setcap ", "chmod u+s", "chmod +s", "chmod 4"];
+                let gains = gains.iter().any(|it| run.value.contains(it));
                 let mut words = run.value.split([' ', '\n', ';', '&', '\\']);
                 if gains && words.any(|word| word.contains('/') && start.names(word)) {
                     let what = "the program gains rights when it starts (set-uid or setcap), so its loader \
@@ -30,8 +27,8 @@ impl Image<'_> {
                 else {
                     continue;
                 };
-                let started = |name: &str| start.names(&target_of(&copy.value.to, name));
-                if copy.value.sources.iter().any(|source| started(source))
+                let started = |source: &String| start.names(&copy.value.target_of(source));
+                if copy.value.sources.iter().any(started)
                     && let Some((id, why)) = kind_of_build(&from)
                 {
                     let what = format!("the program comes from the stage {}, {why}", from[0].base);
@@ -43,14 +40,6 @@ impl Image<'_> {
     }
 }
 
-fn target_of(to: &str, source: &str) -> String {
-    if to.ends_with('/') || to == "." {
-        format!("{to}{}", file_name(source))
-    } else {
-        to.to_owned()
-    }
-}
-
 /// What kind of program a stage builds, as far as its commands tell.
 fn kind_of_build(chain: &[&Stage]) -> Option<(Id, &'static str)> {
     let lowest = chain.last()?;
@@ -59,10 +48,8 @@ fn kind_of_build(chain: &[&Stage]) -> Option<(Id, &'static str)> {
     }
     let runs = || chain.iter().flat_map(|stage| &stage.runs);
     if runs().any(|run| run.value.contains("linux-musl") || run.value.contains("crt-static")) {
-        return Some((
-            Id::StaticProgram,
-            "which builds a static program: nothing can be preloaded into it",
-        ));
+        let why = "which builds a static program: nothing can be preloaded into it";
+        return Some((Id::StaticProgram, why));
     }
     None
 }

@@ -6,6 +6,7 @@
 
 use crate::check::base::Base;
 use crate::check::dockerfile::{Piece, Stage};
+use crate::check::library::file_name;
 use ebb_allocators::Allocator;
 
 use crate::fix::Refused;
@@ -37,30 +38,10 @@ pub(super) struct At<'a> {
     pub(super) behind: &'a Piece,
 }
 
-/// Releases of Debian and Ubuntu by the names in tags, and whether they came after libraries were renamed
-/// for 64-bit time.
-const RELEASES: [(&str, bool); 9] = [
-    ("bullseye", false),
-    ("bookworm", false),
-    ("trixie", true),
-    ("forky", true),
-    ("focal", false),
-    ("jammy", false),
-    ("noble", true),
-    ("plucky", true),
-    ("questing", true),
-];
+/// Releases of Debian and Ubuntu by the names in tags, before and after libraries were renamed for 64-bit time.
+const RELEASES: [&str; 2] = ["bullseye bookworm focal jammy", "trixie forky noble plucky questing"];
 /// The same by number: in the tags of `debian` and `ubuntu` alone, elsewhere a number is that of the program.
-const NUMBERS: [(&str, bool); 8] = [
-    ("11", false),
-    ("12", false),
-    ("13", true),
-    ("20.04", false),
-    ("22.04", false),
-    ("24.04", true),
-    ("25.04", true),
-    ("25.10", true),
-];
+const NUMBERS: [&str; 2] = ["11 12 20.04 22.04", "13 24.04 25.04 25.10"];
 
 impl Source {
     /// The way that this image has.
@@ -117,7 +98,7 @@ impl Source {
         match self {
             Source::Context => {
                 let folder = spelling.rsplit_once('/').map_or("/usr/local/lib", |it| it.0);
-                let line = format!("COPY {} {folder}/", file_of(spelling));
+                let line = format!("COPY {} {folder}/", file_name(spelling));
                 let why = "copies the library, readable for every user; it needs no other library and works with glibc and musl";
                 Ok(vec![Edit::below(at.text, at.behind.at.end, &[line], why)])
             }
@@ -131,19 +112,12 @@ impl Source {
                     "FROM debian:{release}-slim AS ebb-{name}{end}\
                      RUN apt-get update && apt-get install -y --no-install-recommends {package} && cp /usr/lib/*/{library} /{end}{end}"
                 );
+                let why = "an image without a package manager: the library comes from the same release of Debian";
                 let copy = format!("COPY --from=ebb-{name} /{library} /usr/local/lib/");
+                let copy_why = "a folder without an architecture in its name";
                 Ok(vec![
-                    Edit::replace(
-                        from..from,
-                        lines,
-                        "an image without a package manager: the library comes from the same release of Debian",
-                    ),
-                    Edit::below(
-                        at.text,
-                        at.behind.at.end,
-                        &[copy],
-                        "a folder without an architecture in its name",
-                    ),
+                    Edit::replace(from..from, lines, why),
+                    Edit::below(at.text, at.behind.at.end, &[copy], copy_why),
                 ])
             }
             Source::Apt(package) | Source::Apk(package) | Source::Dnf(package) => {
@@ -165,14 +139,13 @@ impl Source {
 
     /// What the user has to know.
     pub(super) fn notes(&self, wish: &Wish) -> Vec<String> {
-        let name = wish.allocator;
-        match self {
-            Source::Unknown => vec![format!(
-                "it is not known how the base image installs packages: install {name} in it ({})",
-                wish.allocator.packages().all().join(", ")
-            )],
-            _ => Vec::new(),
+        if *self != Source::Unknown {
+            return Vec::new();
         }
+        let (name, packages) = (wish.allocator, wish.allocator.packages().all().join(", "));
+        vec![format!(
+            "it is not known how the base image installs packages: install {name} in it ({packages})"
+        )]
     }
 
     /// Into a list of packages that the image installs anyway: one word, no layer more.
@@ -263,12 +236,8 @@ fn as_root(at: &At<'_>, run: String, why: &str) -> Vec<Edit> {
     if let Some(user) = inherited.filter(|it| !is_root(it)) {
         let first = &stage.pieces[0];
         let lines = ["USER root".to_owned(), run, format!("USER {user}")];
-        return vec![Edit::below(
-            at.text,
-            first.at.end,
-            &lines,
-            format!("{why}; only root can install packages"),
-        )];
+        let why = format!("{why}; only root can install packages");
+        return vec![Edit::below(at.text, first.at.end, &lines, why)];
     }
     let leaves_root = |it: &Piece| it.user.as_deref().is_some_and(|user| !is_root(user));
     let first_user = stage.pieces.iter().position(leaves_root);
@@ -287,24 +256,23 @@ fn debian_package(wish: &Wish, base: Base<'_>) -> Result<&'static str, Refused> 
     if packages.debian == packages.debian_t64 {
         return Ok(packages.debian);
     }
-    let parts: Vec<&str> = base.tag().split('-').collect();
-    let named = RELEASES.iter().find(|(name, _)| parts.contains(name));
     let is_system = matches!(base.name(), "debian" | "ubuntu");
-    let number = || NUMBERS.iter().filter(|_| is_system).find(|(name, _)| parts.contains(name));
-    let renamed = named.or_else(number).map(|it| it.1);
-    match renamed {
-        Some(true) => Ok(packages.debian_t64),
-        Some(false) => Ok(packages.debian),
-        None => Err(Refused::cannot(
-            format!(
-                "the package is called {} up to Debian 12 and Ubuntu 22.04, {} since, and {} does not say which release it is",
-                packages.debian,
-                packages.debian_t64,
-                base.name()
-            ),
-            "name the release in FROM (python:3.12-slim-bookworm)",
-        )),
+    let is_of =
+        |releases: &str| base.tag().split('-').any(|part| releases.split(' ').any(|it| it == part));
+    let era = |at: usize| is_of(RELEASES[at]) || is_system && is_of(NUMBERS[at]);
+    if era(1) {
+        return Ok(packages.debian_t64);
     }
+    if era(0) {
+        return Ok(packages.debian);
+    }
+    let why = format!(
+        "the package is called {} up to Debian 12 and Ubuntu 22.04, {} since, and {} does not say which release it is",
+        packages.debian,
+        packages.debian_t64,
+        base.name()
+    );
+    Err(Refused::cannot(why, "name the release in FROM (python:3.12-slim-bookworm)"))
 }
 
 /// The images of distroless that have what the library needs.
@@ -316,10 +284,10 @@ fn distroless(wish: &Wish, image: &str) -> Result<Source, Refused> {
         return Ok(Source::Unknown);
     }
     if needs_cpp && !has_cpp {
+        let name = wish.allocator;
         return Err(Refused::cannot(
             format!(
-                "{} needs libstdc++, which gcr.io/distroless/{image} does not have: no program would start",
-                wish.allocator
+                "{name} needs libstdc++, which gcr.io/distroless/{image} does not have: no program would start"
             ),
             "build on gcr.io/distroless/cc, or choose ebbmalloc or mimalloc, which do not need it",
         ));
@@ -344,8 +312,4 @@ fn soname(package: &str, wish: &Wish) -> &'static str {
         "mimalloc2" => "libmimalloc.so.2",
         _ => wish.allocator.sonames().first().copied().unwrap_or(wish.allocator.name()),
     }
-}
-
-fn file_of(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }
