@@ -181,14 +181,8 @@ pub struct Finding {
 impl Finding {
     /// A finding that is not yet about a process or a file.
     pub fn new(id: Id, what: impl Into<String>) -> Self {
-        Self {
-            id,
-            severity: id.severity(),
-            pid: None,
-            file: None,
-            what: what.into(),
-            remedy: id.remedy(),
-        }
+        let what = what.into();
+        Self { id, severity: id.severity(), pid: None, file: None, what, remedy: id.remedy() }
     }
 
     /// About this process.

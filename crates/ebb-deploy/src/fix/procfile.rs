@@ -44,10 +44,8 @@ fn of_process(name: &str, text: &str, process: &Process, wish: &Wish) -> Result<
                 && variable == "LD_PRELOAD"
                 && command.split([' ', '=', ':']).any(is_allocator)
         {
-            return Err(Refused::cannot(
-                format!("{at}: {variable} is set in the middle of the command"),
-                "remove it there, then run ebb fix again",
-            ));
+            let what = format!("{at}: {variable} is set in the middle of the command");
+            return Err(Refused::cannot(what, "remove it there, then run ebb fix again"));
         }
     }
     let (settings, mut fixed) = settle(wish, &library, service, &at, &SHELL)?;
@@ -55,23 +53,16 @@ fn of_process(name: &str, text: &str, process: &Process, wish: &Wish) -> Result<
         settings.iter().filter(|it| service.variable(&it.name).is_none()).collect();
     for setting in &settings {
         if let Some(variable) = service.variable(&setting.name) {
-            fixed.edits.push(Edit::replace(
-                variable.at.clone(),
-                quoted(&setting.value)?,
-                &*setting.why,
-            ));
+            let value = quoted(&setting.value)?;
+            fixed.edits.push(Edit::replace(variable.at.clone(), value, &*setting.why));
         }
     }
     for (number, setting) in new.iter().enumerate() {
         let word = format!("{}={}", setting.name, quoted(&setting.value)?);
         // In front of one program an assignment is enough; in front of several commands it has to be exported.
-        let text = match (process.is_simple, number == 0, number + 1 == new.len()) {
-            (true, _, _) => format!("{word} "),
-            (false, true, true) => format!("export {word}; "),
-            (false, true, false) => format!("export {word} "),
-            (false, false, true) => format!("{word}; "),
-            (false, false, false) => format!("{word} "),
-        };
+        let before = if !process.is_simple && number == 0 { "export " } else { "" };
+        let after = if !process.is_simple && number + 1 == new.len() { ";" } else { "" };
+        let text = format!("{before}{word}{after} ");
         let start = process.command.start;
         fixed.edits.push(Edit::replace(start..start, text, &*setting.why));
     }

@@ -11,13 +11,7 @@ use super::*;
 use crate::check::declared::{self, Kind};
 
 fn wish(name: &str) -> Wish {
-    Wish {
-        allocator: ebb_allocators::Allocator::from_choice(name).unwrap(),
-        library: None,
-        variables: [("MALLOC_CONF".to_owned(), "narenas:1,dirty_decay_ms:0".to_owned())].into(),
-        gives_way: false,
-        why: "so it was asked".to_owned(),
-    }
+    Wish::example(name, &[("MALLOC_CONF", "narenas:1,dirty_decay_ms:0")])
 }
 
 fn fixed(kind: Option<Kind>, text: &str, wish: &Wish) -> Result<Fixed, Refused> {
@@ -28,11 +22,92 @@ fn fixed(kind: Option<Kind>, text: &str, wish: &Wish) -> Result<Fixed, Refused> 
         Some(Kind::Procfile) => procfile::fix("f", text, &|_| true, wish),
         Some(Kind::Supervisor) => supervisor::fix("f", text, &|_| true, wish),
         Some(Kind::Script) => script::fix("f", text, wish),
-        Some(Kind::Unit) => {
-            let files = Files { name: "f", text, drop_ins: &[] };
-            unit::fix(&files, wish)
-        }
+        Some(Kind::Unit) => unit::fix(&Files { name: "f", text, drop_ins: &[] }, wish),
     }
+}
+
+/// Every program of a text, whatever kind of file it is.
+fn fixed_by_name(name: &str, text: &str) -> Result<Fixed, Refused> {
+    let variables = [("V".to_owned(), "1 2".to_owned())].into();
+    let wish = Wish { library: Some("/l.so".to_owned()), variables, ..wish("ebbmalloc") };
+    match name {
+        "main.rs" => source::fix(name, text, CRATES[0], "so").map(|it| it.fixed),
+        "supervisord.conf" => supervisor::fix(name, text, &|it| it.name == "a", &wish),
+        _ => script::fix(name, text, &wish),
+    }
+}
+
+#[track_caller]
+fn assert_fixed(name: &str, text: &str, expected: &str) {
+    let after = apply(text, &fixed_by_name(name, text).unwrap().edits);
+    assert_eq!(after, expected);
+    assert_eq!(fixed_by_name(name, &after).unwrap().edits, [], "{after}");
+}
+
+/// Each case of `tests.cases`: `== NAME: FILE ==`, a text, and what it becomes.
+#[test]
+fn each_text_becomes_what_its_case_says() {
+    for case in include_str!("tests.cases").split("\n== ") {
+        let (heading, text) = case.split_once(" ==\n").unwrap();
+        let (before, after) = text.split_once("-- becomes --\n").unwrap();
+        println!("{heading}");
+        assert_fixed(
+            heading.rsplit(' ').next().unwrap(),
+            before,
+            &format!("{}\n", after.trim_end()),
+        );
+    }
+}
+
+#[test]
+fn line_ends_and_a_missing_last_one_stay() {
+    let exports = "export LD_PRELOAD=/l.so${LD_PRELOAD:+:$LD_PRELOAD}\r\nexport V='1 2'\r\n";
+    assert_fixed(
+        "run.sh",
+        "#!/bin/sh\r\nexec app\r\n",
+        &format!("#!/bin/sh\r\n{exports}exec app\r\n"),
+    );
+    let exports = exports.replace('\r', "");
+    assert_fixed("run.sh", "#!/bin/sh", &format!("#!/bin/sh\n{}", exports.trim_end()));
+    let section = "[program:a]\r\n  command = x";
+    let option = "\r\n  environment = LD_PRELOAD=\"/l.so\",V=\"1 2\"";
+    assert_fixed("supervisord.conf", section, &format!("{section}{option}"));
+}
+
+#[test]
+fn what_has_the_last_word_or_is_of_its_own_kind_is_refused() {
+    let deep = format!("fn main() {{ {} }}", "(".repeat(100_000));
+    for (name, text) in [
+        ("run.sh", "if x; then export LD_PRELOAD=/x.so; fi\nexec app\n"),
+        ("run.sh", "export LD_PRELOAD=/x.so\nexport LD_PRELOAD=/y.so\nexec app\n"),
+        ("run.sh", "LD_PRELOAD=/x.so exec app\n"),
+        ("run.sh", "B=1 LD_PRELOAD=/x.so\nexec app\n"),
+        ("run.sh", "exec env LD_PRELOAD=/x.so app\n"),
+        ("run.sh", "f() {\n  exec env LD_PRELOAD=/x.so app\n}\nf\n"),
+        ("run.sh", "export LD_PRELOAD=\"$(find / -name x.so)\"\nexec app\n"),
+        ("run.sh", "#!/usr/bin/python3\nimport os\n"),
+        ("run.sh", "echo \"\n"),
+        (
+            "main.rs",
+            "#[global_allocator]\nstatic A: Counting<System> = Counting::new(System);\nfn main() {}\n",
+        ),
+        ("main.rs", "#[global_allocator]\nstatic A: Jemalloc = Jemalloc;\nfn main() {}\n"),
+        ("main.rs", "#![no_std]\nfn main() {}\n"),
+        ("main.rs", "mod a { #[global_allocator]\nstatic A: X = X; }\nfn main() {}\n"),
+        ("main.rs", "fn main() {"),
+        ("main.rs", &deep),
+    ] {
+        let message = fixed_by_name(name, text).unwrap_err().to_string();
+        assert!(message.contains("nothing was changed"), "{text}: {message}");
+    }
+}
+
+#[test]
+fn the_crate_of_the_allocator_before_is_known() {
+    let text = "use tikv_jemallocator::Jemalloc;\n#[global_allocator]\nstatic A: Jemalloc = Jemalloc;\nfn main() {}\n";
+    let changed = source::fix("main.rs", text, CRATES[0], "so").unwrap();
+    assert_eq!(changed.before, Some(CRATES[1]));
+    assert!(!source::uses(&apply(text, &changed.fixed.edits), CRATES[1]));
 }
 
 const KINDS: [Option<Kind>; 7] = [
@@ -51,15 +126,15 @@ fn keeps_lines(before: &str, after: &str) -> bool {
     before.lines().all(|line| rest.any(|it| it == line))
 }
 
+fn proposed(kind: Option<Kind>, text: &str, wish: &Wish) -> Result<Fixed, TestCaseError> {
+    fixed(kind, text, wish).map_err(|it| TestCaseError::fail(format!("{it}: {text}")))
+}
+
 /// What the changes promise of a text of which nothing is replaced.
 fn assert_kept(kind: Option<Kind>, text: &str, wish: &Wish) -> Result<(), TestCaseError> {
-    let first =
-        fixed(kind, text, wish).map_err(|it| TestCaseError::fail(format!("{it}: {text}")))?;
-    let after = apply(text, &first.edits);
+    let after = apply(text, &proposed(kind, text, wish)?.edits);
     prop_assert!(keeps_lines(text, &after), "{}\n---\n{}", text, after);
-    let again =
-        fixed(kind, &after, wish).map_err(|it| TestCaseError::fail(format!("{it}: {after}")))?;
-    prop_assert!(again.edits.is_empty(), "{}", after);
+    prop_assert!(proposed(kind, &after, wish)?.edits.is_empty(), "{}", after);
     let services = kind.map(|kind| declared::services(kind, std::path::Path::new("f"), &after));
     if let Some(services) = services {
         for service in services.map_err(TestCaseError::fail)? {
@@ -280,20 +355,18 @@ proptest! {
         if !text.contains("environment: {") && !text.contains("environment: [") && !text.contains("volumes: [") {
             assert_kept(Some(Kind::Compose), &text, &wish(name))?;
         }
-        let first = fixed(Some(Kind::Compose), &text, &wish(name)).map_err(|it| TestCaseError::fail(format!("{it}: {text}")))?;
-        let again = fixed(Some(Kind::Compose), &apply(&text, &first.edits), &wish(name));
-        prop_assert!(again.is_ok_and(|it| it.edits.is_empty()));
+        let after = apply(&text, &proposed(Some(Kind::Compose), &text, &wish(name))?.edits);
+        prop_assert!(proposed(Some(Kind::Compose), &after, &wish(name))?.edits.is_empty());
     }
 
     /// What is there stays byte for byte: there are insertions alone.
     #[test]
     fn a_supervisors_file_keeps_what_it_has(text in supervisor_text(), name in select(&["ebbmalloc", "jemalloc"][..])) {
-        let first = fixed(Some(Kind::Supervisor), &text, &wish(name)).map_err(|it| TestCaseError::fail(format!("{it}: {text}")))?;
+        let first = proposed(Some(Kind::Supervisor), &text, &wish(name))?;
         prop_assert!(!first.edits.is_empty());
         prop_assert!(first.edits.iter().all(|it| it.at.is_empty()), "{}", text);
         let after = apply(&text, &first.edits);
-        let again = fixed(Some(Kind::Supervisor), &after, &wish(name));
-        prop_assert!(again.is_ok_and(|it| it.edits.is_empty()), "{}", after);
+        prop_assert!(proposed(Some(Kind::Supervisor), &after, &wish(name))?.edits.is_empty(), "{}", after);
         let programs = declared::supervisor::programs(&after).map_err(TestCaseError::fail)?;
         for program in programs {
             let own = program.own.as_ref().and_then(|it| it.pair("LD_PRELOAD"));
@@ -310,9 +383,8 @@ proptest! {
     #[test]
     fn a_manifest_keeps_its_lines(text in manifest_text(), name in select(&["ebbmalloc", "jemalloc"][..])) {
         if text.contains("env: [") {
-            let first = fixed(Some(Kind::Kubernetes), &text, &wish(name)).map_err(|it| TestCaseError::fail(format!("{it}: {text}")))?;
-            let again = fixed(Some(Kind::Kubernetes), &apply(&text, &first.edits), &wish(name));
-            prop_assert!(again.is_ok_and(|it| it.edits.is_empty()));
+            let after = apply(&text, &proposed(Some(Kind::Kubernetes), &text, &wish(name))?.edits);
+            prop_assert!(proposed(Some(Kind::Kubernetes), &after, &wish(name))?.edits.is_empty());
         } else {
             assert_kept(Some(Kind::Kubernetes), &text, &wish(name))?;
         }

@@ -30,13 +30,6 @@ pub struct Script {
     pub top: usize,
 }
 
-impl Set {
-    /// Whether it comes after the program's start.
-    pub fn is_late(&self) -> bool {
-        self.is_late
-    }
-}
-
 /// Shells with `export NAME=VALUE`.
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "ash", "ksh", "zsh"];
 

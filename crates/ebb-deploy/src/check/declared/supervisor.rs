@@ -2,7 +2,8 @@
 //!
 //! Read as Python's `configparser` reads it with supervisor's options: a line that is indented further goes on with
 //! the option above, ` ;` and ` #` begin a comment even inside quotes, the last of two options or sections of one name
-//! wins, `%` is a sign of expansions. No library for INI files knows these rules and keeps the places.
+//! wins, `%` is a sign of expansions. No library for INI files (rust-ini, configparser) knows these rules and keeps the
+//! places.
 
 use std::ops::Range;
 

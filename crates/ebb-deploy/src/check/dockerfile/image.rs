@@ -1,5 +1,8 @@
 //! A Dockerfile as the image that it makes: the chain of stages down to the base, and what they set,
-//! run, copy and start. Pure; the syntax is parse-dockerfile's.
+//! run, copy and start. Pure.
+//!
+//! The syntax is parse-dockerfile's, with the places of instructions. dockerfile-parser 0.9 has those of the variables of
+//! `ENV`, too, but knows no here-documents.
 
 use std::ops::Range;
 

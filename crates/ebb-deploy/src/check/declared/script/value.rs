@@ -24,7 +24,7 @@ pub struct Set {
     /// Whether its command sets nothing else.
     pub is_alone: bool,
     /// Whether it comes after the program's start.
-    pub(super) is_late: bool,
+    pub is_late: bool,
 }
 
 /// Behind a value: adds what the variable held, with a colon, if it held something. Harmless under `set -u`.
