@@ -17,7 +17,7 @@ use crate::check::declared::Service;
 pub mod compose;
 pub mod dockerfile;
 pub mod edit;
-pub mod insert;
+mod insert;
 pub mod kubernetes;
 pub mod manifest;
 pub mod procfile;

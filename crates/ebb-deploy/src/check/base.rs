@@ -13,7 +13,6 @@ const WITHOUT_ALLOCATOR: &str =
 /// Words of tags that are other systems under the same name, such as -ubi9, -oraclelinux8 and -al2023.
 const OTHER_SYSTEMS: &[&str] = &["ubi", "oracle", "al20", "fedora", "nanoserver", "windows"];
 
-/// A base image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Base<'a> {
     name: &'a str,

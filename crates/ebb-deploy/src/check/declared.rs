@@ -16,14 +16,14 @@ use super::library::{allocator_of, file_name, is_pattern, path_architecture};
 use super::settings;
 use super::start::Start;
 
-pub mod compose;
-pub mod kubernetes;
-pub mod procfile;
-pub mod script;
+pub(crate) mod compose;
+pub(crate) mod kubernetes;
+pub(crate) mod procfile;
+pub(crate) mod script;
 mod service;
 pub mod supervisor;
 pub mod unit;
-pub mod yaml;
+pub(crate) mod yaml;
 
 pub use service::{Mount, Remark, Service, Variable};
 

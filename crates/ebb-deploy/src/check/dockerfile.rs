@@ -19,8 +19,9 @@ mod start;
 mod variables;
 
 pub use asked::{Context, is_entrypoint_name, set_by_script};
-pub use image::{Malformed, Piece, Stage, Stages};
-pub use start::start;
+pub use image::{Malformed, Stages};
+pub(crate) use image::{Piece, Stage};
+pub(crate) use start::start;
 
 use asked::{Asked, Image};
 

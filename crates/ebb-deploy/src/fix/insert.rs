@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::check::declared::Service;
-use crate::check::declared::yaml::{self, Kind, Node, Quote, Style};
+use crate::check::declared::yaml::{self, Kind, Node, ScalarStyle, Style};
 
 use super::edit::{apply, line_end};
 use super::{Edit, Refused};
@@ -14,7 +14,6 @@ use super::{Edit, Refused};
 pub struct Entry {
     /// For a block: `- a: b` and `  c: d`, or `a: b`.
     pub block: Vec<String>,
-    /// For brackets.
     pub flow: String,
 }
 
@@ -106,13 +105,9 @@ fn append_all(
 /// What a change of one service is about: where it stands in which text.
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
-    /// The file.
     pub name: &'a str,
-    /// Its text.
     pub text: &'a str,
-    /// As the reader sees it.
     pub service: &'a Service,
-    /// As YAML.
     pub node: &'a Node,
     /// What to do where no entry can be added.
     pub by_hand: &'static str,
@@ -190,7 +185,7 @@ fn column(text: &str, collection: &Node, last: &Node) -> Result<usize, NoPlace> 
 pub fn value(text: &str, example: Option<&Node>) -> String {
     let quote = match example.map(|it| &it.kind) {
         Some(Kind::Scalar(_, quote)) => *quote,
-        _ => Quote::Plain,
+        _ => ScalarStyle::Plain,
     };
     let is_text = text.starts_with(|it: char| it.is_ascii_alphabetic() || it == '/' || it == '_')
         && text.chars().all(|it| it.is_ascii_alphanumeric() || "-_./:,=+@%".contains(it))
@@ -198,8 +193,9 @@ pub fn value(text: &str, example: Option<&Node>) -> String {
         && !["true", "false", "yes", "no", "on", "off", "null", "y", "n"]
             .contains(&text.to_ascii_lowercase().as_str());
     match quote {
-        Quote::Single => format!("'{}'", text.replace('\'', "''")),
-        Quote::Plain | Quote::Lines if is_text => text.to_owned(),
+        ScalarStyle::SingleQuoted => format!("'{}'", text.replace('\'', "''")),
+        ScalarStyle::DoubleQuoted => json(text),
+        _ if is_text => text.to_owned(),
         _ => json(text),
     }
 }
@@ -223,19 +219,16 @@ pub fn in_order(edits: &mut [Edit]) {
 /// What a proposal changes, counted in leaves of the tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Values that are others.
     pub replaced: usize,
     /// New leaves, by the key that they stand below.
     pub added: BTreeMap<&'static str, usize>,
 }
 
 impl Counts {
-    /// Adds new leaves below a key.
     pub fn add(&mut self, key: &'static str, leaves: usize) {
         *self.added.entry(key).or_default() += leaves;
     }
 
-    /// Adds another proposal's.
     pub fn extend(&mut self, other: Counts) {
         self.replaced += other.replaced;
         for (key, leaves) in other.added {

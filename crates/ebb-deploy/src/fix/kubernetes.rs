@@ -23,12 +23,8 @@ pub fn fix(
     wish: &Wish,
 ) -> Result<Fixed, Refused> {
     let documents = yaml::parse(text).map_err(|error| {
-        let is_template = text.contains("{{");
-        let hint = if is_template {
-            " (a template: run ebb fix on the rendered file, or change its values)"
-        } else {
-            ""
-        };
+        let hint = " (a template: run ebb fix on the rendered file, or change its values)";
+        let hint = if text.contains("{{") { hint } else { "" };
         Refused::not_understood(format!("{name} is not YAML: {error}{hint}"))
     })?;
     let mut fixed = Fixed::default();
@@ -150,9 +146,7 @@ impl One<'_> {
         fixed: &mut Fixed,
         counts: &mut Counts,
     ) -> Result<(), Refused> {
-        let Some(image) = self.library_image else {
-            return Ok(());
-        };
+        let Some(image) = self.library_image else { return Ok(()) };
         let mount = self.entry(&[
             ("name", &json(NAME)),
             ("mountPath", &json(VOLUME)),
@@ -192,12 +186,8 @@ impl One<'_> {
 
     /// Indentation of lists relative to their key: as the list of containers does.
     fn step(&self) -> usize {
-        let Some((key, value)) = self.pod.pair("containers") else {
-            return 2;
-        };
-        let Some(first) = value.items().first() else {
-            return 2;
-        };
+        let Some((key, value)) = self.pod.pair("containers") else { return 2 };
+        let Some(first) = value.items().first() else { return 2 };
         let line_start = self.place.text[..first.at.start].rfind('\n').map_or(0, |it| it + 1);
         match self.place.text[line_start..first.at.start].rfind('-') {
             Some(dash) => dash.saturating_sub(key.column),

@@ -4,7 +4,6 @@ use super::service::{Mount, Service, Variable};
 use super::yaml::{self, Node};
 use crate::check::start::Start;
 
-/// The services of the text, in order.
 pub fn services(text: &str) -> Result<Vec<Service>, String> {
     let documents = yaml::parse(text).map_err(|error| format!("it is not YAML: {error}"))?;
     let [root] = documents.roots.as_slice() else {

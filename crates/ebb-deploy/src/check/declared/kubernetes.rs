@@ -7,11 +7,8 @@ use crate::check::start::Start;
 /// A container, and the specification of the pod that it is in.
 #[derive(Clone, Copy)]
 pub struct Container<'a> {
-    /// Kind and name of the object.
     pub object: (&'a str, &'a str),
-    /// The pod's specification.
     pub pod: &'a Node,
-    /// The container.
     pub node: &'a Node,
 }
 
@@ -21,7 +18,6 @@ pub fn services(text: &str) -> Result<Vec<Service>, String> {
     Ok(containers(&documents).iter().map(Container::service).collect())
 }
 
-/// The containers of all documents.
 pub fn containers(documents: &yaml::Documents) -> Vec<Container<'_>> {
     let mut found = Vec::new();
     for root in &documents.roots {
@@ -64,7 +60,6 @@ fn pod(object: &Node) -> Option<&Node> {
 }
 
 impl Container<'_> {
-    /// The common view of a service.
     pub fn service(&self) -> Service {
         let text = |key: &str| self.node.get(key).and_then(Node::text);
         let list = |key: &str| self.node.get(key).map(Node::items).unwrap_or_default();

@@ -8,18 +8,15 @@ use std::ops::Range;
 use super::service::{Service, Variable};
 use crate::check::start::Start;
 
-/// A type of process.
 #[derive(Clone, Debug)]
 pub struct Process {
     /// As every service is seen; the variables are the assignments in front of the program.
     pub service: Service,
-    /// Place of the command.
     pub command: Range<usize>,
     /// Whether a variable in front of the command reaches all of it.
     pub is_simple: bool,
 }
 
-/// The processes, in order.
 pub fn processes(text: &str) -> Result<Vec<Process>, String> {
     let mut found = Vec::new();
     let mut at = 0;

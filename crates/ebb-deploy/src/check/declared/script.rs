@@ -17,10 +17,8 @@ use commands::Command;
 use value::unquoted;
 pub use value::{INHERITED, Set};
 
-/// A script.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// The common view of the service.
     pub service: Service,
     /// Every assignment that is a command of its own, in order.
     pub sets: Vec<Set>,
@@ -141,7 +139,6 @@ impl Script {
         Service { env: variables(&sets.collect::<Vec<_>>()), ..self.service.clone() }
     }
 
-    /// Every assignment of a variable.
     pub fn sets_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Set> {
         self.sets.iter().filter(move |it| it.name == name)
     }
@@ -211,7 +208,6 @@ fn given_to(command: &Command, words: &[&str]) -> Option<(usize, String)> {
     (!own.is_empty()).then_some((command.line, own))
 }
 
-/// The variables as the program gets them.
 fn variables(sets: &[Set]) -> Vec<Variable> {
     let mut env: Vec<Variable> = Vec::new();
     for set in sets.iter().filter(|it| it.is_exported && !it.is_late) {
@@ -240,7 +236,6 @@ fn dropped_elsewhere(command: &Command, words: &[&str]) -> Option<Remark> {
     Some(Remark::error(command.line, Id::EnvironmentDropped, what).as_note())
 }
 
-/// What is to be said of a script as such.
 fn of_script(name: &str, text: &str, sets: &[Set], start: Option<&Start>) -> Vec<Remark> {
     let mut remarks = Vec::new();
     let preloads = || sets.iter().filter(|it| it.name == "LD_PRELOAD");
@@ -275,7 +270,6 @@ fn of_script(name: &str, text: &str, sets: &[Set], start: Option<&Start>) -> Vec
     remarks
 }
 
-/// Where the lines at the top end.
 fn top(text: &str) -> usize {
     let mut top = 0;
     let mut at = 0;

@@ -10,24 +10,21 @@
 
 use std::ops::Range;
 
-use saphyr_parser::{Event, Parser, ScalarStyle, Span};
+pub use saphyr_parser::ScalarStyle;
+use saphyr_parser::{Event, Parser, Span};
 
 /// Deeper than this nobody writes by hand; the tree is walked by recursion.
 const MOST_LEVELS: usize = 100;
 
-/// All documents of one text.
 #[derive(Clone, Debug, Default)]
 pub struct Documents {
-    /// The root of each.
     pub roots: Vec<Node>,
     /// Anchors that something refers to: what is added there is added in every such place.
     pub shared: Vec<usize>,
 }
 
-/// A node.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Kind of node.
     pub kind: Kind,
     /// Its bytes; of a collection in block style only the start counts.
     pub at: Range<usize>,
@@ -39,38 +36,19 @@ pub struct Node {
     pub line: usize,
 }
 
-/// The kinds of node.
 #[derive(Clone, Debug)]
 pub enum Kind {
-    /// Text, and what quotes it.
-    Scalar(String, Quote),
-    /// Pairs, in order.
+    /// Text, and how it is written.
+    Scalar(String, ScalarStyle),
     Mapping(Vec<(Node, Node)>, Style),
-    /// Items, in order.
     Sequence(Vec<Node>, Style),
     /// The same as the node with that anchor.
     Alias(usize),
 }
 
-/// How a scalar is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quote {
-    /// A plain scalar.
-    Plain,
-    /// `'...'`
-    Single,
-    /// `"..."`
-    Double,
-    /// `|` or `>` and lines below.
-    Lines,
-}
-
-/// How a collection is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// By indentation.
     Block,
-    /// In brackets.
     Flow,
 }
 
@@ -79,14 +57,12 @@ pub enum Style {
 #[error("{0}")]
 pub struct Malformed(pub String);
 
-/// A collection that is still open.
 struct Open {
     node: Node,
     /// A key that waits for its value.
     key: Option<Node>,
 }
 
-/// Reads all documents of a text.
 pub fn parse(text: &str) -> Result<Documents, Malformed> {
     let bytes = Places::of(text);
     let mut documents = Documents::default();
@@ -100,7 +76,7 @@ pub fn parse(text: &str) -> Result<Documents, Malformed> {
                 (Kind::Alias(anchor), 0)
             }
             Event::Scalar(value, style, anchor, _) => {
-                (Kind::Scalar(value.into_owned(), quote(style)), anchor)
+                (Kind::Scalar(value.into_owned(), style), anchor)
             }
             Event::MappingStart(anchor, _) => {
                 (Kind::Mapping(Vec::new(), style(text, &bytes, span)), anchor)
@@ -134,10 +110,12 @@ pub fn parse(text: &str) -> Result<Documents, Malformed> {
         if let Kind::Mapping(_, Style::Flow) | Kind::Sequence(_, Style::Flow) = node.kind {
             node.at.start = node.at.end.saturating_sub(1);
         }
-        if let Kind::Scalar(_, quote @ (Quote::Single | Quote::Double)) = &node.kind {
+        if let Kind::Scalar(_, quote @ (ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted)) =
+            &node.kind
+        {
             node.at.end = end_of_quoted(text, node.at.clone(), *quote);
         }
-        if let Kind::Scalar(_, Quote::Plain) = &node.kind {
+        if let Kind::Scalar(_, ScalarStyle::Plain) = &node.kind {
             let written = &text[node.at.clone()];
             let comment = written.find(" #").or(written.find("\t#")).unwrap_or(written.len());
             node.at.end = node.at.start + written[..comment].trim_end().len();
@@ -170,15 +148,6 @@ fn place(node: Node, open: &mut [Open], roots: &mut Vec<Node>) {
     }
 }
 
-fn quote(style: ScalarStyle) -> Quote {
-    match style {
-        ScalarStyle::Plain => Quote::Plain,
-        ScalarStyle::SingleQuoted => Quote::Single,
-        ScalarStyle::DoubleQuoted => Quote::Double,
-        ScalarStyle::Literal | ScalarStyle::Folded => Quote::Lines,
-    }
-}
-
 /// A bracket ends what the parser tells of a start; an anchor or a tag may precede it.
 fn style(text: &str, bytes: &Places, span: Span) -> Style {
     let (start, end) = (bytes.at(span.start.index()), bytes.at(span.end.index()));
@@ -189,15 +158,15 @@ fn style(text: &str, bytes: &Places, span: Span) -> Style {
 }
 
 /// The parser's end of a quoted scalar is that of the space and comment after it.
-fn end_of_quoted(text: &str, at: Range<usize>, quote: Quote) -> usize {
+fn end_of_quoted(text: &str, at: Range<usize>, quote: ScalarStyle) -> usize {
     let mut letters = text[at.clone()].char_indices().skip(1).peekable();
     while let Some((place, letter)) = letters.next() {
         match (quote, letter) {
-            (Quote::Double, '\\') => {
+            (ScalarStyle::DoubleQuoted, '\\') => {
                 letters.next();
             }
-            (Quote::Double, '"') => return at.start + place + 1,
-            (Quote::Single, '\'') => {
+            (ScalarStyle::DoubleQuoted, '"') => return at.start + place + 1,
+            (ScalarStyle::SingleQuoted, '\'') => {
                 if letters.peek().is_some_and(|(_, next)| *next == '\'') {
                     letters.next();
                 } else {
@@ -234,12 +203,10 @@ impl Places {
 }
 
 impl Node {
-    /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.pair(key).map(|(_, value)| value)
     }
 
-    /// The key and its value.
     pub fn pair(&self, key: &str) -> Option<&(Node, Node)> {
         self.pairs().iter().find(|(name, _)| name.text() == Some(key))
     }
@@ -260,7 +227,6 @@ impl Node {
         }
     }
 
-    /// The text of a scalar.
     pub fn text(&self) -> Option<&str> {
         match &self.kind {
             Kind::Scalar(text, _) => Some(text),
@@ -270,7 +236,7 @@ impl Node {
 
     /// Whether it is there by its key alone (`environment:` and nothing after it).
     pub fn is_empty(&self) -> bool {
-        matches!(&self.kind, Kind::Scalar(text, Quote::Plain) if text.is_empty() || text == "~" || text == "null")
+        matches!(&self.kind, Kind::Scalar(text, ScalarStyle::Plain) if text.is_empty() || text == "~" || text == "null")
     }
 
     /// Where its last letter ends.

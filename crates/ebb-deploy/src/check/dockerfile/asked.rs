@@ -8,7 +8,6 @@ use crate::check::declared::script::Script;
 use crate::check::finding::{Finding, Id};
 use crate::check::start::Start;
 
-/// An image under judgement.
 pub(super) struct Image<'a> {
     pub(super) name: &'a str,
     pub(super) stages: &'a Stages,

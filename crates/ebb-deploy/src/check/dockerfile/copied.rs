@@ -2,14 +2,12 @@
 
 use crate::check::library::file_name;
 
-/// Files that come from outside the stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copied {
     /// The stage or image they come from; none for the build context.
     pub from: Option<String>,
     /// Names of the copied files in the source.
     pub sources: Vec<String>,
-    /// Destination.
     pub to: String,
 }
 

@@ -14,7 +14,6 @@ use super::variables::{Known, assignments, expand, expand_words};
 /// A value, and the line that gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed<T> {
-    /// The value.
     pub value: T,
     /// Counted from one.
     pub line: usize,
@@ -23,32 +22,22 @@ pub struct Placed<T> {
 /// What `CMD` or `ENTRYPOINT` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Words {
-    /// Executed as it is.
     Exec(Vec<String>),
-    /// Given to a shell.
     Shell(String),
 }
 
-/// One stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stage {
     /// What it is built on: another stage, or an image.
     pub base: String,
-    /// Its own name.
     pub name: Option<String>,
-    /// The platform that `FROM` asks for.
     pub platform: Option<String>,
-    /// `ENV`.
     pub env: Vec<Placed<(String, String)>>,
     /// `ARG` with a value.
     pub args: Vec<Placed<(String, String)>>,
-    /// `RUN`.
     pub runs: Vec<Placed<String>>,
-    /// `COPY` and `ADD`.
     pub copies: Vec<Placed<Copied>>,
-    /// `ENTRYPOINT`.
     pub entrypoint: Option<Placed<Words>>,
-    /// `CMD`.
     pub cmd: Option<Placed<Words>>,
     /// The last `USER`.
     pub user: Option<String>,
@@ -56,14 +45,11 @@ pub struct Stage {
     pub pieces: Vec<Piece>,
 }
 
-/// An instruction in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// In upper case.
     pub keyword: String,
     /// From the keyword to the end of its last line, that line's end not included.
     pub at: Range<usize>,
-    /// For `USER`, the user.
     pub user: Option<String>,
 }
 
@@ -122,7 +108,7 @@ impl Stages {
 
     /// The stage that makes the image, and those below it, the nearest first. `target` is the name of
     /// another stage to build.
-    pub fn chain(&self, target: Option<&str>) -> Option<Vec<&Stage>> {
+    pub(crate) fn chain(&self, target: Option<&str>) -> Option<Vec<&Stage>> {
         let last = match target {
             Some(name) => find(&self.0, name)?,
             None => self.0.len().checked_sub(1)?,
@@ -130,8 +116,7 @@ impl Stages {
         Some(chain(&self.0, last))
     }
 
-    /// Every stage, in order.
-    pub fn all(&self) -> &[Stage] {
+    pub(crate) fn all(&self) -> &[Stage] {
         &self.0
     }
 
@@ -145,19 +130,18 @@ impl Stages {
     }
 
     /// The stages that are not in `chain`: what they set ends with the build.
-    pub fn others(&self, chain: &[&Stage]) -> Vec<&Stage> {
+    pub(crate) fn others(&self, chain: &[&Stage]) -> Vec<&Stage> {
         let is_in = |stage: &Stage| chain.iter().any(|it| std::ptr::eq(*it, stage));
         self.0.iter().filter(|stage| !is_in(stage)).collect()
     }
 
     /// The stage of that name or number, and those below it; none for an image from elsewhere.
-    pub fn named(&self, name: &str) -> Option<Vec<&Stage>> {
+    pub(crate) fn named(&self, name: &str) -> Option<Vec<&Stage>> {
         let place = find(&self.0, name).or_else(|| name.parse().ok())?;
         (place < self.0.len()).then(|| chain(&self.0, place))
     }
 }
 
-/// Where the keyword begins.
 fn start_of(instruction: &Instruction<'_>) -> usize {
     let keyword = match instruction {
         Instruction::Add(it) => &it.add,

@@ -6,7 +6,6 @@ use crate::check::base::Base;
 use crate::check::finding::{Finding, Id};
 
 impl Image<'_> {
-    /// Whether the program that is started takes a library at all.
     pub(super) fn program(&self) -> Vec<Finding> {
         let Some(start) = &self.start else {
             return Vec::new();

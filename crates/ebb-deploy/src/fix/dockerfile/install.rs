@@ -16,21 +16,19 @@ use crate::fix::wish::{LIBRARY, Wish};
 /// Where the library comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// From the build context.
     Context,
-    /// A package of Debian or Ubuntu.
     Apt(&'static str),
-    /// A package of Alpine.
     Apk(&'static str),
-    /// A package of Fedora.
     Dnf(&'static str),
     /// A package of Debian's `release`, copied into an image without a shell.
-    Copy { package: &'static str, release: &'static str },
+    Copy {
+        package: &'static str,
+        release: &'static str,
+    },
     /// Not known; it may be in the base image.
     Unknown,
 }
 
-/// Where in the text.
 pub(super) struct At<'a> {
     pub(super) text: &'a str,
     pub(super) chain: &'a [&'a Stage],
@@ -137,7 +135,6 @@ impl Source {
         }
     }
 
-    /// What the user has to know.
     pub(super) fn notes(&self, wish: &Wish) -> Vec<String> {
         if *self != Source::Unknown {
             return Vec::new();

@@ -8,7 +8,6 @@
 
 use std::ops::Range;
 
-/// A simple command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Command {
     /// Places of its words, in order; redirections are left out.
@@ -237,7 +236,6 @@ struct Around {
 /// A construct without its end: its name, and where it begins.
 type Unclosed = (&'static str, usize);
 
-/// The end of the word that begins at `from`.
 fn word_end(text: &str, from: usize) -> Result<usize, Unclosed> {
     let mut at = from;
     while let Some(letter) = text[at..].chars().next() {
