@@ -103,12 +103,18 @@ mod tests {
 
     #[test]
     fn an_image_from_elsewhere_may_bring_anything() {
-        assert!(Base::parse("debian:12").is_without_allocator());
-        assert!(!Base::parse("example.com/debian:12").is_without_allocator());
+        for (image, is_without_allocator, is_of_debian) in [
+            ("debian:12", true, true),
+            ("example.com/debian:12", false, false),
+            ("python:3.12-slim", true, true),
+            ("eclipse-temurin:21-ubi9-minimal", true, false),
+            ("fedora:43", true, false),
+        ] {
+            let base = Base::parse(image);
+            assert_eq!(base.is_without_allocator(), is_without_allocator, "{image}");
+            assert_eq!(base.is_of_debian(), is_of_debian, "{image}");
+        }
         assert!(Base::parse("gcr.io/distroless/static-debian12").has_no_loader());
         assert!(Base::parse("golang:1.23").is_go());
-        assert!(Base::parse("python:3.12-slim").is_of_debian());
-        assert!(!Base::parse("eclipse-temurin:21-ubi9-minimal").is_of_debian());
-        assert!(!Base::parse("fedora:43").is_of_debian());
     }
 }

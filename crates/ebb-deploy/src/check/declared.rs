@@ -131,47 +131,43 @@ pub fn judge(name: &str, kind: Kind, service: &Service, host: &dyn Host) -> Judg
         if it.is_note { finding.as_note() } else { finding }
     });
     let start = service.start.as_ref();
-    let (text, line) = match (start.and_then(Start::through_ebb), service.variable("LD_PRELOAD")) {
-        (Some(allocator), _) => {
-            return Judged { allocator: Some(allocator.to_owned()), findings: Vec::new() };
+    if let Some(allocator) = start.and_then(Start::through_ebb) {
+        return Judged { allocator: Some(allocator.to_owned()), findings: Vec::new() };
+    }
+    let set = service.variable("LD_PRELOAD").map(|it| (it.value.as_deref(), it.line));
+    let assigned = || Some((Some(start?.assigned("LD_PRELOAD")?), service.line));
+    let nothing = |line, id, what: &str| Judged {
+        allocator: None,
+        findings: vec![at(line, id, what.to_owned())],
+    };
+    let (text, line) = match set.or_else(assigned) {
+        Some((Some(""), line)) if set.is_some() => {
+            return nothing(line, Id::NotAsked, "LD_PRELOAD is empty");
         }
-        (None, Some(variable)) => match &variable.value {
-            Some(value) if !value.is_empty() => (value.clone(), variable.line),
-            Some(_) => {
-                return nothing(at(variable.line, Id::NotAsked, "LD_PRELOAD is empty".to_owned()));
-            }
-            None => {
-                let what = "LD_PRELOAD is set outside this file".to_owned();
-                return nothing(at(variable.line, Id::Unreadable, what));
-            }
-        },
-        (None, None) => match start.and_then(|it| it.assigned("LD_PRELOAD")) {
-            Some(value) => (value.to_owned(), service.line),
-            None if service.remarks.iter().any(|it| !it.is_note) => {
-                return Judged { allocator: None, findings: remarks.collect() };
-            }
-            None => {
-                let what = match kind {
-                    // Its environment is not in the file.
-                    Kind::Supervisor => {
-                        "nothing in this file sets LD_PRELOAD; the program inherits the LD_PRELOAD of supervisord, if any"
-                    }
-                    _ => "nothing sets LD_PRELOAD",
-                };
-                return nothing(at(service.line, Id::NotAsked, what.to_owned()));
-            }
-        },
+        Some((Some(text), line)) => (text, line),
+        Some((None, line)) => {
+            return nothing(line, Id::Unreadable, "LD_PRELOAD is set outside this file");
+        }
+        None if service.remarks.iter().any(|it| !it.is_note) => {
+            return Judged { allocator: None, findings: remarks.collect() };
+        }
+        // Its environment is not in the file.
+        None if kind == Kind::Supervisor => {
+            let what = "nothing in this file sets LD_PRELOAD; the program inherits the LD_PRELOAD of supervisord, if any";
+            return nothing(service.line, Id::NotAsked, what);
+        }
+        None => return nothing(service.line, Id::NotAsked, "nothing sets LD_PRELOAD"),
     };
     let entries = || text.split([' ', ':']).filter(|it| !it.is_empty());
     let entry =
-        entries().find(|it| allocator_of(it).is_some()).or(entries().next()).unwrap_or(&text);
+        entries().find(|it| allocator_of(it).is_some()).or(entries().next()).unwrap_or(text);
     let allocator = allocator_of(entry);
     let mut findings: Vec<Finding> = remarks.collect();
     if let Some(by) = start.and_then(Start::drops_environment) {
         let what = format!("{by} starts the service without the LD_PRELOAD that is set here");
         findings.push(at(line, Id::EnvironmentDropped, what));
     }
-    if is_pattern(&text) {
+    if is_pattern(text) {
         let what = format!("LD_PRELOAD is \"{text}\", which the loader takes literally");
         findings.push(at(line, Id::NotExpanded, what));
     } else {
@@ -199,10 +195,6 @@ pub fn judge(name: &str, kind: Kind, service: &Service, host: &dyn Host) -> Judg
         findings.extend(wrong.map(|it| it.in_file(name)));
     }
     Judged { allocator: Some(allocator.map_or(entry, |it| it.name()).to_owned()), findings }
-}
-
-fn nothing(finding: Finding) -> Judged {
-    Judged { allocator: None, findings: vec![finding] }
 }
 
 /// Whether the library is in the image, as far as its name tells, or where it is mounted from.

@@ -14,12 +14,11 @@ use super::settings;
 mod asked;
 mod copied;
 mod image;
-mod program;
 mod start;
 mod variables;
 
 pub use asked::{Context, is_entrypoint_name, set_by_script};
-pub use image::{Malformed, Stages};
+pub use image::Stages;
 pub(crate) use image::{Piece, Stage};
 pub(crate) use start::start;
 

@@ -57,6 +57,11 @@ pub struct Report {
     is_brought: bool,
 }
 
+/// One line of JSON, of strings and numbers only: it cannot fail, and would have to be seen if it did.
+pub(crate) fn json(report: &impl Serialize) -> String {
+    serde_json::to_string(report).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"))
+}
+
 /// One process.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProcessLine {
@@ -137,9 +142,7 @@ impl Report {
 
     /// One line of JSON.
     pub fn json(&self) -> String {
-        // Strings and numbers only: it cannot fail, and would have to be seen if it did.
-        serde_json::to_string(self)
-            .unwrap_or_else(|error| format!("{{\"format\":{FORMAT},\"error\":\"{error}\"}}"))
+        json(self)
     }
 
     /// Lines for a reader: the answer, the processes, the findings with their remedies.

@@ -150,7 +150,7 @@ impl Image<'_> {
         let mut edits = fixed.edits.clone();
         edits.extend(new.iter().map(|it| env(self.text, behind, it)));
         let text = super::edit::apply(self.text, &edits);
-        let stages = Stages::parse(&text).map_err(|error| self.defect(&error.to_string()))?;
+        let stages = Stages::parse(&text).map_err(|error| self.defect(&error))?;
         let judged = self.judge(&stages);
         Ok(!judged.findings.iter().any(|it| matches!(it.id, Id::PackageMissing | Id::BaseUnknown)))
     }
@@ -158,7 +158,7 @@ impl Image<'_> {
     /// Every instruction that was there is still there, in its order, but for the values that were changed.
     fn verify(&self, fixed: &Fixed) -> Result<(), Refused> {
         let text = super::edit::apply(self.text, &fixed.edits);
-        let after = Stages::parse(&text).map_err(|error| self.defect(&error.to_string()))?;
+        let after = Stages::parse(&text).map_err(|error| self.defect(&error))?;
         let overlaps = |edit: &Edit, piece: &Piece| {
             edit.at.start < piece.at.end && edit.at.end > piece.at.start
         };

@@ -18,22 +18,15 @@ pub struct Entry {
 }
 
 /// Why a place takes no entry.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct NoPlace(pub &'static str);
+type NoPlace = &'static str;
 
 /// Adds entries after the last one of a collection.
-pub fn append(
-    text: &str,
-    collection: &Node,
-    entries: &[Entry],
-    why: &str,
-) -> Result<Edit, NoPlace> {
+fn append(text: &str, collection: &Node, entries: &[Entry], why: &str) -> Result<Edit, NoPlace> {
     let (style, last) = match &collection.kind {
         Kind::Mapping(pairs, style) => (*style, pairs.last().map(|(key, value)| (key, value))),
         Kind::Sequence(items, style) => (*style, items.last().map(|it| (it, it))),
-        Kind::Alias(_) => return Err(NoPlace("it is an alias of another node")),
-        Kind::Scalar(..) => return Err(NoPlace("it is not a collection")),
+        Kind::Alias(_) => return Err("it is an alias of another node"),
+        Kind::Scalar(..) => return Err("it is not a collection"),
     };
     match (style, last) {
         (Style::Flow, Some((first, end))) => Ok(in_flow(text, first, end, entries, why)),
@@ -46,12 +39,12 @@ pub fn append(
             let column = column(text, collection, first)?;
             Ok(below(text, end, column, entries, why))
         }
-        (Style::Block, None) => Err(NoPlace("it is empty")),
+        (Style::Block, None) => Err("it is empty"),
     }
 }
 
 /// Adds a key with a collection of entries to a mapping; `empty` is the key where it is there without a value.
-pub fn append_key(
+fn append_key(
     text: &str,
     mapping: &Node,
     key: &str,
@@ -59,23 +52,19 @@ pub fn append_key(
     entries: &[Entry],
     why: &str,
 ) -> Result<Edit, NoPlace> {
-    let nested = |column: usize| -> Vec<String> {
-        let pad = " ".repeat(column);
-        entries.iter().flat_map(|it| &it.block).map(|line| format!("{pad}{line}")).collect()
-    };
     if let Some((name, value)) = mapping.pair(key) {
         if !value.is_empty() || !value.at.is_empty() {
             return append(text, value, entries, why);
         }
         // `environment:` and nothing after it.
-        return Ok(Edit::below(text, name.at.end, &nested(name.column + indent), why));
+        return Ok(Edit::below(text, name.at.end, &padded(entries, name.column + indent), why));
     }
     let is_list =
         entries.iter().any(|it| it.block.first().is_some_and(|line| line.starts_with("- ")));
     let inner: Vec<&str> = entries.iter().map(|it| it.flow.as_str()).collect();
     let (open, close) = if is_list { ('[', ']') } else { ('{', '}') };
     let mut block = vec![format!("{key}:")];
-    block.extend(nested(indent));
+    block.extend(padded(entries, indent));
     let name = if is_json(text, mapping) { format!("\"{key}\"") } else { key.to_owned() };
     let entry = Entry { block, flow: format!("{name}: {open}{}{close}", inner.join(", ")) };
     append(text, mapping, &[entry], why)
@@ -136,13 +125,12 @@ impl Place<'_> {
 
 /// Whether the keys of a mapping in brackets are quoted, as those of JSON are.
 pub fn is_json(text: &str, mapping: &Node) -> bool {
+    let is_quoted = |it: &Node| text[it.at.clone()].starts_with('"');
     match &mapping.kind {
-        Kind::Mapping(pairs, Style::Flow) => {
-            pairs.first().is_some_and(|(key, _)| text[key.at.clone()].starts_with('"'))
+        Kind::Mapping(pairs, Style::Flow) => pairs.first().is_some_and(|(key, _)| is_quoted(key)),
+        Kind::Sequence(items, Style::Flow) => {
+            items.first().is_some_and(|it| is_json(text, it) || is_quoted(it))
         }
-        Kind::Sequence(items, Style::Flow) => items
-            .first()
-            .is_some_and(|it| is_json(text, it) || text[it.at.clone()].starts_with('"')),
         _ => false,
     }
 }
@@ -162,12 +150,14 @@ fn in_flow(text: &str, first: &Node, end: &Node, entries: &[Entry], why: &str) -
 }
 
 fn below(text: &str, end: &Node, column: usize, entries: &[Entry], why: &str) -> Edit {
-    let pad = " ".repeat(column);
-    let lines: Vec<String> =
-        entries.iter().flat_map(|it| &it.block).map(|line| format!("{pad}{line}")).collect();
     // The place of a text of several lines reaches over the empty lines after it.
     let end = text[..end.end()].trim_end().len();
-    Edit::below(text, end, &lines, why)
+    Edit::below(text, end, &padded(entries, column), why)
+}
+
+fn padded(entries: &[Entry], column: usize) -> Vec<String> {
+    let pad = " ".repeat(column);
+    entries.iter().flat_map(|it| &it.block).map(|line| format!("{pad}{line}")).collect()
 }
 
 /// The column of the entries of a block: of the keys, or of the dashes.
@@ -177,7 +167,7 @@ fn column(text: &str, collection: &Node, last: &Node) -> Result<usize, NoPlace> 
     }
     let line_start = text[..last.at.start].rfind('\n').map_or(0, |it| it + 1);
     let before = &text[line_start..last.at.start];
-    let dash = before.rfind('-').ok_or(NoPlace("its items are below their dashes"))?;
+    let dash = before.rfind('-').ok_or("its items are below their dashes")?;
     Ok(before[..dash].chars().count())
 }
 
@@ -190,8 +180,7 @@ pub fn value(text: &str, example: Option<&Node>) -> String {
     let is_text = text.starts_with(|it: char| it.is_ascii_alphabetic() || it == '/' || it == '_')
         && text.chars().all(|it| it.is_ascii_alphanumeric() || "-_./:,=+@%".contains(it))
         && !text.ends_with(':')
-        && !["true", "false", "yes", "no", "on", "off", "null", "y", "n"]
-            .contains(&text.to_ascii_lowercase().as_str());
+        && !"true false yes no on off null y n".split(' ').any(|it| text.eq_ignore_ascii_case(it));
     match quote {
         ScalarStyle::SingleQuoted => format!("'{}'", text.replace('\'', "''")),
         ScalarStyle::DoubleQuoted => json(text),
@@ -320,13 +309,18 @@ mod tests {
 
     #[test]
     fn values_are_quoted_where_they_would_be_no_text() {
-        assert_eq!(value("/l/a.so", None), "/l/a.so");
-        assert_eq!(value("2", None), "\"2\"");
-        assert_eq!(value("true", None), "\"true\"");
-        assert_eq!(value("a b", None), "\"a b\"");
         let documents = yaml::parse("a: 'x'\nb: \"y\"\n").unwrap();
-        assert_eq!(value("v", documents.roots[0].get("a")), "'v'");
-        assert_eq!(value("v", documents.roots[0].get("b")), "\"v\"");
+        let (single, double) = (documents.roots[0].get("a"), documents.roots[0].get("b"));
+        for (text, example, written) in [
+            ("/l/a.so", None, "/l/a.so"),
+            ("2", None, "\"2\""),
+            ("true", None, "\"true\""),
+            ("a b", None, "\"a b\""),
+            ("v", single, "'v'"),
+            ("v", double, "\"v\""),
+        ] {
+            assert_eq!(value(text, example), written);
+        }
     }
 
     #[test]

@@ -40,21 +40,18 @@ fn kind(object: &Node) -> &str {
     object.get("kind").and_then(Node::text).unwrap_or_default()
 }
 
+/// Objects with a template of their pods.
+const OF_TEMPLATES: &str =
+    "Deployment StatefulSet DaemonSet ReplicaSet ReplicationController Job Rollout Service";
+
 /// The specification of the pods that an object makes.
 fn pod(object: &Node) -> Option<&Node> {
     let spec = object.get("spec")?;
     match kind(object) {
         "Pod" => Some(spec),
-        "Deployment"
-        | "StatefulSet"
-        | "DaemonSet"
-        | "ReplicaSet"
-        | "ReplicationController"
-        | "Job"
-        | "Rollout" => spec.get("template")?.get("spec"),
         "CronJob" => spec.get("jobTemplate")?.get("spec")?.get("template")?.get("spec"),
-        // Knative's service.
-        "Service" => spec.get("template")?.get("spec"),
+        // Knative's service is one, too.
+        kind if OF_TEMPLATES.split(' ').any(|it| it == kind) => spec.get("template")?.get("spec"),
         _ => None,
     }
 }

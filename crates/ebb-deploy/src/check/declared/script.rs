@@ -55,9 +55,8 @@ impl Script {
             return Err(format!("it is a script for {other}, not for a shell"));
         }
         let commands = commands::commands(text)?;
-        let words = |command: &Command| -> Vec<&str> {
-            command.words.iter().map(|at| &text[at.clone()]).collect()
-        };
+        let words =
+            |it: &Command| -> Vec<&str> { it.words.iter().map(|at| &text[at.clone()]).collect() };
         let start = start(&commands, &words);
         let mut sets = Vec::new();
         let mut exported: Vec<&str> = Vec::new();
@@ -72,10 +71,10 @@ impl Script {
                 ["export", ..] => (true, 1),
                 ["declare" | "typeset", "-x", ..] => (true, 2),
                 ["set", options @ ..] => {
-                    exports_all |= options.contains(&"allexport")
-                        || options.iter().any(|it| {
-                            it.starts_with('-') && !it.starts_with("--") && it.contains('a')
-                        });
+                    let is_a = |it: &&str| {
+                        it.starts_with('-') && !it.starts_with("--") && it.contains('a')
+                    };
+                    exports_all |= options.contains(&"allexport") || options.iter().any(is_a);
                     continue;
                 }
                 ["unset", names @ ..] if !is_late && names.contains(&"LD_PRELOAD") => {
@@ -152,11 +151,9 @@ fn other_interpreter(text: &str) -> Option<&str> {
     if words.iter().any(|it| SHELLS.contains(it)) {
         return None;
     }
-    let by_env = words.iter().skip(1).find(|it| !it.starts_with('-'));
-    match words.first() {
-        Some(&"env") => Some(by_env.unwrap_or(&"env")),
-        Some(first) => Some(first),
-        None => Some("nothing"),
+    match *words.first().unwrap_or(&"nothing") {
+        "env" => Some(words.iter().skip(1).find(|it| !it.starts_with('-')).unwrap_or(&"env")),
+        first => Some(first),
     }
 }
 
@@ -186,7 +183,7 @@ fn start<'a>(
 }
 
 /// The name in a word `NAME=VALUE`.
-fn assigned(word: &str) -> Option<&str> {
+pub(super) fn assigned(word: &str) -> Option<&str> {
     let name = &word[..word.find('=')?];
     let is_first = |it: char| it.is_ascii_alphabetic() || it == '_';
     let is_name = name.starts_with(is_first)
@@ -226,11 +223,8 @@ fn variables(sets: &[Set]) -> Vec<Variable> {
 
 /// An `exec` under a condition through a program that drops the environment.
 fn dropped_elsewhere(command: &Command, words: &[&str]) -> Option<Remark> {
-    let start = Start {
-        words: words.iter().copied().map(unquoted).collect(),
-        by_shell: true,
-        line: command.line,
-    };
+    let words = words.iter().copied().map(unquoted).collect();
+    let start = Start { words, by_shell: true, line: command.line };
     let by = start.drops_environment()?;
     let what = format!("{by} starts programs without the LD_PRELOAD of the script");
     Some(Remark::error(command.line, Id::EnvironmentDropped, what).as_note())

@@ -52,24 +52,19 @@ pub enum Style {
     Flow,
 }
 
-/// Why a text is no YAML.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Malformed(pub String);
-
 struct Open {
     node: Node,
     /// A key that waits for its value.
     key: Option<Node>,
 }
 
-pub fn parse(text: &str) -> Result<Documents, Malformed> {
+pub fn parse(text: &str) -> Result<Documents, String> {
     let bytes = Places::of(text);
     let mut documents = Documents::default();
     let mut open: Vec<Open> = Vec::new();
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {
-        let (event, span) = event.map_err(|error| Malformed(error.to_string()))?;
+        let (event, span) = event.map_err(|error| error.to_string())?;
         let (kind, anchor) = match event {
             Event::Alias(anchor) => {
                 documents.shared.push(anchor);
@@ -86,7 +81,7 @@ pub fn parse(text: &str) -> Result<Documents, Malformed> {
             }
             Event::MappingEnd | Event::SequenceEnd => {
                 let Some(mut done) = open.pop() else {
-                    return Err(Malformed("a collection ends without a beginning".to_owned()));
+                    return Err("a collection ends without a beginning".to_owned());
                 };
                 if let Kind::Mapping(_, Style::Flow) | Kind::Sequence(_, Style::Flow) =
                     done.node.kind
@@ -122,7 +117,7 @@ pub fn parse(text: &str) -> Result<Documents, Malformed> {
         }
         if matches!(node.kind, Kind::Mapping(..) | Kind::Sequence(..)) {
             if open.len() == MOST_LEVELS {
-                return Err(Malformed(format!("more than {MOST_LEVELS} levels")));
+                return Err(format!("more than {MOST_LEVELS} levels"));
             }
             open.push(Open { node, key: None });
         } else {
@@ -301,11 +296,9 @@ mod tests {
     #[test]
     fn leaves_carry_the_way_to_them() {
         let leaves = parse(TEXT).unwrap().roots[0].leaves();
-        let leaf = |path: &str, text: &str| (path.to_owned(), text.to_owned());
-        assert_eq!(
-            leaves,
-            [leaf("/a/b", "x"), leaf("/a/c/0", "1"), leaf("/a/c/1", "2"), leaf("/a/d/0", "e")]
-        );
+        let leaves: Vec<String> =
+            leaves.into_iter().map(|(path, text)| path + "=" + &text).collect();
+        assert_eq!(leaves, ["/a/b=x", "/a/c/0=1", "/a/c/1=2", "/a/d/0=e"]);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! An image under judgement, and how it asks for an allocator: by `ENV`, by the line that starts it, by a script, through
-//! `ebb run`; and where it only seems to. Pure.
+//! `ebb run`; where it only seems to; whether its program takes a library at all. Pure.
 
 use std::path::Path;
 
 use super::image::{Stage, Stages};
+use crate::check::base::Base;
 use crate::check::declared::script::Script;
 use crate::check::finding::{Finding, Id};
 use crate::check::start::Start;
@@ -81,6 +82,39 @@ impl Image<'_> {
         }
     }
 
+    /// Whether the program that is started takes a library at all.
+    pub(super) fn program(&self) -> Vec<Finding> {
+        let Some(start) = &self.start else {
+            return Vec::new();
+        };
+        for stage in &self.chain {
+            for run in &stage.runs {
+                let gains = ["setcap ", "chmod u+s", "chmod +s", "chmod 4"];
+                let gains = gains.iter().any(|it| run.value.contains(it));
+                let mut words = run.value.split([' ', '\n', ';', '&', '\\']);
+                if gains && words.any(|word| word.contains('/') && start.names(word)) {
+                    let what = "the program gains rights when it starts (set-uid or setcap), so its loader \
+                                ignores LD_PRELOAD unless the caller has them already";
+                    return vec![self.at(run.line, Id::SecureMode, what.to_owned())];
+                }
+            }
+            for copy in &stage.copies {
+                let Some(from) = copy.value.from.as_deref().and_then(|it| self.stages.named(it))
+                else {
+                    continue;
+                };
+                let started = |source: &String| start.names(&copy.value.target_of(source));
+                if copy.value.sources.iter().any(started)
+                    && let Some((id, why)) = kind_of_build(&from)
+                {
+                    let what = format!("the program comes from the stage {}, {why}", from[0].base);
+                    return vec![self.at(copy.line, id, what)];
+                }
+            }
+        }
+        Vec::new()
+    }
+
     /// A variable as `ENV` leaves it.
     fn variable(&self, name: &str) -> Option<(String, usize)> {
         self.chain.iter().find_map(|stage| {
@@ -144,6 +178,20 @@ impl Image<'_> {
         }
         Finding::new(Id::NotAsked, "nothing in the image sets LD_PRELOAD").in_file(self.name)
     }
+}
+
+/// What kind of program a stage builds, as far as its commands tell.
+fn kind_of_build(chain: &[&Stage]) -> Option<(Id, &'static str)> {
+    let lowest = chain.last()?;
+    if Base::parse(&lowest.base).is_go() {
+        return Some((Id::AllocatorInside, "which builds with Go: its heap is not malloc's"));
+    }
+    let runs = || chain.iter().flat_map(|stage| &stage.runs);
+    if runs().any(|run| run.value.contains("linux-musl") || run.value.contains("crt-static")) {
+        let why = "which builds a static program: nothing can be preloaded into it";
+        return Some((Id::StaticProgram, why));
+    }
+    None
 }
 
 /// What a script puts into `LD_PRELOAD`.

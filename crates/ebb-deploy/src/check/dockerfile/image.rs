@@ -57,15 +57,10 @@ pub struct Piece {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stages(Vec<Stage>);
 
-/// Why a text is no Dockerfile.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Malformed(String);
-
 impl Stages {
-    /// Reads the text.
-    pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let file = parse_dockerfile::parse(text).map_err(|error| Malformed(error.to_string()))?;
+    /// Reads the text; the error says why it is no Dockerfile.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let file = parse_dockerfile::parse(text).map_err(|error| error.to_string())?;
         let line = |at: usize| text[..at].matches('\n').count() + 1;
         let starts: Vec<usize> = file.instructions.iter().map(start_of).collect();
         let mut known = Known::new();
@@ -101,7 +96,7 @@ impl Stages {
             stages.push(own);
         }
         if stages.is_empty() {
-            return Err(Malformed("it has no FROM".to_owned()));
+            return Err("it has no FROM".to_owned());
         }
         Ok(Self(stages))
     }
@@ -328,11 +323,15 @@ mod tests {
     fn a_copy_brings_the_files_that_it_names() {
         let stages = Stages::parse(TEXT).unwrap();
         let copy = &stages.chain(None).unwrap()[0].copies[0].value;
-        assert!(copy.brings("/usr/local/lib/libjemalloc.so.2"));
-        assert!(!copy.brings("/usr/local/lib/libjemalloc.so.1"));
-        assert!(!copy.brings("/usr/lib/libjemalloc.so.2"));
         let whole = Copied { from: None, sources: vec!["out".to_owned()], to: "/app".to_owned() };
-        assert!(whole.brings("/app/lib/a.so"));
+        for (copied, path, brings) in [
+            (copy, "/usr/local/lib/libjemalloc.so.2", true),
+            (copy, "/usr/local/lib/libjemalloc.so.1", false),
+            (copy, "/usr/lib/libjemalloc.so.2", false),
+            (&whole, "/app/lib/a.so", true),
+        ] {
+            assert_eq!(copied.brings(path), brings, "{path}");
+        }
     }
 
     #[test]

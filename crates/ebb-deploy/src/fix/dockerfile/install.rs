@@ -14,12 +14,10 @@ use crate::fix::edit::{Edit, line_end};
 use crate::fix::wish::{LIBRARY, Wish};
 
 /// Where the library comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Context,
-    Apt(&'static str),
-    Apk(&'static str),
-    Dnf(&'static str),
+    Package(&'static Manager, &'static str),
     /// A package of Debian's `release`, copied into an image without a shell.
     Copy {
         package: &'static str,
@@ -28,6 +26,26 @@ pub(super) enum Source {
     /// Not known; it may be in the base image.
     Unknown,
 }
+
+/// A package manager.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Manager {
+    /// The commands that install, in words.
+    commands: &'static [&'static [&'static str]],
+    /// An instruction that installs: what stands before and after the package.
+    run: (&'static str, &'static str),
+}
+
+const APT: Manager = Manager {
+    commands: &[&["apt-get", "install"], &["apt", "install"]],
+    run: (
+        "RUN apt-get update && apt-get install -y --no-install-recommends ",
+        " && rm -rf /var/lib/apt/lists/*",
+    ),
+};
+const APK: Manager = Manager { commands: &[&["apk", "add"]], run: ("RUN apk add --no-cache ", "") };
+const DNF: Manager =
+    Manager { commands: &[&["dnf", "install"]], run: ("RUN dnf install -y ", " && dnf clean all") };
 
 pub(super) struct At<'a> {
     pub(super) text: &'a str,
@@ -56,19 +74,17 @@ impl Source {
         };
         let is_musl = base.libc() == Some(ebb_process::elf::Libc::Musl);
         if is_musl || runs("apk add") {
-            return Ok(Source::Apk(packages.alpine));
+            return Ok(Source::Package(&APK, packages.alpine));
         }
         if base.is_of_debian() || runs("apt-get install") || runs("apt install") {
-            return Ok(Source::Apt(debian_package(wish, base)?));
+            return Ok(Source::Package(&APT, debian_package(wish, base)?));
         }
         if base.name() == "fedora" {
             if wish.allocator == Allocator::Mimalloc {
-                return Err(Refused::cannot(
-                    "the library in Fedora's package of mimalloc depends on the release",
-                    "choose another allocator",
-                ));
+                let what = "the library in Fedora's package of mimalloc depends on the release";
+                return Err(Refused::cannot(what, "choose another allocator"));
             }
-            return Ok(Source::Dnf(packages.fedora));
+            return Ok(Source::Package(&DNF, packages.fedora));
         }
         Ok(Source::Unknown)
     }
@@ -78,9 +94,7 @@ impl Source {
         match self {
             Source::Context => LIBRARY.to_owned(),
             Source::Copy { package, .. } => format!("/usr/local/lib/{}", soname(package, wish)),
-            Source::Apt(package) | Source::Apk(package) | Source::Dnf(package) => {
-                soname(package, wish).to_owned()
-            }
+            Source::Package(_, package) => soname(package, wish).to_owned(),
             Source::Unknown => soname("", wish).to_owned(),
         }
     }
@@ -102,8 +116,7 @@ impl Source {
             }
             Source::Unknown => Ok(Vec::new()),
             Source::Copy { package, release } => {
-                let stage = at.chain.last().map(|it| &it.pieces[0]);
-                let from = stage.map_or(0, |it| it.at.start);
+                let from = at.chain.last().map_or(0, |it| it.pieces[0].at.start);
                 let end = line_end(at.text);
                 let library = soname(package, wish);
                 let lines = format!(
@@ -118,19 +131,13 @@ impl Source {
                     Edit::below(at.text, at.behind.at.end, &[copy], copy_why),
                 ])
             }
-            Source::Apt(package) | Source::Apk(package) | Source::Dnf(package) => {
+            Source::Package(manager, package) => {
                 let why = format!("the package {package} has the library");
-                if let Some(edit) = self.in_list(at, package, &why) {
+                if let Some(edit) = in_list(at, manager, package, &why) {
                     return Ok(vec![edit]);
                 }
-                let run = match self {
-                    Source::Apt(_) => format!(
-                        "RUN apt-get update && apt-get install -y --no-install-recommends {package} && rm -rf /var/lib/apt/lists/*"
-                    ),
-                    Source::Apk(_) => format!("RUN apk add --no-cache {package}"),
-                    _ => format!("RUN dnf install -y {package} && dnf clean all"),
-                };
-                Ok(as_root(at, run, &why))
+                let (before, after) = manager.run;
+                Ok(as_root(at, format!("{before}{package}{after}"), &why))
             }
         }
     }
@@ -144,54 +151,35 @@ impl Source {
             "it is not known how the base image installs packages: install {name} in it ({packages})"
         )]
     }
+}
 
-    /// Into a list of packages that the image installs anyway: one word, no layer more.
-    fn in_list(&self, at: &At<'_>, package: &str, why: &str) -> Option<Edit> {
-        let commands: &[&[&str]] = match self {
-            Source::Apt(_) => &[&["apt-get", "install"], &["apt", "install"]],
-            Source::Apk(_) => &[&["apk", "add"]],
-            Source::Dnf(_) => &[&["dnf", "install"]],
-            _ => return None,
-        };
-        let stage = at.chain.first()?;
-        let pieces =
-            stage.pieces.iter().filter(|it| it.keyword == "RUN" && it.at.end <= at.behind.at.end);
-        let mut lists = pieces.filter_map(|piece| {
-            let text = &at.text[piece.at.clone()];
-            // A here-document is a script of its own, and packages that a later step purges are for the build.
-            let other = [
-                "<<",
-                "`",
-                "purge",
-                "autoremove",
-                "apk del",
-                "--virtual",
-                " -t ",
-                "--repository",
-                " -X ",
-            ];
-            let is_plain = !other.iter().any(|it| text.contains(it));
-            let place =
-                commands.iter().find_map(|it| first_package(text, it)).filter(|_| is_plain)?;
-            Some((piece, place))
-        });
-        let (piece, place) = lists.next()?;
+/// Into a list of packages that the image installs anyway: one word, no layer more.
+fn in_list(at: &At<'_>, manager: &Manager, package: &str, why: &str) -> Option<Edit> {
+    // A here-document is a script of its own, and packages that a later step purges are for the build.
+    const OTHER: &str = "<<|`|purge|autoremove|apk del|--virtual| -t |--repository| -X ";
+    let runs = at.chain.first()?.pieces.iter().filter(|it| it.keyword == "RUN");
+    let mut lists = runs.filter(|it| it.at.end <= at.behind.at.end).filter_map(|piece| {
         let text = &at.text[piece.at.clone()];
-        let line_start = |place: usize| text[..place].rfind('\n').map_or(0, |it| it + 1);
-        let mut start = line_start(place);
-        let indent = &text[start..place];
-        if start == 0 || !indent.trim().is_empty() {
-            let place = piece.at.start + place;
-            return Some(Edit::replace(place..place, format!("{package} "), why));
-        }
-        // A comment above the first package is about that one.
-        while text[line_start(start - 1)..start].trim_start().starts_with('#') {
-            start = line_start(start - 1);
-        }
-        let new = format!("{indent}{package} \\{}", line_end(at.text));
-        let place = piece.at.start + start;
-        Some(Edit::replace(place..place, new, why))
+        let is_plain = !OTHER.split('|').any(|it| text.contains(it));
+        let place = manager.commands.iter().find_map(|it| first_package(text, it));
+        Some((piece, place.filter(|_| is_plain)?))
+    });
+    let (piece, place) = lists.next()?;
+    let text = &at.text[piece.at.clone()];
+    let line_start = |place: usize| text[..place].rfind('\n').map_or(0, |it| it + 1);
+    let mut start = line_start(place);
+    let indent = &text[start..place];
+    if start == 0 || !indent.trim().is_empty() {
+        let place = piece.at.start + place;
+        return Some(Edit::replace(place..place, format!("{package} "), why));
     }
+    // A comment above the first package is about that one.
+    while text[line_start(start - 1)..start].trim_start().starts_with('#') {
+        start = line_start(start - 1);
+    }
+    let new = format!("{indent}{package} \\{}", line_end(at.text));
+    let place = piece.at.start + start;
+    Some(Edit::replace(place..place, new, why))
 }
 
 /// Where the list of packages begins that a command installs.
@@ -238,12 +226,8 @@ fn as_root(at: &At<'_>, run: String, why: &str) -> Vec<Edit> {
     }
     let leaves_root = |it: &Piece| it.user.as_deref().is_some_and(|user| !is_root(user));
     let first_user = stage.pieces.iter().position(leaves_root);
-    let behind = match first_user {
-        Some(place) if stage.pieces[place].at.start < at.behind.at.end => {
-            &stage.pieces[place.saturating_sub(1)]
-        }
-        _ => at.behind,
-    };
+    let first_user = first_user.filter(|it| stage.pieces[*it].at.start < at.behind.at.end);
+    let behind = first_user.map_or(at.behind, |it| &stage.pieces[it.saturating_sub(1)]);
     vec![Edit::below(at.text, behind.at.end, &[run], why)]
 }
 
@@ -289,12 +273,10 @@ fn distroless(wish: &Wish, image: &str) -> Result<Source, Refused> {
             "build on gcr.io/distroless/cc, or choose ebbmalloc or mimalloc, which do not need it",
         ));
     }
-    let release = ["debian11", "debian12", "debian13"].into_iter().find(|it| image.ends_with(it));
-    let Some(release) = release.and_then(|it| it.strip_prefix("debian")) else {
-        return Err(Refused::cannot(
-            format!("gcr.io/distroless/{image} does not say which release of Debian it is"),
-            "name it in FROM (-debian12)",
-        ));
+    let is_named = |release: &&str| image.ends_with(&format!("debian{release}"));
+    let Some(release) = ["11", "12", "13"].into_iter().find(is_named) else {
+        let what = format!("gcr.io/distroless/{image} does not say which release of Debian it is");
+        return Err(Refused::cannot(what, "name it in FROM (-debian12)"));
     };
     let packages = wish.allocator.packages();
     let package = if release == "13" { packages.debian_t64 } else { packages.debian };
