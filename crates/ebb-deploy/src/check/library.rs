@@ -81,15 +81,15 @@ pub fn refusal(entry: &Entry, target: &Target) -> Option<Finding> {
 }
 
 fn missing(text: &str, target: &Target) -> Finding {
-    match path_architecture(text) {
-        Some(folder) if folder != target.machine.to_string() => Finding::new(
-            Id::ArchitecturePath,
-            format!(
-                "{text} does not exist: its path is for {folder}, the program is for {}",
-                target.machine
-            ),
-        ),
-        _ => Finding::new(Id::LibraryMissing, format!("{text} does not exist")),
+    let machine = target.machine.to_string();
+    match path_architecture(text).filter(|folder| *folder != machine) {
+        Some(folder) => {
+            let what = format!(
+                "{text} does not exist: its path is for {folder}, the program is for {machine}"
+            );
+            Finding::new(Id::ArchitecturePath, what)
+        }
+        None => Finding::new(Id::LibraryMissing, format!("{text} does not exist")),
     }
 }
 
@@ -144,16 +144,12 @@ pub fn static_tls(entry: &Entry) -> Option<Finding> {
     let EntryFile::Object(object) = &entry.file else {
         return None;
     };
-    let bytes = object.elf.static_tls_bytes?;
-    (bytes > LATE_STATIC_TLS_BYTES).then(|| {
-        Finding::new(
-            Id::StaticTls,
-            format!(
-                "{} needs {bytes} bytes of static thread-local storage; glibc keeps {LATE_STATIC_TLS_BYTES} for libraries that are loaded late",
-                entry.text
-            ),
-        )
-    })
+    let bytes = object.elf.static_tls_bytes.filter(|bytes| *bytes > LATE_STATIC_TLS_BYTES)?;
+    let text = &entry.text;
+    let what = format!(
+        "{text} needs {bytes} bytes of static thread-local storage; glibc keeps {LATE_STATIC_TLS_BYTES} for libraries that are loaded late"
+    );
+    Some(Finding::new(Id::StaticTls, what))
 }
 
 /// Whether only a shell could make a path of it.

@@ -47,13 +47,8 @@ impl Family {
 
     fn of(name: &OsStr) -> Option<&'static Self> {
         let name = name.to_str()?;
-        FAMILIES.iter().find(|family| {
-            if family.is_prefix {
-                name.starts_with(family.variable)
-            } else {
-                name == family.variable
-            }
-        })
+        let is = |it: &&Self| name == it.variable || it.is_prefix && name.starts_with(it.variable);
+        FAMILIES.iter().find(is)
     }
 }
 
@@ -98,9 +93,7 @@ where
 pub fn judge(given: &Given<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, value) in given.at_start {
-        let Some(family) = Family::of(name) else {
-            continue;
-        };
+        let Some(family) = Family::of(name) else { continue };
         let name = name.to_string_lossy();
         findings.extend(of_start(given, family, &name, &value.to_string_lossy()));
     }
@@ -108,15 +101,12 @@ pub fn judge(given: &Given<'_>) -> Vec<Finding> {
     for (name, value) in given.now.into_iter().flatten() {
         let reads = |family: &Family| family.read_by.contains(&given.in_charge);
         if Family::of(name).is_some_and(reads) && given.at_start.get(name) != Some(value) {
-            findings.push(Finding::new(
-                Id::SettingsTooLate,
-                format!(
-                    "{}={} was set by the program itself, after {} had read its settings",
-                    name.to_string_lossy(),
-                    value.to_string_lossy(),
-                    word(given.in_charge)
-                ),
-            ));
+            let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
+            let who = word(given.in_charge);
+            let what = format!(
+                "{name}={value} was set by the program itself, after {who} had read its settings"
+            );
+            findings.push(Finding::new(Id::SettingsTooLate, what));
         }
     }
     findings
@@ -130,22 +120,17 @@ fn of_start(given: &Given<'_>, family: &Family, name: &str, value: &str) -> Opti
     if let (Some(inside), Some(own)) = (given.inside, own)
         && name == "MALLOC_CONF"
     {
-        return Some(Finding::new(
-            Id::SettingsUnread,
-            format!("{name} is not read: the program has {inside}, which reads {own}"),
-        ));
+        let what = format!("{name} is not read: the program has {inside}, which reads {own}");
+        return Some(Finding::new(Id::SettingsUnread, what));
     }
     if !family.read_by.contains(&given.in_charge) {
-        return Some(Finding::new(
-            Id::SettingsOfAnother,
-            format!("{name} is not a setting of {}, which is in charge", word(given.in_charge)),
-        ));
+        let who = word(given.in_charge);
+        let what = format!("{name} is not a setting of {who}, which is in charge");
+        return Some(Finding::new(Id::SettingsOfAnother, what));
     }
     if given.secure {
-        return Some(Finding::new(
-            Id::SettingsUnread,
-            format!("{name} is not read: the program gained rights when it started"),
-        ));
+        let what = format!("{name} is not read: the program gained rights when it started");
+        return Some(Finding::new(Id::SettingsUnread, what));
     }
     if family.pairs { malformed(name, value) } else { None }
 }

@@ -110,15 +110,8 @@ fn the_crate_of_the_allocator_before_is_known() {
     assert!(!source::uses(&apply(text, &changed.fixed.edits), CRATES[1]));
 }
 
-const KINDS: [Option<Kind>; 7] = [
-    None,
-    Some(Kind::Compose),
-    Some(Kind::Kubernetes),
-    Some(Kind::Procfile),
-    Some(Kind::Unit),
-    Some(Kind::Supervisor),
-    Some(Kind::Script),
-];
+const KINDS: [Kind; 6] =
+    [Kind::Compose, Kind::Kubernetes, Kind::Procfile, Kind::Unit, Kind::Supervisor, Kind::Script];
 
 /// Every line of `before` is in `after`, in order.
 fn keeps_lines(before: &str, after: &str) -> bool {
@@ -135,12 +128,11 @@ fn assert_kept(kind: Option<Kind>, text: &str, wish: &Wish) -> Result<(), TestCa
     let after = apply(text, &proposed(kind, text, wish)?.edits);
     prop_assert!(keeps_lines(text, &after), "{}\n---\n{}", text, after);
     prop_assert!(proposed(kind, &after, wish)?.edits.is_empty(), "{}", after);
-    let services = kind.map(|kind| declared::services(kind, std::path::Path::new("f"), &after));
-    if let Some(services) = services {
-        for service in services.map_err(TestCaseError::fail)? {
-            let value = service.variable("LD_PRELOAD").and_then(|it| it.value.clone());
-            prop_assert!(value.is_some_and(|it| !it.is_empty()), "{}: {}", service.name, after);
-        }
+    let Some(kind) = kind else { return Ok(()) };
+    let services = declared::services(kind, std::path::Path::new("f"), &after);
+    for service in services.map_err(TestCaseError::fail)? {
+        let value = service.variable("LD_PRELOAD").and_then(|it| it.value.clone());
+        prop_assert!(value.is_some_and(|it| !it.is_empty()), "{}: {}", service.name, after);
     }
     Ok(())
 }
@@ -174,11 +166,19 @@ fn dockerfile_text() -> impl Strategy<Value = String> {
         let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
         format!("FROM {base}\n{lines}")
     });
-    let end = select(&["", "CMD [\"app\"]\n", "CMD app", "\n# start\nENTRYPOINT [\"app\"]\n"][..]);
-    (prop::collection::vec(stage, 1..4), end, any::<bool>()).prop_map(|(stages, end, dos)| {
-        let text = stages.concat() + end;
-        if dos { text.replace('\n', "\r\n") } else { text }
-    })
+    const ENDS: &[&str] = &["", "CMD [\"app\"]\n", "CMD app", "\n# start\nENTRYPOINT [\"app\"]\n"];
+    let end = select(ENDS);
+    (prop::collection::vec(stage, 1..4), end, any::<bool>())
+        .prop_map(|(stages, end, dos)| with_line_ends(stages.concat() + end, dos))
+}
+
+/// Two texts, in one order or the other.
+fn either_way(first: bool, one: &str, other: &str) -> String {
+    if first { format!("{one}{other}") } else { format!("{other}{one}") }
+}
+
+fn with_line_ends(text: String, dos: bool) -> String {
+    if dos { text.replace('\n', "\r\n") } else { text }
 }
 
 fn compose_text() -> impl Strategy<Value = String> {
@@ -192,9 +192,8 @@ fn compose_text() -> impl Strategy<Value = String> {
         "    environment: {}\n",
         "    environment:\n      A: |\n        x\n\n        y\n\n",
     ];
+    const VOLUMES: &[&str] = &["", "    volumes:\n    - ./a:/a\n", "    volumes: [\"a:/b\"]\n"];
     const OTHERS: &[&str] = &[
-        "    volumes:\n    - ./a:/a\n",
-        "    volumes: [\"a:/b\"]\n",
         "    ports:\n      - \"1:1\"\n",
         "    # comment\n",
         "\n",
@@ -202,23 +201,17 @@ fn compose_text() -> impl Strategy<Value = String> {
         "    labels: {a: b}\n",
         "    image: ü # x\n",
     ];
-    let names = ["a", "b", "c"];
-    let service = (select(ENVIRONMENTS), prop::sample::subsequence(OTHERS, 0..6), any::<bool>());
-    (prop::collection::vec(service, 1..4), any::<bool>()).prop_map(move |(services, ends)| {
-        let mut text = "# head\nservices:\n".to_owned();
-        for (name, (environment, others, first)) in names.iter().zip(services) {
-            // One of the two kinds of volumes, since a key counts once.
-            let mut seen = false;
-            let others = others
-                .iter()
-                .filter(|it| !it.contains("volumes") || !std::mem::replace(&mut seen, true));
-            let others: String = others.copied().collect();
-            let (above, below) =
-                if first { (environment, others.as_str()) } else { (others.as_str(), environment) };
-            text += &format!("  {name}:\n    restart: always\n{above}{below}");
-        }
-        text += if ends { "volumes:\n  a: {}\n" } else { "# end" };
-        text
+    let others = prop::sample::subsequence(OTHERS, 0..6);
+    let service = (select(ENVIRONMENTS), select(VOLUMES), others, any::<bool>());
+    (prop::collection::vec(service, 1..4), any::<bool>()).prop_map(|(services, ends)| {
+        let services = services.into_iter().zip(["a", "b", "c"]);
+        let text = services.map(|((environment, volumes, others, first), name)| {
+            let others = format!("{volumes}{}", others.concat());
+            let keys = either_way(first, environment, &others);
+            format!("  {name}:\n    restart: always\n{keys}")
+        });
+        let end = if ends { "volumes:\n  a: {}\n" } else { "# end" };
+        format!("# head\nservices:\n{}{end}", text.collect::<String>())
     })
 }
 
@@ -285,15 +278,13 @@ fn supervisor_text() -> impl Strategy<Value = String> {
         |(head, programs, dos, ends)| {
             let mut text = format!("{head}[program:z]\ncommand=z\n");
             for (number, (kind, environment, others, first)) in programs.into_iter().enumerate() {
-                let others = others.concat();
-                let (above, below) =
-                    if first { (environment, &*others) } else { (&*others, environment) };
-                text += &format!("[{kind}:{number}]\n{above}{below}");
+                let options = either_way(first, environment, &others.concat());
+                text += &format!("[{kind}:{number}]\n{options}");
             }
             if ends {
                 text.truncate(text.trim_end().len());
             }
-            if dos { text.replace('\n', "\r\n") } else { text }
+            with_line_ends(text, dos)
         },
     )
 }
@@ -323,15 +314,16 @@ fn script_text() -> impl Strategy<Value = String> {
         &["exec \"$@\"\n", "exec app", "f \"$@\"\n", "exec gosu app app \\\n  --x\n", ""];
     let lines = prop::collection::vec(select(LINES), 0..6);
     (select(HEADS), lines, select(ENDS), any::<bool>()).prop_map(|(head, lines, end, dos)| {
-        let text = format!("{head}{}{end}", lines.concat());
-        if dos { text.replace('\n', "\r\n") } else { text }
+        with_line_ends(format!("{head}{}{end}", lines.concat()), dos)
     })
 }
+
+const NAMES: &[&str] = &["ebbmalloc", "jemalloc"];
 
 proptest! {
     #[test]
     fn no_text_makes_anything_panic(text in scraps(), name in select(&["ebbmalloc", "jemalloc", "glibc"][..])) {
-        for kind in KINDS {
+        for kind in KINDS.map(Some).into_iter().chain([None]) {
             if let Ok(fixed) = fixed(kind, &text, &wish(name)) {
                 let after = apply(&text, &fixed.edits);
                 super::edit::lines(&text, &fixed.edits);
@@ -345,12 +337,12 @@ proptest! {
     }
 
     #[test]
-    fn a_dockerfile_keeps_its_lines(text in dockerfile_text(), name in select(&["ebbmalloc", "jemalloc"][..])) {
+    fn a_dockerfile_keeps_its_lines(text in dockerfile_text(), name in select(NAMES)) {
         assert_kept(None, &text, &wish(name))?;
     }
 
     #[test]
-    fn a_compose_file_keeps_its_lines(text in compose_text(), name in select(&["ebbmalloc", "jemalloc"][..])) {
+    fn a_compose_file_keeps_its_lines(text in compose_text(), name in select(NAMES)) {
         // A line in brackets, and a last one without an end, grows.
         if !text.contains("environment: {") && !text.contains("environment: [") && !text.contains("volumes: [") {
             assert_kept(Some(Kind::Compose), &text, &wish(name))?;
@@ -361,7 +353,7 @@ proptest! {
 
     /// What is there stays byte for byte: there are insertions alone.
     #[test]
-    fn a_supervisors_file_keeps_what_it_has(text in supervisor_text(), name in select(&["ebbmalloc", "jemalloc"][..])) {
+    fn a_supervisors_file_keeps_what_it_has(text in supervisor_text(), name in select(NAMES)) {
         let first = proposed(Some(Kind::Supervisor), &text, &wish(name))?;
         prop_assert!(!first.edits.is_empty());
         prop_assert!(first.edits.iter().all(|it| it.at.is_empty()), "{}", text);
@@ -375,13 +367,13 @@ proptest! {
     }
 
     #[test]
-    fn a_script_keeps_its_lines(text in script_text(), name in select(&["ebbmalloc", "jemalloc"][..])) {
+    fn a_script_keeps_its_lines(text in script_text(), name in select(NAMES)) {
         prop_assume!(!text.is_empty());
         assert_kept(Some(Kind::Script), &text, &wish(name))?;
     }
 
     #[test]
-    fn a_manifest_keeps_its_lines(text in manifest_text(), name in select(&["ebbmalloc", "jemalloc"][..])) {
+    fn a_manifest_keeps_its_lines(text in manifest_text(), name in select(NAMES)) {
         if text.contains("env: [") {
             let after = apply(&text, &proposed(Some(Kind::Kubernetes), &text, &wish(name))?.edits);
             prop_assert!(proposed(Some(Kind::Kubernetes), &after, &wish(name))?.edits.is_empty());

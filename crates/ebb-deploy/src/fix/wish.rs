@@ -5,6 +5,8 @@ use std::ffi::{OsStr, OsString};
 
 use ebb_allocators::{Allocator, Choice, Environment, Library, Settings, preload_entries};
 
+use crate::check::library::file_name;
+
 /// Where our library goes: a folder of no distribution's package, and the same for every architecture.
 pub const LIBRARY: &str = "/usr/local/lib/libebbmalloc.so";
 
@@ -75,29 +77,21 @@ impl Wish {
 
     fn preload(&self, library: &str, present: Option<&str>, settled: &mut Settled) {
         let present = present.unwrap_or_default();
-        let known = |entry: &OsString| {
-            let text = entry.to_string_lossy();
-            let name = text.rsplit('/').next().unwrap_or_default().to_owned();
-            Allocator::from_file_name(&name)
-        };
-        let first = preload_entries(OsStr::new(present)).find_map(|it| known(&it));
+        let known =
+            |entry: OsString| Allocator::from_file_name(file_name(&entry.to_string_lossy()));
+        let first = preload_entries(OsStr::new(present)).find_map(known);
         // What already exists, at whatever path, is the user's.
         let is_there = first == Some(self.allocator) && self.library.is_none()
             || preload_entries(OsStr::new(present)).next().is_some_and(|it| it == library);
         if self.preloads() && is_there || !self.preloads() && first.is_none() {
             return;
         }
-        let choice = if self.preloads() {
-            Choice::Library(Library { path: library.into(), allocator: Some(self.allocator) })
-        } else {
-            Choice::System
-        };
+        let own = Library { path: library.into(), allocator: Some(self.allocator) };
+        let choice = if self.preloads() { Choice::Library(own) } else { Choice::System };
         let inherited =
             |name: &str| (name == "LD_PRELOAD" && !present.is_empty()).then(|| present.into());
         // Only settings can be refused, and there are none.
-        let Ok(change) = Environment::of(&choice, &[], inherited) else {
-            return;
-        };
+        let Ok(change) = Environment::of(&choice, &[], inherited) else { return };
         let value =
             change.changes.get(OsStr::new("LD_PRELOAD")).cloned().flatten().unwrap_or_default();
         let mut why = if self.preloads() {
@@ -122,14 +116,8 @@ impl Wish {
             return;
         };
         let is_list = matches!(self.allocator.settings(), Settings::Variable(own) if own == name);
-        let missing: Vec<&str> = if is_list {
-            let has = |pair: &&str| in_force(&present, pair);
-            value.split(',').filter(|pair| !has(pair)).collect()
-        } else if present == value {
-            Vec::new()
-        } else {
-            vec![value]
-        };
+        let has = |pair: &&str| if is_list { in_force(&present, pair) } else { present == value };
+        let missing: Vec<&str> = value.split(',').filter(|pair| !has(pair)).collect();
         if missing.is_empty() {
             return;
         }

@@ -65,9 +65,7 @@ impl Stages {
         let starts: Vec<usize> = file.instructions.iter().map(start_of).collect();
         let mut known = Known::new();
         for arg in file.global_args() {
-            for (name, value) in assignments(&expand(&arg.arguments.value, &known)) {
-                known.insert(name, value);
-            }
+            known.extend(assignments(&expand(&arg.arguments.value, &known)));
         }
         let mut stages: Vec<Stage> = Vec::new();
         for stage in file.stages() {
@@ -80,9 +78,8 @@ impl Stages {
             // Variables of the stage: those of the stage it is built on are in force, too.
             let mut variables = Known::new();
             if let Some(base) = find(&stages, &own.base) {
-                for it in chain(&stages, base).iter().rev().flat_map(|it| &it.env) {
-                    variables.insert(it.value.0.clone(), it.value.1.clone());
-                }
+                let env = chain(&stages, base).into_iter().rev().flat_map(|it| &it.env);
+                variables.extend(env.map(|it| it.value.clone()));
             }
             own.pieces.push(piece(text, &starts, stage.from.from.span.start, None));
             for instruction in stage.instructions {
@@ -230,10 +227,7 @@ fn read(
                 Words::Exec(words) => words.join(" "),
                 Words::Shell(text) => text,
             };
-            for document in &run.here_docs {
-                text.push('\n');
-                text.push_str(&document.value);
-            }
+            text.extend(run.here_docs.iter().map(|it| format!("\n{}", it.value)));
             own.runs.push(Placed { value: text, line: line(run.run.span.start) });
         }
         Instruction::Copy(copy) => {
