@@ -8,10 +8,10 @@ use globset::GlobBuilder;
 
 use crate::exit::{Exit, Failure};
 use ebb_allocators::Allocator;
+use ebb_deploy::check::Judged;
 use ebb_deploy::check::declared::unit::Unit;
 use ebb_deploy::check::declared::{self, Kind, Service};
 use ebb_deploy::check::dockerfile::{self, Context, Stages};
-use ebb_deploy::check::judged::Judged;
 use ebb_deploy::check::process::Wanted;
 use ebb_deploy::check::report::{Report, Subject};
 use ebb_deploy::check::{Finding, Id, Severity};
@@ -149,16 +149,8 @@ pub(in crate::commands) fn of_services(
         let what = "no service in it sets LD_PRELOAD";
         whole.findings.push(Finding::new(Id::NotAsked, what).in_file(name));
     }
-    let subject = match kind {
-        Kind::Compose => Subject::Compose,
-        Kind::Kubernetes => Subject::Kubernetes,
-        Kind::Unit => Subject::Unit,
-        Kind::Procfile => Subject::Procfile,
-        Kind::Supervisor => Subject::Supervisor,
-        Kind::Script => Subject::Script,
-    };
     let allocator = wanted.map(|it| it.name.clone()).or(whole.allocator);
-    Report::new(name, subject, allocator, Vec::new(), whole.findings)
+    Report::new(name, Subject::File(kind), allocator, Vec::new(), whole.findings)
 }
 
 /// Those that ask for an allocator. One supervisord starts all programs of its file: there those that do not ask are
