@@ -5,6 +5,7 @@
 
 use super::table::{Cell, Row, Table, no_figure};
 use super::{changes, figures, latency, notes};
+use ebb_allocators::Allocator;
 use ebb_trial::results::sureness::Reading;
 use ebb_trial::results::{Column, Difference, Figure, Trial, Unit, Variant};
 
@@ -279,7 +280,7 @@ fn missing(variant: &Variant, column: Column) -> Cell {
         (None, _) => "–",
         // malloc_trim belongs to glibc: the question does not arise for the others.
         (Some(_), Column::Throughput) if variant.has_unread_loads() => "not read",
-        (Some(_), Column::Reclaimable) if variant.allocator != "glibc" => "n/a",
+        (Some(_), Column::Reclaimable) if variant.allocator != Allocator::Glibc.name() => "n/a",
         (Some(_), _) => "not measured",
     };
     no_figure(text)
