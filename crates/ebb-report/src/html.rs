@@ -51,11 +51,7 @@ fn page(trial: &Trial) -> Result<String, minijinja::Error> {
         docs: DOCS,
         notes: notes::of(trial),
         method: notes::method(trial),
-        variants: trial
-            .variants
-            .iter()
-            .map(|variant| Ground::of(variant, &trial.workload))
-            .collect(),
+        variants: trial.variants.iter().map(|it| Ground::of(it, &trial.workload)).collect(),
         metric: trial.metric.label(),
         is_live: trial.canary.is_some(),
     };
@@ -181,28 +177,24 @@ fn bars(trial: &Trial) -> Vec<Bar> {
     let highest = trial
         .variants
         .iter()
-        .filter_map(|variant| variant.summary.as_ref())
-        .flat_map(|summary| [Column::Peak, held].map(|column| summary.figures.get(&column)))
+        .flat_map(|variant| [Column::Peak, held].map(|column| variant.figure(column)))
         .flatten()
         .map(|figure| figure.max)
         .fold(1.0, f64::max);
     let percent = |bytes: f64| (bytes / highest * 1000.0).round() / 10.0;
     let strokes = strokes(&trial.variants);
     let bar = |(index, variant): (usize, &Variant)| {
-        let figure = |column: Column| {
-            variant.summary.as_ref().and_then(|summary| summary.figures.get(&column))
-        };
-        let (after, peak) = (figure(held), figure(Column::Peak));
+        let (after, peak) = (variant.figure(held), variant.figure(Column::Peak));
         Bar {
             name: variant.name.clone(),
-            recommended: trial.verdict.variant.as_deref() == Some(variant.name.as_str()),
+            recommended: trial.recommends(&variant.name),
             colour: strokes[index].colour,
             after_rest: after
                 .map_or(String::new(), |figure| figures::plain(figure.median, Unit::Bytes)),
             after_rest_percent: after.map_or(0.0, |figure| percent(figure.median)),
             peak: peak.map(|figure| figures::plain(figure.median, Unit::Bytes)),
             peak_percent: peak.map(|figure| percent(figure.median)),
-            live_percent: figure(Column::Live).map(|figure| percent(figure.median)),
+            live_percent: variant.figure(Column::Live).map(|figure| percent(figure.median)),
             range_percent: after
                 .filter(|figure| figure.n > 1)
                 .map(|figure| (percent(figure.min), percent(figure.max))),

@@ -5,7 +5,7 @@
 //! part would be taken for the whole. Pure.
 
 use super::drawing::{Size, Stroke, fill, path, strokes, tenths};
-use ebb_trial::results::{LoadResult, Trial, Variant};
+use ebb_trial::results::{Run, Trial, Variant};
 use serde_json::json;
 
 /// The quantiles of the table.
@@ -49,13 +49,8 @@ impl Distribution {
 pub fn of(trial: &Trial) -> Vec<Distribution> {
     let strokes = strokes(&trial.variants);
     let one = |(variant, facts): (usize, &Variant)| {
-        let loads: Vec<&LoadResult> = facts
-            .complete()
-            .flat_map(|run| &run.phases)
-            .filter(|span| span.kind.counts())
-            .filter_map(|span| span.load.as_ref())
-            .collect();
-        let cells: Option<Vec<_>> = loads.iter().map(|load| load.histogram_ms.as_ref()).collect();
+        let loads = facts.complete().flat_map(Run::loads);
+        let cells: Option<Vec<_>> = loads.map(|load| load.histogram_ms.as_ref()).collect();
         let cells = ebb_statistics::merge_cells(cells?.into_iter().flatten());
         let any = cells.iter().any(|(upper, count)| *count > 0 && *upper > 0.0);
         any.then(|| Distribution {
@@ -123,6 +118,7 @@ mod tests {
     use super::super::drawing::{NARROW, WIDE};
     use super::*;
     use crate::example;
+    use ebb_trial::results::LoadResult;
 
     fn trial() -> Trial {
         let mut trial = example::trial();

@@ -94,7 +94,7 @@ fn latencies(trial: &Trial) -> Option<Table> {
     let distributions = latency::of(trial);
     let rows = distributions.iter().map(|distribution| Row {
         name: distribution.name.clone(),
-        recommended: trial.verdict.variant.as_deref() == Some(distribution.name.as_str()),
+        recommended: trial.recommends(&distribution.name),
         cells: latency::QUANTILES
             .iter()
             .map(|(_, quantile)| match distribution.quantile(*quantile) {
@@ -173,15 +173,15 @@ fn table(
         (**column == Column::Reclaimable && trial.canary.is_none())
             || (**column == Column::AfterRest && oom)
             || (**column == Column::Throughput && unread)
-            || trial.variants.iter().any(|variant| figure(variant, **column).is_some())
+            || trial.variants.iter().any(|variant| variant.figure(**column).is_some())
     };
     let columns: Vec<Column> = columns.iter().filter(has).copied().collect();
     let rows = trial.variants.iter().map(|variant| Row {
         name: variant.name.clone(),
-        recommended: trial.verdict.variant.as_deref() == Some(variant.name.as_str()),
+        recommended: trial.recommends(&variant.name),
         cells: columns
             .iter()
-            .map(|column| match figure(variant, *column) {
+            .map(|column| match variant.figure(*column) {
                 Some(figure) => {
                     let cell = cell(figure, column.unit());
                     match column {
@@ -199,10 +199,6 @@ fn table(
         rows: rows.collect(),
         columns: columns.iter().map(|column| column.label().to_owned()).collect(),
     }
-}
-
-fn figure(variant: &Variant, column: Column) -> Option<&Figure> {
-    variant.summary.as_ref()?.figures.get(&column)
 }
 
 /// How a cell of differences is made.
