@@ -18,11 +18,6 @@ const ALLOWED: &[&str] = &[
     "crates/ebb-process/src/heap/regions.rs",
     "crates/ebb-process/src/pool.rs",
     "crates/ebb-process/src/python.rs",
-    "crates/ebb-report/src/drawing.rs",
-    "crates/ebb-report/src/tables.rs",
-    "crates/ebb-trial/src/example.rs",
-    "crates/ebb-trial/src/variant.rs",
-    "crates/ebb-trial/src/workload/check.rs",
 ];
 
 #[test]
