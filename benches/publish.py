@@ -52,8 +52,7 @@ def kept(folder: Path, kind: str) -> dict:
     return {
         "kind": kind,
         "date": dated.group() if dated else time.strftime("%Y-%m-%d"),
-        "command": re.sub(r" -o \S+", "", record.get("command", ""))
-        or f"benches/{PROGRAMS.get(kind, f'run.py {kind}')}",
+        "command": re.sub(r" -o \S+", "", record.get("command", "")) or f"benches/{PROGRAMS.get(kind, f'run.py {kind}')}",
         "repetitions": record.get("repetitions"),
         "machine": record.get("machine"),
         "allocators": {
@@ -107,9 +106,9 @@ def main() -> int:
     for kind, folder in sources.items():
         (RESULTS / f"{renamed.get(kind, kind)}.json").write_text(text_of(kept(folder, kind)))
     if any(raw.is_file() for raw in drawn.values()):
-        from suite import environment
+        from suite import enter
 
-        environment.enter()
+        enter()
         from suite import plots
 
         for kind, raw in drawn.items():

@@ -176,9 +176,7 @@ def leaky_table() -> str:
             cells.append(f"{parts[0]}, {parts[1]} ({parts[2]})" if found else "")
         rows.append([name_of(variant), *cells])
     said = source(trials["demo"])
-    return (
-        markdown(["MB", "`demo` (Python)", "`native`", "`repaired`"], rows) + f"\n{said} The others with `--profile`.\n"
-    )
+    return markdown(["MB", "`demo` (Python)", "`native`", "`repaired`"], rows) + f"\n{said} The others with `--profile`.\n"
 
 
 # --- Benchmarks
@@ -226,8 +224,7 @@ def measured(*kinds: str) -> str:
         place = f"{machine['cpus_usable']} cores of {processor_of(machine['cpu'])}, Linux {machine['kernel']}"
         link = f"[{kind}](benches/results/{kind}.json)"
         parts.append(
-            f"{link}: `{result['command']}`, {result['date']}, {place}"
-            + (f", commit {commit.group(1)}" if commit else "")
+            f"{link}: `{result['command']}`, {result['date']}, {place}" + (f", commit {commit.group(1)}" if commit else "")
         )
     return "\n" + ". ".join(parts) + ".\n"
 
@@ -275,11 +272,7 @@ def time_table() -> str:
     rows = []
     for name, row in table_of("speed", "Geometric means").items():
         calls = counted.get(name, {})
-        cells = [
-            row["time over the row's best"],
-            row["over the best single peer"],
-            row["peak over glibc's, rows above 20 MiB"],
-        ]
+        cells = [row["time over the row's best"], row["over the best single peer"], row["peak over glibc's, rows above 20 MiB"]]
         calls = [calls.get(call, "") if value(calls.get(call, "")) else "" for call in ("malloc", "free")]
         rows.append([name, *cells, *calls])
     head = [
@@ -309,12 +302,7 @@ FURTHER = [
     ("scale", "Steady load: the allocator's own", "100 requests a second", "own threads at 100 requests/s, % of CPU"),
     ("scale", "Steady load: page faults", "100 requests a second", "page faults per request then"),
     ("scale", "Heap: CPU milliseconds a second", "heap of 1024 MiB", "own threads, heap of 1 GiB, ms CPU per s"),
-    (
-        "python",
-        "Burst: MB above the start, 6 s",
-        "burst, python3.11",
-        "CPython 3.11, MB above the start 6 s after a burst",
-    ),
+    ("python", "Burst: MB above the start, 6 s", "burst, python3.11", "CPython 3.11, MB above the start 6 s after a burst"),
     ("python", "Burst: MB above the start, 6 s", "burst, python3.13 of 3.13.0", "CPython 3.13, the same"),
     ("python-start", "Start: milliseconds", "python -c pass", "start of `python -c pass`, ms"),
 ]

@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::bridge::owns_cgroup;
 use super::findings::{LEAST_BYTES, megabytes};
 use super::growth::find_the_stack;
 use super::ledger;
 use crate::facts::diagnosis::Cause;
-use crate::facts::difference::{Change, Difference, Unit};
+use crate::facts::growth::{Change, Difference, Unit};
 use ebb_process::snapshot::{CgroupParts, FORMAT, Kind, Snapshot};
 
 /// Changes of bytes below this are noise between any two looks, and so are those of counts of things that changed by
@@ -124,7 +123,7 @@ fn add_bytes(figures: &mut Figures, snapshot: &Snapshot) {
         add(format!("live blocks up to {size} B"), class.bytes);
     }
     // Of a cgroup that others are in, too, it is not known whose a growth is.
-    let own = snapshot.cgroup.as_ref().filter(|_| owns_cgroup(snapshot));
+    let own = snapshot.cgroup.as_ref().filter(|_| ledger::owns_cgroup(snapshot));
     let parts = own.map_or_else(CgroupParts::default, |cgroup| cgroup.parts);
     for (what, bytes) in [
         ("page cache and files of the cgroup", parts.file),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::bridge::owns_cgroup;
 use super::{ledger, settings};
 use crate::facts::diagnosis::{Cause, Finding, Ledger, Weight};
 use ebb_process::snapshot::{Pool, Runtime, Snapshot};
@@ -30,7 +29,7 @@ pub fn whole(snapshot: &Snapshot, ledger: &Ledger) -> u64 {
     let swap = swap(snapshot).unwrap_or(0);
     let processes = ledger.total + swap;
     match snapshot.cgroup.as_ref().and_then(|cgroup| cgroup.usage) {
-        Some(usage) if owns_cgroup(snapshot) => processes.max(usage),
+        Some(usage) if ledger::owns_cgroup(snapshot) => processes.max(usage),
         _ => processes,
     }
 }
@@ -57,7 +56,7 @@ fn causes(snapshot: &Snapshot, ledger: &Ledger) -> Vec<(Cause, Option<u64>)> {
     ];
     let others = others.map(|cause| (cause, Some(ledger.bytes(cause))));
     let mut causes = [&of_heap[..], &others, &[(Cause::Swap, swap(snapshot))]].concat();
-    if owns_cgroup(snapshot) {
+    if ledger::owns_cgroup(snapshot) {
         causes.extend(of_cgroup(snapshot, ledger));
     }
     causes

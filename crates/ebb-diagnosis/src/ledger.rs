@@ -1,4 +1,4 @@
-//! The ledger: where the target's memory is, summed over its processes.
+//! The ledger: where the target's memory is, summed over its processes; and the bridge from there to the cgroup.
 //!
 //! The total is PSS, so a page that workers share counts once. A heap's reader counts resident pages
 //! whole; its figures are scaled by the share that PSS gives the process of them. What is left over
@@ -6,8 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::facts::diagnosis::{Cause, Ledger, Line};
-use ebb_process::snapshot::{Heap, Hidden, Kind, Objects, Process, Runtime, Snapshot};
+use crate::facts::diagnosis::{Bridge, Cause, Ledger, Line};
+use ebb_process::snapshot::{
+    Cgroup, Heap, Hidden, Kind, Objects, Process, Runtime, Snapshot, TargetKind,
+};
 
 /// What a heap consists of, with what it holds of freed memory.
 pub(super) const OF_HEAP: [Cause; 8] = [
@@ -135,7 +137,7 @@ fn unread_beside(process: &Process) -> u64 {
 }
 
 /// A reader's resident bytes as their share by PSS.
-pub(super) fn scaled(bytes: u64, pss: u64, rss: u64) -> u64 {
+fn scaled(bytes: u64, pss: u64, rss: u64) -> u64 {
     let share = (u128::from(bytes) * u128::from(pss)).checked_div(u128::from(rss));
     share.map_or(bytes, |share| u64::try_from(share).unwrap_or(u64::MAX))
 }
@@ -246,4 +248,49 @@ fn names(all: impl Iterator<Item = String>) -> Option<String> {
     let names: BTreeSet<String> = all.collect();
     let names: Vec<String> = names.into_iter().collect();
     (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// From the processes to the cgroup; absent where a figure is.
+pub fn bridge(snapshot: &Snapshot, ledger: &Ledger) -> Option<Bridge> {
+    let cgroup = snapshot.cgroup.as_ref()?;
+    let target = snapshot.processes.iter().filter(|process| cgroup.pids.contains(&process.pid));
+    let target_anon = target.map(anonymous).sum::<Option<u64>>()?;
+    let (others_anon, cgroup_anon) = (cgroup.others_anon?, cgroup.parts.anon?);
+    Some(Bridge {
+        target_anon,
+        others_anon,
+        cgroup_anon,
+        remainder: cgroup_anon as i64 - target_anon as i64 - others_anon as i64,
+        working_set: working_set(cgroup),
+        // Free pages, and what caches hold of them; pinned bytes are nobody's to return.
+        returnable: has_all_heaps(snapshot).then(|| {
+            let causes = [Cause::Trimmable, Cause::Tops, Cause::Cached, Cause::Kept, Cause::Lazy];
+            causes.map(|cause| ledger.bytes(cause)).iter().sum()
+        }),
+    })
+}
+
+/// Anonymous memory by shares where that is known, so that forked workers' pages count once.
+fn anonymous(process: &Process) -> Option<u64> {
+    let Some(memory) = &process.memory else {
+        return process.status.anon;
+    };
+    // A kind's anonymous pages are shared as its pages are.
+    let resident = memory.values().filter(|usage| usage.rss > 0);
+    Some(resident.map(|usage| scaled(usage.anon, usage.pss, usage.rss)).sum())
+}
+
+/// What Kubernetes and the autoscalers on top of it compare with the limit.
+fn working_set(cgroup: &Cgroup) -> Option<u64> {
+    Some(cgroup.usage?.saturating_sub(cgroup.parts.inactive_file?))
+}
+
+/// Whether the target is all that lives in the cgroup, so that what is charged to it is the target's.
+pub fn owns_cgroup(snapshot: &Snapshot) -> bool {
+    let Some(cgroup) = &snapshot.cgroup else {
+        return false;
+    };
+    let is_ours = |pid: &i32| snapshot.processes.iter().any(|process| process.pid == *pid);
+    let is_asked = snapshot.target.kind == TargetKind::Cgroup;
+    cgroup.path != "/" && (is_asked || (!cgroup.pids.is_empty() && cgroup.pids.iter().all(is_ours)))
 }

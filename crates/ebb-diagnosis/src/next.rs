@@ -5,6 +5,8 @@
 use std::collections::BTreeSet;
 
 use super::settings;
+use ebb_allocators::Allocator;
+
 use crate::facts::diagnosis::{Cause, VerdictKind};
 use ebb_process::snapshot::{Runtime, Snapshot, TargetKind};
 
@@ -136,7 +138,10 @@ fn gates(snapshot: &Snapshot) -> Option<String> {
 
 /// Whether a process of it is on glibc's malloc.
 fn is_glibc(snapshot: &Snapshot) -> bool {
-    snapshot.processes.iter().any(|process| process.allocator.name.as_deref() == Some("glibc"))
+    snapshot
+        .processes
+        .iter()
+        .any(|process| process.allocator.name.as_deref() == Some(Allocator::Glibc.name()))
 }
 
 #[cfg(test)]

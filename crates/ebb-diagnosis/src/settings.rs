@@ -3,6 +3,8 @@
 //! One function an allocator; each says nothing where no setting of its own helps. Used by `findings`, which has
 //! a sentence for every cause without it.
 
+use ebb_allocators::Allocator;
+
 use super::ledger::heaps;
 use crate::facts::diagnosis::Cause;
 use ebb_process::snapshot::{Heap, Pool, Process, Snapshot};
@@ -17,25 +19,25 @@ pub fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
     if let Some(pool) = pool(cause, part) {
         return Some(pool.remedy().to_owned());
     }
-    match name(part) {
-        "jemalloc" => jemalloc(cause, worst),
-        "mimalloc" => mimalloc(cause, worst),
-        "tcmalloc" => tcmalloc(cause, worst),
-        "musl" => musl(cause),
-        _ => None,
+    match allocator(part)? {
+        Allocator::Jemalloc => jemalloc(cause, worst),
+        Allocator::Mimalloc => mimalloc(cause, worst),
+        Allocator::Tcmalloc => tcmalloc(cause, worst),
+        Allocator::Musl => musl(cause),
+        Allocator::Ebbmalloc | Allocator::Glibc => None,
     }
 }
 
 /// The allocator in question among those that were read together. glibc keeps no free pages in this sense.
 fn part(cause: Cause, reader: &str) -> &str {
-    let is_possible =
-        |part: &str| !matches!(cause, Cause::Kept | Cause::Lazy) || name(part) != "glibc";
+    let is_glibc = |part: &str| allocator(part) == Some(Allocator::Glibc);
+    let has_free_pages = matches!(cause, Cause::Kept | Cause::Lazy);
     let mut parts = reader.split(" and ");
-    parts.find(|part| is_possible(part)).unwrap_or_default()
+    parts.find(|part| !has_free_pages || !is_glibc(part)).unwrap_or_default()
 }
 
-fn name(part: &str) -> &str {
-    part.split([' ', ',']).next().unwrap_or_default()
+fn allocator(part: &str) -> Option<Allocator> {
+    Allocator::from_name(part.split([' ', ',']).next().unwrap_or_default())
 }
 
 /// The library's pool that the allocator in question is, where calls of that library return its free pages.
@@ -60,7 +62,7 @@ fn cpython_on_ebbmalloc(snapshot: &Snapshot) -> Option<String> {
     let free = |process: &Process| process.objects.as_ref().map_or(0, |it| it.resident - it.live);
     let worst = snapshot.processes.iter().max_by_key(|it| free(it))?;
     let heap = worst.heap.as_ref()?;
-    heap.reader.starts_with("ebbmalloc").then(|| {
+    heap.reader.starts_with(Allocator::Ebbmalloc.name()).then(|| {
         "start the program without python:off in EBB_CONF, PYTHONMALLOC and -X dev: ebbmalloc then allocates \
          CPython's objects itself"
             .to_owned()

@@ -1,8 +1,8 @@
 //! The heap of the GNU C library (x86-64), read from outside.
 //!
 //! [`read`] is the entry. `version` says which glibc it is, `layout` where its fields lie,
-//! `locate` finds malloc's static data, `heaps` the heaps of an arena, `walk` goes through one chunk
-//! by chunk and `census` counts, `fast`, `lists`, `tcache` and `mmapped` know what the chunks alone do not tell,
+//! `locate` finds malloc's static data, `heaps` the heaps of an arena and its bins, `walk` goes through one chunk
+//! by chunk and `census` counts, `fast`, `tcache` and `mmapped` know what the chunks alone do not tell,
 //! `trim` predicts what malloc_trim would return.
 //!
 //! A process that runs changes its heap while it is read. A heap whose chain breaks is read again; what
@@ -12,7 +12,6 @@ mod census;
 mod fast;
 mod heaps;
 mod layout;
-mod lists;
 mod locate;
 mod mmapped;
 mod sizes;
@@ -332,12 +331,11 @@ impl Space<'_> {
         fast: &Fast,
         found: &Static,
     ) -> Result<Look, Unreadable> {
-        let mut census = Census::new(self.layout.tcache.chunk_bytes, self.trimmer(found));
-        census.begin(presence, heap);
-        let mut counting = Counting { census: &mut census, presence, fast, is_main: heap.is_main };
+        let census = Census::new(self.layout.tcache.chunk_bytes, self.trimmer(found));
+        let mut counting = Counting { census, heap, presence, fast };
+        counting.begin();
         let end = self.walk_chain(arena, heap, presence, Some(fast), &mut counting)?;
-        census.close(presence, heap);
-        Ok(Look { census, breaks: end.breaks, is_late: end.is_late })
+        Ok(Look { census: counting.close(), breaks: end.breaks, is_late: end.is_late })
     }
 
     /// Walks a heap; where the chain breaks the next chunk that the arena's lists know leads back.
@@ -365,7 +363,7 @@ impl Space<'_> {
             let known = match &anchors {
                 Some(known) => known,
                 None => {
-                    let known = lists::anchors(&mut self.reader(), &self.layout, arena);
+                    let known = heaps::anchors(&mut self.reader(), &self.layout, arena);
                     let known = match known {
                         Err(Unreadable::Late) => Vec::new(),
                         known => unless_torn(known)?.unwrap_or_default(),

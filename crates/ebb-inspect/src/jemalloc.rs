@@ -14,7 +14,6 @@ mod locate;
 mod settings;
 #[cfg(test)]
 mod tests;
-mod version;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -27,8 +26,7 @@ use crate::space::Space;
 use crate::target::Target;
 
 use layout::Layout;
-use locate::Found;
-use version::{recognise, version};
+use locate::{Found, recognise, version};
 
 pub use settings::{Settings, of_process as settings};
 

@@ -11,10 +11,9 @@ mod page_scan;
 mod presence;
 pub mod process;
 mod reader;
-pub mod scan;
 
 pub use presence::Presence;
-pub use reader::Reader;
+pub use reader::{Reader, words};
 
 /// Where a page of a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +63,7 @@ impl Unreadable {
     }
 
     /// What `error` means of a read at `address`.
-    pub(crate) fn from_io_at(error: &io::Error, address: u64) -> Self {
+    pub fn from_io_at(error: &io::Error, address: u64) -> Self {
         use nix::errno::Errno;
         match error.raw_os_error().map(Errno::from_raw) {
             Some(Errno::ESRCH | Errno::ENOENT) => Self::Gone,

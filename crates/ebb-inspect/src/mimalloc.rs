@@ -8,7 +8,6 @@
 
 mod map;
 mod options;
-mod page;
 mod segments;
 #[cfg(test)]
 mod tests;
@@ -22,8 +21,7 @@ use crate::memory::{Presence, Unreadable};
 use crate::space::Space;
 use crate::target::Target;
 
-use map::Map;
-use page::{Page, State};
+use map::{Map, Page, State};
 use segments::Segments;
 
 /// A segment of the second version; a structure that was torn may tell of so many bytes.

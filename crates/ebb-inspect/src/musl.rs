@@ -16,7 +16,7 @@ use std::path::Path;
 use crate::breakdown::Breakdown;
 use crate::heap::{Classes, Heap, Unsupported, consistent};
 use crate::image::Image;
-use crate::memory::{Presence, Unreadable, scan, unless_torn};
+use crate::memory::{Presence, Unreadable, unless_torn, words};
 use crate::space::Space;
 use crate::target::Target;
 
@@ -64,7 +64,7 @@ fn of_data(
 fn locate(space: Space<'_>, data: &[(u64, u64)]) -> Result<Option<u64>, Unreadable> {
     let mut candidates = Vec::new();
     for &range in data {
-        scan::words(space.memory, range, |at, word| {
+        words(space.memory, range, |at, word| {
             if space.own(word).is_some() && word % 4096 == 0 {
                 candidates.push((at.wrapping_sub(FIRST_AREA), word));
             }

@@ -5,7 +5,7 @@
 //! that of a run's first page leads to what tells of the run, its address among it. Every word of the data
 //! that may lead to a leaf is tried: runs whose addresses are those that the leaf is for are not there by accident.
 
-use crate::memory::{Reader, Unreadable, scan, unless_torn};
+use crate::memory::{Reader, Unreadable, unless_torn, words};
 use crate::space::Space;
 
 /// Words of the file's data that are looked at more closely; more of them are no allocator's.
@@ -42,7 +42,7 @@ pub(crate) fn candidates(
 ) -> Result<Vec<(u64, u64)>, Unreadable> {
     let mut candidates = Vec::new();
     for &range in data {
-        scan::words(space.memory, range, |at, word| {
+        words(space.memory, range, |at, word| {
             if candidates.len() < MAX_CANDIDATES && space.own(word).is_some() {
                 candidates.push((at, word));
             }

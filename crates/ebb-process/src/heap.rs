@@ -10,11 +10,13 @@ use ebb_inspect::{Heap, Unreadable, Unsupported};
 use ebb_stats::{Snapshot, mechanism};
 
 use super::counters::{self, Counters};
-use super::inside::{Inside, inside};
+use super::inside::inside;
 use super::look;
 use super::not_read::NotRead;
 
 mod regions;
+
+pub use regions::{read_inside, read_mapped};
 
 /// ebbmalloc publishes at every so many bytes of growth, so its figures are off by no more.
 const PUBLISHED_EVERY_BYTES: u64 = 4 << 20;
@@ -47,17 +49,6 @@ pub fn read(
             })
         }),
     }
-}
-
-/// Reads the heap of an allocator inside the program of `pid`; `None` for one without a reader.
-pub fn read_inside(pid: i32, inside: Inside) -> Option<Result<Heap, NotRead>> {
-    regions::read_inside(pid, inside)
-}
-
-/// Reads the heap of the `allocator` in the mapped file `name` of `pid`: nothing where it has not served a request, `None`
-/// for one without a reader.
-pub fn read_mapped(pid: i32, allocator: &str, name: &Path) -> Option<Result<Option<Heap>, String>> {
-    regions::read_mapped(pid, allocator, name)
 }
 
 fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {

@@ -9,6 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use ebb_inspect::cpython::{Collector, Interpreter, OfType};
 pub use ebb_inspect::{Class, Heap};
 
 /// The layout's version: grows when a field changes its meaning.
@@ -265,46 +266,6 @@ pub struct Python {
     pub types: Vec<OfType>,
     /// Live blocks of 1 MiB or more, by what they are to Python; absent where it is not known which there are.
     pub buffers: Option<Vec<OfType>>,
-}
-
-/// One interpreter.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Interpreter {
-    /// Its number.
-    pub id: i64,
-    /// Its collector; in 3.8 all interpreters share the main one's.
-    pub collector: Option<Collector>,
-}
-
-/// The state of a garbage collector.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Collector {
-    /// Whether it runs by itself (`gc.isenabled()`).
-    pub enabled: bool,
-    /// `gc.get_threshold()`; the first is 0 where it never runs.
-    pub thresholds: [i32; 3],
-    /// `gc.get_count()`.
-    pub counts: [i32; 3],
-    /// Objects in each generation, the youngest first.
-    pub tracked: [u64; 3],
-    /// Objects that `gc.freeze()` has set aside.
-    pub frozen: u64,
-    /// Whether every list was read to its end; if not, there are more than that.
-    pub complete: bool,
-    /// Whether one led into a page that is in swap, which is not read.
-    #[serde(default)]
-    pub swapped: bool,
-}
-
-/// Objects or blocks of one type.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OfType {
-    /// The type's name; absent for blocks that no object was found to have.
-    pub name: Option<String>,
-    /// Number of objects or blocks.
-    pub count: u64,
-    /// Their bytes: of objects without what they point to.
-    pub bytes: u64,
 }
 
 /// Work done since the start; a growth is set against it.

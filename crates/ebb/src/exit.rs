@@ -7,9 +7,10 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use ebb_allocators::{SettingError, Unresolved};
+use ebb_allocators::{Allocator, SettingError};
 use ebb_deploy::check::Answer;
 use ebb_deploy::fix::{Refused, RefusedKind};
+use ebb_process::library::Unresolved;
 use ebb_process::target::NotFound;
 
 /// How `ebb` ends.
@@ -165,14 +166,8 @@ impl From<Answer> for Exit {
 
 /// A name that is in no list of allocators; `or` is what else may be given.
 pub fn unknown_allocator(name: &str, or: &str) -> Failure {
-    let known = known_allocators();
+    let known = Allocator::known_names();
     Failure::usage(format!("allocator \"{name}\" is not known; known are {known}{or}"))
-}
-
-/// The names of the known allocators.
-pub fn known_allocators() -> String {
-    let known: Vec<&str> = ebb_allocators::KNOWN.iter().map(|it| it.name).collect();
-    known.join(", ")
 }
 
 impl From<Unresolved> for Failure {

@@ -10,8 +10,7 @@ from fastapi import Depends, FastAPI, HTTPException, Request, status
 
 from answers import routes
 
-from .patterns import BadPattern
-from .watches import Leak, Result, Watch, Watches
+from .watches import BadPattern, Leak, Result, Watch, Watches
 
 app = FastAPI(title="Watches")
 app.include_router(routes.router)

@@ -19,8 +19,7 @@ from answers import routes
 
 from .cache import ResultCache
 from .connector import Connector, WarehouseError
-from .features import compute
-from .queries import FeatureQuery, Features
+from .features import FeatureQuery, Features, compute
 from .settings import Settings
 
 log = logging.getLogger("uvicorn.error").getChild("lens")

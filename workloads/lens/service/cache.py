@@ -6,7 +6,7 @@ import time
 
 import pyarrow as pa
 
-from .queries import FeatureQuery
+from .features import FeatureQuery
 
 
 class ResultCache:

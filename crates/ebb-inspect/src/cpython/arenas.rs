@@ -19,7 +19,7 @@ const CLASSES: u32 = 32;
 const MOST_RECORDS: u64 = 1 << 17;
 
 /// What the arenas hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arenas {
     /// Arenas that are mapped.
     pub count: u64,

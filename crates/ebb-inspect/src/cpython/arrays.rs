@@ -97,10 +97,8 @@ pub(super) fn find(
         for (run, len) in presence.runs(start, end) {
             for page in (run..run + len as u64).step_by(usize_of(page_bytes)) {
                 let mut words = vec![0; usize_of(page_bytes)];
-                match reader.bytes(page, &mut words) {
-                    Err(error) if error.is_final() => return Err(error),
-                    Err(_) => continue,
-                    Ok(()) => {}
+                if unless_torn(reader.bytes(page, &mut words))?.is_none() {
+                    continue;
                 }
                 for (at, word) in (page..).step_by(usize_of(WORD)).zip(words.as_chunks().0) {
                     let array = u64::from_ne_bytes(*word);

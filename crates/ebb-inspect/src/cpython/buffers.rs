@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use super::arenas::{block_of, ranges};
-use super::collector::name;
+use super::collector::{OfType, name};
 use super::layout::Layout;
 use crate::exact::{low_half, usize_of};
 use crate::memory::{Presence, Reader, Unreadable, unless_torn};
@@ -25,17 +25,6 @@ const OVERFLOW: u64 = 0xffff << 32;
 /// Copied at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Blocks of one kind.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Owned {
-    /// The type's name; `None` for blocks that no object was found to have.
-    pub name: Option<String>,
-    /// Number of objects or blocks.
-    pub count: u64,
-    /// Sum of their sizes in bytes.
-    pub bytes: u64,
-}
-
 /// What `blocks` (addresses and bytes) are, by type. `arrays` are those of the arenas; `type_of_types` is the
 /// address of `type`.
 pub(super) fn owners(
@@ -44,7 +33,7 @@ pub(super) fn owners(
     arrays: &[u64],
     layout: &Layout,
     type_of_types: u64,
-) -> Result<Vec<Owned>, Unreadable> {
+) -> Result<Vec<OfType>, Unreadable> {
     let mut types: HashMap<u64, Option<u64>> = HashMap::new();
     for &(block, _) in blocks {
         types.insert(block, object_at(reader, block, type_of_types)?);
@@ -62,15 +51,15 @@ pub(super) fn owners(
         let sum = owned.entry(types.get(block).copied().flatten()).or_default();
         *sum = (sum.0 + 1, sum.1.saturating_add(*bytes));
     }
-    let mut owned: Vec<Owned> = owned
+    let mut owned: Vec<OfType> = owned
         .into_iter()
-        .map(|(kind, (count, bytes))| Owned {
+        .map(|(kind, (count, bytes))| OfType {
             name: kind.map(|kind| name(reader, kind)),
             count,
             bytes,
         })
         .collect();
-    owned.sort_by(|one, other| (other.bytes, &one.name).cmp(&(one.bytes, &other.name)));
+    OfType::sort(&mut owned);
     Ok(owned)
 }
 

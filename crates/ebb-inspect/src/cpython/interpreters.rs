@@ -2,14 +2,14 @@
 
 use super::collector::{self, Collector};
 use super::layout::{self, Layout};
-use super::unsupported::Unsupported;
+use super::locate::Unsupported;
 use crate::memory::{Reader, Unreadable};
 
 /// No process has more; a longer list is torn.
 const MOST_INTERPRETERS: usize = 1024;
 
 /// One interpreter.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Interpreter {
     /// Its number; the main one has 0.
     pub id: i64,

@@ -8,8 +8,8 @@
 use crate::memory::Reader;
 
 use super::collector::Frozen;
+use super::locate::Unsupported;
 use super::locate::{FREE_THREADED_BUILD, Place};
-use super::unsupported::Unsupported;
 
 /// The first bytes of the table that 3.13 and later publish.
 const COOKIE: [u8; 8] = *b"xdebugpy";

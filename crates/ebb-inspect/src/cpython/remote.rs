@@ -10,8 +10,8 @@ use crate::target::Target;
 
 use super::interpreters::main_interpreter;
 use super::layout::Layout;
+use super::locate::Unsupported;
 use super::locate::{self, Place};
-use super::unsupported::Unsupported;
 
 /// Fields of the runtime's table of offsets, as 3.14 has it.
 const FINALIZING: u64 = 32;

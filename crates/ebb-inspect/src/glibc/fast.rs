@@ -11,8 +11,8 @@
 use crate::memory::{Reader, Unreadable};
 
 use super::heaps::Heap;
+use super::heaps::chunk_size;
 use super::layout::{FASTBINS, HEADER_BYTES, Layout, MIN_CHUNK_BYTES};
-use super::lists::chunk_size;
 use crate::exact::low_half;
 
 /// The largest chunk that a fastbin holds.

@@ -5,7 +5,7 @@
 //! with each other and with the heap. Both must be unique.
 
 use crate::exact::usize_of;
-use crate::memory::{Memory, Page, Reader, Unreadable};
+use crate::memory::{Memory, Page, Reader, Unreadable, unless_torn};
 use crate::target::Mapping;
 
 use super::layout::{BINS, HEADER_BYTES, Layout};
@@ -94,11 +94,7 @@ impl Words {
         for ((index, page), copy) in (0u64..).zip(&pages).zip(copies) {
             let at = start + index * page_bytes;
             let is_there = *page == Page::Present
-                && match memory.copy(&[(at, copy.len())], copy) {
-                    Ok(()) => true,
-                    Err(error) if error.is_final() => return Err(error),
-                    Err(_) => false,
-                };
+                && unless_torn(memory.copy(&[(at, copy.len())], copy))?.is_some();
             words.present.push(is_there);
         }
         Ok(words)
@@ -164,11 +160,11 @@ fn main_arena(
             return Ok(None);
         }
         ring.push(next);
-        next = match reader.word(next.wrapping_add(fields.next)) {
-            Ok(next) => next,
-            Err(error) if error.is_final() => return Err(error),
-            Err(_) => return Ok(None),
+        let following = unless_torn(reader.word(next.wrapping_add(fields.next)))?;
+        let Some(following) = following else {
+            return Ok(None);
         };
+        next = following;
     }
     Ok(Some(ring))
 }

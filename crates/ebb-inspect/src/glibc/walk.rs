@@ -7,7 +7,7 @@
 //! looks again, and gives up with what it has; the rest of the heap is `unread`.
 
 use crate::exact::usize_of;
-use crate::memory::{Memory, Presence, Unreadable};
+use crate::memory::{Memory, Presence, Unreadable, unless_torn};
 
 use super::fast;
 use super::heaps::Heap;
@@ -240,11 +240,9 @@ impl<'a> Window<'a> {
         let now = Presence::read(self.memory, start, end)?;
         let runs = now.runs(start, end);
         let len: usize = runs.iter().map(|(_, len)| len).sum();
-        match self.memory.copy(&runs, &mut self.bytes[..len]) {
-            Ok(()) => {}
-            Err(error) if error.is_final() => return Err(error),
+        if unless_torn(self.memory.copy(&runs, &mut self.bytes[..len]))?.is_none() {
             // The heap shrank meanwhile.
-            Err(_) => return Ok(()),
+            return Ok(());
         }
         let mut place = 0;
         for (run, len) in runs {

@@ -2,7 +2,7 @@
 
 use crate::breakdown::{Breakdown, Line};
 use crate::heap::Classes;
-use crate::memory::{Page, Presence, Reader, Unreadable, scan, unless_torn};
+use crate::memory::{Page, Presence, Reader, Unreadable, unless_torn, words};
 use crate::space::Space;
 
 use super::layout::{
@@ -139,7 +139,7 @@ pub fn walk(
     };
     let mut leaves = Vec::new();
     let end = root.saturating_add(ROOT_ENTRIES * 8);
-    scan::words(space.memory, (root, end), |at, leaf| {
+    words(space.memory, (root, end), |at, leaf| {
         leaves.push(((at - root) / 8 * LEAF_SPAN, leaf));
     })?;
     for (start, leaf) in leaves {
@@ -176,13 +176,9 @@ impl Walk<'_> {
         let window = self.space.presence(first, last)?;
         let mut pages = [Page::Absent; (LEAF_ENTRIES * 8 / PAGE_BYTES) as usize + 1];
         let begin = leaf & !(PAGE_BYTES - 1);
-        match self.space.memory.pages(begin, &mut pages) {
-            Ok(()) => {}
-            Err(error) if error.is_final() => return Err(error),
-            Err(_) => {
-                sum.torn += 1;
-                return Ok(());
-            }
+        if unless_torn(self.space.memory.pages(begin, &mut pages))?.is_none() {
+            sum.torn += 1;
+            return Ok(());
         }
         let mut number = (first - start) / PAGE_BYTES;
         while number < (last - start).div_ceil(PAGE_BYTES) {

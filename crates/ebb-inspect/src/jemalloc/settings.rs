@@ -13,7 +13,7 @@ use crate::space::Space;
 use crate::target::Target;
 
 use super::layout::Layout;
-use super::version::{recognise, version};
+use super::locate::{recognise, version};
 
 /// A jemalloc and the settings in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::layout::{LAYOUTS, PAGE_BYTES};
-use super::version::version_around;
+use super::locate::version_around;
 use super::*;
 use crate::memory::fake::{FakeMemory, harmful, mapping};
 use crate::target::{Backing, Mapping};

@@ -4,11 +4,13 @@
 //! so is an address at which nothing is mapped; nothing is read twice while it stays in the cache, so
 //! a reader is made anew for each look at a busy process.
 
-use super::{Memory, Page, Unreadable};
+use super::{Memory, Page, Presence, Unreadable, unless_torn};
 use crate::exact::usize_of;
 
 /// Cached pages: 4 MiB with pages of 4 KiB, that are touched as they are filled.
 const PAGES: usize = 1024;
+/// Bytes that [`words`] reads at a time.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Reads words and bytes by address.
 #[derive(Debug)]
@@ -79,4 +81,32 @@ impl<'a> Reader<'a> {
         }
         Ok(&self.bytes[bytes])
     }
+}
+
+/// Calls `each` with address and value of every word of `from..to` that is not 0 and whose page is present: for structures
+/// that no symbol leads to.
+pub fn words(
+    memory: &dyn Memory,
+    (from, to): (u64, u64),
+    mut each: impl FnMut(u64, u64),
+) -> Result<(), Unreadable> {
+    let presence = Presence::read(memory, from, to)?;
+    let mut buffer = vec![0; PIECE_BYTES];
+    for (start, len) in presence.runs(presence.start(), presence.end()) {
+        for offset in (0..len).step_by(PIECE_BYTES) {
+            let at = start + offset as u64;
+            let piece = &mut buffer[..PIECE_BYTES.min(len - offset)];
+            if unless_torn(memory.copy(&[(at, piece.len())], piece))?.is_none() {
+                // Unmapped meanwhile.
+                continue;
+            }
+            for (address, bytes) in (at..).step_by(8).zip(piece.as_chunks().0) {
+                let word = u64::from_ne_bytes(*bytes);
+                if word != 0 && address >= from && address < to {
+                    each(address, word);
+                }
+            }
+        }
+    }
+    Ok(())
 }

@@ -6,10 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::memory::{Reader, Unreadable, scan, unless_torn};
+use crate::memory::{Reader, Unreadable, unless_torn, words};
 use crate::space::Space;
-
-use super::page::{Page, State, freed_blocks};
 
 const SLICE_BYTES: u64 = 64 << 10;
 /// Entries of a part of the map; a part covers 512 MiB.
@@ -40,6 +38,25 @@ const FROM_KERNEL: std::ops::RangeInclusive<u64> = 4..=6;
 const FROM_ARENA: u64 = 7;
 /// The number of slices of an arena, from 3.2 on and before; that of its own slices follows.
 const ARENA_SLICES: [u64; 2] = [40, 32];
+
+/// What a run of slices is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// mimalloc's own tables.
+    Own,
+    /// No page.
+    Free,
+    /// Blocks of one size from `first` on, `live` of `capacity` in use.
+    Blocks { first: u64, bytes: u64, capacity: u64, live: u64 },
+}
+
+/// A run of slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    pub start: u64,
+    pub end: u64,
+    pub state: State,
+}
 
 /// What the map leads to.
 #[derive(Clone, Debug, Default)]
@@ -142,7 +159,7 @@ impl Map {
 fn roots(space: Space<'_>, data: &[(u64, u64)]) -> Result<BTreeSet<u64>, Unreadable> {
     let mut candidates = BTreeSet::new();
     for &range in data {
-        scan::words(space.memory, range, |_, word| {
+        words(space.memory, range, |_, word| {
             let fits = word % 4096 == 0 && space.is_mapped(word, word.saturating_add(ROOT_BYTES));
             if fits && candidates.len() < MAX_CANDIDATES {
                 candidates.insert(word);
@@ -155,7 +172,7 @@ fn roots(space: Space<'_>, data: &[(u64, u64)]) -> Result<BTreeSet<u64>, Unreada
 /// The parts that the table at `root` leads to.
 fn parts(space: Space<'_>, root: u64) -> Result<Parts, Unreadable> {
     let mut parts = Vec::new();
-    scan::words(space.memory, (root, root + ROOT_BYTES), |at, part| {
+    words(space.memory, (root, root + ROOT_BYTES), |at, part| {
         if space.is_mapped(part, part.saturating_add(PART_ENTRIES * 8)) {
             parts.push(((at - root) / 8, part));
         }
@@ -166,7 +183,7 @@ fn parts(space: Space<'_>, root: u64) -> Result<Parts, Unreadable> {
 /// The entries of a part: number of a slice, and where its page is.
 fn entries(space: Space<'_>, number: u64, part: u64) -> Result<Parts, Unreadable> {
     let mut entries = Vec::new();
-    scan::words(space.memory, (part, part + PART_ENTRIES * 8), |at, entry| {
+    words(space.memory, (part, part + PART_ENTRIES * 8), |at, entry| {
         let slice = number * PART_ENTRIES + (at - part) / 8;
         // The first one stands for null.
         if slice > 0 {
@@ -258,4 +275,19 @@ fn extent(
         }
     }
     Ok(None)
+}
+
+/// The length of the page's own list of blocks that other threads freed, which begins at `block` and stays in `from..to`.
+pub fn freed_blocks(
+    reader: &mut Reader<'_>,
+    mut block: u64,
+    (from, to): (u64, u64),
+    most: u64,
+) -> Result<u64, Unreadable> {
+    let mut count = 0;
+    while (from..to).contains(&block) && count < most {
+        count += 1;
+        block = unless_torn(reader.word(block))?.unwrap_or(0);
+    }
+    Ok(count)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::exact::{low_half, usize_of};
-use crate::memory::{Reader, Unreadable, scan, unless_torn};
+use crate::memory::{Reader, Unreadable, unless_torn, words};
 use crate::space::Space;
 
 /// An entry: value, state and number, name, and the name that it had before.
@@ -22,7 +22,7 @@ const ABOUT_RETURNING: [&str; 6] =
 pub fn read(space: Space<'_>, data: &[(u64, u64)]) -> Result<BTreeMap<String, String>, Unreadable> {
     let mut candidates = Vec::new();
     for &range in data {
-        scan::words(space.memory, range, |at, word| {
+        words(space.memory, range, |at, word| {
             // The second entry's state and number: initialised or at its default, number 1.
             if matches!(word, 0x1_0000_0000..=0x1_0000_0002) && candidates.len() < MAX_CANDIDATES {
                 candidates.push(at.wrapping_sub(8 + ENTRY_BYTES));

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::exact::usize_of;
-use crate::memory::{Reader, Unreadable, scan, unless_torn};
+use crate::memory::{Reader, Unreadable, unless_torn, words};
 use crate::space::Space;
 
-use super::page::{Page, State, freed_by_others};
+use super::map::{Page, State, freed_blocks};
 
 /// A segment's size, and what its address is a multiple of.
 pub const SEGMENT_BYTES: u64 = 32 << 20;
@@ -267,6 +267,26 @@ impl Segments {
     }
 }
 
+/// What the two low bits of a page's word about blocks that other threads freed say: such a block is being put on the
+/// list of the owner's heap.
+const IS_PUT_ON_HEAPS_LIST: u64 = 1;
+/// It is on that list, and further ones go on the page's own.
+const IS_ON_HEAPS_LIST: u64 = 2;
+
+/// How many of a page's `used` blocks other threads freed, by its `word` about them. They count as used until their
+/// owner takes them back.
+fn freed_by_others(
+    reader: &mut Reader<'_>,
+    word: u64,
+    range: (u64, u64),
+    used: u64,
+) -> Result<u64, Unreadable> {
+    let of_page = freed_blocks(reader, word & !3, range, used)?;
+    // The heap's list has one block of a page at most: the owner takes it off before another one can follow.
+    let of_heap = u64::from(matches!(word & 3, IS_PUT_ON_HEAPS_LIST | IS_ON_HEAPS_LIST));
+    Ok((of_page + of_heap).min(used))
+}
+
 fn field<const N: usize>(entry: &[u8], at: u64) -> Option<[u8; N]> {
     entry.get(usize_of(at)..)?.first_chunk().copied()
 }
@@ -328,7 +348,7 @@ fn known_keys(
         return Ok(known);
     }
     for &range in data {
-        scan::words(space.memory, range, |_, word| {
+        words(space.memory, range, |_, word| {
             if keys.contains(&word) {
                 known.insert(word);
             }

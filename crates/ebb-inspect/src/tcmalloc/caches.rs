@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::memory::{Reader, Unreadable, scan, unless_torn};
+use crate::memory::{Reader, Unreadable, unless_torn, words};
 use crate::space::Space;
 
 /// Classes of small objects; the first stands for none.
@@ -43,7 +43,7 @@ impl Caches {
         let mut pointers = BTreeSet::new();
         let mut ones = Vec::new();
         for &range in data {
-            scan::words(space.memory, range, |at, word| {
+            words(space.memory, range, |at, word| {
                 if word == 1 && ones.len() < MAX_CANDIDATES {
                     // The second central list's class.
                     ones.push(at.wrapping_sub(CENTRAL_BYTES + CENTRAL_CLASS));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::breakdown::{Breakdown, Line};
 use crate::exact::usize_of;
-use crate::memory::{Reader, Unreadable, scan, unless_torn};
+use crate::memory::{Reader, Unreadable, unless_torn, words};
 use crate::page_map::{self, Run, Shape};
 use crate::space::Space;
 
@@ -130,7 +130,7 @@ impl Spans {
         let bits = PageMap::leaf_bits(map.shift);
         let roots = 8u64 << (ADDRESS_BITS - map.shift - bits);
         let mut leaves = Vec::new();
-        scan::words(space.memory, (map.root, map.root + roots), |at, leaf| {
+        words(space.memory, (map.root, map.root + roots), |at, leaf| {
             leaves.push(((at - map.root) / 8, leaf));
         })?;
         let mut spans = Self::default();
@@ -158,7 +158,7 @@ impl Spans {
     ) -> Result<(), Unreadable> {
         let entries = 1u64 << PageMap::leaf_bits(map.shift);
         let mut found = Vec::new();
-        scan::words(space.memory, (leaf, leaf + entries * 8), |at, entry| {
+        words(space.memory, (leaf, leaf + entries * 8), |at, entry| {
             found.push((first + (at - leaf) / 8, entry));
         })?;
         let mut reader = space.reader();

@@ -25,7 +25,8 @@ fn reader(allocator: &str) -> Option<Reader> {
     })
 }
 
-/// Reads what the `allocator` in the file that `pid` has mapped as `name` holds: nothing where it has not been used.
+/// Reads what the `allocator` in the file that `pid` has mapped as `name` holds: nothing where it has not served a request,
+/// `None` for one without a reader.
 pub fn read_mapped(pid: i32, allocator: &str, name: &Path) -> Option<Result<Option<Heap>, String>> {
     let reader = reader(allocator)?;
     let read =
@@ -57,10 +58,10 @@ pub fn read(pid: i32, allocator: &str, file: &Path) -> Option<Result<Heap, NotRe
     )
 }
 
-/// The same of an allocator inside the program of `pid`.
+/// The same of an allocator inside the program of `pid`; `None` for one without a reader.
 pub fn read_inside(pid: i32, inside: Inside) -> Option<Result<Heap, NotRead>> {
     let program = PathBuf::from(format!("/proc/{pid}/exe"));
-    let read = read(pid, inside.allocator()?, &program)?;
+    let read = read(pid, inside.allocator()?.name(), &program)?;
     Some(read.map(|heap| Heap {
         settings_variable: inside.settings_variable().map(str::to_owned),
         ..heap

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::exit::{Exit, Failure, unknown_allocator};
 use crate::paint;
 use crate::terminal;
+use ebb_allocators::Allocator;
 use ebb_deploy::check::Report;
 use ebb_deploy::check::declared;
 use ebb_deploy::check::dockerfile::Stages;
@@ -100,13 +101,12 @@ fn is_cgroup(path: &Path) -> bool {
 pub(in crate::commands) fn wanted(name: &str) -> Result<Wanted, Failure> {
     if name.contains('/') {
         let file = std::path::absolute(name)?;
-        let known = file.file_name().and_then(|name| ebb_allocators::by_file_name(name.to_str()?));
-        let allocator = known.map(|it| it.name);
-        return Ok(Wanted { name: name.to_owned(), allocator, file: Some(file) });
+        let known = file.file_name().and_then(|name| Allocator::from_file_name(name.to_str()?));
+        return Ok(Wanted { name: name.to_owned(), allocator: known, file: Some(file) });
     }
-    let known = ebb_allocators::by_name(name)
+    let known = Allocator::from_choice(name)
         .ok_or_else(|| unknown_allocator(name, ", or the path of a shared object"))?;
-    Ok(Wanted { name: known.name.to_owned(), allocator: Some(known.name), file: None })
+    Ok(Wanted { name: known.to_string(), allocator: Some(known), file: None })
 }
 
 fn of_processes(args: &Args, wanted: Option<Wanted>) -> Result<Report, Failure> {

@@ -12,7 +12,7 @@ use crate::arguments;
 use crate::commands::compare::earlier;
 use crate::exit::{Exit, Failure};
 use crate::terminal;
-use ebb_allocators::Environment;
+use ebb_allocators::{Allocator, Environment};
 use ebb_process::program::{Program, ProgramError, privilege_gained};
 use ebb_trial::choice::{self, Choice};
 
@@ -33,7 +33,7 @@ const EXAMPLES: &str = "Examples:
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// ebbmalloc, jemalloc, mimalloc, tcmalloc, glibc (no preload), or the path of a shared object
-    #[arg(long, short, value_name = "NAME|PATH", default_value = "ebbmalloc")]
+    #[arg(long, short, value_name = "NAME|PATH", default_value = Allocator::Ebbmalloc.name())]
     allocator: String,
 
     /// Use the allocator and settings that a trial recommends (results.json of `ebb compare -o`)
@@ -100,7 +100,7 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
         .unwrap_or_else(|| "/bin:/usr/bin".into());
 
     let program = Program::find(command, &search_path)?;
-    let choice = ebb_allocators::resolve(&allocator, &program.elf).or_else(|error| {
+    let choice = ebb_process::library::resolve(&allocator, &program.elf).or_else(|error| {
         // That the program takes no library at all says more than that this one is not there.
         refuse(&program)?;
         Err(Failure::from(error))

@@ -2,13 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
+use ebb_allocators::Allocator;
 use ebb_process::inside::{Inside, inside};
 use ebb_process::root::Root;
-use ebb_process::snapshot::Allocator;
-use ebb_process::{Elf, MallocSource, Unreadable, charge, malloc_source};
+use ebb_process::snapshot;
+use ebb_process::{Elf, MallocSource, Unreadable, charge, library, malloc_source};
 
 /// What is in charge of a process's `malloc`, by name.
-pub(super) fn in_charge(pid: i32, program: Option<&str>) -> Result<Allocator, Unreadable> {
+pub(super) fn in_charge(
+    pid: i32,
+    program: Option<&str>,
+) -> Result<snapshot::Allocator, Unreadable> {
     let source = malloc_source(pid)?;
     // What runs, also where it was replaced on disk.
     let running = PathBuf::from(format!("/proc/{pid}/exe"));
@@ -21,13 +25,15 @@ pub(super) fn in_charge(pid: i32, program: Option<&str>) -> Result<Allocator, Un
                 Ok(name) if path.starts_with("/proc") => charge::name_when_mapped(&name),
                 _ => Root::of(pid).inside(&path),
             };
-            Allocator {
+            snapshot::Allocator {
                 name: Some(name_of(seen, &name, is_program)),
                 file: Some(name.display().to_string()),
             }
         }
-        MallocSource::Static => Allocator { name: None, file: program.map(str::to_owned) },
-        MallocSource::Nobody => Allocator::default(),
+        MallocSource::Static => {
+            snapshot::Allocator { name: None, file: program.map(str::to_owned) }
+        }
+        MallocSource::Nobody => snapshot::Allocator::default(),
     })
 }
 
@@ -39,19 +45,20 @@ fn name_of(seen: &Path, path: &Path, is_program: bool) -> String {
     let elf = Elf::read(seen);
     // A program brings its allocator inside, by whatever names.
     let recognised = elf.as_ref().ok().filter(|_| !is_program);
-    let recognised = recognised.and_then(|elf| ebb_allocators::recognise(seen, elf));
-    if let Some(known) = recognised.or_else(|| ebb_allocators::by_file_name(&file)) {
-        return known.name.to_owned();
+    let recognised = recognised.and_then(|elf| library::recognise(seen, elf));
+    if let Some(known) = recognised.or_else(|| Allocator::from_file_name(&file)) {
+        return known.to_string();
     }
     let defines = elf.map(|elf| elf.defines).unwrap_or_default();
-    match () {
-        () if defines.jemalloc => "jemalloc".to_owned(),
-        () if defines.mimalloc => "mimalloc".to_owned(),
-        () if defines.tcmalloc => "tcmalloc".to_owned(),
-        () if is_program => inside(seen).and_then(Inside::allocator).map_or(file, str::to_owned),
-        () if file.starts_with("ld-musl") || file.starts_with("libc.musl") => "musl".to_owned(),
-        () if file == "libc.so" => "musl".to_owned(),
-        () if file.starts_with("libc.so") || file.starts_with("libc-2") => "glibc".to_owned(),
-        () => file,
-    }
+    let known = match () {
+        () if defines.jemalloc => Some(Allocator::Jemalloc),
+        () if defines.mimalloc => Some(Allocator::Mimalloc),
+        () if defines.tcmalloc => Some(Allocator::Tcmalloc),
+        () if is_program => inside(seen).and_then(Inside::allocator),
+        () if file.starts_with("ld-musl") || file.starts_with("libc.musl") => Some(Allocator::Musl),
+        () if file == "libc.so" => Some(Allocator::Musl),
+        () if file.starts_with("libc.so") || file.starts_with("libc-2") => Some(Allocator::Glibc),
+        () => None,
+    };
+    known.map_or(file, |known| known.to_string())
 }

@@ -17,11 +17,8 @@ use ebb_process::cgroup::Place;
 use ebb_process::look::{ALL_WITHIN, Depth};
 use ebb_process::snapshot::{Cgroup, ENDED, FORMAT, Missing, Process, Snapshot};
 use ebb_process::target::{self, Resolved};
-use ebb_process::{Counters, hidden};
-use steady::Identity;
+use steady::{Identity, LEAST_BESIDE};
 
-/// Less anonymous memory outside the heap is not worth reading the program for.
-const LEAST_BESIDE: u64 = 8 << 20;
 /// An allocator that takes longer to return pages is not waited for.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 /// How often a process is read that changes meanwhile, and until when it is read once more.
@@ -30,10 +27,7 @@ const AGAIN_WITHIN: Duration = Duration::from_secs(5);
 
 /// Looks at targets; remembers where counters lie between looks.
 #[derive(Debug, Default)]
-pub struct Observer {
-    counters: Counters,
-    searched: hidden::Searched,
-}
+pub struct Observer(process::Known);
 
 impl Observer {
     /// Takes a snapshot. A process that ends while it is read is left out.
@@ -110,7 +104,7 @@ impl Observer {
         let began = Instant::now();
         let mut before = Identity::of(pid)?;
         for attempt in 1.. {
-            let mut read = process::read(pid, depth, self);
+            let mut read = process::read(pid, depth, &self.0);
             // The figures of a process that ends are incomplete.
             let after = Identity::of(pid)?;
             let has_changed = read.as_ref().is_some_and(|(process, _)| steady::changed(process));

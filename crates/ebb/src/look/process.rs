@@ -8,16 +8,26 @@ use std::time::Duration;
 
 use procfs::process::{MemoryMaps, Process as Proc};
 
-use super::{LEAST_BESIDE, Observer, malloc};
+use super::malloc;
+use super::steady::LEAST_BESIDE;
+use ebb_allocators::Allocator;
+use ebb_process::hidden::Searched;
 use ebb_process::inside::{Inside, inside};
 use ebb_process::look::Depth;
 use ebb_process::mappings::{self, Hints};
 use ebb_process::snapshot::{Heap, Kind, Missing, Objects, Pool, Process, Runtime, Status, Work};
-use ebb_process::{NotRead, Unreadable, charge, environ, heap, pool, python, runtime};
+use ebb_process::{Counters, NotRead, Unreadable, charge, environ, heap, pool, python, runtime};
+
+/// What is remembered from one reading to the next: where counters lie, and which files were searched.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    counters: Counters,
+    searched: Searched,
+}
 
 /// A process as far as it has been read.
 struct Reading<'a> {
-    observer: &'a Observer,
+    known: &'a Known,
     depth: Depth,
     process: Process,
     maps: Option<MemoryMaps>,
@@ -25,10 +35,10 @@ struct Reading<'a> {
 }
 
 /// The facts of process `pid` and what could not be read of them; nothing where it is gone or has no memory of its own.
-pub(super) fn read(pid: i32, depth: Depth, observer: &Observer) -> Option<(Process, Vec<Missing>)> {
+pub(super) fn read(pid: i32, depth: Depth, known: &Known) -> Option<(Process, Vec<Missing>)> {
     let entry = Proc::new(pid).ok()?;
     let process = kernel_figures(&entry)?;
-    let mut reading = Reading { observer, depth, process, maps: None, missing: Vec::new() };
+    let mut reading = Reading { known, depth, process, maps: None, missing: Vec::new() };
     reading.mappings(&entry)?;
     if reading.maps.is_some() {
         if reading.allocator()? && depth != Depth::Kernel {
@@ -130,7 +140,7 @@ impl Reading<'_> {
     fn heap(&mut self) {
         let allocator = &self.process.allocator;
         let (name, file) = (allocator.name.as_deref(), allocator.file.as_deref());
-        match heap::read(self.process.pid, name, file, &self.observer.counters) {
+        match heap::read(self.process.pid, name, file, &self.known.counters) {
             Ok(heap) => self.process.heap = Some(heap),
             Err(error) => self.lacks("heap", error),
         }
@@ -158,15 +168,15 @@ impl Reading<'_> {
         if self.process.runtime.is_some() || !self.has_much_beside() {
             return;
         }
-        let (pid, counters) = (self.process.pid, &self.observer.counters);
+        let (pid, counters) = (self.process.pid, &self.known.counters);
         let name = self.process.allocator.name.as_deref();
         let (found, own) = match inside(&self.running()) {
             None | Some(Inside::Go) => return,
             // Rust's crate has no `malloc`: libc is in charge of that alone, and holds nearly nothing.
             Some(found @ Inside::Ebbmalloc)
-                if name == Some("glibc") && counters.are_in_program(pid) =>
+                if name == Some(Allocator::Glibc.name()) && counters.are_in_program(pid) =>
             {
-                (found, heap::read(pid, Some("ebbmalloc"), None, counters))
+                (found, heap::read(pid, Some(Allocator::Ebbmalloc.name()), None, counters))
             }
             // Linked as `malloc`, or preloaded: its counters are read already.
             Some(Inside::Ebbmalloc) => return,
@@ -183,7 +193,7 @@ impl Reading<'_> {
             }
         };
         if let Some(name) = found.allocator() {
-            self.process.allocator.name = Some(name.to_owned());
+            self.process.allocator.name = Some(name.to_string());
         }
         match own {
             Ok(own) => self.join(own),
@@ -200,14 +210,15 @@ impl Reading<'_> {
         if self.process.runtime != Some(Runtime::Cpython) {
             return Ok(());
         }
-        let (pid, counters) = (self.process.pid, &self.observer.counters);
+        let (pid, counters) = (self.process.pid, &self.known.counters);
         let objects = match self.depth {
             Depth::Kernel => return Ok(()),
             Depth::Heaps => python::arenas(pid),
             Depth::Objects | Depth::Settled => {
                 // Only glibc's reader lists its blocks.
                 let heap = self.process.heap.as_ref();
-                let glibc = heap.filter(|heap| heap.reader.starts_with("glibc"));
+                let glibc = heap
+                    .filter(|heap| Allocator::from_reader(&heap.reader) == Some(Allocator::Glibc));
                 python::read(pid, glibc.map(|heap| heap.large.as_slice())).and_then(|read| {
                     self.process.python = Some(read.python);
                     read.objects
@@ -235,7 +246,7 @@ impl Reading<'_> {
     /// Whether CPython is configured to take all its memory from `malloc`: by ebbmalloc, or by the variable.
     fn is_on_malloc(&self) -> bool {
         let pid = self.process.pid;
-        let seen = self.observer.counters.read(pid, Duration::MAX);
+        let seen = self.known.counters.read(pid, Duration::MAX);
         seen.is_some_and(|seen| seen.mechanisms & ebb_stats::mechanism::CPYTHON != 0)
             || environ::at_start(pid).is_ok_and(|variables| {
                 let told = variables.get(OsStr::new("PYTHONMALLOC"));
@@ -256,7 +267,7 @@ impl Reading<'_> {
         let in_charge = self.process.allocator.file.as_deref().map(Path::new);
         let program = Proc::new(pid).and_then(|process| process.exe()).ok();
         let is_arrow = self.process.pool == Some(Pool::Arrow);
-        let mut found = self.observer.searched.find(pid, maps, |name| {
+        let mut found = self.known.searched.find(pid, maps, |name| {
             let file = name.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             // The program was searched already; CPython's own mimalloc and Arrow's pool have readers of their own.
             Some(charge::name_when_mapped(name).as_path()) == in_charge

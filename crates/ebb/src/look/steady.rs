@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use procfs::process::{ProcState, Process as Proc};
 
-use super::LEAST_BESIDE;
 use ebb_process::heap;
 use ebb_process::snapshot::Process;
+
+/// Less anonymous memory outside the heap is not worth reading the program for, and less change no doubt.
+pub(super) const LEAST_BESIDE: u64 = 8 << 20;
 
 /// The kernel's flag of a task that is ending (PF_EXITING): its memory may be gone already.
 const EXITING: u32 = 4;

@@ -152,7 +152,7 @@ impl<O: Os> Heap<O> {
         /// A heap without memory.
         pub fn new(os: O) -> Self {
             Self {
-                os: os,
+                os,
                 arena: Arena::new(),
                 metadata: Metadata::new(),
                 bins: Bins::new(),

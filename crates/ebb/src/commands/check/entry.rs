@@ -4,9 +4,10 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ebb_allocators::{preload_entries, recognise, system_folders};
+use ebb_allocators::preload_entries;
 use ebb_deploy::check::library::{Entry, EntryFile, Object};
 use ebb_process::elf::Elf;
+use ebb_process::library::{recognise, system_folders};
 use ebb_process::root::Root;
 
 /// Looks files up as the loader of one program does.
@@ -54,7 +55,7 @@ impl<'a> Loader<'a> {
             Err(error) => EntryFile::Unusable(error.to_string()),
             Ok(elf) => {
                 let missing = self.missing(&elf, &path);
-                let allocator = recognise(&path, &elf).map(|it| it.name);
+                let allocator = recognise(&path, &elf);
                 EntryFile::Object(Box::new(Object { path, elf, allocator, missing }))
             }
         };

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use globset::GlobBuilder;
 
 use crate::exit::{Exit, Failure};
+use ebb_allocators::Allocator;
+use ebb_deploy::check::Judged;
 use ebb_deploy::check::declared::unit::Unit;
 use ebb_deploy::check::declared::{self, Kind, Service};
 use ebb_deploy::check::dockerfile::{self, Context, Stages};
-use ebb_deploy::check::judged::Judged;
 use ebb_deploy::check::process::Wanted;
 use ebb_deploy::check::report::{Report, Subject};
 use ebb_deploy::check::{Finding, Id, Severity};
@@ -143,21 +144,13 @@ pub(in crate::commands) fn of_services(
     }
     if whole.allocator.is_none()
         && whole.findings.is_empty()
-        && wanted.is_none_or(|it| it.allocator != Some(ebb_allocators::SYSTEM))
+        && wanted.is_none_or(|it| it.allocator != Some(Allocator::Glibc))
     {
         let what = "no service in it sets LD_PRELOAD";
         whole.findings.push(Finding::new(Id::NotAsked, what).in_file(name));
     }
-    let subject = match kind {
-        Kind::Compose => Subject::Compose,
-        Kind::Kubernetes => Subject::Kubernetes,
-        Kind::Unit => Subject::Unit,
-        Kind::Procfile => Subject::Procfile,
-        Kind::Supervisor => Subject::Supervisor,
-        Kind::Script => Subject::Script,
-    };
     let allocator = wanted.map(|it| it.name.clone()).or(whole.allocator);
-    Report::new(name, subject, allocator, Vec::new(), whole.findings)
+    Report::new(name, Subject::File(kind), allocator, Vec::new(), whole.findings)
 }
 
 /// Those that ask for an allocator. One supervisord starts all programs of its file: there those that do not ask are
@@ -182,7 +175,7 @@ fn settle(name: &str, judged: &mut Judged, wanted: Option<&Wanted>) {
     let Some(wanted) = wanted else { return };
     match judged.allocator.as_deref() {
         // The system's own is there by itself.
-        None if wanted.allocator == Some(ebb_allocators::SYSTEM) => {
+        None if wanted.allocator == Some(Allocator::Glibc) => {
             judged.findings.retain(|it| it.severity == Severity::Unknown);
         }
         Some(asked) if !is_same(wanted, asked) => judged.findings.push(
@@ -196,6 +189,6 @@ fn settle(name: &str, judged: &mut Judged, wanted: Option<&Wanted>) {
 /// Whether what a file asks for, a known name or a path, is what is wanted.
 fn is_same(wanted: &Wanted, asked: &str) -> bool {
     let name = |path: &Path| path.file_name().map(std::ffi::OsStr::to_owned);
-    wanted.allocator == Some(asked)
+    wanted.allocator.is_some_and(|it| it.name() == asked)
         || wanted.file.as_deref().is_some_and(|file| name(file) == name(Path::new(asked)))
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ebb_stats::mechanism;
 use procfs::process::Process as Entry;
 
-use ebb_allocators::recognise;
+use ebb_allocators::Allocator;
 use ebb_deploy::check::dockerfile::set_by_script;
 use ebb_deploy::check::library::{self, Target};
 use ebb_deploy::check::process::{self, Ancestor, Malloc, Process, Wanted};
@@ -19,6 +19,7 @@ use ebb_deploy::check::{Finding, Id};
 use ebb_process::elf::{Elf, Libc};
 use ebb_process::environ;
 use ebb_process::inside::inside;
+use ebb_process::library::recognise;
 use ebb_process::machine::page_bytes;
 use ebb_process::root::Root;
 use ebb_process::{Counters, MallocSource, identity, started_malloc_source};
@@ -54,7 +55,7 @@ fn nothing_asked(target: &str, facts: &[Process]) -> Report {
         let findings = facts.iter().flat_map(wrong_settings).collect();
         let lines =
             lines(facts, |process| process.malloc.is_ok().then(|| brought(process) == Some(own)));
-        let name = Some(own.to_owned());
+        let name = Some(own.to_string());
         return Report::new(target, Subject::Processes, name, lines, findings).not_asked();
     }
     let closed = facts.iter().find_map(|it| it.at_start.as_ref().err());
@@ -84,7 +85,7 @@ fn wrong_settings(process: &Process) -> Vec<Finding> {
 }
 
 /// The allocator that a process has without being asked: compiled in, or a library that the program needs.
-fn brought(process: &Process) -> Option<&'static str> {
+fn brought(process: &Process) -> Option<Allocator> {
     match process.inside {
         Some(inside) => inside.allocator(),
         None => match process.malloc.as_ref().ok()? {
@@ -153,7 +154,7 @@ fn malloc(source: &MallocSource, executable: &Path, root: &Root) -> Malloc {
         MallocSource::File(_) if source.is(executable) => Malloc::Program,
         MallocSource::File(path) => {
             let known = Elf::read(path).ok().and_then(|elf| recognise(path, &elf));
-            Malloc::Library(root.inside(path), known.map(|it| it.name))
+            Malloc::Library(root.inside(path), known)
         }
     }
 }
@@ -223,15 +224,15 @@ fn asked_above(process: &Process) -> Option<Wanted> {
 }
 
 /// The allocator whose settings count.
-fn in_force(process: &Process) -> Option<&'static str> {
+fn in_force(process: &Process) -> Option<Allocator> {
     if let Some(inside) = process.inside {
         return inside.allocator();
     }
     match process.malloc.as_ref().ok()? {
         Malloc::Library(_, allocator) => *allocator,
         Malloc::Libc(_) => Some(match process.target.as_ref()?.libc {
-            Libc::Glibc => "glibc",
-            _ => "the C library",
+            Libc::Glibc => Allocator::Glibc,
+            _ => Allocator::Musl,
         }),
         _ => None,
     }
@@ -263,7 +264,7 @@ fn line(process: &Process, in_charge: Option<bool>) -> ProcessLine {
         program: process.program.clone(),
         in_charge,
         malloc: file,
-        allocator: inside.or(allocator).map(str::to_owned),
+        allocator: inside.or(allocator).map(|it| it.to_string()),
         settings: read.iter().map(|(name, value)| format!("{name}={value}")).collect(),
         idle_time_ms: counters.map(|it| it.idle_time_ms),
         serves_cpython: counters.map(|it| it.mechanisms & mechanism::CPYTHON != 0),

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 use crate::exit::{Exit, Failure};
+use ebb_allocators::Allocator;
 use ebb_deploy::check::dockerfile::{is_entrypoint_name, set_by_script};
 use ebb_deploy::check::library::{self, Entry, EntryFile, Target};
 use ebb_deploy::check::process::Wanted;
@@ -131,8 +132,7 @@ fn spelling(root: &Root, program: &Program, wanted: &Wanted) -> String {
     if let Some(file) = &wanted.file {
         return file.display().to_string();
     }
-    let sonames =
-        wanted.allocator.and_then(ebb_allocators::by_name).map_or(&[][..], |it| it.sonames);
+    let sonames = wanted.allocator.map_or(&[][..], Allocator::sonames);
     let loader = Loader::of(root, &program.elf);
     let found = sonames.iter().find(|name| loader.entry(name).file != EntryFile::Missing);
     (*found.or(sonames.first()).unwrap_or(&wanted.name.as_str())).to_owned()

@@ -216,11 +216,11 @@ impl Side {
 /// The allocator of a process and the file that it comes from.
 fn ground(pid: i32) -> (String, Option<PathBuf>) {
     match malloc_source(pid) {
-        Ok(source) if source.is_libc() => (ebb_allocators::SYSTEM.to_owned(), None),
+        Ok(source) if source.is_libc() => (ebb_allocators::Allocator::Glibc.to_string(), None),
         Ok(MallocSource::File(path)) => {
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-            let known = name.as_deref().and_then(ebb_allocators::by_file_name);
-            let name = known.map(|known| known.name.to_owned()).or(name);
+            let known = name.as_deref().and_then(ebb_allocators::Allocator::from_file_name);
+            let name = known.map(|known| known.to_string()).or(name);
             (name.unwrap_or_default(), Some(path))
         }
         Ok(MallocSource::Static) => ("in the program itself".to_owned(), None),

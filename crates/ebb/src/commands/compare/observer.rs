@@ -1,5 +1,6 @@
 //! How a trial looks at the processes of a service: from `ebb-process` to `ebb-trial`, which does not know it.
 
+use ebb_allocators::Allocator;
 use ebb_process::cgroup::Place;
 use ebb_process::inside::{Inside, inside};
 use ebb_process::instruments::Instrument;
@@ -65,9 +66,9 @@ impl Processes {
     fn is_inside(&self, pid: i32, allocator: &str) -> Result<(), String> {
         let program = format!("/proc/{pid}/exe");
         let found = match inside(Path::new(&program)).and_then(Inside::allocator) {
-            Some(found) => found == allocator,
+            Some(found) => found.name() == allocator,
             // ebbmalloc is known by its counters, which lie in the program's data.
-            None => allocator == "ebbmalloc" && self.counters.are_in_program(pid),
+            None => allocator == Allocator::Ebbmalloc.name() && self.counters.are_in_program(pid),
         };
         // What ended in the meantime held no memory at the end.
         if found || !Path::new(&format!("/proc/{pid}")).exists() {

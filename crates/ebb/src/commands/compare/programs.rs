@@ -2,7 +2,8 @@
 //! gets, and whether the load is there. A mistyped load is found out now and not after the warm-up.
 
 use crate::exit::Failure;
-use ebb_process::Program;
+use ebb_allocators::Allocator;
+use ebb_process::{Program, library};
 use ebb_trial::template::{self, Values};
 use ebb_trial::variant::{Prepared, VariantSpec};
 use ebb_trial::workload::Workload;
@@ -97,7 +98,8 @@ fn resolve(spec: VariantSpec, workload: &Workload, program: &Program, values: &V
     // What the service's own environment says counts where the variant says nothing.
     let setting = |name: &str| {
         // A jemalloc inside a Rust program has a variable of its own.
-        let is_inside = name == "MALLOC_CONF" && spec.linked && spec.allocator == "jemalloc";
+        let is_inside =
+            name == "MALLOC_CONF" && spec.linked && spec.allocator == Allocator::Jemalloc.name();
         let name = if is_inside { "_RJEM_MALLOC_CONF" } else { name };
         let own = spec.env.get(name);
         own.or_else(|| workload.service.env.get(name)).cloned()
@@ -105,7 +107,7 @@ fn resolve(spec: VariantSpec, workload: &Workload, program: &Program, values: &V
     let decay = ebb_allocators::decay(&spec.allocator, setting);
     let library = match spec.linked {
         true => Ok(None),
-        false => ebb_allocators::resolve(&spec.allocator, &program.elf)
+        false => library::resolve(&spec.allocator, &program.elf)
             .map_err(|error| error.to_string())
             .map(|choice| choice.library().map(|library| library.path.clone())),
     };

@@ -1,8 +1,8 @@
 //! The variants of `--tune`: the settings of one allocator that people deploy.
 
 use super::programs;
-use crate::exit::{Failure, known_allocators};
-use ebb_allocators::{CPYTHON_TO_MALLOC, EBBMALLOC, SYSTEM};
+use crate::exit::Failure;
+use ebb_allocators::{Allocator, CPYTHON_TO_MALLOC};
 use ebb_process::runtime;
 use ebb_process::snapshot::Runtime;
 use ebb_trial::variant::VariantSpec;
@@ -16,12 +16,9 @@ const WITHOUT_ARENAS: usize = 2;
 pub fn specs(allocator: &str, workload: &Workload) -> Result<Vec<VariantSpec>, Failure> {
     let tunings = ebb_allocators::tunings(allocator).ok_or_else(|| {
         Failure::usage(format!("--tune {allocator}: ebb knows no settings to try"))
-            .remedy(format!("known are {}", known_allocators()))
+            .remedy(format!("known are {}", Allocator::known_names()))
     })?;
-    let allocator = match allocator {
-        "system" => SYSTEM,
-        name => name,
-    };
+    let allocator = Allocator::from_choice(allocator).map_or(allocator, |it| it.name());
     let mut specs: Vec<VariantSpec> = tunings
         .iter()
         .map(|tuning| VariantSpec {
@@ -38,7 +35,7 @@ pub fn specs(allocator: &str, workload: &Workload) -> Result<Vec<VariantSpec>, F
         })
         .collect();
     // ebbmalloc serves CPython's objects without the variable.
-    if is_cpython(workload) && allocator != EBBMALLOC {
+    if is_cpython(workload) && allocator != Allocator::Ebbmalloc.name() {
         let (key, value) = CPYTHON_TO_MALLOC;
         for at in 0..WITHOUT_ARENAS.min(specs.len()) {
             let mut more = specs[at].clone();

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::arguments::Args;
 use crate::commands::compare::earlier;
 use crate::exit::{Exit, Failure, unknown_allocator};
-use ebb_allocators::{Choice, Environment, Library};
+use ebb_allocators::{Allocator, Choice, Environment, Library};
 use ebb_deploy::fix::Wish;
 use ebb_trial::results::VerdictKind;
 use ebb_trial::{choice, variant};
@@ -59,8 +59,8 @@ fn usable(library: &str) -> Result<String, Failure> {
 }
 
 fn of_arguments(args: &Args) -> Result<Wish, Failure> {
-    let name = args.allocator.as_deref().unwrap_or("ebbmalloc");
-    let known = ebb_allocators::by_name(name);
+    let name = args.allocator.as_deref().unwrap_or(Allocator::Ebbmalloc.name());
+    let known = Allocator::from_choice(name);
     let allocator = known.ok_or_else(|| unknown_allocator(name, ""))?;
     let why = match &args.allocator {
         Some(_) => "as requested".to_owned(),
@@ -68,12 +68,13 @@ fn of_arguments(args: &Args) -> Result<Wish, Failure> {
     };
     if args.conf.is_empty() {
         let variables =
-            if allocator.name == "jemalloc" { settings_of(JEMALLOC) } else { BTreeMap::new() };
+            if allocator == Allocator::Jemalloc { settings_of(JEMALLOC) } else { BTreeMap::new() };
         return Ok(Wish { allocator, library: None, variables, gives_way: true, why });
     }
-    let choice = match allocator.name {
-        ebb_allocators::SYSTEM => Choice::System,
-        name => Choice::Library(Library { path: name.into(), allocator: Some(allocator) }),
+    let choice = if allocator.is_of_libc() {
+        Choice::System
+    } else {
+        Choice::Library(Library { path: allocator.name().into(), allocator: Some(allocator) })
     };
     let change = Environment::of(&choice, &args.conf, |_| None)?;
     let text = |text: OsString| text.to_string_lossy().into_owned();
@@ -112,8 +113,8 @@ fn of_trial(path: &Path) -> Result<Chosen, Failure> {
         return Err(unusable(format!("it recommends {name}, but has no such variant")));
     };
     let by_file =
-        || ebb_allocators::by_file_name(variant.allocator.rsplit('/').next().unwrap_or_default());
-    let Some(allocator) = ebb_allocators::by_name(&variant.allocator).or_else(by_file) else {
+        || Allocator::from_file_name(variant.allocator.rsplit('/').next().unwrap_or_default());
+    let Some(allocator) = Allocator::from_choice(&variant.allocator).or_else(by_file) else {
         let why = format!("the trial recommends {}, which ebb does not know", variant.allocator);
         return Err(Failure::at(Exit::Unsupported, path, why).remedy("write the change by hand"));
     };

@@ -7,7 +7,7 @@ use super::change::{Change, Proposal};
 use super::rust;
 use crate::commands::check::files::{self, BuildContext};
 use crate::exit::{Exit, Failure};
-use ebb_allocators::Choice;
+use ebb_allocators::{Allocator, Choice};
 use ebb_deploy::check::Id;
 use ebb_deploy::check::Report as Check;
 use ebb_deploy::check::declared::{self, Kind, Service};
@@ -25,11 +25,8 @@ pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, 
     let path = args.file.as_path();
     let file_name =
         path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
-    let wanted = Wanted {
-        name: wish.allocator.name.to_owned(),
-        allocator: Some(wish.allocator.name),
-        file: None,
-    };
+    let wanted =
+        Wanted { name: wish.allocator.to_string(), allocator: Some(wish.allocator), file: None };
     if file_name == "Cargo.toml" {
         return rust::propose(args, text, wish);
     }
@@ -155,7 +152,7 @@ fn services(
     let after = declared::services(kind, &args.file, &change.after())
         .map_err(|why| Failure::new(Exit::Internal, format!("{name}: {why}")))?;
     let mounts = kind == Kind::Compose
-        && wish.allocator.name == "ebbmalloc"
+        && wish.allocator == Allocator::Ebbmalloc
         && change.after().contains("./libebbmalloc.so:");
     let place = folder(&args.file).join(LIBRARY_FILE);
     let library = (mounts && !place.exists()).then_some(place);
@@ -239,7 +236,7 @@ fn service_unit(
 pub(super) fn own_library() -> Result<PathBuf, Failure> {
     let own = Elf::read(Path::new("/proc/self/exe"))
         .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
-    match ebb_allocators::resolve("ebbmalloc", &own)? {
+    match ebb_process::library::resolve(Allocator::Ebbmalloc.name(), &own)? {
         Choice::Library(library) => Ok(library.path),
         Choice::System => Err(Failure::new(Exit::Missing, "there is no libebbmalloc.so")
             .remedy("build it, or set EBB_LIB")),

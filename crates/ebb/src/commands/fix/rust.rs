@@ -10,6 +10,7 @@ use walkdir::WalkDir;
 use super::arguments::Args;
 use super::change::{Change, Proposal, read};
 use crate::exit::{Exit, Failure};
+use ebb_allocators::Allocator;
 use ebb_deploy::fix::manifest::{Crate, Manifest};
 use ebb_deploy::fix::{Wish, source};
 
@@ -117,7 +118,7 @@ fn is_used(folder: &Path, of: Crate, changes: &[Change]) -> bool {
 
 /// The path of a crate that is not published, as the manifest is to name it.
 fn crate_path(args: &Args, folder: &Path, wished: Crate) -> Result<String, Failure> {
-    if wished.package != "ebbmalloc" {
+    if wished.package != Allocator::Ebbmalloc.name() {
         return Ok(String::new());
     }
     if let Some(path) = &args.crate_path {

@@ -26,8 +26,7 @@ fn slots_end_where_cache_lines_do() {
             // SAFETY: live.
             assert_eq!(unsafe { heap.usable_size(block) }, size);
         }
-        // SAFETY: live, and not used again.
-        blocks.into_iter().for_each(|block| unsafe { free(&heap, thread, block) });
+        blocks.into_iter().for_each(|block| free(&heap, thread, block));
     }
     assert!(leads(class_of(64)) && leads(class_of(192)) && leads(class_of(LEAD_MAX)));
     validate(&heap);
@@ -41,8 +40,7 @@ fn aligned_blocks_are_aligned_whatever_lies_in_the_caches() {
         for size in (1..1100).step_by(13) {
             // Leaves a slot of the class in the cache.
             let plain = allocate(&heap, thread, size);
-            // SAFETY: live, and not used again.
-            unsafe { free(&heap, thread, plain) };
+            free(&heap, thread, plain);
             for align in [16, 32, 64, 128, 512, 1024] {
                 let block =
                     with_access(thread, |access| heap.allocate_aligned(access, size, align));
@@ -53,8 +51,7 @@ fn aligned_blocks_are_aligned_whatever_lies_in_the_caches() {
                 // SAFETY: live.
                 let usable = unsafe { heap.usable_size(block) };
                 assert!(usable >= size && usable == heap.usable_of_request(size, align));
-                // SAFETY: live, and not used again.
-                unsafe { free(&heap, thread, block) };
+                free(&heap, thread, block);
             }
         }
         heap.lead_slabs();
@@ -76,8 +73,7 @@ fn a_slab_is_filled_to_its_last_slot_and_goes_whole() {
             unsafe { block.write_bytes(0xa5, size) };
         }
         validate(&heap);
-        // SAFETY: live, and not used again.
-        blocks.into_iter().for_each(|block| unsafe { free(&heap, thread, block) });
+        blocks.into_iter().for_each(|block| free(&heap, thread, block));
     }
     with_access(thread, |access| match access {
         crate::heap::Access::Cached(own) => heap.trim(Some(own)),
