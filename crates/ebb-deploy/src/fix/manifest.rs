@@ -208,7 +208,7 @@ impl<'a> Manifest<'a> {
 
     /// Takes out a whole line.
     fn without_line(&self, at: &Range<usize>, of: Crate) -> Edit {
-        let start = self.text[..at.start].rfind('\n').map_or(0, |it| it + 1);
+        let start = super::edit::line_start(self.text, at.start);
         let end = self.text[at.end..].find('\n').map_or(self.text.len(), |it| at.end + it + 1);
         Edit::replace(start..end, "", format!("{} is unused", of.package))
     }

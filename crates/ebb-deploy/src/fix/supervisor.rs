@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::check::declared::Service;
 use crate::check::declared::supervisor::{self, Environment, Program};
 
-use super::edit::{apply, line_end};
+use super::edit::{apply, line_end, line_start};
 use super::wish::Setting;
 use super::{Edit, Elsewhere, Fixed, Refused, Wish, settle};
 
@@ -116,7 +116,7 @@ fn appended(text: &str, own: &Environment, new: &[(String, String)]) -> Vec<Edit
         });
         return pairs.collect();
     };
-    let line_start = text[..last.from].rfind('\n').map_or(0, |it| it + 1);
+    let line_start = line_start(text, last.from);
     let lead = &text[line_start..last.from];
     let gap = if lead.trim().is_empty() {
         format!("{}{lead}", line_end(text))
