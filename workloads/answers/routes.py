@@ -36,11 +36,7 @@ async def trim() -> Trimmed:
     """Calls malloc_trim(0) of the allocator in charge."""
     before = memory.resident_bytes()
     released = memory.trim()
-    return Trimmed(
-        released=released,
-        rss_before_bytes=before,
-        rss_after_bytes=memory.resident_bytes(),
-    )
+    return Trimmed(released=released, rss_before_bytes=before, rss_after_bytes=memory.resident_bytes())
 
 
 @router.post("/gc")

@@ -3,7 +3,7 @@
 //! Used by the command line, diagnoses, trials and the rules of `ebb check`. It knows no verdict. What cannot be read
 //! is `None` or an error with its reason, never 0.
 //!
-//! - [`snapshot`]: the facts of one look, as plain data; [`example`] is one for tests.
+//! - [`snapshot`]: the facts of one look, as plain data.
 //! - [`elf`], [`inside`], [`program`], [`charge`]: program files, and which of them serves `malloc`.
 //! - [`library`]: an allocator's library that fits a program.
 //! - [`root`], [`environ`], [`inherited`], [`look`], [`not_read`]: how a process sees files and variables; limits of a look.
@@ -18,6 +18,7 @@ pub mod counters;
 pub mod elf;
 pub mod enclosure;
 pub mod environ;
+#[cfg(any(test, feature = "example"))]
 pub mod example;
 pub mod follow;
 pub mod heap;

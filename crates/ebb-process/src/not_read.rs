@@ -28,10 +28,7 @@ impl NotRead {
 
     /// `error`, which is the kernel's refusal where `is_refused`.
     pub(super) fn of(pid: i32, error: impl fmt::Display, is_refused: bool) -> Self {
-        match is_refused {
-            true => Self::refused(pid, error),
-            false => Self::because(error),
-        }
+        if is_refused { Self::refused(pid, error) } else { Self::because(error) }
     }
 
     fn at_gate(gate: Option<Gate>, why: impl fmt::Display) -> Self {
@@ -78,9 +75,8 @@ mod tests {
             ("root", 2, None),
             ("root", 3, Some(Gate::YamaNobody)),
         ];
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci/vm/recorded");
+        let text = include_str!("../../../ci/vm/recorded/yama.txt");
         for (who, scope, gate) in cases {
-            let text = std::fs::read_to_string(format!("{folder}/yama-{scope}.txt")).unwrap();
             let title = format!("== {who}, scope {scope}\n");
             let (_, section) = text.split_once(&title).expect(&title);
             let section = section.split("\n== ").next().unwrap_or_default();

@@ -102,11 +102,14 @@ fn allows(trial: &Trial, variant: &Variant) -> (bool, String) {
 /// The difference in CPU time: of the runs, else of the medians.
 fn dearer_by(with: &Variant, without: &Variant) -> Option<Share> {
     let values = |variant: &Variant| summary::values(variant, Column::Cpu);
-    let median = |variant: &Variant| variant.summary.as_ref()?.median(Column::Cpu);
-    let before = median(without)?;
+    let before = without.median(Column::Cpu)?;
     let difference =
         summary::difference(Column::Cpu, &values(with), &values(without)).or_else(|| {
-            Some(Difference { value: median(with)? - before, interval: None, reading: None })
+            Some(Difference {
+                value: with.median(Column::Cpu)? - before,
+                interval: None,
+                reading: None,
+            })
         })?;
     Share::from(Column::Cpu, &difference, before)
 }

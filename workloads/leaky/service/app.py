@@ -10,8 +10,7 @@ from fastapi import Depends, FastAPI, HTTPException, Request, status
 
 from answers import routes
 
-from .patterns import BadPattern
-from .watches import Leak, Result, Watch, Watches
+from .watches import BadPattern, Leak, Result, Watch, Watches
 
 app = FastAPI(title="Watches")
 app.include_router(routes.router)
@@ -39,9 +38,7 @@ async def add(watch: Watch, all_of_them: All) -> Result:
     try:
         return all_of_them.run(watch)
     except BadPattern as error:
-        raise HTTPException(
-            status.HTTP_422_UNPROCESSABLE_CONTENT, "no POSIX regular expression"
-        ) from error
+        raise HTTPException(status.HTTP_422_UNPROCESSABLE_CONTENT, "no POSIX regular expression") from error
 
 
 @app.get("/v1/watches/{watch_id}")

@@ -40,9 +40,7 @@ class Warehouse:
                 return self.chunks[int(number)]
             case ["results", dataset] if dataset.isdecimal():
                 days = int(parse_qs(url.query).get("days", ["1"])[0])
-                chosen = random.Random(int(dataset)).choices(
-                    range(len(self.chunks)), k=days * CHUNKS_A_DAY
-                )
+                chosen = random.Random(int(dataset)).choices(range(len(self.chunks)), k=days * CHUNKS_A_DAY)
                 return json.dumps({"chunks": [f"/chunks/{number}" for number in chosen]}).encode()
         return None
 
@@ -83,9 +81,7 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=64, help="different chunks of events")
     parser.add_argument("--codec", default="lz4", choices=["lz4", "zstd"])
     args = parser.parse_args()
-    server = ThreadingHTTPServer(
-        ("127.0.0.1", args.port), handler_of(Warehouse(args.chunks, args.codec))
-    )
+    server = ThreadingHTTPServer(("127.0.0.1", args.port), handler_of(Warehouse(args.chunks, args.codec)))
     server.daemon_threads = True
     server.serve_forever()
 

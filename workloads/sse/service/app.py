@@ -82,9 +82,7 @@ async def get_run(run_id: RunId, store: Store) -> Run:
 
 @app.get("/v1/runs/{run_id}/events")
 async def subscribe(
-    run: Annotated[Run, Depends(get_run)],
-    store: Store,
-    last_event_id: Annotated[StreamId | None, Header()] = None,
+    run: Annotated[Run, Depends(get_run)], store: Store, last_event_id: Annotated[StreamId | None, Header()] = None
 ) -> StreamingResponse:
     """Replays a run's events and follows it until it is completed."""
     return StreamingResponse(
