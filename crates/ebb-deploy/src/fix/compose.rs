@@ -5,21 +5,16 @@ use std::ops::Range;
 
 use ebb_allocators::Allocator;
 
+use crate::check::declared::compose;
 use crate::check::declared::yaml::{self, Node};
-use crate::check::declared::{Service, compose};
 
 use super::insert::{self, Counts, Entry, Place, json};
 use super::wish::Setting;
-use super::{Edit, Elsewhere, Fixed, Refused, Wish, settle};
+use super::{Chosen, Edit, Elsewhere, Fixed, Refused, Wish, settle};
 
 /// What puts the allocator in charge of the services that are `chosen`.
-pub fn fix(
-    name: &str,
-    text: &str,
-    chosen: &dyn Fn(&Service) -> bool,
-    wish: &Wish,
-) -> Result<Fixed, Refused> {
-    let unreadable = |why: String| Refused::not_understood(format!("{name}: {why}"));
+pub fn fix(name: &str, text: &str, chosen: Chosen, wish: &Wish) -> Result<Fixed, Refused> {
+    let unreadable = |why: String| Refused::in_file(name, why);
     let services = compose::services(text).map_err(unreadable)?;
     let documents = yaml::parse(text).map_err(unreadable)?;
     let all = documents.roots[0].get("services");

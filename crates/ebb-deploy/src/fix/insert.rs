@@ -256,8 +256,7 @@ impl Counts {
 /// the replaced ones, and what is new stands where it was meant to.
 pub fn verify(name: &str, text: &str, edits: &[Edit], counts: &Counts) -> Result<(), Refused> {
     let leaves = |text: &str| -> Result<BTreeMap<String, String>, Refused> {
-        let documents = yaml::parse(text)
-            .map_err(|error| Refused::not_understood(format!("{name}: {error}")))?;
+        let documents = yaml::parse(text).map_err(|error| Refused::in_file(name, error))?;
         let roots = documents.roots.iter().enumerate();
         let named = roots.flat_map(|(number, root)| {
             root.leaves().into_iter().map(move |(path, value)| (format!("{number}{path}"), value))

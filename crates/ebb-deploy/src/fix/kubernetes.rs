@@ -5,13 +5,13 @@ use std::ops::Range;
 
 use ebb_allocators::Allocator;
 
+use crate::check::declared::kubernetes;
 use crate::check::declared::yaml::{self, Node};
-use crate::check::declared::{Service, kubernetes};
 
 use super::edit::line_start;
 use super::insert::{self, Counts, Entry, Place, is_json, json};
 use super::wish::{LIBRARY, Setting};
-use super::{Elsewhere, Fixed, Refused, Wish, settle};
+use super::{Chosen, Elsewhere, Fixed, Refused, Wish, settle};
 
 /// Where the volume lies in the containers.
 const VOLUME: &str = "/opt/ebbmalloc";
@@ -21,7 +21,7 @@ const VOLUME: &str = "/opt/ebbmalloc";
 pub fn fix(
     name: &str,
     text: &str,
-    chosen: &dyn Fn(&Service) -> bool,
+    chosen: Chosen,
     library_image: Option<&str>,
     wish: &Wish,
 ) -> Result<Fixed, Refused> {
