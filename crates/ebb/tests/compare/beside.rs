@@ -1,7 +1,8 @@
 //! A variant with a shared object beside its allocator: the floor of `workloads/floor`, a reference.
 
+use crate::MB;
 use crate::bench::{Edited, results, run};
-use crate::{MB, after_rest};
+use crate::trials::after_rest;
 use std::path::PathBuf;
 use std::process::Command;
 

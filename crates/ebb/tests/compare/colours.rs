@@ -1,6 +1,6 @@
 //! Colours: on a terminal and where they are forced, nowhere else.
 
-use super::bench::Edited;
+use crate::bench::Edited;
 use std::process::{Child, Command, Stdio};
 use test_needs::skip;
 

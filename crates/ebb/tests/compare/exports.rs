@@ -1,7 +1,7 @@
 //! A trial as CSV and as Markdown, each in a file.
 
-use super::bench::{Edited, run};
-use super::fixture;
+use crate::bench::fixture;
+use crate::bench::{Edited, run};
 use std::collections::BTreeMap;
 
 /// The rows of a CSV file, each by the names of its header.

@@ -1,6 +1,6 @@
 //! A disk that fills up during a trial: what was measured is shown, what could not be written is named.
 
-use super::bench::{Edited, Finished};
+use crate::bench::{Edited, Finished};
 use std::process::Command;
 use test_needs::skip;
 
@@ -94,7 +94,7 @@ fn a_disk_that_is_full_is_found_out_before_the_start() {
         let Some(mut command) = on_a_disk(64, &format!("{fill}{compare} {arguments}")) else {
             skip!("no disk can be mounted here");
         };
-        let command = command.env("WORKLOAD", super::fixture());
+        let command = command.env("WORKLOAD", crate::bench::fixture());
         let finished = Finished::of(&command.output().unwrap());
         let expected = [named, "No space left on device", "nothing was started"];
         finished.expect(74, &[], &expected);

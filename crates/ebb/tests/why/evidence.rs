@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::harness::subjects::{self, Subject};
 use crate::harness::{self, output, stderr, stdout};
-use crate::subjects::{self, Subject};
 
 const IN_USE: i32 = 0;
 const RETENTION: i32 = 10;

@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
+use crate::harness::subjects::{self, Subject};
 use crate::harness::{self, output, stderr, stdout};
-use crate::subjects::{self, Subject};
 use test_needs::{needs, skip};
 
 const RETENTION: i32 = 10;

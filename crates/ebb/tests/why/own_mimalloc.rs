@@ -3,8 +3,8 @@
 
 use std::process::Command;
 
+use crate::harness::subjects::Subject;
 use crate::harness::{self, output, stderr};
-use crate::subjects::Subject;
 
 const RETENTION: i32 = 10;
 /// 400 000 objects in blocks of 160 bytes, every second one freed; the bound leaves room below.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::harness::subjects;
 use crate::harness::{self, output, stderr};
-use crate::subjects;
 
 /// Whatever the heap's size: the allocator's own pages, buffers of the C library.
 const LEEWAY_BYTES: u64 = 600_000;

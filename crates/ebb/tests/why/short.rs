@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use crate::collection::Cgroup;
+use crate::harness::subjects::{self, Subject};
 use crate::harness::{self, output, stderr, stdout};
-use crate::subjects::{self, Subject};
 
 /// The text without its line breaks.
 fn words(text: &str) -> String {

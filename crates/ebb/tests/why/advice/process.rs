@@ -145,7 +145,7 @@ pub fn states(state: &str, remedy: &str, settings: &[(&str, &str)]) -> Command {
     static FOLDER: OnceLock<TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
         let folder = harness::folder();
-        let source = include_str!("../fixtures/advice/states.c");
+        let source = include_str!("../../fixtures/advice/states.c");
         harness::compile(&folder, "gcc", "states", source, &["-O1", "-pthread"]);
         folder
     });

@@ -4,10 +4,7 @@
 //! collects errors, uses the page as a person would, and writes down what it saw. Skipped, with a
 //! message, only where no Chromium is installed.
 
-#[path = "compare/bench.rs"]
-#[allow(dead_code, reason = "shared with the tests of the command")]
-mod bench;
-
+use crate::bench;
 use ebb_report::html;
 use ebb_trial::results::Trial;
 use serde::Deserialize;

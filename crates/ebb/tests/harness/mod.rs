@@ -1,5 +1,7 @@
 //! Builds and starts what the tests need. A tool that is missing fails the test with its package.
 
+pub mod subjects;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

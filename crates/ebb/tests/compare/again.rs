@@ -2,11 +2,7 @@
 //!
 //! On the service of `fixtures/bursts`. Needs python3.
 
-#[path = "compare/bench.rs"]
-#[allow(dead_code, reason = "shared with the tests of the command")]
-mod bench;
-
-use bench::{Edited, results, run};
+use crate::bench::{Edited, results, run};
 use std::path::Path;
 
 /// The line of the fixture that an environment is added to.

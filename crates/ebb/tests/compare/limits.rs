@@ -4,14 +4,8 @@
 //! The service is that of `fixtures/bursts`. Needs python3; where no cgroup can be made (no root, no
 //! delegation) the tests of cgroups check that this is said, since nothing else can be had there.
 
-#[path = "compare/bench.rs"]
-#[allow(dead_code, reason = "shared with the tests of ebb compare")]
-mod bench;
-#[path = "run/harness.rs"]
-#[allow(dead_code, reason = "shared with the tests of ebb run")]
-mod harness;
-
-use bench::{Edited, Finished, fixture, results, run};
+use crate::bench::{Edited, Finished, fixture, results, run};
+use crate::harness;
 use std::path::Path;
 
 /// Whether cgroups can be made here; where not, the tool must have said so.

@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use crate::process::{Process, quiet, start};
-use crate::subjects::{self, preload};
+use super::process::{Process, quiet, start};
+use crate::harness::subjects::{self, preload};
 
 /// Python code, which then says that it is ready and waits.
 fn python(code: &str, settings: &[(&str, &str)]) -> Command {

@@ -3,32 +3,16 @@
 //! The service of `fixtures/bursts` keeps every fiftieth buffer of a burst, so glibc holds the pages
 //! and a jemalloc without delay does not. Needs python3 and libjemalloc.so.2.
 
-#[path = "compare/ask.rs"]
-mod ask;
-#[path = "compare/bench.rs"]
-mod bench;
-#[path = "compare/beside.rs"]
-mod beside;
-#[path = "compare/colours.rs"]
-mod colours;
-#[path = "compare/exports.rs"]
-mod exports;
-#[path = "compare/full.rs"]
-mod full;
-#[path = "run/harness.rs"]
-#[allow(dead_code, reason = "shared with the tests of ebb run")]
-mod harness;
-
-use bench::{Edited, Finished, compare, fixture, left_over, results, run};
+use crate::MB;
+use crate::bench::{self, Edited, Finished, compare, fixture, left_over, results, run};
+use crate::harness;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-const MB: f64 = 1e6;
-
-fn after_rest(variant: &serde_json::Value) -> f64 {
+pub fn after_rest(variant: &serde_json::Value) -> f64 {
     variant["summary"]["figures"]["after_rest"]["median"].as_f64().unwrap() / MB
 }
 

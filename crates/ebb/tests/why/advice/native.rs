@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use crate::process::{Process, call, start, states};
-use crate::subjects::preload;
+use super::process::{Process, call, start, states};
+use crate::harness::subjects::preload;
 
 const BACKGROUND: &str = "background_thread:true,dirty_decay_ms:1000";
 

@@ -2,11 +2,7 @@
 //!
 //! On the service of `fixtures/bursts`. Needs python3 and libjemalloc.so.2.
 
-#[path = "compare/bench.rs"]
-#[allow(dead_code, reason = "shared with the tests of the command")]
-mod bench;
-
-use bench::{Edited, fixture, run};
+use crate::bench::{self, Edited, fixture, run};
 use std::process::{Child, Command, Stdio};
 
 /// The line of the fixture that an environment is added to.

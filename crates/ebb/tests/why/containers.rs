@@ -3,10 +3,6 @@
 //!
 //! Needs runc and root; skipped where no container can be started.
 
-#[path = "run/harness.rs"]
-#[allow(dead_code, reason = "shared with the tests of ebb run")]
-mod harness;
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -14,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use harness::{output, stderr, stdout};
+use crate::harness::{self, output, stderr, stdout};
 use nix::unistd::Uid;
 use serde_json::{Value, json};
 use tempfile::TempDir;

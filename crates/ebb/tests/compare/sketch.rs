@@ -2,11 +2,7 @@
 //!
 //! The service is that of `fixtures/bursts`, started by its own command line. Needs python3.
 
-#[path = "compare/bench.rs"]
-#[allow(dead_code, reason = "shared with the tests of ebb compare")]
-mod bench;
-
-use bench::{Finished, fixture, results};
+use crate::bench::{self, Finished, fixture, results};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
