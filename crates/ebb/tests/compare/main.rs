@@ -8,17 +8,15 @@
 mod harness;
 
 mod again;
-mod ask;
-mod bench;
-mod beside;
 mod colours;
-mod exports;
-mod full;
+mod files;
+mod interrupts;
 mod limits;
 mod live;
 mod page;
 mod sketch;
 mod sure;
 mod trials;
+mod workload;
 
 const MB: f64 = 1e6;
