@@ -28,10 +28,7 @@ impl NotRead {
 
     /// `error`, which is the kernel's refusal where `is_refused`.
     pub(super) fn of(pid: i32, error: impl fmt::Display, is_refused: bool) -> Self {
-        match is_refused {
-            true => Self::refused(pid, error),
-            false => Self::because(error),
-        }
+        if is_refused { Self::refused(pid, error) } else { Self::because(error) }
     }
 
     fn at_gate(gate: Option<Gate>, why: impl fmt::Display) -> Self {

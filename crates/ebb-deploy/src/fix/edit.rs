@@ -40,16 +40,13 @@ impl Edit {
     pub fn below(text: &str, place: usize, lines: &[String], why: impl Into<String>) -> Self {
         let end = line_end(text);
         let rest = &text[place..];
-        let (at, new) = match rest.find('\n') {
-            Some(length) => {
-                (place + length + 1, lines.iter().map(|it| format!("{it}{end}")).collect())
-            }
-            None if place == text.len() && (text.is_empty() || text.ends_with('\n')) => {
-                (place, lines.iter().map(|it| format!("{it}{end}")).collect())
-            }
-            None => (text.len(), lines.iter().map(|it| format!("{end}{it}")).collect::<String>()),
+        let is_at_start = rest.is_empty() && (text.is_empty() || text.ends_with('\n'));
+        let (at, is_ended) = match rest.find('\n') {
+            Some(length) => (place + length + 1, true),
+            None => (text.len(), is_at_start),
         };
-        Self::replace(at..at, new, why)
+        let line = |it: &String| if is_ended { format!("{it}{end}") } else { format!("{end}{it}") };
+        Self::replace(at..at, lines.iter().map(line).collect::<String>(), why)
     }
 }
 
@@ -138,22 +135,21 @@ mod tests {
 
     #[test]
     fn line_ends_are_those_of_the_text() {
-        let below =
-            |text: &str| apply(text, &[Edit::below(text, text.len(), &["x".to_owned()], "")]);
-        assert_eq!(below("a\r\nb"), "a\r\nb\r\nx");
-        assert_eq!(below("a\nb\n"), "a\nb\nx\n");
-        assert_eq!(below("a"), "a\nx");
-        assert_eq!(below(""), "x\n");
+        for (text, after) in
+            [("a\r\nb", "a\r\nb\r\nx"), ("a\nb\n", "a\nb\nx\n"), ("a", "a\nx"), ("", "x\n")]
+        {
+            let below = Edit::below(text, text.len(), &["x".to_owned()], "");
+            assert_eq!(apply(text, &[below]), after);
+        }
     }
 
     #[test]
     fn a_diff_names_files_as_patch_does() {
-        assert!(
-            diff("d/f", Some("a\n"), "b\n")
-                .starts_with("--- a/d/f\n+++ b/d/f\n@@ -1 +1 @@\n-a\n+b\n")
-        );
-        assert!(
-            diff("/d/f", None, "b\n").starts_with("--- /dev/null\n+++ /d/f\n@@ -0,0 +1 @@\n+b\n")
-        );
+        for (name, before, start) in [
+            ("d/f", Some("a\n"), "--- a/d/f\n+++ b/d/f\n@@ -1 +1 @@\n-a\n+b\n"),
+            ("/d/f", None, "--- /dev/null\n+++ /d/f\n@@ -0,0 +1 @@\n+b\n"),
+        ] {
+            assert!(diff(name, before, "b\n").starts_with(start));
+        }
     }
 }

@@ -3,15 +3,14 @@
 
 use std::path::Path;
 
-use super::refused::Refused;
 use crate::check::declared::unit::Unit;
 
 use super::edit::apply;
-use super::{Edit, Elsewhere, Fixed, Wish, settle};
+use super::{Edit, Elsewhere, Fixed, Refused, Wish, settle};
 
 /// The name of our drop-in: that of the allocator.
 pub fn drop_in(wish: &Wish) -> String {
-    format!("{}.conf", wish.allocator.name)
+    format!("{}.conf", wish.allocator)
 }
 
 const SPECIFIER: Elsewhere = Elsewhere {
@@ -49,10 +48,8 @@ pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Refused> {
             let service = other.service(Path::new(files.name));
             let names = || wish.names();
             if let Some(set) = names().find(|it| service.variable(it).is_some()) {
-                return Err(Refused::cannot(
-                    format!("the drop-in {name} comes after {own_name} and sets {set}, too"),
-                    "remove it there, then run ebb fix again",
-                ));
+                let what = format!("the drop-in {name} comes after {own_name} and sets {set}, too");
+                return Err(Refused::cannot(what, "remove it there, then run ebb fix again"));
             }
         }
         unit.extend(other);
@@ -68,10 +65,8 @@ pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Refused> {
         if number == 0 && !is_open {
             lines.push("[Service]".to_owned());
         }
-        lines.push(format!(
-            "Environment={}",
-            quoted(&format!("{}={}", setting.name, setting.value))
-        ));
+        let word = format!("{}={}", setting.name, setting.value);
+        lines.push(format!("Environment={}", quoted(&word)));
         fixed.edits.push(Edit::below(text, text.len(), &lines, &*setting.why));
     }
     if fixed.edits.is_empty() {
@@ -79,19 +74,16 @@ pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Refused> {
     }
     Unit::parse(&apply(text, &fixed.edits)).map_err(unreadable)?;
     for (file, _) in unit.values("EnvironmentFile") {
-        fixed.notes.push(format!(
-            "{} is read after Environment=: look for LD_PRELOAD there",
-            file.trim_start_matches('-')
-        ));
+        let file = file.trim_start_matches('-');
+        fixed.notes.push(format!("{file} is read after Environment=: look for LD_PRELOAD there"));
     }
     for key in ["RootDirectory", "RootImage"] {
         if let Some((root, _)) = unit.values(key).last() {
             fixed.notes.push(format!("the service runs in {key}={root}: install {library} there"));
         }
     }
-    fixed
-        .notes
-        .push(format!("then: systemctl daemon-reload && systemctl restart {}", service.name));
+    let name = &service.name;
+    fixed.notes.push(format!("then: systemctl daemon-reload && systemctl restart {name}"));
     if wish.preloads() && library.starts_with('/') {
         fixed.notes.push(format!("install {library}, readable for the service's user"));
     }

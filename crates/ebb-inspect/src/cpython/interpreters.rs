@@ -2,14 +2,14 @@
 
 use super::collector::{self, Collector};
 use super::layout::{self, Layout};
-use super::unsupported::Unsupported;
+use super::locate::Unsupported;
 use crate::memory::{Reader, Unreadable};
 
 /// No process has more; a longer list is torn.
 const MOST_INTERPRETERS: usize = 1024;
 
 /// One interpreter.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Interpreter {
     /// Its number; the main one has 0.
     pub id: i64,
@@ -18,8 +18,8 @@ pub struct Interpreter {
 }
 
 /// Addresses and numbers of the interpreters, the newest first.
-pub(super) fn states<M: crate::Memory>(
-    reader: &mut Reader<M>,
+pub(super) fn states(
+    reader: &mut Reader<'_>,
     runtime: u64,
     layout: &Layout,
 ) -> Result<Vec<(u64, i64)>, Unsupported> {
@@ -39,8 +39,8 @@ pub(super) fn states<M: crate::Memory>(
 }
 
 /// The address of the interpreter that the process began with.
-pub(super) fn main_interpreter<M: crate::Memory>(
-    reader: &mut Reader<M>,
+pub(super) fn main_interpreter(
+    reader: &mut Reader<'_>,
     runtime: u64,
     layout: &Layout,
 ) -> Result<u64, Unsupported> {
@@ -51,8 +51,8 @@ pub(super) fn main_interpreter<M: crate::Memory>(
         .ok_or_else(|| Unsupported::Layout("it has no main interpreter".to_owned()))
 }
 
-pub(super) fn interpreters<M: crate::Memory>(
-    reader: &mut Reader<M>,
+pub(super) fn interpreters(
+    reader: &mut Reader<'_>,
     runtime: u64,
     layout: &Layout,
 ) -> Result<Vec<Interpreter>, Unsupported> {

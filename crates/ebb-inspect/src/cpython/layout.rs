@@ -5,11 +5,11 @@
 //! what is read through a wrong one is refused by the plausibility checks of the readers. 3.13 and later tell
 //! their own, behind a cookie: `struct _Py_DebugOffsets`, whose fields stand at other places in each version.
 
-use crate::memory::{Memory, Reader};
+use crate::memory::Reader;
 
 use super::collector::Frozen;
+use super::locate::Unsupported;
 use super::locate::{FREE_THREADED_BUILD, Place};
-use super::unsupported::Unsupported;
 
 /// The first bytes of the table that 3.13 and later publish.
 const COOKIE: [u8; 8] = *b"xdebugpy";
@@ -59,10 +59,7 @@ const LARGE: (u64, u64) = (1 << 20, 16 << 10);
 
 impl Layout {
     /// The layout of the CPython at `place`.
-    pub(super) fn of<M: Memory>(
-        reader: &mut Reader<M>,
-        place: &Place,
-    ) -> Result<Self, Unsupported> {
+    pub(super) fn of(reader: &mut Reader<'_>, place: &Place) -> Result<Self, Unsupported> {
         let (head, next, id, gc, sizes) = match place.version {
             (3, 8) => (32, 0, 16, Gc::Runtime(344), SMALL),
             (3, 9) => (32, 0, 24, Gc::Interpreter(616), SMALL),
@@ -83,8 +80,8 @@ impl Layout {
     }
 
     /// What the runtime tells of itself.
-    fn published<M: Memory>(
-        reader: &mut Reader<M>,
+    fn published(
+        reader: &mut Reader<'_>,
         place: &Place,
         gc: u64,
         frozen: Frozen,

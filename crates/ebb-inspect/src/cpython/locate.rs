@@ -4,12 +4,25 @@ use std::path::{Path, PathBuf};
 
 use object::{Object, ObjectKind, ObjectSymbol, ReadCache};
 
-use super::unsupported::Unsupported;
 use crate::memory::Unreadable;
 use crate::target::{Backing, Mapping, Target};
 
 /// What is said of a build whose objects are laid out otherwise, and lie in mimalloc's pages.
 pub(super) const FREE_THREADED_BUILD: &str = "a free-threaded build of CPython: ebb does not read its collector, and its objects are in its own mimalloc";
+
+/// Why nothing is said of a process.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unsupported {
+    /// No file of the process defines `_PyRuntime`.
+    #[error("it has no CPython")]
+    NoPython,
+    /// A version or a kind of build whose layout is not known.
+    #[error("{0}")]
+    Layout(String),
+    /// It could not be read.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+}
 
 /// CPython in a process.
 #[derive(Clone, Debug, PartialEq, Eq)]

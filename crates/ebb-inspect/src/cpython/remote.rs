@@ -5,13 +5,13 @@
 //! the main one is named, because its state is never freed while the interpreter runs.
 
 use crate::exact::usize_of;
-use crate::memory::{Memory, Reader};
+use crate::memory::Reader;
 use crate::target::Target;
 
 use super::interpreters::main_interpreter;
 use super::layout::Layout;
+use super::locate::Unsupported;
 use super::locate::{self, Place};
-use super::unsupported::Unsupported;
 
 /// Fields of the runtime's table of offsets, as 3.14 has it.
 const FINALIZING: u64 = 32;
@@ -61,11 +61,7 @@ impl Remote {
         Self::of(&mut reader, &place, &layout)
     }
 
-    fn of<M: Memory>(
-        reader: &mut Reader<M>,
-        place: &Place,
-        layout: &Layout,
-    ) -> Result<Self, Unsupported> {
+    fn of(reader: &mut Reader<'_>, place: &Place, layout: &Layout) -> Result<Self, Unsupported> {
         let (major, minor) = place.version;
         if place.version < (3, 14) {
             return Err(Unsupported::Layout(format!(

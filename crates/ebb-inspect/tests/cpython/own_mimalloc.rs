@@ -55,21 +55,21 @@ fn read(command: &mut Command, is_free_threaded: bool) {
     out.read_line(&mut line).unwrap();
     let target = Target::open(child.id() as i32).unwrap();
     let file = cpython::file(&target).unwrap().expect("the runtime's file");
-    let holdings = mimalloc::read(&target, &file);
+    let heap = mimalloc::read(&target, &file);
     let python = Python::read(&target, &[]);
     drop(child.stdin.take());
     child.wait().unwrap();
-    let holdings = holdings.unwrap();
-    assert!(holdings.reader.contains("CPython"), "{}", holdings.reader);
-    assert_eq!(holdings.torn, 0);
-    assert!(holdings.ledger.adds_up());
+    let heap = heap.unwrap();
+    assert!(heap.reader.contains("CPython"), "{}", heap.reader);
+    assert_eq!(heap.torn, 0);
+    assert!(heap.breakdown.adds_up());
     let said = line.trim().parse::<u64>().unwrap();
-    let found = holdings.ledger.live.chunks;
+    let found = heap.breakdown.live.chunks;
     // 200 000 objects, a buffer of each, and the interpreter's own; the other build counts those of one thread.
     assert!((400_000..440_000).contains(&found), "{found} blocks read");
     assert!(!is_free_threaded || found.abs_diff(said) < 1000, "{found} blocks read, {said} said");
     // What was freed lies beside what was not.
-    assert!(holdings.ledger.free.bytes > 150_000 * 100, "{:?}", holdings.ledger);
+    assert!(heap.breakdown.free.bytes > 150_000 * 100, "{:?}", heap.breakdown);
     match python {
         Err(Unsupported::Layout(why)) if is_free_threaded => {
             assert!(why.contains("free-threaded"), "{why}");

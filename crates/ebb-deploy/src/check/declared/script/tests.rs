@@ -52,26 +52,31 @@ fn what_comes_too_late_or_is_dropped_is_an_error() {
 
 #[test]
 fn conditions_are_notes() {
-    let notes = |text: &str| {
-        let remarks = script(text).service.remarks.into_iter();
+    let set = "export LD_PRELOAD=/a.so\n";
+    for (text, expected) in [
+        (format!("if [ -f /a.so ]; then\n  {set}fi\nexec app\n"), vec![(2, Id::NotAsked)]),
+        (
+            format!("{set}if root; then\n  exec sudo -u app \"$0\"\nfi\nexec app\n"),
+            vec![(3, Id::EnvironmentDropped)],
+        ),
+        (format!("{set}if root; then\n  exec gosu app \"$0\"\nfi\nexec app\n"), vec![]),
+    ] {
+        let remarks = script(&text).service.remarks.into_iter();
         let notes = remarks.filter(|it| it.is_note && it.id != Id::EntrypointBypassed);
-        notes.map(|it| (it.line, it.id)).collect::<Vec<_>>()
-    };
-    let text = "if [ -f /a.so ]; then\n  export LD_PRELOAD=/a.so\nfi\nexec app\n";
-    assert_eq!(notes(text), [(2, Id::NotAsked)]);
-    assert_eq!(preload(text).as_deref(), Some("/a.so"));
-    let text = "export LD_PRELOAD=/a.so\nif root; then\n  exec sudo -u app \"$0\"\nfi\nexec app\n";
-    assert_eq!(notes(text), [(3, Id::EnvironmentDropped)]);
-    let text = "export LD_PRELOAD=/a.so\nif root; then\n  exec gosu app \"$0\"\nfi\nexec app\n";
-    assert_eq!(notes(text), []);
+        assert_eq!(notes.map(|it| (it.line, it.id)).collect::<Vec<_>>(), expected, "{text}");
+        assert_eq!(preload(&text).as_deref(), Some("/a.so"));
+    }
 }
 
 #[test]
 fn the_program_is_the_first_exec_or_the_last_command() {
-    let words = |text: &str| script(text).service.start.unwrap().words;
-    assert_eq!(words("a\nexec 2>&1\nexec b 'c d'\ne\n"), ["exec", "b", "c d"]);
-    assert_eq!(words("a\nb c\ncd /\nexit 1\n"), ["b", "c"]);
-    assert_eq!(words("if x; then exec y; fi\nexec \"$@\"\n"), ["exec", "$@"]);
+    for (text, words) in [
+        ("a\nexec 2>&1\nexec b 'c d'\ne\n", "exec|b|c d"),
+        ("a\nb c\ncd /\nexit 1\n", "b|c"),
+        ("if x; then exec y; fi\nexec \"$@\"\n", "exec|$@"),
+    ] {
+        assert_eq!(script(text).service.start.unwrap().words.join("|"), words, "{text}");
+    }
 }
 
 #[test]
@@ -85,24 +90,24 @@ fn scripts_of_others_are_named() {
         let why = Script::parse(Path::new("x"), &format!("{line}\n")).unwrap_err();
         assert!(why.contains(who), "{why}");
     }
-    for line in [
-        "#!/bin/sh -e",
-        "#! /usr/bin/env bash",
-        "#!/usr/bin/with-contenv bash",
-        "#!/bin/busybox sh",
-    ] {
-        assert!(Script::parse(Path::new("x"), &format!("{line}\n")).is_ok(), "{line}");
+    for shell in
+        ["/bin/sh -e", " /usr/bin/env bash", "/usr/bin/with-contenv bash", "/bin/busybox sh"]
+    {
+        assert!(Script::parse(Path::new("x"), &format!("#!{shell}\n")).is_ok(), "{shell}");
     }
 }
 
 #[test]
 fn the_top_is_the_comment_and_the_options() {
-    let rest = |text: &str| text[top(text)..].to_owned();
-    assert_eq!(rest("#!/bin/sh\nset -e\n\nexec a\n"), "\nexec a\n");
-    assert_eq!(rest("#!/bin/sh\n# b\n#\n\n# c\nexec a\n"), "\n# c\nexec a\n");
-    assert_eq!(rest("#!/bin/sh\n\n# b\nset -eu # c\nset -o pipefail\nexec a"), "exec a");
-    assert_eq!(rest("#!/bin/sh\nset -- a\nexec a\n"), "set -- a\nexec a\n");
-    assert_eq!(rest("#!/bin/sh\nset -e; a\n"), "set -e; a\n");
-    assert_eq!(rest("exec a\n"), "exec a\n");
-    assert_eq!(rest("#!/bin/sh"), "");
+    for (head, rest) in [
+        ("#!/bin/sh\nset -e\n", "\nexec a\n"),
+        ("#!/bin/sh\n# b\n#\n", "\n# c\nexec a\n"),
+        ("#!/bin/sh\n\n# b\nset -eu # c\nset -o pipefail\n", "exec a"),
+        ("#!/bin/sh\n", "set -- a\nexec a\n"),
+        ("#!/bin/sh\n", "set -e; a\n"),
+        ("", "exec a\n"),
+        ("#!/bin/sh", ""),
+    ] {
+        assert_eq!(top(&format!("{head}{rest}")), head.len(), "{head}{rest}");
+    }
 }
