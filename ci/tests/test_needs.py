@@ -8,7 +8,6 @@ from pathlib import Path
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import unittest
 
@@ -183,7 +182,3 @@ class Report(unittest.TestCase):
         self.assertIn("preload::cgroup: no cgroup", said)
         self.assertIn("apt-get install --no-install-recommends ruby\n", said)
         self.assertEqual(self.report(target, "--clear") + self.report(target), "")
-
-
-if __name__ == "__main__":
-    sys.exit(unittest.main())
