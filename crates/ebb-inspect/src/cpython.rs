@@ -8,6 +8,7 @@
 //! What the kernel's heap and these arenas have in common: glibc's breakdown counts an arena as one block mapped
 //! by itself; what is free inside is seen here only.
 
+use crate::heap::Unsupported;
 use crate::memory::Reader;
 use crate::target::Target;
 
@@ -25,7 +26,6 @@ mod tests;
 pub use arenas::Arenas;
 pub use collector::{Collector, OfType};
 pub use interpreters::Interpreter;
-pub use locate::Unsupported;
 pub use locate::file;
 pub use remote::Remote;
 

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use ebb_inspect::permission::{self, Gate};
+use ebb_inspect::{Unreadable, Unsupported};
 
 /// Why a heap, or a part of one, was not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,9 +27,12 @@ impl NotRead {
         Self::at_gate(permission::diagnose(pid).ok(), why)
     }
 
-    /// `error`, which is the kernel's refusal where `is_refused`.
-    pub(super) fn of(pid: i32, error: impl fmt::Display, is_refused: bool) -> Self {
-        if is_refused { Self::refused(pid, error) } else { Self::because(error) }
+    /// What a reader says of process `pid`.
+    pub(super) fn of(pid: i32, error: impl Into<Unsupported>) -> Self {
+        match error.into() {
+            error @ Unsupported::Unreadable(Unreadable::Refused) => Self::refused(pid, error),
+            error => Self::because(error),
+        }
     }
 
     fn at_gate(gate: Option<Gate>, why: impl fmt::Display) -> Self {
@@ -57,8 +61,9 @@ mod tests {
     #[test]
     fn only_a_refusal_has_a_remedy() {
         let own = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(NotRead::of(own, "torn", false), NotRead::because("torn"));
-        assert!(NotRead::of(own, "closed", true).remedy.is_some());
+        let torn = Unreadable::Unmapped(7);
+        assert_eq!(NotRead::of(own, torn.clone()), NotRead::because(torn));
+        assert!(NotRead::of(own, Unreadable::Refused).remedy.is_some());
     }
 
     /// What `ebb why` said on a kernel with Yama, recorded by `ci/vm/record.sh`.

@@ -2,7 +2,7 @@
 
 use super::collector::{self, Collector};
 use super::layout::{self, Layout};
-use super::locate::Unsupported;
+use crate::heap::Unsupported;
 use crate::memory::{Reader, Unreadable};
 
 /// No process has more; a longer list is torn.
@@ -27,13 +27,13 @@ pub(super) fn states(
     let mut next = reader.word(runtime.wrapping_add(layout.head))?;
     while next != 0 {
         if states.len() == MOST_INTERPRETERS {
-            return Err(Unsupported::Layout("its list of interpreters has no end".to_owned()));
+            return Err(Unsupported::Build("its list of interpreters has no end".to_owned()));
         }
         states.push((next, reader.word(next.wrapping_add(layout.id))?.cast_signed()));
         next = reader.word(next.wrapping_add(layout.next))?;
     }
     if states.is_empty() {
-        return Err(Unsupported::Layout("it has no interpreter (yet)".to_owned()));
+        return Err(Unsupported::Build("it has no interpreter (yet)".to_owned()));
     }
     Ok(states)
 }
@@ -48,7 +48,7 @@ pub(super) fn main_interpreter(
         .into_iter()
         .find(|&(_, id)| id == 0)
         .map(|(state, _)| state)
-        .ok_or_else(|| Unsupported::Layout("it has no main interpreter".to_owned()))
+        .ok_or_else(|| Unsupported::Build("it has no main interpreter".to_owned()))
 }
 
 pub(super) fn interpreters(
