@@ -16,7 +16,6 @@ mod arenas;
 mod arrays;
 mod buffers;
 mod collector;
-mod interpreters;
 mod layout;
 mod locate;
 mod remote;
@@ -24,12 +23,11 @@ mod remote;
 mod tests;
 
 pub use arenas::Arenas;
-pub use collector::{Collector, OfType};
-pub use interpreters::Interpreter;
+pub use collector::{Collector, Interpreter, OfType};
 pub use locate::file;
 pub use remote::Remote;
 
-use interpreters::{interpreters, states};
+use collector::{interpreters, states};
 use layout::Layout;
 
 /// From this version on an interpreter with a lock of its own has arenas of its own.

@@ -12,7 +12,7 @@ use ebb_stats::{Snapshot, mechanism};
 use super::counters::{self, Counters};
 use super::inside::inside;
 use super::look;
-use super::not_read::NotRead;
+use super::look::NotRead;
 
 mod regions;
 

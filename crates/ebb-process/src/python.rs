@@ -10,7 +10,7 @@ use ebb_inspect::cpython::{self, Arenas};
 use super::counters::Counters;
 use super::heap;
 use super::look;
-use super::not_read::NotRead;
+use super::look::NotRead;
 use crate::snapshot::{Heap, Interpreter, Objects, OfType, Python};
 
 /// Number of types that are reported.

@@ -8,7 +8,6 @@
 use crate::heap::Unsupported;
 use crate::memory::Reader;
 
-use super::collector::Frozen;
 use super::locate::{FREE_THREADED_BUILD, Place};
 
 /// The first bytes of the table that 3.13 and later publish.
@@ -25,6 +24,15 @@ const GC_OF_3_13: u64 = 80;
 const GC_OF_3_14: u64 = 88;
 /// The part of a version's number that says release, not alpha, beta or candidate.
 const RELEASE_LEVEL: u64 = 0xf0;
+
+/// Where the list of frozen objects begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Frozen {
+    /// So far into the collector's state.
+    InState(u64),
+    /// Behind the last generation.
+    BehindGenerations,
+}
 
 /// Where the collector's state lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

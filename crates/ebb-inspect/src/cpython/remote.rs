@@ -9,7 +9,7 @@ use crate::heap::Unsupported;
 use crate::memory::Reader;
 use crate::target::Target;
 
-use super::interpreters::main_interpreter;
+use super::collector::main_interpreter;
 use super::layout::Layout;
 use super::locate::{self, Place};
 

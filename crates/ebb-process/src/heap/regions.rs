@@ -11,7 +11,7 @@ use ebb_inspect::{Heap, Target, Unsupported, jemalloc, mimalloc, musl, tcmalloc}
 use crate::charge::name_when_mapped;
 use crate::inside::Inside;
 use crate::look;
-use crate::not_read::NotRead;
+use crate::look::NotRead;
 
 type Reader = fn(&Target, &Path) -> Result<Heap, Unsupported>;
 

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use ebb_process::counters::Counters;
 use ebb_process::look::Depth;
-use ebb_process::not_read::NotRead;
 use ebb_process::snapshot::{Heap, Objects, Python};
-use ebb_process::{environ, python};
+use ebb_process::{NotRead, environ, python};
 
 /// Its interpreters and its object arenas, as deep as is requested. A CPython whose objects are `malloc`'s has no arenas: that is
 /// known of it, and no failure.
