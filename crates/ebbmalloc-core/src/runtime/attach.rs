@@ -17,12 +17,12 @@ use ebb_stats::mechanism::THREAD_EXIT;
 #[cold]
 pub(super) fn attach() {
     State::Busy.set();
-    if !HEAP.gate.come_in(&HEAP.os, thread_number()) {
+    if !HEAP.parts.gate.come_in(&HEAP.os, thread_number()) {
         return State::New.set();
     }
     boot();
     let made = HEAP.attach();
-    HEAP.gate.go_out();
+    HEAP.parts.gate.go_out();
     let Some(cache) = made else {
         return State::New.set();
     };
@@ -48,7 +48,7 @@ unsafe extern "C" fn thread_ends(value: *mut u8) {
     };
     State::Busy.set();
     // The cache can be drained nowhere else: a fork that keeps the thread waiting for long may be disturbed.
-    let guest = HEAP.gate.come_in(&HEAP.os, thread_number());
+    let guest = HEAP.parts.gate.come_in(&HEAP.os, thread_number());
     // SAFETY: `value` is what `attach` passed, on this thread, which uses it no more: its word says
     // so since the line above.
     unsafe { HEAP.detach(cache) };
@@ -58,7 +58,7 @@ unsafe extern "C" fn thread_ends(value: *mut u8) {
         unsafe { observer::unmake(observer) };
     }
     if guest {
-        HEAP.gate.go_out();
+        HEAP.parts.gate.go_out();
     }
     State::Ended.set();
     PURGER.nudge();

@@ -54,7 +54,7 @@ fn what_is_used_again_and_again_stays_in_the_cache() {
     round(1000);
     round(1000);
     assert!(heap.statistics(None, true).cached >= 1000 * 16);
-    let flushes = || heap.bins.get(0, 1).lock(&heap.os).flushes;
+    let flushes = || heap.parts.bins.get(0, 1).lock(&heap.os).flushes;
     let before = flushes();
     round(1000);
     assert_eq!(flushes(), before);
