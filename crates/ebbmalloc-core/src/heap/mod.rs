@@ -2,6 +2,7 @@
 
 pub mod contents;
 pub mod explicit;
+mod explicit_cache_table;
 pub mod explicit_caches;
 pub mod explicit_life;
 pub mod figures;
@@ -11,6 +12,7 @@ pub mod heap;
 pub mod in_place;
 #[cfg(not(loom))]
 mod layout;
+pub mod limit;
 pub mod outside;
 mod parts;
 pub mod pressure;
@@ -33,7 +35,7 @@ use crate::profile::Profile;
 use crate::size::{CLASSES, SMALL_MAX, class_of};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use explicit_caches::ExplicitCaches;
+use explicit_cache_table::ExplicitCaches;
 use gate::Gate;
 use heap::Counters;
 pub use heap::{Access, HeapWith};

@@ -1,0 +1,149 @@
+//! Growth against the limit of the process's cgroups. The kernel kills at a fault; no request for
+//! memory fails before that. So a heap that grows looks at what is left, at every sixteenth of it,
+//! and when little is left everything idle goes at once instead of after its delay.
+//!
+//! Called by the runtime after a slow operation, without a lock, and by the purger at its ticks.
+
+use super::Heap;
+use crate::arena::GROWTH_STEP;
+use crate::os::{Headroom, Os, Scarce};
+use core::sync::atomic::Ordering;
+
+/// The least growth between two looks: a look costs as much as the faults of some 200 KiB.
+const LEAST_STRIDE: usize = 1 << 20;
+/// Growth between two looks where there is no limit: one may be set later.
+const UNLIMITED_STRIDE: usize = 64 << 20;
+/// Near the limit: less than a sixteenth of it is left, within these bounds. The lower is what a few
+/// threads can touch between two looks; the upper keeps a large container from purging early.
+const LEAST_MARGIN: usize = 8 << 20;
+const MOST_MARGIN: usize = 256 << 20;
+/// Near the limit a pass is worth its time when so much was freed since the last one.
+const WORTH_BYTES: usize = 1 << 20;
+/// Or after this long: caches may hold what nobody counted.
+const PATIENCE_MS: u64 = 100;
+
+/// What must be left for idle pages to have time.
+const fn margin(limit_bytes: usize) -> usize {
+    let share = limit_bytes / 16;
+    let bounded = if share < LEAST_MARGIN {
+        LEAST_MARGIN
+    } else if share > MOST_MARGIN {
+        MOST_MARGIN
+    } else {
+        share
+    };
+    // A container of a few MiB would always be near.
+    if bounded < limit_bytes / 4 { bounded } else { limit_bytes / 4 }
+}
+
+impl<O: Os> Heap<O> {
+    /// What a slow operation looks at when it is done; see [`crate::arena::Arena::attention`].
+    #[inline]
+    pub fn attention(&self) -> usize {
+        self.arena.attention()
+    }
+
+    /// Whether the heap has grown by a step; the next step begins.
+    pub fn take_growth_step(&self) -> bool {
+        let grown = self.arena.take_growth();
+        if grown {
+            let step = if self.is_near_limit() { LEAST_STRIDE } else { GROWTH_STEP };
+            self.arena.set_growth_mark(self.arena.fresh_bytes() + step);
+        }
+        grown
+    }
+
+    /// Looks at the limit if the heap has grown enough for it. True if everything idle should go
+    /// now: [`Heap::trim`].
+    pub fn look_at_limit(&self) -> bool {
+        let fresh = self.arena.fresh_bytes();
+        let pressure = &self.parts.pressure;
+        if pressure.looking.swap(true, Ordering::Acquire) {
+            return false;
+        }
+        let short = fresh >= pressure.due_at.load(Ordering::Relaxed) && self.look(fresh);
+        let due = pressure.due_at.load(Ordering::Relaxed);
+        self.arena.set_growth_mark(due.min(fresh + GROWTH_STEP));
+        pressure.looking.store(false, Ordering::Release);
+        short
+    }
+
+    /// Looks again if the limit was near at the last look.
+    pub fn refresh_pressure(&self) {
+        let pressure = &self.parts.pressure;
+        if self.is_near_limit() && !pressure.looking.swap(true, Ordering::Acquire) {
+            self.look(self.arena.fresh_bytes());
+            pressure.looking.store(false, Ordering::Release);
+        }
+    }
+
+    /// Whether the limit was near at the last look: idle pages have no time then.
+    pub fn is_near_limit(&self) -> bool {
+        self.parts.pressure.near.load(Ordering::Relaxed)
+    }
+
+    /// Whether a thread is looking right now.
+    pub(super) fn is_looking(&self) -> bool {
+        self.parts.pressure.looking.load(Ordering::Relaxed)
+    }
+
+    /// One look, by the thread that holds `looking`. True if a pass is worth its time.
+    fn look(&self, fresh: usize) -> bool {
+        let pressure = &self.parts.pressure;
+        let unseen = fresh.saturating_sub(pressure.seen_at.load(Ordering::Relaxed));
+        pressure.seen_at.store(fresh, Ordering::Relaxed);
+        let (near, untouched, stride) = match self.os.headroom() {
+            None => (false, 0, UNLIMITED_STRIDE.max(fresh / 4)),
+            Some(Headroom { limit_bytes, left_bytes }) => {
+                // What was handed out just now is not charged before it is touched. What was not
+                // touched for a few looks will not be soon.
+                let untouched = pressure.untouched.load(Ordering::Relaxed) / 2 + unseen;
+                let left = left_bytes.saturating_sub(untouched);
+                let stride = (left / 16).max(LEAST_STRIDE);
+                (left < margin(limit_bytes), untouched, stride)
+            }
+        };
+        pressure.untouched.store(untouched, Ordering::Relaxed);
+        pressure.due_at.store(fresh + stride, Ordering::Relaxed);
+        let was_near = pressure.near.swap(near, Ordering::Relaxed);
+        if !near {
+            return false;
+        }
+        let now = self.os.now_ms();
+        let worth = !was_near
+            || self.freed_bytes() >= WORTH_BYTES
+            || now >= pressure.next_pass_ms.load(Ordering::Relaxed);
+        if worth {
+            pressure.next_pass_ms.store(now + PATIENCE_MS, Ordering::Relaxed);
+        }
+        worth
+    }
+
+    /// Sleeps while another thread looks at the limit, or makes a pass near it; a second at most. The
+    /// caller is inside no cache.
+    pub fn wait_for_relief(&self) {
+        const TURNS: usize = 1000;
+        for _ in 0..TURNS {
+            // Relaxed: nothing that the other thread did is read here.
+            let passing = self.is_near_limit() && self.purging.load(Ordering::Relaxed);
+            if !passing && !self.is_looking() {
+                return;
+            }
+            self.nap();
+        }
+    }
+
+    /// Asks the kernel for what a sandbox may forbid to ask: the processors, the limits.
+    pub fn prepare_for_sandbox(&self) {
+        self.shards();
+        self.follow_limits();
+    }
+
+    /// Asks for what is limited, and follows a limit on address space that was lowered after the start;
+    /// every pass does.
+    pub(super) fn follow_limits(&self) {
+        if self.os.scarce() == Scarce::Addresses {
+            self.arena.lock(&self.os).follow_limit(&self.os);
+        }
+    }
+}
