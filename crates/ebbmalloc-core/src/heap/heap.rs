@@ -10,9 +10,8 @@ use crate::base::purged::{Drained, Purged};
 use crate::base::sync::AtomicBool;
 use crate::cache::cache::Cache;
 use crate::os::Os;
-use crate::size::{LEAD_MAX, QUANTUM, class_aligned};
 use crate::slab::bin::{Bin, Supply};
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// How a call may touch the heap.
 #[derive(Clone, Copy)]
@@ -63,8 +62,8 @@ pub struct HeapWith<O, P> {
     pub(super) purging: AtomicBool,
     /// Shards in use, 0 until that was asked. Relaxed.
     pub(super) shards: AtomicUsize,
-    /// New slabs have a lead where their class has one, as [`leads`](crate::size::leads) says. Relaxed.
-    pub(super) leads: AtomicBool,
+    /// 0, or the shard whose slabs have no lead (`lead.rs`). Written while there is one thread; relaxed.
+    pub(super) aligned_shard: AtomicU8,
     /// Ticks leave the heap's own arena alone: what is free there stays. Relaxed.
     pub(super) keeps_own: AtomicBool,
     pub(super) counters: Counters,
@@ -148,24 +147,8 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
             metadata: &self.metadata,
             page_shift: self.os.page_bytes().trailing_zeros(),
             tick: self.now(),
-            leads: self.leads(),
+            aligned_shard: self.aligned_shard(),
         }
-    }
-
-    fn leads(&self) -> bool {
-        self.leads.load(Ordering::Relaxed)
-    }
-
-    /// New slabs have a lead from now on, where their class has one. While no other thread allocates.
-    pub fn lead_slabs(&self) {
-        self.leads.store(true, Ordering::Relaxed);
-    }
-
-    /// Smallest class whose slots hold `size` bytes and are all aligned to `align` here, as
-    /// [`class_aligned`](crate::size::class_aligned).
-    pub fn class_aligned(&self, size: usize, align: usize) -> Option<usize> {
-        let least = if align > QUANTUM && self.leads() { LEAD_MAX + 1 } else { 0 };
-        class_aligned(size.max(least), align)
     }
 
     pub(super) fn now(&self) -> u32 {

@@ -1,5 +1,6 @@
 //! What a request meets: alloc, free, realloc, usable size; and a tick of the purger.
 
+mod aligned;
 pub mod contents;
 pub mod explicit;
 mod explicit_cache_table;
@@ -34,7 +35,7 @@ use crate::os::Os;
 use crate::profile::Profile;
 use crate::size::{CLASSES, SMALL_MAX, class_of};
 use core::ptr::{NonNull, null_mut};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use explicit_cache_table::ExplicitCaches;
 use gate::Gate;
 use heap::Counters;
@@ -97,7 +98,7 @@ impl<O: Os> Heap<O> {
                 tick: AtomicU32::new(FIRST_TICK),
                 purging: AtomicBool::new(false),
                 shards: AtomicUsize::new(0),
-                leads: AtomicBool::new(false),
+                aligned_shard: AtomicU8::new(0),
                 keeps_own: AtomicBool::new(false),
                 counters: Counters {
                     returned_bytes: AtomicU64::new(0),
@@ -168,7 +169,7 @@ impl<O: Os> Heap<O> {
         let by_processor = self.parts.by_processor.load(Ordering::Relaxed);
         let shards = match self.parts.caches.count(&self.os) {
             0 if !by_processor => 1,
-            _ => self.shards(),
+            _ => self.shards_of_threads(),
         };
         let processor = by_processor.then(|| self.os.processor());
         let supply = self.supply();

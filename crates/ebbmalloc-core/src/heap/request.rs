@@ -17,32 +17,6 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
         }
     }
 
-    /// A block that reads as zero.
-    pub fn allocate_zeroed(&self, access: Access, size: usize) -> *mut u8 {
-        if size > SMALL_MAX {
-            let (block, zero) = self.allocate_large(access, size, 1);
-            if !zero && !block.is_null() {
-                // SAFETY: the block is ours and at least `size` bytes long.
-                unsafe { P::zero(self, block, size) };
-            }
-            return block;
-        }
-        let block = self.allocate_slot(access, class_of(size));
-        if !block.is_null() {
-            // SAFETY: the block is ours and at least `size` bytes long.
-            unsafe { block.write_bytes(0, size) };
-        }
-        block
-    }
-
-    /// A block aligned to `align`, a power of two.
-    pub fn allocate_aligned(&self, access: Access, size: usize, align: usize) -> *mut u8 {
-        match self.class_aligned(size, align) {
-            Some(class) => self.allocate_slot(access, class),
-            None => self.allocate_large(access, size, align).0,
-        }
-    }
-
     pub(super) fn allocate_slot(&self, access: Access, class: usize) -> *mut u8 {
         let supply = self.supply();
         if let Access::Around(_) = access
