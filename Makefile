@@ -52,10 +52,9 @@ check: # what changed against main: format, lint, layers, unit tests; BASE=... f
 
 test: # all that must pass before a change lands; what could not run is listed at the end
 	@ci/needs.sh test $(TEST_DISK) must some
-	@ci/skipped.sh --clear
-	@ci/slowest.py --clear
+	@ci/report.py --clear
 	@ci/side-by-side.sh 'library preload python' 'lint unit-programs docs loom' && $(MAKE) unit; \
-		status=$$?; ci/slowest.py; ci/skipped.sh; exit $$status
+		status=$$?; ci/report.py; exit $$status
 
 lint: # format, clippy
 	$(CARGO) fmt --all --check

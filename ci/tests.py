@@ -5,7 +5,7 @@
 
 Each lane takes the next program when its last one has ended, the longest first; a program has as many threads as there are
 processors. Files under `target/tmp` have names of their process, so any two programs may run at once. Each program's output is
-printed when it ends. The time of each test is added to `target/times.tsv`, which `ci/slowest.py` prints.
+printed when it ends. The time of each test is added to `target/times.tsv`, which `ci/report.py` prints.
 
 --build     only builds
 """

@@ -88,7 +88,6 @@ def name_of(variant: Json) -> str:
 
 
 def trial(results: Json) -> Json:
-    """What is kept of `results.json`."""
     workload = results["workload"]
     shown = [v for v in results["variants"] if v.get("summary")]
     spelled = [v["name"] + ("" if v["name"] == name_of(v) else f"={name_of(v)}") for v in shown]

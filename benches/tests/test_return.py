@@ -103,7 +103,3 @@ class ReturnProgram(unittest.TestCase):
         self.assertEqual((status, run["refused"], run["refused_late"]), (0, every, False))
         status, run = self.run_return("idle", "--mib", "8", "--refuse", every, "--late")
         self.assertEqual((status, run["refused_late"]), (0, True))
-
-
-if __name__ == "__main__":
-    unittest.main()

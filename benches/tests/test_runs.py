@@ -96,7 +96,3 @@ class HugePages(unittest.TestCase):
     def test_a_machine_that_refuses_is_said_so(self):
         with mock.patch.object(trials, "HUGE_PAGES", Path("/nowhere")), trials.huge_pages_always(eager=True) as trouble:
             self.assertIn("cannot be set to always", trouble)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -157,7 +157,3 @@ class Provider(unittest.TestCase):
         self.assertNotIn("MALLOC_ARENA_MAX", environment)
         self.assertNotIn("LD_PRELOAD", environment)
         self.assertEqual(environment["KEPT"], "1")
-
-
-if __name__ == "__main__":
-    unittest.main()

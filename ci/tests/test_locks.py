@@ -57,7 +57,3 @@ class Locks(unittest.TestCase):
             wanted = [line for line in (folder / "requirements.txt").read_text().splitlines() if not line.startswith("#")]
             self.assertEqual([line.split(" --hash=")[0] for line in printed], wanted, folder)
             self.assertTrue(all(" --hash=sha256:" in line for line in printed), folder)
-
-
-if __name__ == "__main__":
-    unittest.main()

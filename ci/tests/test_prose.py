@@ -119,7 +119,3 @@ class Prose(unittest.TestCase):
 
     def test_links_lead_somewhere(self):
         self.assertEqual([link for page in pages() for link in broken_links(page)], [])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -95,7 +95,3 @@ class Results(unittest.TestCase):
         for path in ROOT.glob("workloads/*/result.json"):
             for trial in json.loads(path.read_text()).values():
                 self.assertTrue(trial["command"] and trial["started"] and trial["machine"], path)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -64,7 +64,6 @@ def trim() -> bool:
 
 
 def in_use() -> InUse:
-    """The bytes in use."""
     found = malloc_in_use()
     objects = object_allocator_in_use()
     if found is None or objects is None:

@@ -15,8 +15,6 @@ router = APIRouter(prefix="/debug")
 
 
 class Trimmed(BaseModel):
-    """What malloc_trim(0) did."""
-
     released: bool
     rss_before_bytes: Annotated[int, Field(ge=0)]
     rss_after_bytes: Annotated[int, Field(ge=0)]

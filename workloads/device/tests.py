@@ -33,7 +33,6 @@ def batch(*entries: dict[str, object]) -> bytes:
 
 
 def samples(*values: int) -> str:
-    """Values as they are uploaded."""
     return base64.b64encode(b"".join(v.to_bytes(2, "little", signed=True) for v in values)).decode()
 
 
@@ -104,7 +103,6 @@ def threads(pid: int) -> list[str]:
 
 
 def children(pid: int) -> list[int]:
-    """Its workers."""
     return [int(of) for of in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
@@ -158,7 +156,3 @@ class WorkersTest(unittest.TestCase):
         for worker in children(service.pid):
             self.assertIn("libjemalloc", Path(f"/proc/{worker}/maps").read_text())
             self.assertNotIn("jemalloc_bg_thd", threads(worker))
-
-
-if __name__ == "__main__":
-    unittest.main()

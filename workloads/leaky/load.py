@@ -45,7 +45,6 @@ async def ask(session: aiohttp.ClientSession, body: dict[str, object], expected:
 
 
 async def run(args: argparse.Namespace) -> Outcome:
-    """All clients at once."""
     outcome = Outcome()
 
     async def client(session: aiohttp.ClientSession, number: int) -> None:
@@ -58,7 +57,6 @@ async def run(args: argparse.Namespace) -> Outcome:
 
 
 def main() -> int:
-    """Runs the clients."""
     parser = argparse.ArgumentParser(prog="load", description=__doc__)
     parser.add_argument("--url", required=True, help="where the service listens")
     parser.add_argument("--requests", type=int, default=600, help="of all clients together")

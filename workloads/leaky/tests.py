@@ -74,7 +74,3 @@ class Service(unittest.TestCase):
             # A service that is not there fails every request.
             args = Namespace(**{**vars(args), "url": f"http://127.0.0.1:{free_port()}"})
             self.assertEqual(len(asyncio.run(run(args)).errors), 20)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -27,7 +27,6 @@ DATASETS = 800
 
 
 def queries(seed: int) -> Iterator[dict[str, Any]]:
-    """Queries without end."""
     rng = random.Random(seed)
     while True:
         # Popularity falls with the number, as 1/n.

@@ -148,7 +148,3 @@ class ServiceTest(unittest.IsolatedAsyncioTestCase):
         self.assertGreater(live["live_bytes"], 10_000_000)
         async with self.http.post("/debug/gc") as response:
             self.assertGreaterEqual((await response.json())["unreachable"], 0)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -32,8 +32,6 @@ MISSING_SHARE = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Chunks down and across."""
-
     rows: int
     columns: int
 
@@ -71,7 +69,6 @@ def make(path: Path, size: Size) -> None:
 
 
 def checksums(path: Path) -> list[int]:
-    """Of each row of chunks."""
     found: list[int] = json.loads((path / CHECKSUMS).read_text())
     return found
 
@@ -158,7 +155,6 @@ def wrong(body: bytes, offset: int, wanted: int, row_bytes: int, expected: list[
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
     top = argparse.ArgumentParser(prog="load", description=__doc__)
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--store", type=Path, required=True, help="folder of the zarr array")
@@ -182,7 +178,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Runs one verb."""
     args = parser().parse_args()
     run: int = args.run(args)
     return run

@@ -75,7 +75,3 @@ class View(unittest.TestCase):
         changed[CHUNK_VARIANTS] ^= 1
         found = wrong(bytes(changed), 0, len(whole), SIZE.row_bytes, expected)
         self.assertEqual(found, ["row 0 of chunks is not what was written"])
-
-
-if __name__ == "__main__":
-    unittest.main()

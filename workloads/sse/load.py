@@ -108,7 +108,6 @@ async def warm(args: argparse.Namespace) -> int:
 
 
 async def burst_of(args: argparse.Namespace) -> int:
-    """One burst."""
     return report(await burst(args.url, run_ids(args.streams), args.subscribers, args.events))
 
 
@@ -118,7 +117,6 @@ def run_ids(streams: int) -> list[str]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
     top = argparse.ArgumentParser(prog="load", description=__doc__)
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--url", required=True, help="where the service listens")
@@ -141,7 +139,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Runs one verb."""
     args = parser().parse_args()
     verb: Callable[[argparse.Namespace], Coroutine[None, None, int]] = args.run
     return asyncio.run(verb(args))

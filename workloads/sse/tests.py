@@ -176,7 +176,3 @@ class Steps(unittest.TestCase):
 
     def test_a_slow_slope_is_none(self) -> None:
         self.assertEqual(steps([480 + 0.1 * cycle for cycle in range(40)]), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

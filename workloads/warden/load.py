@@ -43,8 +43,6 @@ LOG_BEGINS = 1_750_000_000
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One request."""
-
     path: str
     headers: dict[str, str]
 
@@ -60,7 +58,6 @@ def hits(rng: random.Random, count: int) -> Iterator[Hit]:
 
 
 def headers(rng: random.Random) -> dict[str, str]:
-    """What comes with a request."""
     address = f"{rng.randint(1, 223)}.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)}"
     return {
         "X-Forwarded-For": address,
@@ -102,7 +99,6 @@ def fill(args: argparse.Namespace) -> int:
 
 
 def warm(args: argparse.Namespace) -> int:
-    """One bot, a few requests."""
     return report(asyncio.run(scan(args.url, "warm-up", 1, 4)))
 
 
@@ -112,7 +108,6 @@ def day(args: argparse.Namespace) -> int:
 
 
 async def scan(url: str, seed: str, bots: int, requests: int) -> Outcome:
-    """What the bots saw."""
     outcome = Outcome()
 
     async def bot(session: aiohttp.ClientSession, number: int) -> None:
@@ -123,7 +118,6 @@ async def scan(url: str, seed: str, bots: int, requests: int) -> Outcome:
 
 
 async def ask(session: aiohttp.ClientSession, hit: Hit) -> None:
-    """One request, its answer checked."""
     async with session.get(hit.path, headers=hit.headers) as response:
         body = await response.read()
     if hit.path != FRONT_PAGE:
@@ -136,7 +130,6 @@ async def ask(session: aiohttp.ClientSession, hit: Hit) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
     top = argparse.ArgumentParser(prog="load", description=__doc__)
     verbs = top.add_subparsers(required=True)
 
@@ -160,7 +153,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Runs one verb."""
     args = parser().parse_args()
     run: Callable[[argparse.Namespace], int] = args.run
     return run(args)

@@ -26,7 +26,3 @@ class Bots(unittest.TestCase):
         self.assertLess(abs(sum(map(len, lines)) - 100_000), 20_000)
         for line in lines:
             self.assertIn("address", json.loads(line))
-
-
-if __name__ == "__main__":
-    unittest.main()

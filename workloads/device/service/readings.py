@@ -22,8 +22,6 @@ class InvalidUploadError(Exception):
 
 @dataclass(slots=True, frozen=True)
 class Reading:
-    """One recording of one sensor."""
-
     sensor: str
     at_ms: int
     unit: str

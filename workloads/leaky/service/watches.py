@@ -45,16 +45,12 @@ class Pattern:
 
 
 class Leak(StrEnum):
-    """Which mistake the service has."""
-
     NONE = "none"
     PYTHON = "python"
     NATIVE = "native"
 
 
 class Message(BaseModel):
-    """One message."""
-
     sender: str
     text: str
     labels: dict[str, str] = Field(default_factory=dict)
@@ -70,16 +66,12 @@ class Watch(BaseModel):
 
 
 class Result(BaseModel):
-    """What came of it."""
-
     watch_id: str
     matches: list[Message]
     messages: int
 
 
 class Watches:
-    """All watches of this process."""
-
     def __init__(self, leak: Leak) -> None:
         self._leak = leak
         self._results: OrderedDict[str, tuple[Watch, Result]] = OrderedDict()

@@ -78,7 +78,6 @@ class FeatureStore:
             CACHED.set(len(self.cache))
 
     def close(self) -> None:
-        """Ends the threads."""
         self.connector.close()
         self._threads.shutdown(cancel_futures=True)
 

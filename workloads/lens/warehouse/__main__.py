@@ -18,8 +18,6 @@ CHUNKS_A_DAY = 1
 
 
 class Warehouse:
-    """The bytes of every answer."""
-
     def __init__(self, chunks: int, codec: str) -> None:
         options = pa.ipc.IpcWriteOptions(compression=codec)
         self.customers = encode(tables.customers(), options)
@@ -75,7 +73,6 @@ def handler_of(warehouse: Warehouse) -> type[BaseHTTPRequestHandler]:
 
 
 def main() -> None:
-    """Serves until it is ended."""
     parser = argparse.ArgumentParser(prog="warehouse", description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--chunks", type=int, default=64, help="different chunks of events")

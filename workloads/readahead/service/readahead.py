@@ -60,12 +60,10 @@ class Readahead:
 
     @property
     def row_bytes(self) -> int:
-        """Length of a variant."""
         return self._samples // 4
 
     @property
     def size(self) -> int:
-        """Length of the whole view."""
         return self._variants * self.row_bytes
 
     def read(self, offset: int, size: int) -> Iterator[bytes]:

@@ -20,8 +20,6 @@ COMPLETED = "run.completed"
 
 
 class RunState(StrEnum):
-    """Where a run stands."""
-
     RUNNING = "running"
     COMPLETED = "completed"
 

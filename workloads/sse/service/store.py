@@ -33,7 +33,6 @@ class RunStore:
         self._page_events = settings.page_events
 
     async def close(self) -> None:
-        """Closes all connections."""
         await self._redis.aclose()
         await self._redis.connection_pool.disconnect()
 
