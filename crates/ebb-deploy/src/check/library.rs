@@ -123,27 +123,23 @@ fn object_refusal(text: &str, object: &Object, target: &Target) -> Option<Findin
 }
 
 /// What is true of the library wherever it is used: worth a note.
-pub fn notes(entry: &Entry) -> Vec<Finding> {
-    let EntryFile::Object(object) = &entry.file else {
-        return Vec::new();
-    };
+pub fn notes(entry: &Entry) -> Option<Finding> {
+    let EntryFile::Object(object) = &entry.file else { return None };
     let machine = object.elf.machine.to_string();
     // Kernels with larger pages exist there; the size that jemalloc was built for is a constant in its code.
     if object.allocator != Some(Allocator::Jemalloc) || !["arm64", "ppc64le"].contains(&&*machine) {
-        return Vec::new();
+        return None;
     }
     let text = &entry.text;
     let what = format!(
         "{text} is a jemalloc for {machine}: a build for 4 KiB pages aborts on kernels with larger ones"
     );
-    vec![Finding::new(Id::PageSizeBound, what)]
+    Some(Finding::new(Id::PageSizeBound, what))
 }
 
 /// That the library cannot be loaded once the program runs, where that is so.
 pub fn static_tls(entry: &Entry) -> Option<Finding> {
-    let EntryFile::Object(object) = &entry.file else {
-        return None;
-    };
+    let EntryFile::Object(object) = &entry.file else { return None };
     let bytes = object.elf.static_tls_bytes.filter(|bytes| *bytes > LATE_STATIC_TLS_BYTES)?;
     let text = &entry.text;
     let what = format!(

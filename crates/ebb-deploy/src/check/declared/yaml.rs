@@ -4,9 +4,9 @@
 //! Used by the readers of compose files and Kubernetes manifests beside this file, and by `fix`. The
 //! syntax is saphyr-parser's; its places are of characters, ours of bytes. Pure.
 //!
-//! No library has this tree. saphyr's `MarkedYaml` and marked-yaml keep neither quotes nor the style of a collection, and
-//! the latter refuses anchors; yaml-rust2 tells only where a node begins. yaml-edit 0.3 keeps comments, but takes `a: b: c`
-//! and tabs for YAML and gives a new text, where each of our changes has a place and a reason. yamlpath needs a C library.
+//! No library has this tree. saphyr's `MarkedYaml` and marked-yaml do not tell block from flow collections, and the latter
+//! refuses anchors; yaml-rust2 tells only where a node begins. yaml-edit 0.3 keeps comments, but takes `a: b: c` and tabs
+//! for YAML, and gives a new text, where each of our changes has a place and a reason. yamlpath needs tree-sitter, in C.
 
 use std::ops::Range;
 

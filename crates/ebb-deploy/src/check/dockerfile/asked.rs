@@ -83,10 +83,8 @@ impl Image<'_> {
     }
 
     /// Whether the program that is started takes a library at all.
-    pub(super) fn program(&self) -> Vec<Finding> {
-        let Some(start) = &self.start else {
-            return Vec::new();
-        };
+    pub(super) fn program(&self) -> Option<Finding> {
+        let start = self.start.as_ref()?;
         for stage in &self.chain {
             for run in &stage.runs {
                 let gains = ["setcap ", "chmod u+s", "chmod +s", "chmod 4"];
@@ -95,7 +93,7 @@ impl Image<'_> {
                 if gains && words.any(|word| word.contains('/') && start.names(word)) {
                     let what = "the program gains rights when it starts (set-uid or setcap), so its loader \
                                 ignores LD_PRELOAD unless the caller has them already";
-                    return vec![self.at(run.line, Id::SecureMode, what.to_owned())];
+                    return Some(self.at(run.line, Id::SecureMode, what.to_owned()));
                 }
             }
             for copy in &stage.copies {
@@ -104,15 +102,16 @@ impl Image<'_> {
                     continue;
                 };
                 let started = |source: &String| start.names(&copy.value.target_of(source));
-                if copy.value.sources.iter().any(started)
+                if copy.value.to != "."
+                    && copy.value.sources.iter().any(started)
                     && let Some((id, why)) = kind_of_build(&from)
                 {
                     let what = format!("the program comes from the stage {}, {why}", from[0].base);
-                    return vec![self.at(copy.line, id, what)];
+                    return Some(self.at(copy.line, id, what));
                 }
             }
         }
-        Vec::new()
+        None
     }
 
     /// A variable as `ENV` leaves it.
@@ -126,12 +125,11 @@ impl Image<'_> {
     /// A script of the build context that sets the variable.
     fn script(&self) -> Option<(Option<Asked>, Finding)> {
         let copies = self.chain.iter().flat_map(|stage| &stage.copies);
-        let sources = copies
-            .filter(|copy| copy.value.from.is_none())
-            .flat_map(|copy| copy.value.sources.iter().map(move |source| (copy, source)));
-        let (copy, source, set) = sources.into_iter().find_map(|(copy, source)| {
-            let set = self.context.read(source).as_deref().and_then(set_by_script)?;
-            Some((copy, source, set))
+        let (copy, source, set) = copies.filter(|it| it.value.from.is_none()).find_map(|copy| {
+            copy.value.sources.iter().find_map(|source| {
+                let set = self.context.read(source).as_deref().and_then(set_by_script)?;
+                Some((copy, source, set))
+            })
         })?;
         let to = copy.value.target_of(source);
         let (id, what) = match &self.start {
