@@ -12,6 +12,8 @@
 //! Pure: texts in, edits out. The caller reads, checks the result and writes. The files are read by the readers
 //! of [`crate::check`].
 
+use std::fmt::Display;
+
 use crate::check::declared::Service;
 
 pub mod compose;
@@ -32,6 +34,9 @@ pub use edit::Edit;
 pub use wish::Wish;
 
 use wish::Setting;
+
+/// Which services of a file are changed.
+pub type Chosen<'a> = &'a dyn Fn(&Service) -> bool;
 
 /// What is proposed for one text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,9 +85,14 @@ impl Refused {
         }
     }
 
+    /// The file called `name` is not understood.
+    fn in_file(name: &str, why: impl Display) -> Self {
+        Self::not_understood(format!("{name}: {why}"))
+    }
+
     /// The change would reach further than it is meant to.
     fn alters_more(name: &str) -> Self {
-        Self::not_understood(format!("{name}: the change would alter other parts of the file"))
+        Self::in_file(name, "the change would alter other parts of the file")
     }
 
     /// A change could not work.

@@ -9,8 +9,8 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use ebb_inspect::cpython::{Remote, Unsupported};
-use ebb_inspect::{Gate, Memory, Target, Unreadable, permission};
+use ebb_inspect::cpython::Remote;
+use ebb_inspect::{Gate, Memory, Target, Unreadable, Unsupported, permission};
 use nix::unistd::Pid;
 
 use crate::tracee;

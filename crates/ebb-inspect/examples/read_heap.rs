@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use ebb_inspect::cpython::{self, Python};
+use ebb_inspect::cpython::Python;
 use ebb_inspect::{LOOK_WITHIN, Target, Unreadable, Unsupported};
 use ebb_inspect::{glibc, jemalloc, mimalloc, musl, permission, tcmalloc};
 
@@ -43,7 +43,7 @@ fn read(target: &Target, what: &[&str]) -> Result<String, Unsupported> {
     let heap = match *what {
         [] => glibc::read(target),
         ["python"] => {
-            return python(target).map_err(|error| Unsupported::Layout(error.to_string()));
+            return python(target);
         }
         ["jemalloc", file] => jemalloc::read(target, Path::new(file)),
         ["mimalloc", file] => mimalloc::read(target, Path::new(file)),
@@ -54,7 +54,7 @@ fn read(target: &Target, what: &[&str]) -> Result<String, Unsupported> {
     Ok(format!("{:#?}", heap?))
 }
 
-fn python(target: &Target) -> Result<String, cpython::Unsupported> {
+fn python(target: &Target) -> Result<String, Unsupported> {
     let large = glibc::read(target).map_or_else(|_| Vec::new(), |heap| heap.large);
     let mut python = Python::read(target, &large)?;
     let collectors = python.interpreters.iter_mut().filter_map(|it| it.collector.as_mut());

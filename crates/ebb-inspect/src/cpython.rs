@@ -8,6 +8,7 @@
 //! What the kernel's heap and these arenas have in common: glibc's breakdown counts an arena as one block mapped
 //! by itself; what is free inside is seen here only.
 
+use crate::heap::Unsupported;
 use crate::memory::Reader;
 use crate::target::Target;
 
@@ -15,7 +16,6 @@ mod arenas;
 mod arrays;
 mod buffers;
 mod collector;
-mod interpreters;
 mod layout;
 mod locate;
 mod remote;
@@ -23,13 +23,11 @@ mod remote;
 mod tests;
 
 pub use arenas::Arenas;
-pub use collector::{Collector, OfType};
-pub use interpreters::Interpreter;
-pub use locate::Unsupported;
+pub use collector::{Collector, Interpreter, OfType};
 pub use locate::file;
 pub use remote::Remote;
 
-use interpreters::{interpreters, states};
+use collector::{interpreters, states};
 use layout::Layout;
 
 /// From this version on an interpreter with a lock of its own has arenas of its own.

@@ -111,7 +111,7 @@ impl<'a> Space<'a> {
 }
 
 fn unknown(version: Version) -> Unsupported {
-    Unsupported::GlibcLayout(version.to_string())
+    Unsupported::Build(format!("glibc {version}: the layout of its malloc is not known"))
 }
 
 impl Space<'_> {

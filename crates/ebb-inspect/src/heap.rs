@@ -9,21 +9,24 @@ use serde::{Deserialize, Serialize};
 use crate::breakdown::{Breakdown, Line};
 use crate::memory::Unreadable;
 
-/// Why an allocator's memory was not read.
+/// Why the memory of an allocator, or of CPython, was not read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsupported {
     /// The process has no glibc that could be recognised.
     #[error("it has no glibc")]
     NoGlibc,
+    /// No file of the process defines `_PyRuntime`.
+    #[error("it has no CPython")]
+    NoPython,
     /// It is not in the process, or has not been used yet.
     #[error("no {0} that has served a request was found")]
     NotThere(&'static str),
     /// It is there, and its structures are not where any known version has them.
     #[error("{0}: the layout of its structures is not known")]
     Layout(String),
-    /// A glibc whose malloc is not laid out as any version that is known.
-    #[error("glibc {0}: the layout of its malloc is not known")]
-    GlibcLayout(String),
+    /// A version or a kind of build that is not known, in words.
+    #[error("{0}")]
+    Build(String),
     /// Its structures were read, and contradict each other: a process that changes too fast, or a build of its own.
     #[error("{0}")]
     Contradicts(String),

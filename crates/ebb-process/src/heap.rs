@@ -12,7 +12,7 @@ use ebb_stats::{Snapshot, mechanism};
 use super::counters::{self, Counters};
 use super::inside::inside;
 use super::look;
-use super::not_read::NotRead;
+use super::look::NotRead;
 
 mod regions;
 
@@ -184,10 +184,8 @@ fn of_counters(seen: &Snapshot) -> Heap {
 }
 
 fn of_glibc(pid: i32) -> Result<Heap, NotRead> {
-    let target =
-        look::open(pid).map_err(|error| NotRead::of(pid, &error, error == Unreadable::Refused))?;
-    let mut heap =
-        ebb_inspect::glibc::read(&target).map_err(|error| regions::not_read(pid, &error))?;
+    let target = look::open(pid).map_err(|error| NotRead::of(pid, error))?;
+    let mut heap = ebb_inspect::glibc::read(&target).map_err(|error| NotRead::of(pid, error))?;
     heap.notes = glibc_notes(&heap);
     Ok(heap)
 }

@@ -4,13 +4,13 @@
 
 use std::collections::HashMap;
 
+use ebb_inspect::Target;
 use ebb_inspect::cpython::{self, Arenas};
-use ebb_inspect::{Target, Unreadable};
 
 use super::counters::Counters;
 use super::heap;
 use super::look;
-use super::not_read::NotRead;
+use super::look::NotRead;
 use crate::snapshot::{Heap, Interpreter, Objects, OfType, Python};
 
 /// Number of types that are reported.
@@ -27,9 +27,9 @@ pub struct Read {
 
 /// Reads the CPython in `pid`. `large` are the live blocks of its `malloc` from 1 MiB on, where they are known.
 pub fn read(pid: i32, large: Option<&[(u64, u64)]>) -> Result<Read, NotRead> {
-    let target = look::open(pid).map_err(|error| not_read(pid, error.into()))?;
+    let target = look::open(pid).map_err(|error| NotRead::of(pid, error))?;
     let read = cpython::Python::read(&target, large.unwrap_or_default());
-    let mut read = read.map_err(|error| not_read(pid, error))?;
+    let mut read = read.map_err(|error| NotRead::of(pid, error))?;
     let reader = name(read.version);
     Ok(Read {
         objects: objects(&target, &reader, read.arenas),
@@ -44,9 +44,9 @@ pub fn read(pid: i32, large: Option<&[(u64, u64)]>) -> Result<Read, NotRead> {
 
 /// Reads its object arenas alone: without the collectors' lists, which take seconds where there are many objects.
 pub fn arenas(pid: i32) -> Result<Objects, NotRead> {
-    let target = look::open(pid).map_err(|error| not_read(pid, error.into()))?;
+    let target = look::open(pid).map_err(|error| NotRead::of(pid, error))?;
     let read = cpython::Python::arenas(&target);
-    let (version, arenas) = read.map_err(|error| not_read(pid, error))?;
+    let (version, arenas) = read.map_err(|error| NotRead::of(pid, error))?;
     objects(&target, &name(version), arenas)
 }
 
@@ -67,11 +67,6 @@ pub fn mimalloc(pid: i32, counters: &Counters) -> Option<Result<Heap, NotRead>> 
 
 fn name((major, minor): (u8, u8)) -> String {
     format!("CPython {major}.{minor}")
-}
-
-fn not_read(pid: i32, error: cpython::Unsupported) -> NotRead {
-    let refused = cpython::Unsupported::Unreadable(Unreadable::Refused);
-    NotRead::of(pid, &error, error == refused)
 }
 
 fn objects(target: &Target, reader: &str, arenas: Option<Arenas>) -> Result<Objects, NotRead> {

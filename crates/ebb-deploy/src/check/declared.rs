@@ -267,3 +267,6 @@ fn is_installed(name: &str) -> bool {
 pub fn is_allocator(word: &str) -> bool {
     Allocator::from_file_name(file_name(word)).is_some()
 }
+
+#[cfg(test)]
+mod tests;

@@ -108,8 +108,8 @@ impl Image<'_> {
             let what = format!("{entry} is a path for glibc, but the image has musl");
             return found(Id::WrongLibc, what);
         }
-        let copies = self.chain.iter().flat_map(|stage| &stage.copies);
-        for copy in copies.filter(|it| it.value.brings(entry)) {
+        let mut copies = self.chain.iter().flat_map(|stage| &stage.copies);
+        if let Some(copy) = copies.find(|it| it.value.brings(entry)) {
             let from = copy.value.from.as_deref();
             if from.is_none()
                 && let Some(source) = copy.value.source_of(entry)

@@ -12,6 +12,11 @@ pub struct Start {
     pub line: usize,
 }
 
+/// The words of a line without a shell, as far as quotes go.
+pub fn words(text: &str) -> Vec<String> {
+    shlex::split(text).unwrap_or_else(|| text.split_whitespace().map(str::to_owned).collect())
+}
+
 impl Start {
     /// Assignments in front of the program in a shell's line, `export NAME=value;` included.
     pub fn assigned(&self, variable: &str) -> Option<&str> {

@@ -1,23 +1,20 @@
 //! A compose file: a variable in the service's `environment`, and the library as a mount, so that the
 //! image stays as it is.
 
+use std::ops::Range;
+
 use ebb_allocators::Allocator;
 
+use crate::check::declared::compose;
 use crate::check::declared::yaml::{self, Node};
-use crate::check::declared::{Service, compose};
 
 use super::insert::{self, Counts, Entry, Place, json};
 use super::wish::Setting;
-use super::{Edit, Elsewhere, Fixed, Refused, Wish, settle};
+use super::{Chosen, Edit, Elsewhere, Fixed, Refused, Wish, settle};
 
 /// What puts the allocator in charge of the services that are `chosen`.
-pub fn fix(
-    name: &str,
-    text: &str,
-    chosen: &dyn Fn(&Service) -> bool,
-    wish: &Wish,
-) -> Result<Fixed, Refused> {
-    let unreadable = |why: String| Refused::not_understood(format!("{name}: {why}"));
+pub fn fix(name: &str, text: &str, chosen: Chosen, wish: &Wish) -> Result<Fixed, Refused> {
+    let unreadable = |why: String| Refused::in_file(name, why);
     let services = compose::services(text).map_err(unreadable)?;
     let documents = yaml::parse(text).map_err(unreadable)?;
     let all = documents.roots[0].get("services");
@@ -66,21 +63,11 @@ impl One<'_> {
         }
         let library = wish.library_elsewhere();
         let (settings, mut fixed) = settle(wish, &library, service, &at, &Elsewhere::FILE)?;
-        let mut counts = Counts::default();
-        let mut new = Vec::new();
-        for setting in &settings {
-            match service.variable(&setting.name) {
-                Some(variable) => {
-                    counts.replaced += 1;
-                    fixed.edits.push(self.replace(variable.at.clone(), setting));
-                }
-                None => {
-                    counts.add("environment", 1);
-                    new.push((self.entry(setting), setting.why.clone()));
-                }
-            }
-        }
-        fixed.edits.extend(self.place.append(node, "environment", self.step(), new)?);
+        let key = ("environment", 1, self.step());
+        let value = |at: &Range<usize>, setting: &Setting| self.value(at, setting);
+        let (edits, mut counts) =
+            self.place.set(&settings, key, &value, &|setting| self.entry(setting))?;
+        fixed.edits.extend(edits);
         let new_preload = settings.iter().find(|it| it.name == "LD_PRELOAD").map(|it| &it.value);
         let preload = new_preload.or_else(|| self.preload()).map(String::as_str);
         let path = preload.unwrap_or_default().split([' ', ':']).next().unwrap_or_default();
@@ -128,16 +115,13 @@ impl One<'_> {
         environment.map_or((&[], &[]), |it| (it.items(), it.pairs()))
     }
 
-    fn replace(&self, at: std::ops::Range<usize>, setting: &Setting) -> Edit {
+    fn value(&self, at: &Range<usize>, setting: &Setting) -> String {
         let (items, pairs) = self.environment();
-        let new = match items.iter().find(|it| it.at == at) {
-            Some(item) => insert::value(&format!("{}={}", setting.name, setting.value), Some(item)),
-            None => {
-                let old = pairs.iter().find(|(_, value)| value.at == at).map(|it| &it.1);
-                insert::value(&setting.value, old)
-            }
-        };
-        Edit::replace(at, new, &*setting.why)
+        if let Some(item) = items.iter().find(|it| it.at == *at) {
+            return insert::value(&format!("{}={}", setting.name, setting.value), Some(item));
+        }
+        let old = pairs.iter().find(|(_, value)| value.at == *at).map(|it| &it.1);
+        insert::value(&setting.value, old)
     }
 
     fn entry(&self, setting: &Setting) -> Entry {

@@ -173,7 +173,7 @@ impl Image<'_> {
     }
 
     fn defect(&self, why: &str) -> Refused {
-        Refused::not_understood(format!("{}: {why}", self.name))
+        Refused::in_file(self.name, why)
     }
 }
 

@@ -58,6 +58,11 @@ pub fn line_end(text: &str) -> &'static str {
     }
 }
 
+/// Where the line of a place begins.
+pub fn line_start(text: &str, place: usize) -> usize {
+    text[..place].rfind('\n').map_or(0, |it| it + 1)
+}
+
 /// The text after the edits.
 pub fn apply(text: &str, edits: &[Edit]) -> String {
     let mut out = String::new();
@@ -89,7 +94,7 @@ pub fn lines(text: &str, edits: &[Edit]) -> Vec<Line> {
         // An insertion may begin with the end of the line before, and end with the start of the next.
         let start = at + (edit.text.len() - edit.text.trim_start_matches(['\r', '\n', ',']).len());
         let end = (at + edit.text.trim_end().len()).max(start.min(at + edit.text.len()));
-        let from = after[..start].rfind('\n').map_or(0, |it| it + 1);
+        let from = line_start(&after, start);
         let to = after[end..].find('\n').map_or(after.len(), |it| end + it).max(from);
         let to = if edit.text.is_empty() { from } else { to };
         shown.push(Line {

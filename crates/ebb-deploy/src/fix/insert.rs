@@ -2,11 +2,13 @@
 //! quotes. Used for compose files and Kubernetes manifests; pure.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::check::declared::Service;
 use crate::check::declared::yaml::{self, Kind, Node, ScalarStyle, Style};
 
-use super::edit::{apply, line_end};
+use super::edit::{apply, line_end, line_start};
+use super::wish::Setting;
 use super::{Edit, Refused};
 
 /// A new entry: its lines in block style, the first without indentation, and its text in flow style.
@@ -108,6 +110,30 @@ impl Place<'_> {
         format!("{}:{}: {}", self.name, self.service.line, self.service.name)
     }
 
+    /// Sets variables below `key`, where a new one has `leaves`: `value` writes one that is there, `entry` a new one.
+    pub fn set(
+        &self,
+        settings: &[Setting],
+        (key, leaves, indent): (&'static str, usize, usize),
+        value: &dyn Fn(&Range<usize>, &Setting) -> String,
+        entry: &dyn Fn(&Setting) -> Entry,
+    ) -> Result<(Vec<Edit>, Counts), Refused> {
+        let mut counts = Counts::default();
+        let (mut edits, mut new) = (Vec::new(), Vec::new());
+        for setting in settings {
+            if let Some(variable) = self.service.variable(&setting.name) {
+                counts.replaced += 1;
+                let value = value(&variable.at, setting);
+                edits.push(Edit::replace(variable.at.clone(), value, &*setting.why));
+            } else {
+                counts.add(key, leaves);
+                new.push((entry(setting), setting.why.clone()));
+            }
+        }
+        edits.extend(self.append(self.node, key, indent, new)?);
+        Ok((edits, counts))
+    }
+
     /// [`append_all`], and a refusal where that is not possible.
     pub fn append(
         &self,
@@ -138,7 +164,7 @@ pub fn is_json(text: &str, mapping: &Node) -> bool {
 fn in_flow(text: &str, first: &Node, end: &Node, entries: &[Entry], why: &str) -> Edit {
     let at = end.end();
     // Entries on lines of their own get one as well.
-    let line_start = text[..first.at.start].rfind('\n').map_or(0, |it| it + 1);
+    let line_start = line_start(text, first.at.start);
     let before = &text[line_start..first.at.start];
     let gap = if line_start > 0 && before.trim().is_empty() {
         format!(",{}{before}", line_end(text))
@@ -165,7 +191,7 @@ fn column(text: &str, collection: &Node, last: &Node) -> Result<usize, NoPlace> 
     if matches!(collection.kind, Kind::Mapping(..)) {
         return Ok(last.column);
     }
-    let line_start = text[..last.at.start].rfind('\n').map_or(0, |it| it + 1);
+    let line_start = line_start(text, last.at.start);
     let before = &text[line_start..last.at.start];
     let dash = before.rfind('-').ok_or("its items are below their dashes")?;
     Ok(before[..dash].chars().count())
@@ -230,8 +256,7 @@ impl Counts {
 /// the replaced ones, and what is new stands where it was meant to.
 pub fn verify(name: &str, text: &str, edits: &[Edit], counts: &Counts) -> Result<(), Refused> {
     let leaves = |text: &str| -> Result<BTreeMap<String, String>, Refused> {
-        let documents = yaml::parse(text)
-            .map_err(|error| Refused::not_understood(format!("{name}: {error}")))?;
+        let documents = yaml::parse(text).map_err(|error| Refused::in_file(name, error))?;
         let roots = documents.roots.iter().enumerate();
         let named = roots.flat_map(|(number, root)| {
             root.leaves().into_iter().map(move |(path, value)| (format!("{number}{path}"), value))

@@ -1,14 +1,17 @@
 //! A Kubernetes manifest: a variable in the container's `env`. The library has to be in the image, or, with an
 //! image that has it, an init container copies it into a volume of the pod.
 
+use std::ops::Range;
+
 use ebb_allocators::Allocator;
 
+use crate::check::declared::kubernetes;
 use crate::check::declared::yaml::{self, Node};
-use crate::check::declared::{Service, kubernetes};
 
+use super::edit::line_start;
 use super::insert::{self, Counts, Entry, Place, is_json, json};
 use super::wish::{LIBRARY, Setting};
-use super::{Edit, Elsewhere, Fixed, Refused, Wish, settle};
+use super::{Chosen, Elsewhere, Fixed, Refused, Wish, settle};
 
 /// Where the volume lies in the containers.
 const VOLUME: &str = "/opt/ebbmalloc";
@@ -18,7 +21,7 @@ const VOLUME: &str = "/opt/ebbmalloc";
 pub fn fix(
     name: &str,
     text: &str,
-    chosen: &dyn Fn(&Service) -> bool,
+    chosen: Chosen,
     library_image: Option<&str>,
     wish: &Wish,
 ) -> Result<Fixed, Refused> {
@@ -71,44 +74,26 @@ impl One<'_> {
         };
         let (settings, mut fixed) =
             settle(wish, &library, self.place.service, &self.place.at(), &Elsewhere::FILE)?;
-        let mut counts = Counts::default();
-        let mut new = Vec::new();
-        for setting in &settings {
-            match self.place.service.variable(&setting.name) {
-                Some(variable) => {
-                    counts.replaced += 1;
-                    let items = self.place.node.get("env").map(Node::items).unwrap_or_default();
-                    let old = items
-                        .iter()
-                        .filter_map(|it| it.get("value"))
-                        .find(|it| it.at == variable.at);
-                    fixed.edits.push(Edit::replace(
-                        variable.at.clone(),
-                        insert::value(&setting.value, old),
-                        &*setting.why,
-                    ));
-                }
-                None => {
-                    counts.add("env", 2);
-                    new.push((self.variable(setting), setting.why.clone()));
-                }
-            }
-        }
-        fixed.edits.extend(self.place.append(self.place.node, "env", self.step(), new)?);
+        let items = self.place.node.get("env").map(Node::items).unwrap_or_default();
+        let value = |at: &Range<usize>, setting: &Setting| {
+            let mut values = items.iter().filter_map(|it| it.get("value"));
+            insert::value(&setting.value, values.find(|it| it.at == *at))
+        };
+        let entry = |setting: &Setting| self.variable(setting);
+        let (edits, mut counts) =
+            self.place.set(&settings, ("env", 2, self.step()), &value, &entry)?;
+        fixed.edits.extend(edits);
         let is_new = settings.iter().any(|it| it.name == "LD_PRELOAD" && !it.value.is_empty());
         if volume && is_new {
             self.volume(first_of_pod, &mut fixed, &mut counts)?;
         } else if is_new && wish.preloads() {
             let image = self.place.service.image.as_deref().unwrap_or("the image");
-            let how = if is_ours {
-                "run ebb fix on its Dockerfile, or name an image that has it with --library-image"
-                    .to_owned()
-            } else {
-                wish.allocator.packages().all().join(", ")
-            };
-            fixed
-                .notes
-                .push(format!("{}: {image} needs {library}: {how}", self.place.service.name));
+            let packages = wish.allocator.packages().all().join(", ");
+            let how =
+                "run ebb fix on its Dockerfile, or name an image that has it with --library-image";
+            let how = if is_ours { how } else { &packages };
+            let name = &self.place.service.name;
+            fixed.notes.push(format!("{name}: {image} needs {library}: {how}"));
         }
         Ok((fixed, counts))
     }
@@ -188,7 +173,7 @@ impl One<'_> {
     fn step(&self) -> usize {
         let Some((key, value)) = self.pod.pair("containers") else { return 2 };
         let Some(first) = value.items().first() else { return 2 };
-        let line_start = self.place.text[..first.at.start].rfind('\n').map_or(0, |it| it + 1);
+        let line_start = line_start(self.place.text, first.at.start);
         match self.place.text[line_start..first.at.start].rfind('-') {
             Some(dash) => dash.saturating_sub(key.column),
             None => 2,

@@ -82,8 +82,7 @@ pub struct Dependency {
 impl<'a> Manifest<'a> {
     /// Reads the text of a package's `Cargo.toml`.
     pub fn parse(name: &'a str, text: &'a str) -> Result<Self, Refused> {
-        let document = Document::parse(text)
-            .map_err(|error| Refused::not_understood(format!("{name}: {error}")))?;
+        let document = Document::parse(text).map_err(|error| Refused::in_file(name, error))?;
         if document.get("package").is_none() {
             let is_workspace = document.get("workspace").is_some();
             let what = if is_workspace { "a workspace without a package" } else { "no package" };
@@ -208,7 +207,7 @@ impl<'a> Manifest<'a> {
 
     /// Takes out a whole line.
     fn without_line(&self, at: &Range<usize>, of: Crate) -> Edit {
-        let start = self.text[..at.start].rfind('\n').map_or(0, |it| it + 1);
+        let start = super::edit::line_start(self.text, at.start);
         let end = self.text[at.end..].find('\n').map_or(self.text.len(), |it| at.end + it + 1);
         Edit::replace(start..end, "", format!("{} is unused", of.package))
     }
@@ -217,9 +216,8 @@ impl<'a> Manifest<'a> {
     fn verify(&self, fixed: &Fixed, wished: Crate) -> Result<(), Refused> {
         let text = super::edit::apply(self.text, &fixed.edits);
         let strip = |text: &str| -> Result<(toml::Table, bool), Refused> {
-            let mut table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-                Refused::not_understood(format!("{}: {error}", self.name))
-            })?;
+            let parsed: Result<toml::Table, toml::de::Error> = text.parse();
+            let mut table = parsed.map_err(|error| Refused::in_file(self.name, error))?;
             let mut has = false;
             let mut strip = |table: Option<&mut toml::Value>| {
                 let Some(table) = table.and_then(toml::Value::as_table_mut) else { return };

@@ -1,23 +1,17 @@
 //! A Procfile: assignments in front of the program, which the shell that starts it reads.
 
+use crate::check::declared::is_allocator;
 use crate::check::declared::procfile::{self, Process};
-use crate::check::declared::{Service, is_allocator};
 
 use super::wish::Setting;
-use super::{Edit, Elsewhere, Fixed, Refused, Wish, quoted, settle};
+use super::{Chosen, Edit, Elsewhere, Fixed, Refused, Wish, quoted, settle};
 
 const SHELL: Elsewhere =
     Elsewhere { why: "is filled in by the shell", remedy: "write its value literally" };
 
 /// What puts the allocator in charge of the processes that are `chosen`.
-pub fn fix(
-    name: &str,
-    text: &str,
-    chosen: &dyn Fn(&Service) -> bool,
-    wish: &Wish,
-) -> Result<Fixed, Refused> {
-    let processes = procfile::processes(text)
-        .map_err(|why| Refused::not_understood(format!("{name}: {why}")))?;
+pub fn fix(name: &str, text: &str, chosen: Chosen, wish: &Wish) -> Result<Fixed, Refused> {
+    let processes = procfile::processes(text).map_err(|why| Refused::in_file(name, why))?;
     let mut fixed = Fixed::default();
     for process in processes.iter().filter(|it| chosen(&it.service)) {
         let part = of_process(name, text, process, wish)?;

@@ -17,8 +17,7 @@ const SHELL: Elsewhere = Elsewhere {
 /// What puts the allocator in charge of what the script starts.
 pub fn fix(name: &str, text: &str, wish: &Wish) -> Result<Fixed, Refused> {
     let read = |text: &str| {
-        let script = Script::parse(Path::new(name), text);
-        script.map_err(|why| Refused::not_understood(format!("{name}: {why}")))
+        Script::parse(Path::new(name), text).map_err(|why| Refused::in_file(name, why))
     };
     let script = read(text)?;
     refuse_other_ways(name, &script)?;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use syn::spanned::Spanned;
 use syn::{Item, ItemStatic, UseTree};
 
-use super::edit::line_end;
+use super::edit::{line_end, line_start};
 use super::manifest::{CRATES, Crate};
 use super::{Edit, Fixed, Refused};
 
@@ -133,7 +133,7 @@ fn import(text: &str, items: &[Item], of: Crate) -> Option<Range<usize>> {
         return None;
     }
     let at = item.span().byte_range();
-    let start = text[..at.start].rfind('\n').map_or(0, |it| it + 1);
+    let start = line_start(text, at.start);
     let end = text[at.end..].find('\n').map_or(text.len(), |it| at.end + it + 1);
     // Only whole lines; of the empty lines around it one stays.
     let is_alone = text[start..at.start].trim().is_empty() && text[at.end..end].trim().is_empty();
@@ -162,7 +162,7 @@ fn insertion(text: &str, items: &[Item], ours: &str, why: &str) -> Edit {
     lines.push(String::new());
     let end = line_end(text);
     let mut at = items.first().map_or(text.len(), |it| it.span().byte_range().start);
-    at = text[..at].rfind('\n').map_or(0, |it| it + 1);
+    at = line_start(text, at);
     // The comment of the first item stays with it.
     while let Some(line) = text[..at]
         .lines()

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use crate::check::declared::Service;
 use crate::check::declared::supervisor::{self, Environment, Program};
 
-use super::edit::{apply, line_end};
+use super::edit::{apply, line_end, line_start};
 use super::wish::Setting;
-use super::{Edit, Elsewhere, Fixed, Refused, Wish, settle};
+use super::{Chosen, Edit, Elsewhere, Fixed, Refused, Wish, settle};
 
 const EXPANSION: Elsewhere = Elsewhere {
     why: "contains an expansion of supervisor, %(...)s",
@@ -16,15 +16,8 @@ const EXPANSION: Elsewhere = Elsewhere {
 };
 
 /// What puts the allocator in charge of the programs that are `chosen`.
-pub fn fix(
-    name: &str,
-    text: &str,
-    chosen: &dyn Fn(&Service) -> bool,
-    wish: &Wish,
-) -> Result<Fixed, Refused> {
-    let read = |text: &str| {
-        supervisor::programs(text).map_err(|why| Refused::not_understood(format!("{name}: {why}")))
-    };
+pub fn fix(name: &str, text: &str, chosen: Chosen, wish: &Wish) -> Result<Fixed, Refused> {
+    let read = |text: &str| supervisor::programs(text).map_err(|why| Refused::in_file(name, why));
     let programs = read(text)?;
     let mut fixed = Fixed::default();
     let mut expected = Vec::new();
@@ -116,7 +109,7 @@ fn appended(text: &str, own: &Environment, new: &[(String, String)]) -> Vec<Edit
         });
         return pairs.collect();
     };
-    let line_start = text[..last.from].rfind('\n').map_or(0, |it| it + 1);
+    let line_start = line_start(text, last.from);
     let lead = &text[line_start..last.from];
     let gap = if lead.trim().is_empty() {
         format!("{}{lead}", line_end(text))

@@ -30,20 +30,17 @@ pub struct Files<'a> {
 
 /// What has to be in the drop-in, as edits of the text that is there (none: an empty one).
 pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Refused> {
-    let unreadable = |why: String| Refused::not_understood(format!("{}: {why}", files.name));
+    let unreadable = |why: String| Refused::in_file(files.name, why);
     let mut unit = Unit::parse(files.text).map_err(unreadable)?;
     if unit.values("ExecStart").is_empty() && unit.values("ExecStartPre").is_empty() {
-        return Err(Refused::not_understood(format!(
-            "{} starts no program: it has no ExecStart= in [Service]",
-            files.name
-        )));
+        let what = "starts no program: it has no ExecStart= in [Service]";
+        return Err(Refused::not_understood(format!("{} {what}", files.name)));
     }
     let own_name = drop_in(wish);
     let own =
         files.drop_ins.iter().find(|(name, _)| *name == own_name).map(|(_, text)| text.as_str());
     for (name, text) in files.drop_ins.iter().filter(|(_, text)| !text.trim().is_empty()) {
-        let other =
-            Unit::parse(text).map_err(|why| Refused::not_understood(format!("{name}: {why}")))?;
+        let other = Unit::parse(text).map_err(|why| Refused::in_file(name, why))?;
         if *name > own_name {
             let service = other.service(Path::new(files.name));
             let names = || wish.names();

@@ -1,4 +1,4 @@
-//! The garbage collector: whether it is on, its thresholds, and what it tracks, by generation and type.
+//! The interpreters of a process and the garbage collector of each: whether it is on, its thresholds, and what it tracks, by generation and type.
 //!
 //! Its lists are doubly linked, so that each step can be checked by the way back: a list that changed under
 //! our eyes, or was never one, ends the walk and cannot make it go round.
@@ -8,6 +8,8 @@ use std::collections::hash_map::Entry;
 
 use serde::{Deserialize, Serialize};
 
+use super::layout::{Frozen, Gc, Layout};
+use crate::heap::Unsupported;
 use crate::memory::{Reader, Unreadable, unless_torn};
 
 /// `struct _gc_runtime_state`, the same from 3.8 to 3.14: two fields of the trash can, enabled, debug, then
@@ -31,12 +33,23 @@ const BASIC_SIZE: u64 = 32;
 const ITEM_SIZE: u64 = 40;
 /// Types with items that do not begin as sequences do: another field lies where the number would be.
 const NOT_SEQUENCES: [&str; 4] = ["frame", "generator", "coroutine", "async_generator"];
+/// No process has more interpreters; a longer list is torn.
+const MOST_INTERPRETERS: usize = 1024;
 /// No longer list is followed: half a minute.
 const MOST_OBJECTS: u64 = 50_000_000;
 /// A name is cut here.
 const MOST_NAME_BYTES: usize = 200;
 /// No object is larger than the address space.
 const MOST_BYTES: u64 = 1 << 47;
+
+/// One interpreter.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interpreter {
+    /// Its number; the main one has 0.
+    pub id: i64,
+    /// Its garbage collector. In 3.8 all interpreters share one; it stands with the main one.
+    pub collector: Option<Collector>,
+}
 
 /// The state of one collector. It is its layout in the files that `ebb snap` writes as well.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,13 +102,58 @@ struct Tally {
     bytes: u64,
 }
 
-/// Where the list of frozen objects begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Frozen {
-    /// So far into the collector's state.
-    InState(u64),
-    /// Behind the last generation.
-    BehindGenerations,
+/// Addresses and numbers of the interpreters, the newest first.
+pub(super) fn states(
+    reader: &mut Reader<'_>,
+    runtime: u64,
+    layout: &Layout,
+) -> Result<Vec<(u64, i64)>, Unsupported> {
+    let mut states = Vec::new();
+    let mut next = reader.word(runtime.wrapping_add(layout.head))?;
+    while next != 0 {
+        if states.len() == MOST_INTERPRETERS {
+            return Err(Unsupported::Build("its list of interpreters has no end".to_owned()));
+        }
+        states.push((next, reader.word(next.wrapping_add(layout.id))?.cast_signed()));
+        next = reader.word(next.wrapping_add(layout.next))?;
+    }
+    if states.is_empty() {
+        return Err(Unsupported::Build("it has no interpreter (yet)".to_owned()));
+    }
+    Ok(states)
+}
+
+/// The address of the interpreter that the process began with.
+pub(super) fn main_interpreter(
+    reader: &mut Reader<'_>,
+    runtime: u64,
+    layout: &Layout,
+) -> Result<u64, Unsupported> {
+    states(reader, runtime, layout)?
+        .into_iter()
+        .find(|&(_, id)| id == 0)
+        .map(|(state, _)| state)
+        .ok_or_else(|| Unsupported::Build("it has no main interpreter".to_owned()))
+}
+
+pub(super) fn interpreters(
+    reader: &mut Reader<'_>,
+    runtime: u64,
+    layout: &Layout,
+) -> Result<Vec<Interpreter>, Unsupported> {
+    let mut interpreters = Vec::new();
+    for (state, id) in states(reader, runtime, layout)? {
+        let gc = match layout.gc {
+            Gc::Interpreter(offset) => Some(state.wrapping_add(offset)),
+            Gc::Runtime(offset) => (id == 0).then(|| runtime.wrapping_add(offset)),
+        };
+        let collector = match gc.map(|at| read(reader, at, layout.frozen)) {
+            Some(Err(Unreadable::Late)) => None,
+            collector => collector.transpose()?,
+        };
+        interpreters.push(Interpreter { id, collector });
+    }
+    Ok(interpreters)
 }
 
 /// Reads the collector whose state is at `gc`.

@@ -4,25 +4,12 @@ use std::path::{Path, PathBuf};
 
 use object::{Object, ObjectKind, ObjectSymbol, ReadCache};
 
+use crate::heap::Unsupported;
 use crate::memory::Unreadable;
 use crate::target::{Backing, Mapping, Target};
 
 /// What is said of a build whose objects are laid out otherwise, and lie in mimalloc's pages.
 pub(super) const FREE_THREADED_BUILD: &str = "a free-threaded build of CPython: ebb does not read its collector, and its objects are in its own mimalloc";
-
-/// Why nothing is said of a process.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unsupported {
-    /// No file of the process defines `_PyRuntime`.
-    #[error("it has no CPython")]
-    NoPython,
-    /// A version or a kind of build whose layout is not known.
-    #[error("{0}")]
-    Layout(String),
-    /// It could not be read.
-    #[error(transparent)]
-    Unreadable(#[from] Unreadable),
-}
 
 /// CPython in a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +35,7 @@ struct Defining<'a> {
 pub(super) fn runtime(target: &Target, mappings: &[Mapping]) -> Result<Place, Unsupported> {
     let found = defining(target, mappings).ok_or(Unsupported::NoPython)?;
     let version = version(found.file)
-        .map_err(|why| Unsupported::Layout(format!("{}: {why}", found.file.display())))?;
+        .map_err(|why| Unsupported::Build(format!("{}: {why}", found.file.display())))?;
     Ok(Place {
         runtime: found.runtime,
         type_of_types: found.type_of_types,

@@ -12,7 +12,7 @@ const LAYOUT: Layout = Layout {
     next: 0,
     id: 8,
     gc: Gc::Interpreter(112),
-    frozen: collector::Frozen::BehindGenerations,
+    frozen: layout::Frozen::BehindGenerations,
     arena_bytes: 1 << 20,
     pool_bytes: 16 << 10,
 };

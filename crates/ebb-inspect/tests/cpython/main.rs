@@ -9,8 +9,8 @@ mod own_mimalloc;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
-use ebb_inspect::Target;
-use ebb_inspect::cpython::{Arenas, Python, Unsupported};
+use ebb_inspect::cpython::{Arenas, Python};
+use ebb_inspect::{Target, Unsupported};
 
 /// Objects that only this program has, a burst of which half is gone, and then its own figures; it ends
 /// with its stdin. `os.read` makes no object that stays.

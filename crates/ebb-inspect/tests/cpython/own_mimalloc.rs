@@ -4,8 +4,8 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use ebb_inspect::cpython::{self, Python, Unsupported};
-use ebb_inspect::{Target, mimalloc};
+use ebb_inspect::cpython::{self, Python};
+use ebb_inspect::{Target, Unsupported, mimalloc};
 
 /// Buffers of another thread's, half of which the main thread replaces by the smallest there is; then the blocks in use of
 /// all heaps; then it replaces a quarter more: as many blocks, and those it frees stay in lists of what other threads freed.
@@ -71,7 +71,7 @@ fn read(command: &mut Command, is_free_threaded: bool) {
     // What was freed lies beside what was not.
     assert!(heap.breakdown.free.bytes > 150_000 * 100, "{:?}", heap.breakdown);
     match python {
-        Err(Unsupported::Layout(why)) if is_free_threaded => {
+        Err(Unsupported::Build(why)) if is_free_threaded => {
             assert!(why.contains("free-threaded"), "{why}");
         }
         python => assert_eq!(python.unwrap().arenas, None),

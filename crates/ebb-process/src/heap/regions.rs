@@ -6,12 +6,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use ebb_inspect::{Heap, Target, Unreadable, Unsupported, jemalloc, mimalloc, musl, tcmalloc};
+use ebb_inspect::{Heap, Target, Unsupported, jemalloc, mimalloc, musl, tcmalloc};
 
 use crate::charge::name_when_mapped;
 use crate::inside::Inside;
 use crate::look;
-use crate::not_read::NotRead;
+use crate::look::NotRead;
 
 type Reader = fn(&Target, &Path) -> Result<Heap, Unsupported>;
 
@@ -51,7 +51,7 @@ pub fn read(pid: i32, allocator: &str, file: &Path) -> Option<Result<Heap, NotRe
         _ => None,
     };
     Some(
-        read().map_err(|error| not_read(pid, &error)).map(|heap| Heap {
+        read().map_err(|error| NotRead::of(pid, error)).map(|heap| Heap {
             settings_variable: variable.map(str::to_owned),
             ..with_notes(heap)
         }),
@@ -92,11 +92,6 @@ fn mapped(target: &Target, file: &Path) -> Result<PathBuf, Unsupported> {
     found
         .map(|path| path.to_path_buf())
         .ok_or_else(|| Unsupported::Contradicts(format!("{} is unmapped", file.display())))
-}
-
-pub(super) fn not_read(pid: i32, error: &Unsupported) -> NotRead {
-    let refused = Unsupported::Unreadable(Unreadable::Refused);
-    NotRead::of(pid, error, *error == refused)
 }
 
 /// `heap` with what its reader found out, in words.

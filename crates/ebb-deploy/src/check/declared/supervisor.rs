@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use super::service::{Service, Variable};
-use crate::check::start::Start;
+use crate::check::start::{Start, words};
 
 mod environment;
 
@@ -117,12 +117,7 @@ fn program(
     });
     let start = section.option("command").map(|entry| {
         let command = value(text, entry).replace("%%", "%");
-        let words = shlex::split(&command);
-        Start {
-            words: words.unwrap_or_else(|| command.split_whitespace().map(str::to_owned).collect()),
-            by_shell: false,
-            line: entry.line,
-        }
+        Start { words: words(&command), by_shell: false, line: entry.line }
     });
     let is_spaced = section.options.last().is_some_and(|it| it.is_spaced);
     Ok(Program {
@@ -256,53 +251,9 @@ fn comment(line: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn only(text: &str) -> Service {
-        let mut all = programs(text).unwrap();
-        assert_eq!(all.len(), 1, "{text}");
-        all.remove(0).service
-    }
-
-    fn env(text: &str) -> String {
-        let env = only(text).env.into_iter();
-        let env = env.map(|it| format!("{}={}", it.name, it.value.unwrap()));
-        env.collect::<Vec<_>>().join("|")
-    }
-
-    #[test]
-    fn options_go_on_where_lines_are_indented_further() {
-        let text = "; head\n[program:a]\ncommand=app\n  --port 1 ; one\n# no\n\n  --fast\nenvironment =\n  A=\"1\",\n  B='2 3'\n";
-        let service = only(text);
-        let words = service.start.unwrap().words;
-        assert_eq!(words, ["app", "--port", "1", "--fast"]);
-        assert_eq!(env(text), "A=1|B=2 3");
-        assert_eq!(service.env[1].line, 10);
-    }
-
-    #[test]
-    fn the_last_of_two_wins_and_the_daemons_variables_come_first() {
-        let text = "[program:a]\nENVIRONMENT=A=1\n[supervisord]\nenvironment=B=2,C=3\n[program:a]\nenvironment: C=4\n";
-        assert_eq!(env(text), "B=2|C=3|C=4");
-        assert_eq!(only(text).variable("C").unwrap().value.as_deref(), Some("4"));
-    }
-
-    #[test]
-    fn what_is_no_configuration_is_said_by_its_line() {
-        for (text, word) in [
-            ("a=1\n", "line 1"),
-            ("[program:a]\nnonsense\n", "line 2"),
-            ("[supervisord]\n", "no [program:NAME]"),
-            ("[include]\nfiles = conf.d/*.conf\n", "conf.d/*.conf"),
-            ("[program:a]\nenvironment=A=1,2\n", "line 2: environment"),
-            ("[DEFAULT]\nenvironment=A=1\n[program:a]\n", "[DEFAULT]"),
-            ("\u{feff}[program:a]\n", "line 1"),
-        ] {
-            let why = programs(text).unwrap_err();
-            assert!(why.contains(word), "{text}: {why}");
-        }
-    }
-
     #[test]
     fn comments_begin_behind_a_space_only() {
+        assert!(programs("\u{feff}[program:a]\n").unwrap_err().contains("line 1"));
         for (line, at) in [
             ("a=b;c", None),
             ("a=b ;c", Some(4)),

@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use super::service::{Service, Variable};
-use crate::check::start::Start;
+use crate::check::start::{Start, words};
 
 /// A unit, or a drop-in of one.
 #[derive(Clone, Debug, Default)]
@@ -110,9 +110,4 @@ impl Unit {
         let line = start.as_ref().map_or(1, |it| it.line);
         Service { name, line, env, start, ..Service::default() }
     }
-}
-
-/// Words as systemd splits them, as far as quotes go.
-fn words(text: &str) -> Vec<String> {
-    shlex::split(text).unwrap_or_else(|| text.split_whitespace().map(str::to_owned).collect())
 }

@@ -1,7 +1,7 @@
 //! What an image starts: the program behind `ENTRYPOINT` and `CMD`. Pure.
 
 use super::image::{Placed, Stage, Words};
-use crate::check::start::Start;
+use crate::check::start::{Start, words};
 
 /// What the image made by `chain`, the nearest stage first, starts.
 pub fn start(chain: &[&Stage]) -> Option<Start> {
@@ -13,19 +13,18 @@ pub fn start(chain: &[&Stage]) -> Option<Start> {
         }
         entrypoint = entrypoint.or(stage.entrypoint.as_ref());
     }
-    let split = |words: &Words| match words {
+    let split = |it: &Words| match it {
         Words::Exec(words) => words.clone(),
-        Words::Shell(text) => shlex::split(text)
-            .unwrap_or_else(|| text.split_whitespace().map(str::to_owned).collect()),
+        Words::Shell(text) => words(text),
     };
     let first = entrypoint.or(cmd)?;
-    let mut words = split(&first.value);
+    let mut started = split(&first.value);
     let by_shell = matches!(first.value, Words::Shell(_));
     // An entrypoint in shell form takes no arguments.
     if let (Some(_), Some(cmd), false) = (entrypoint, cmd, by_shell) {
-        words.extend(split(&cmd.value));
+        started.extend(split(&cmd.value));
     }
-    Some(Start { words, by_shell, line: first.line })
+    Some(Start { words: started, by_shell, line: first.line })
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::check::start::words;
+
 /// Values by name.
 pub type Known = BTreeMap<String, String>;
 
@@ -98,13 +100,11 @@ pub fn assignments(text: &str) -> Vec<(String, String)> {
             None => vec![(text.to_owned(), String::new())],
         };
     }
-    let words =
-        shlex::split(text).unwrap_or_else(|| text.split_whitespace().map(str::to_owned).collect());
     let pair = |word: String| {
         let (name, value) = word.split_once('=')?;
         Some((name.to_owned(), value.to_owned()))
     };
-    words.into_iter().filter_map(pair).collect()
+    words(text).into_iter().filter_map(pair).collect()
 }
 
 #[cfg(test)]

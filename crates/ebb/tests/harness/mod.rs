@@ -1,12 +1,21 @@
 //! Builds and starts what the tests need. A tool that is missing fails the test with its package.
 
+pub mod subjects;
+
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread;
+use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// The program under test with a quiet environment.
@@ -70,6 +79,170 @@ pub fn assert_refused(output: &Output, code: i32, words: &[&str]) {
         assert!(text.contains(word), "\"{word}\" is not in: {text}");
     }
     assert_eq!(stdout(output), "");
+}
+
+/// The words of a line, as a shell splits it.
+pub fn words(line: &str) -> Vec<String> {
+    shlex::split(line).unwrap_or_else(|| panic!("an open quote: {line}"))
+}
+
+/// What came of a program that ran to its end.
+pub struct Finished {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Finished {
+    pub fn of(output: &Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Runs a command to its end.
+    pub fn by(command: &mut Command) -> Self {
+        Self::of(&output(command))
+    }
+
+    /// All of it, for the message of a failure.
+    pub fn all(&self) -> String {
+        format!("code {:?}\nstdout:\n{}\nstderr:\n{}", self.code, self.stdout, self.stderr)
+    }
+
+    /// Both must hold what is expected; shows everything where they do not.
+    #[track_caller]
+    pub fn expect(&self, code: i32, stdout: &[&str], stderr: &[&str]) -> &Self {
+        assert_eq!(self.code, Some(code), "{}", self.all());
+        for (text, parts) in [(&self.stdout, stdout), (&self.stderr, stderr)] {
+            for part in parts {
+                assert!(text.contains(part), "no \"{part}\" in {}", self.all());
+            }
+        }
+        self
+    }
+
+    /// Refused before anything was run.
+    #[track_caller]
+    pub fn expect_nothing_started(&self) {
+        assert!(!self.stderr.contains("run 1"), "{}", self.all());
+    }
+
+    /// Its stdout as JSON.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.all()))
+    }
+}
+
+/// What `ebb why --json` says of one process, and its exit code.
+#[track_caller]
+pub fn why_json(pid: &str) -> (i32, Value) {
+    let why = Finished::by(ebb().args(["why", "--json", pid]));
+    (why.code.expect("a code"), why.json()[0].clone())
+}
+
+/// Runs a check on each of the named cases, two at once, and fails with the names of those that fail.
+pub fn each<T: Sync>(cases: &[(&str, T)], check: impl Fn(&T) + Sync) {
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let lane = || {
+        // Relaxed: it only hands out numbers.
+        while let Some((name, case)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let failure = thread::scope(|scope| {
+                // The message of a panic has the thread's name.
+                let thread = thread::Builder::new().name((*name).to_owned());
+                let run = thread.spawn_scoped(scope, || check(case)).expect("a thread");
+                run.join().err()
+            });
+            if failure.is_some() {
+                failed.lock().expect("the list").push(*name);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(&lane);
+        scope.spawn(&lane);
+    });
+    let failed = failed.into_inner().expect("the list");
+    assert!(failed.is_empty(), "these cases fail: {failed:?}");
+}
+
+/// A running process, ended with this value.
+pub struct Subject {
+    pub child: Child,
+    /// The process to look at: a child of `child`, if its first line says so.
+    pub id: u32,
+    output: BufReader<ChildStdout>,
+}
+
+impl Subject {
+    /// Starts it, with its stdin and stdout in our hands.
+    pub fn spawn(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}: ci/install.sh"));
+        let output = BufReader::new(child.stdout.take().expect("a pipe"));
+        Self { id: child.id(), child, output }
+    }
+
+    /// Starts it and waits for its word: "ready", and the number of the process to look at where that is another.
+    pub fn start(command: &mut Command) -> Self {
+        let mut subject = Self::spawn(command);
+        let line = subject.line();
+        let mut words = line.split_whitespace();
+        assert_eq!(words.next(), Some("ready"), "{command:?}");
+        if let Some(pid) = words.next() {
+            subject.id = pid.parse().expect("a number");
+        }
+        subject
+    }
+
+    /// Python code that says "ready".
+    pub fn python(code: &str) -> Self {
+        Self::start(Command::new("python3").args(["-c", code]))
+    }
+
+    pub fn pid(&self) -> String {
+        self.id.to_string()
+    }
+
+    /// The next line that it writes.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("a line");
+        line.trim_end().to_owned()
+    }
+
+    /// Gives it a line to read.
+    pub fn tell(&mut self) {
+        self.child.stdin.as_mut().expect("a pipe").write_all(b"\n").expect("a reader");
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.id.cast_signed()), signal).expect("a signal");
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        if let Ok(Some(_)) = self.child.try_wait() {
+            return;
+        }
+        // Asked first, so that one with workers ends them as well.
+        let _ = kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGTERM);
+        for _ in 0..100 {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// Where Debian's package has the allocator's library; the tool's own search must find the same.

@@ -3,40 +3,22 @@
 //!
 //! Needs runc and root; skipped where no container can be started.
 
-#[path = "run/harness.rs"]
-#[allow(dead_code, reason = "shared with the tests of ebb run")]
-mod harness;
-
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use harness::{output, stderr, stdout};
+use crate::harness::{self, Finished, output};
 use nix::unistd::Uid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_needs::{needs, skip};
 
 /// What docker and containerd leave to a container that asks for nothing.
-const DEFAULT: &[&str] = &[
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "FSETID",
-    "FOWNER",
-    "MKNOD",
-    "NET_RAW",
-    "SETGID",
-    "SETUID",
-    "SETFCAP",
-    "SETPCAP",
-    "NET_BIND_SERVICE",
-    "SYS_CHROOT",
-    "KILL",
-    "AUDIT_WRITE",
-];
+const DEFAULT: &str = "CHOWN DAC_OVERRIDE FSETID FOWNER MKNOD NET_RAW SETGID SETUID SETFCAP SETPCAP \
+                       NET_BIND_SERVICE SYS_CHROOT KILL AUDIT_WRITE";
 const APP_USER: u32 = 1000;
 /// A verdict of retention.
 const RETENTION: i32 = 10;
@@ -68,7 +50,7 @@ impl Container {
     /// Writes a bundle: root file system, user, capabilities; the processes of `beside`, if it is given.
     fn new(
         user: u32,
-        capabilities: &[&str],
+        capabilities: &str,
         beside: Option<&Container>,
         programs: &Path,
         arguments: &[&str],
@@ -84,7 +66,8 @@ impl Container {
             symlink(Path::new("usr").join(folder), root.join(folder)).unwrap();
         }
         std::os::unix::fs::chown(root.join("tmp"), Some(user), Some(user)).unwrap();
-        let capabilities: Vec<_> = capabilities.iter().map(|name| format!("CAP_{name}")).collect();
+        let capabilities: Vec<_> =
+            capabilities.split(' ').map(|name| format!("CAP_{name}")).collect();
         // Another user than root has none in force, as under docker.
         let in_force = if user == 0 { &capabilities[..] } else { &[] };
         let processes = match beside {
@@ -186,31 +169,25 @@ impl Drop for Container {
 }
 
 /// A folder with `ebb` and the service, for /opt.
-fn programs() -> (TempDir, PathBuf) {
+fn programs() -> TempDir {
     let folder = harness::folder();
-    let path = folder.path().to_owned();
-    harness::copy_program(env!("CARGO_BIN_EXE_ebb").as_ref(), &path.join("ebb"));
-    let source = path.join("service.c");
-    fs::write(&source, SERVICE).unwrap();
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O1", "-fno-builtin", "-o"]);
-    let made = output(compiler.arg(path.join("service")).arg(source));
-    assert!(made.status.success(), "{}", stderr(&made));
-    (folder, path)
+    harness::copy_program(env!("CARGO_BIN_EXE_ebb").as_ref(), &folder.path().join("ebb"));
+    harness::compile(&folder, "cc", "service", SERVICE, &["-O1", "-fno-builtin"]);
+    folder
 }
 
 #[track_caller]
 fn assert_reads(output: &Output, what: &str) {
-    let text = format!("{what}: {}\n{}", stdout(output), stderr(output));
-    assert_eq!(output.status.code(), Some(RETENTION), "{text}");
+    let said = Finished::of(output);
+    assert_eq!(said.code, Some(RETENTION), "{what}: {}", said.all());
 }
 
 /// It says that a right is missing, and makes no verdict.
 #[track_caller]
 fn assert_closed(output: &Output, what: &str) {
-    let text = format!("{what}: {}\n{}", stdout(output), stderr(output));
-    let code = output.status.code().expect(what);
-    assert!(NOT_READ.contains(&code), "{code}: {text}");
+    let said = Finished::of(output);
+    let text = format!("{what}: {}", said.all());
+    assert!(said.code.is_some_and(|code| NOT_READ.contains(&code)), "{text}");
     assert!(text.to_lowercase().contains("no right to read"), "{text}");
 }
 
@@ -230,8 +207,9 @@ macro_rules! services {
 #[test]
 fn in_the_container_its_user_may_look() {
     needs!("runc");
-    let (_folder, programs) = programs();
-    let (roots, users) = services!(&programs);
+    let folder = programs();
+    let programs = folder.path();
+    let (roots, users) = services!(programs);
     assert_reads(&roots.exec(None, &["why", "1"]), "root");
     assert_reads(&users.exec(None, &["why", "1"]), "the image's user");
     let root = users.exec(Some("0:0"), &["why", "1"]);
@@ -241,26 +219,27 @@ fn in_the_container_its_user_may_look() {
 #[test]
 fn a_container_that_shares_the_processes_needs_the_user_or_two_capabilities() {
     needs!("runc");
-    let (_folder, programs) = programs();
-    let (roots, users) = services!(&programs);
-    let tracing = [DEFAULT, &["SYS_PTRACE"]].concat();
-    let both = ["SYS_PTRACE", "DAC_READ_SEARCH"];
+    let folder = programs();
+    let programs = folder.path();
+    let (roots, users) = services!(programs);
+    let tracing = format!("{DEFAULT} SYS_PTRACE");
+    let both = "SYS_PTRACE DAC_READ_SEARCH";
     let why = ["/opt/ebb", "why", "1"];
     for (service, user, capabilities, what) in [
         (&roots, 0, DEFAULT, "the same user"),
         (&users, APP_USER, DEFAULT, "the same user, not root"),
         (&users, 0, &tracing, "SYS_PTRACE and DAC_OVERRIDE"),
-        (&users, 0, &both, "SYS_PTRACE and DAC_READ_SEARCH"),
+        (&users, 0, both, "SYS_PTRACE and DAC_READ_SEARCH"),
     ] {
-        let beside = Container::new(user, capabilities, Some(service), &programs, &why);
+        let beside = Container::new(user, capabilities, Some(service), programs, &why);
         assert_reads(&beside.run(), what);
     }
     for (service, user, capabilities, what) in [
         (&users, 0, DEFAULT, "root without SYS_PTRACE"),
-        (&users, 0, &["SYS_PTRACE"], "SYS_PTRACE alone"),
+        (&users, 0, "SYS_PTRACE", "SYS_PTRACE alone"),
         (&roots, APP_USER, DEFAULT, "another user than root"),
     ] {
-        let beside = Container::new(user, capabilities, Some(service), &programs, &why);
+        let beside = Container::new(user, capabilities, Some(service), programs, &why);
         assert_closed(&beside.run(), what);
     }
 }
@@ -268,8 +247,9 @@ fn a_container_that_shares_the_processes_needs_the_user_or_two_capabilities() {
 #[test]
 fn from_the_host_by_pid_by_identity_and_by_cgroup() {
     needs!("runc");
-    let (_folder, programs) = programs();
-    let (_roots, users) = services!(&programs);
+    let folder = programs();
+    let programs = folder.path();
+    let (_roots, users) = services!(programs);
     for target in [users.pid(), users.id.clone(), users.cgroup()] {
         let why = output(harness::ebb().args(["why", &target]));
         assert_reads(&why, &target);

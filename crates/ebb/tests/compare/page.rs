@@ -4,10 +4,8 @@
 //! collects errors, uses the page as a person would, and writes down what it saw. Skipped, with a
 //! message, only where no Chromium is installed.
 
-#[path = "compare/bench.rs"]
-#[allow(dead_code, reason = "shared with the tests of the command")]
-mod bench;
-
+use crate::harness::each;
+use crate::workload::Workload;
 use ebb_report::html;
 use ebb_trial::results::Trial;
 use serde::Deserialize;
@@ -134,12 +132,10 @@ for (const level of ["error", "warn"]) console[level] = (...words) => parent.err
 
 fn browser() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     let names = ["chromium", "chromium-browser", "google-chrome"];
-    names
-        .iter()
-        .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
-        .find(|file| file.exists())
+    let in_folders =
+        |name| std::env::split_paths(&path).map(|it| it.join(name)).find(|it| it.exists());
+    names.iter().find_map(in_folders)
 }
 
 /// Shows the page at a width and gives what was seen; `None` without a browser.
@@ -159,15 +155,11 @@ fn look_at(page: &str, width: u32) -> Option<Seen> {
     );
     let file = dir.path().join("frame.html");
     std::fs::write(&file, document).unwrap();
+    let options = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
+                   --disable-background-networking --disable-component-update --disable-sync \
+                   --hide-scrollbars --virtual-time-budget=5000 --window-size=1400,1000 --dump-dom";
     let output = Command::new(browser)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
-        .args([
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-            "--hide-scrollbars",
-        ])
-        .args(["--virtual-time-budget=5000", "--window-size=1400,1000", "--dump-dom"])
+        .args(options.split_whitespace())
         .arg(format!("--user-data-dir={}", dir.path().join("profile").display()))
         .arg(format!("file://{}", file.display()))
         .output()
@@ -183,10 +175,7 @@ fn look_at(page: &str, width: u32) -> Option<Seen> {
 
 /// A real trial, once for all tests of this file.
 static TRIAL: LazyLock<Trial> = LazyLock::new(|| {
-    let finished = bench::run(
-        &bench::fixture(),
-        &["--variants", "glibc,jemalloc-now,missing", "-n", "2", "--json"],
-    );
+    let finished = Workload::plain().run("--variants glibc,jemalloc-now,missing -n 2 --json");
     finished.expect(0, &[], &[]);
     serde_json::from_str(&finished.stdout).unwrap()
 });
@@ -210,13 +199,8 @@ fn check(trial: &Trial, width: u32, class: &str) {
     let lines = trial.variants.iter().filter(|variant| variant.summary.is_some()).count();
     assert_eq!(seen.errors, Vec::<String>::new());
     assert_eq!(seen.client_width, f64::from(width));
-    assert!(
-        seen.scroll_width <= seen.client_width,
-        "{} px wide: {:?}",
-        seen.scroll_width,
-        seen.sticking_out
-    );
     assert_eq!(seen.sticking_out, Vec::<String>::new());
+    assert!(seen.scroll_width <= seen.client_width, "{} px wide", seen.scroll_width);
     assert_eq!(seen.plots, [format!("plot {class}")], "one drawing, the one for this width");
     assert_eq!((seen.lines, seen.labels.len()), (lines, lines));
     assert!(seen.dash_patterns >= lines.min(5), "lines differ without their colour");
@@ -258,43 +242,27 @@ fn with_latencies() -> Trial {
 }
 
 #[test]
-fn latencies_on_a_desktop_and_a_phone() {
-    check(&with_latencies(), 1280, "wide");
-    check(&with_latencies(), 390, "narrow");
-}
-
-#[test]
-fn on_a_desktop() {
-    check(&TRIAL, 1280, "wide");
-}
-
-#[test]
-fn on_a_phone() {
-    check(&TRIAL, 390, "narrow");
-}
-
-#[test]
-fn with_many_variants_on_a_desktop_and_a_phone() {
-    check(&crowded(), 1280, "wide");
-    check(&crowded(), 390, "narrow");
+fn on_a_desktop_and_a_phone() {
+    let (latencies, crowded) = (with_latencies(), crowded());
+    let cases: &[(&str, (&Trial, u32, &str))] = &[
+        ("a desktop", (&TRIAL, 1280, "wide")),
+        ("a phone", (&TRIAL, 390, "narrow")),
+        ("latencies on a desktop", (&latencies, 1280, "wide")),
+        ("latencies on a phone", (&latencies, 390, "narrow")),
+        ("many variants on a desktop", (&crowded, 1280, "wide")),
+        ("many variants on a phone", (&crowded, 390, "narrow")),
+    ];
+    each(cases, |(trial, width, class)| check(trial, *width, class));
 }
 
 #[test]
 fn a_page_that_is_too_wide_or_broken_would_be_noticed() {
     let page = html::render(&TRIAL).unwrap();
-    let broken = page.replacen(
-        "</main>",
-        "<p style=\"width:900px\">wide</p><script>null.x</script></main>",
-        1,
-    );
-    let Some(seen) = look_at(&broken, 390) else {
+    let wrong = "<p style=\"width:900px\">wide</p><script>null.x</script></main>";
+    let Some(seen) = look_at(&page.replacen("</main>", wrong, 1), 390) else {
         return;
     };
     assert!(seen.scroll_width > 390.0);
     assert!(seen.errors.iter().any(|error| error.contains("null")), "{:?}", seen.errors);
-    assert!(
-        seen.sticking_out.iter().any(|element| element.starts_with('P')),
-        "{:?}",
-        seen.sticking_out
-    );
+    assert!(seen.sticking_out.iter().any(|it| it.starts_with('P')), "{:?}", seen.sticking_out);
 }

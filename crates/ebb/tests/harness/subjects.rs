@@ -1,55 +1,16 @@
-//! Processes to look at: built once, started, waited for, ended.
+//! Programs of processes to look at: built once.
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use tempfile::TempDir;
 
-use crate::harness;
+use crate::harness::{self, Subject};
 
 /// Where the programs' sources are.
 pub fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/why")
-}
-
-/// A running process that has said that it is ready. Ends with this value.
-pub struct Subject(pub Child);
-
-impl Subject {
-    /// Starts it and waits for its word.
-    pub fn start(command: &mut Command) -> Self {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{command:?}: {error}: ci/install.sh"));
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
-        assert_eq!(line.trim(), "ready", "{command:?}");
-        Self(child)
-    }
-
-    pub fn pid(&self) -> String {
-        self.0.id().to_string()
-    }
-}
-
-impl Drop for Subject {
-    fn drop(&mut self) {
-        // Asked first, so that one with workers ends them as well.
-        let pid = nix::unistd::Pid::from_raw(self.0.id().cast_signed());
-        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
-        for _ in 0..100 {
-            if !matches!(self.0.try_wait(), Ok(None)) {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// The folder of what is built here, for all tests of this program.
@@ -81,14 +42,18 @@ pub fn c_program() -> PathBuf {
     compiled("cases", "cases.c", &[])
 }
 
-/// A program of one file, compiled for its case.
-fn built_c(name: &str) -> Command {
-    Command::new(compiled(name, &format!("{name}.c"), &[]))
+/// A copy of the program of cases, under a name of its own.
+pub fn copy(folder: &TempDir, name: &str) -> PathBuf {
+    let program = folder.path().join(name);
+    if !program.exists() {
+        harness::copy_program(&c_program(), &program);
+    }
+    program
 }
 
-/// The program of cases, statically linked.
-fn static_program() -> PathBuf {
-    compiled("static-cases", "cases.c", &["-static"])
+/// The program of cases in `case`, under a name of its own.
+pub fn named(folder: &TempDir, name: &str, case: &str) -> Subject {
+    Subject::start(Command::new(copy(folder, name)).arg(case))
 }
 
 /// A Rust program with `allocator` inside, shared with ebb-inspect's tests, which say what its cases are.
@@ -156,66 +121,40 @@ pub fn command(program: &str) -> Command {
         assert!(output.status.success(), "{}", harness::stderr(&output));
         Command::new(target)
     };
-    let interpreted = |interpreter: &str| {
+    let interpreted = |interpreter: &str, file: &str| {
         let mut command = Command::new(interpreter);
-        command.arg(fixtures().join(program));
+        command.arg(fixtures().join(file));
         command
     };
     let mut command = match program.split_once(':') {
-        Some(("c", case)) => {
-            let mut command = Command::new(c_program());
-            command.arg(case);
-            command
-        }
-        Some((name @ ("second" | "returns" | "evidence"), case)) => {
-            let mut command = built_c(name);
-            command.arg(case);
-            command
-        }
-        Some(("second-py", case)) => {
-            let mut command = Command::new("python3");
-            command.arg(fixtures().join("second.py")).arg(case);
-            command
-        }
-        Some(("static", case)) => {
-            let mut command = Command::new(static_program());
-            command.arg(case);
-            command
-        }
-        Some(("jemalloc", case)) => {
-            let flags = ["-l:libjemalloc.a", "-lm", "-lstdc++"];
-            let mut command = Command::new(compiled("jemalloc-cases", "cases.c", &flags));
-            command.arg(case);
-            command
-        }
-        Some(("musl", case)) => {
-            let program = compiled_by("musl-gcc", "musl-cases", "cases.c", &[]);
-            let mut command = Command::new(program);
-            command.arg(case);
-            command
-        }
-        Some(("musl-static", case)) => {
-            let program = compiled_by("musl-gcc", "musl-static-cases", "cases.c", &["-static"]);
-            let mut command = Command::new(program);
-            command.arg(case);
-            command
-        }
-        Some(("rust", words)) => {
-            let (allocator, case) = words.split_once(':').expect("rust:ALLOCATOR:CASE");
-            let mut command = Command::new(rust_program(allocator));
-            command.arg(case);
-            command
-        }
         Some(("gunicorn", case)) => gunicorn(case),
-        Some(("py", case)) => {
-            let mut command = Command::new("python3");
-            command.arg(fixtures().join("cases.py")).arg(case);
+        Some((kind, case)) => {
+            let (kind, case) = match kind {
+                "rust" => case.split_once(':').expect("rust:ALLOCATOR:CASE"),
+                _ => (kind, case),
+            };
+            let statically = ["-l:libjemalloc.a", "-lm", "-lstdc++"];
+            let mut command = match kind {
+                _ if program.starts_with("rust:") => Command::new(rust_program(kind)),
+                "py" => interpreted("python3", "cases.py"),
+                "second-py" => interpreted("python3", "second.py"),
+                "c" => Command::new(c_program()),
+                "static" => Command::new(compiled("static-cases", "cases.c", &["-static"])),
+                "jemalloc" => Command::new(compiled("jemalloc-cases", "cases.c", &statically)),
+                "musl" => Command::new(compiled_by("musl-gcc", "musl-cases", "cases.c", &[])),
+                "musl-static" => {
+                    let name = "musl-static-cases";
+                    Command::new(compiled_by("musl-gcc", name, "cases.c", &["-static"]))
+                }
+                name => Command::new(compiled(name, &format!("{name}.c"), &[])),
+            };
+            command.arg(case);
             command
         }
         _ => match program.rsplit('.').next() {
-            Some("js") => interpreted("node"),
-            Some("java") => interpreted("java"),
-            Some("rb") => interpreted("ruby"),
+            Some("js") => interpreted("node", program),
+            Some("java") => interpreted("java", program),
+            Some("rb") => interpreted("ruby", program),
             Some("go") => built("go", &["build"]),
             Some("c") => built("gcc", &["-O1"]),
             Some("rs") => built("rustc", &["--edition", "2024", "-O"]),
