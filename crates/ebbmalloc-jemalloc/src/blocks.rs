@@ -6,7 +6,7 @@ use ebbmalloc_core::cache::explicit::ExplicitArena;
 use ebbmalloc_core::heap::Access;
 use ebbmalloc_core::runtime::face::{HEAP, observer, quick_class, with_access};
 use ebbmalloc_core::runtime::{self, face};
-use ebbmalloc_core::size::{CLASS, GRANULE, QUANTUM, SMALL_MAX};
+use ebbmalloc_core::size::{CLASS, GRANULE, QUANTUM, SMALL_MAX, class_aligned};
 
 /// Which cache a request goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +144,7 @@ fn allocate_as_chosen(size: usize, choice: &Choice) -> *mut u8 {
 /// A small block, if it is one to be sampled: it lies apart, in the arena that was chosen.
 fn allocate_sampled(size: usize, choice: &Choice) -> Option<*mut u8> {
     let observer = observer()?;
-    let class = HEAP.class_aligned(size, choice.align)?;
+    let class = class_aligned(size, choice.align)?;
     let arena = match (choice.arena, choice.cache) {
         (Some(index), _) if (index as usize) < HEAP.shards() => None,
         (Some(index), _) => Some(HEAP.explicit_arena(index as usize)?),
@@ -161,7 +161,7 @@ fn slot_of_cache(size: usize, choice: &Choice) -> Option<NonNull<u8>> {
     let CacheChoice::Explicit(index) = choice.cache else {
         return None;
     };
-    let class = HEAP.class_aligned(size, choice.align)?;
+    let class = HEAP.class_in_caches(size, choice.align)?;
     let cache = HEAP.explicit_cache(index as usize)?;
     if let Some(index) = choice.arena
         && HEAP.explicit_arena(index as usize)?.home() != cache.home()

@@ -7,7 +7,6 @@ pub mod granule;
 pub mod growth;
 pub mod huge_pages;
 pub mod large;
-pub mod name;
 pub mod own_space;
 pub mod owner_map;
 pub mod purge;

@@ -13,7 +13,6 @@ use super::cache::Cache;
 use super::shard::{PaddedBin, Shard};
 use crate::arena::Arena;
 use crate::arena::granule::{Fill, Granule};
-use crate::arena::name::Name;
 use crate::base::purged::Purged;
 use crate::os::Os;
 use crate::os::hooks::Borders;
@@ -27,6 +26,33 @@ use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{
     AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering,
 };
+
+/// Bytes of a name with its NUL.
+pub const NAME_BYTES: usize = 32;
+
+/// The name that a program gives an arena. The statistics show it; nothing here acts on it. Relaxed: nothing depends on the
+/// bytes.
+pub struct Name([AtomicU8; NAME_BYTES]);
+
+impl Name {
+    /// No name.
+    pub const fn new() -> Self {
+        Self([const { AtomicU8::new(0) }; NAME_BYTES])
+    }
+
+    /// The name, with its NUL; empty if there is none.
+    pub fn get(&self) -> [u8; NAME_BYTES] {
+        core::array::from_fn(|at| self.0[at].load(Ordering::Relaxed))
+    }
+
+    /// Sets the name, as much of it as fits.
+    pub fn set(&self, name: &[u8]) {
+        for (at, place) in self.0.iter().enumerate() {
+            let byte = name.get(at).filter(|_| at < NAME_BYTES - 1);
+            place.store(byte.copied().unwrap_or(0), Ordering::Relaxed);
+        }
+    }
+}
 
 /// The shard of a slab that belongs to an explicit arena.
 pub const EXPLICIT: u8 = u8::MAX;

@@ -8,6 +8,7 @@ use super::cache::Cache;
 use super::drain::Drain;
 use crate::base::exact::u8_of;
 use crate::base::lock::{Lock, Rank, Wait};
+use crate::base::purged::Drained;
 use crate::base::sync::{AtomicBool, initialiser};
 use crate::os::Os;
 use crate::slab::bin::Supply;
@@ -39,19 +40,6 @@ struct Caches {
 
 // SAFETY: the caches behind the pointer are Sync.
 unsafe impl Send for Caches {}
-
-/// What a pass over all caches did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Drained {
-    /// Bytes put back into slabs.
-    pub put_back_bytes: usize,
-    /// Bytes left in the caches that were taken.
-    pub kept_bytes: usize,
-    /// Caches taken.
-    pub claimed: usize,
-    /// Caches whose owner was inside.
-    pub busy: usize,
-}
 
 impl Registry {
     /// Where in a registry the address of the first cache is.

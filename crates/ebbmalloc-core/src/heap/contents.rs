@@ -1,14 +1,33 @@
 //! The contents of very long blocks: the kernel zeroes and moves them, so that what the program never touched is
 //! not touched for it. An extent that counts as dirty may be a block that was never used, of any length.
 
-use super::Heap;
+use super::{Access, Heap};
 use crate::os::{Os, PageRun};
+use crate::size::{SMALL_MAX, class_of};
 
 /// From so many bytes on the kernel does it. Below, writing to pages that are most likely there costs less than
 /// dropping them and faulting them in again.
 pub const BY_KERNEL_FROM: usize = 64 << 20;
 
 impl<O: Os> Heap<O> {
+    /// A block that reads as zero.
+    pub fn allocate_zeroed(&self, access: Access, size: usize) -> *mut u8 {
+        if size > SMALL_MAX {
+            let (block, zero) = self.allocate_large(access, size, 1);
+            if !zero && !block.is_null() {
+                // SAFETY: the block is ours and at least `size` bytes long.
+                unsafe { self.zero(block, size) };
+            }
+            return block;
+        }
+        let block = self.allocate_slot(access, class_of(size));
+        if !block.is_null() {
+            // SAFETY: the block is ours and at least `size` bytes long.
+            unsafe { block.write_bytes(0, size) };
+        }
+        block
+    }
+
     /// Makes `bytes` bytes at `start` read as zero.
     ///
     /// # Safety
@@ -56,6 +75,6 @@ impl<O: Os> Heap<O> {
     /// Whether the memory at `address` is private memory of the kernel's: not from a program's hooks.
     fn is_from_kernel(&self, address: usize) -> bool {
         self.arena.granule_of(address).is_some()
-            || self.bins.explicit.find(address).is_none_or(|arena| arena.hooks().is_null())
+            || self.parts.bins.explicit.find(address).is_none_or(|arena| arena.hooks().is_null())
     }
 }

@@ -5,13 +5,13 @@ use super::{Access, Heap};
 use crate::arena::granule::Granule;
 use crate::cache::explicit::ExplicitArena;
 use crate::os::Os;
-use crate::size::{CLASS, SMALL_MAX, is_possible};
+use crate::size::{CLASS, SMALL_MAX, class_aligned, is_possible};
 
 impl<O: Os> Heap<O> {
     /// Usable bytes of a block that is asked for with `size` bytes aligned to `align`, a power of two; 0 if there can be
     /// no such block.
     pub fn usable_of_request(&self, size: usize, align: usize) -> usize {
-        if let Some(class) = self.class_aligned(size, align) {
+        if let Some(class) = class_aligned(size, align) {
             return CLASS[class].size as usize;
         }
         if !is_possible(size, align) {

@@ -128,7 +128,7 @@ pub fn memalign_from_cache(align: usize, size: usize) -> Option<NonNull<u8>> {
     if align <= QUANTUM {
         return malloc_from_cache(size);
     }
-    current().pop_unrationed(HEAP.class_aligned(size, align)?)
+    current().pop_unrationed(HEAP.class_in_caches(size, align)?)
 }
 
 /// A block of at least `size` bytes aligned to `align`, a power of two; null if there is no memory.

@@ -16,7 +16,7 @@ use crate::cache::cache::Entered;
 use crate::cache::explicit::ExplicitArena;
 use crate::cache::ration::RATIONED;
 use crate::heap::Access;
-use crate::size::{CLASS, SMALL_MAX, class_of};
+use crate::size::{CLASS, SMALL_MAX, class_aligned, class_of};
 use core::ptr::NonNull;
 
 /// What a request asks of the contents of its block.
@@ -62,17 +62,20 @@ pub(super) fn free_quick(observer: &Observer, slot: *mut u8, class: usize) -> bo
 #[inline(never)]
 pub(super) fn malloc(observer: &Observer, size: usize) -> *mut u8 {
     let class = if size <= SMALL_MAX { class_of(size) } else { 0 };
-    allocate(observer, class, Contents::Any, |access| HEAP.allocate(access, size))
+    allocate(observer, class, class, Contents::Any, |access| HEAP.allocate(access, size))
 }
 
 /// [`super::entry::malloc_zeroed`].
 #[inline(never)]
 pub(super) fn malloc_zeroed(observer: &Observer, size: usize) -> *mut u8 {
     if size > SMALL_MAX {
-        return allocate(observer, 0, Contents::Zero, |access| HEAP.allocate_zeroed(access, size));
+        return allocate(observer, 0, 0, Contents::Zero, |access| {
+            HEAP.allocate_zeroed(access, size)
+        });
     }
     let class = class_of(size);
-    let block = allocate(observer, class, Contents::Zero, |access| HEAP.allocate(access, size));
+    let block =
+        allocate(observer, class, class, Contents::Zero, |access| HEAP.allocate(access, size));
     if !block.is_null() {
         // SAFETY: the block is ours and at least `size` bytes long.
         unsafe { block.write_bytes(0, size) };
@@ -83,15 +86,20 @@ pub(super) fn malloc_zeroed(observer: &Observer, size: usize) -> *mut u8 {
 /// [`super::entry::memalign`].
 #[inline(never)]
 pub(super) fn memalign(observer: &Observer, align: usize, size: usize) -> *mut u8 {
-    let class = HEAP.class_aligned(size, align).unwrap_or(0);
-    allocate(observer, class, Contents::Any, |access| HEAP.allocate_aligned(access, size, align))
+    let class = class_aligned(size, align).unwrap_or(0);
+    let stack = HEAP.class_in_caches(size, align).unwrap_or(0);
+    allocate(observer, class, stack, Contents::Any, |access| {
+        HEAP.allocate_aligned(access, size, align)
+    })
 }
 
-/// A block of `class` (0: a large one) from the thread's cache, or else by `otherwise`.
+/// A block of `class` (0: a large one) from the stack of the thread's cache with the number `stack`, or else by
+/// `otherwise`.
 #[inline(always)]
 fn allocate(
     observer: &Observer,
     class: usize,
+    stack: usize,
     contents: Contents,
     otherwise: impl FnOnce(Access) -> *mut u8,
 ) -> *mut u8 {
@@ -107,7 +115,7 @@ fn allocate(
         return block;
     }
     // No stack of class 0 ever holds anything.
-    let own = if rationed { 0 } else { class };
+    let own = if rationed { 0 } else { stack };
     let block = match observer.cache().pop(own) {
         Some(slot) => slot.as_ptr(),
         None => with_access(otherwise),

@@ -177,8 +177,7 @@ pub const fn leads(class: usize) -> bool {
 /// `None` if only a large block can be.
 ///
 /// Slots start at multiples of their size from a granule's start, so a slot is aligned to the
-/// largest power of two that divides its size. Not so in a heap whose slabs have leads: that one asks for more than
-/// [`LEAD_MAX`] bytes.
+/// largest power of two that divides its size. Slabs with a lead ([`leads`]) are another matter.
 pub fn class_aligned(size: usize, align: usize) -> Option<usize> {
     if align <= QUANTUM {
         return (size <= SMALL_MAX).then(|| class_of(size));

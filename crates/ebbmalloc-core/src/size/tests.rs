@@ -1,4 +1,5 @@
 //! Exhaustive: every size up to the largest small one, every alignment.
+use super::large::{LARGE_CLASSES, large_class_of, large_class_size};
 use super::*;
 
 #[test]
@@ -59,4 +60,18 @@ fn aligned_classes_are_aligned_and_large_alignments_are_refused() {
             }
         }
     }
+}
+
+#[test]
+fn a_class_holds_what_is_larger_than_the_one_before() {
+    assert_eq!(large_class_size(0), 80 << 10);
+    assert_eq!(large_class_size(LARGE_CLASSES - 1), 7 << 60);
+    for class in 1..LARGE_CLASSES {
+        let (before, size) = (large_class_size(class - 1), large_class_size(class));
+        assert!(size > before);
+        assert_eq!(large_class_of(size), class);
+        assert_eq!(large_class_of(before + 1), class);
+    }
+    assert_eq!(large_class_of(0), 0);
+    assert_eq!(large_class_of(usize::MAX), LARGE_CLASSES - 1);
 }

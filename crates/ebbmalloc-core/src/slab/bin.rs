@@ -44,8 +44,8 @@ pub struct Supply<'a, O> {
     pub page_shift: u32,
     /// The purger's clock.
     pub tick: u32,
-    /// New slabs have a lead where their class has one.
-    pub leads: bool,
+    /// New slabs of other shards than this have a lead, where their class has one.
+    pub aligned_shard: Option<u8>,
 }
 
 /// Slots of one slab that come back.
@@ -231,7 +231,8 @@ impl Slabs {
             (*head).room = Room::None;
             (*head).oldest = self.generation;
             let dirty = (*head).fill == Fill::Dirty;
-            let lead = if supply.leads && leads(class) { LEAD } else { 0 };
+            let is_led = supply.aligned_shard.is_some_and(|it| it != shard) && leads(class);
+            let lead = if is_led { LEAD } else { 0 };
             if !slab.create(supply.os, supply.metadata, Shape { lead, ..shape }, dirty, wait) {
                 supply.arena.free_slab(&mut extents, head, granules, (*head).fill, supply.tick);
                 return None;

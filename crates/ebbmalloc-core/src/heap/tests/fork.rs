@@ -78,13 +78,13 @@ struct Copied {
 /// Takes all locks that a change of the heap takes, for ever.
 fn hold_all(heap: &Heap<Fake>) {
     heap.purging.store(true, Ordering::Relaxed);
-    heap.bins.explicit.freeze_table(&heap.os);
+    heap.parts.bins.explicit.freeze_table(&heap.os);
     for bin in heap.used_bins() {
         bin.raw().freeze(&heap.os);
     }
-    heap.bins.explicit.freeze_bins(&heap.os);
+    heap.parts.bins.explicit.freeze_bins(&heap.os);
     heap.arena.freeze(&heap.os);
-    heap.bins.explicit.freeze_arenas(&heap.os);
+    heap.parts.bins.explicit.freeze_arenas(&heap.os);
     heap.metadata.freeze(&heap.os);
 }
 
@@ -148,7 +148,7 @@ impl Copied {
     }
 
     fn arena(&self) -> &ExplicitArena {
-        self.heap.bins.explicit.live().next().expect("made by new")
+        self.heap.parts.bins.explicit.live().next().expect("made by new")
     }
 
     /// What a thread that was in the middle of everything might leave, or worse.
@@ -315,9 +315,9 @@ fn whoever_was_at_work_is_noticed() {
             assert!(!heap.is_at_rest());
             bin.raw().thaw(&heap.os);
         }
-        heap.bins.explicit.freeze_table(&heap.os);
+        heap.parts.bins.explicit.freeze_table(&heap.os);
         assert!(!heap.is_at_rest());
-        heap.bins.explicit.thaw(&heap.os);
+        heap.parts.bins.explicit.thaw(&heap.os);
     }
     heap.purging.store(true, Ordering::Relaxed);
     assert!(!heap.is_at_rest());
@@ -336,9 +336,9 @@ fn a_cache_whose_owner_was_inside_is_lost_and_the_rest_is_whole() {
     }
     let inside = own_cache(other).expect("memory");
     assert_eq!(inside.enter(), Entered::Mine);
-    assert_eq!(heap.caches.count(&heap.os), 2);
+    assert_eq!(heap.parts.caches.count(&heap.os), 2);
     become_child(heap, copied.thread);
-    assert_eq!(heap.caches.count(&heap.os), 1);
+    assert_eq!(heap.parts.caches.count(&heap.os), 1);
     let block = allocate(heap, copied.thread, SIZE);
     assert!((block as usize) < end);
     free_all(heap, copied.thread, &[block]);
@@ -350,7 +350,7 @@ fn a_thread_that_a_fork_keeps_waiting_is_served_outside() {
     let copied = Copied::new();
     let (heap, own) = (&*copied.heap, own_cache(copied.thread));
     assert!(heap.freeze(THREAD, own));
-    assert!(!heap.gate.is_closed_to(THREAD) && heap.gate.is_closed_to(2));
+    assert!(!heap.parts.gate.is_closed_to(THREAD) && heap.parts.gate.is_closed_to(2));
     assert!(!heap.freeze(THREAD, own), "a fork within the fork");
     let mut blocks = Vec::new();
     for size in SIZES {
@@ -369,13 +369,13 @@ fn a_thread_that_a_fork_keeps_waiting_is_served_outside() {
         // SAFETY: live until here.
         unsafe { heap.free(Access::Outside, block) };
     }
-    assert_eq!(heap.outside.bytes(), 0);
+    assert_eq!(heap.parts.outside.bytes(), 0);
     // SAFETY: live until here. What is freed stays as it is until the heap is open.
     unsafe { heap.free(Access::Outside, inside) };
-    assert!(!heap.pending.load(Ordering::Relaxed).is_null());
+    assert!(!heap.parts.pending.load(Ordering::Relaxed).is_null());
     assert!(!heap.thaw(2) && !heap.thaw(THREAD), "one fork is left");
     assert!(heap.thaw(THREAD) && !heap.thaw(THREAD));
-    assert!(!heap.gate.is_closed_to(2));
+    assert!(!heap.parts.gate.is_closed_to(2));
     copied.go_on();
 }
 

@@ -51,6 +51,10 @@ fn aligned_blocks_are_aligned_whatever_lies_in_the_caches() {
                 // SAFETY: live.
                 let usable = unsafe { heap.usable_size(block) };
                 assert!(usable >= size && usable == heap.usable_of_request(size, align));
+                assert!(
+                    turn == 0 || usable < 2 * size.max(align),
+                    "{usable} bytes for {size} aligned to {align}"
+                );
                 free(&heap, thread, block);
             }
         }

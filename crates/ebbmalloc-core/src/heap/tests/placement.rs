@@ -53,7 +53,7 @@ fn what_is_used_again_and_again_stays_in_the_cache() {
     round(1000);
     round(1000);
     assert!(heap.statistics(None, true).cached >= 1000 * 16);
-    let flushes = || heap.bins.get(0, 1).lock(&heap.os).flushes;
+    let flushes = || heap.parts.bins.get(0, 1).lock(&heap.os).flushes;
     let before = flushes();
     round(1000);
     assert_eq!(flushes(), before);
@@ -78,7 +78,7 @@ fn after_a_phase(heap: &Heap<Fake>, thread: Thread) -> Vec<*mut u8> {
 }
 
 fn slabs_of(heap: &Heap<Fake>, size: usize) -> usize {
-    heap.bins.get(0, class_of(size)).lock(&heap.os).slabs
+    heap.parts.bins.get(0, class_of(size)).lock(&heap.os).slabs
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_signal_handler_that_frees_a_lent_block_waits_for_no_lock() {
     let thread = heap.attach();
     after_a_phase(&heap, thread);
     let lent = allocate(&heap, thread, LARGER);
-    let held = heap.bins.get(0, class_of(SMALL)).lock(&heap.os);
+    let held = heap.parts.bins.get(0, class_of(SMALL)).lock(&heap.os);
     // SAFETY: live, and not used again.
     unsafe { heap.free(Access::Nested, lent) };
     drop(held);

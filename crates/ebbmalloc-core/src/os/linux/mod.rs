@@ -25,7 +25,6 @@ mod files;
 mod fork_mark;
 mod linux;
 mod memory;
-mod namespaces;
 mod parent;
 mod sandbox;
 mod scarcity;
