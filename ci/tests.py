@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 CARGO = os.environ.get("CARGO", "cargo")
 # Programs that take 10 s or more on two idle processors, the longest first: started last, they would leave a lane idle.
-LONGEST = "preload compare live why look jemalloc page sure limits again glibc ebbmalloc_core trim advice fix".split()
+LONGEST = "preload compare why look jemalloc glibc ebbmalloc_core trim fix run check".split()
 TIME = re.compile(r"^test (.+?) \.\.\. .*<([0-9.]+)s>$", re.MULTILINE)
 
 

@@ -67,10 +67,8 @@ fn every_file_that_the_page_names_exists() {
 fn the_table_of_crates_has_each_crate() {
     let page = page();
     let rows = section(&page, "\n## Crates\n").lines();
-    let mut named: Vec<_> = rows
-        .filter(|row| row.starts_with("| `"))
-        .flat_map(|row| quoted(row.split('|').nth(1).unwrap()))
-        .collect();
+    let mut named: Vec<_> =
+        rows.filter_map(|row| row.split_once(" | ")).flat_map(|(names, _)| quoted(names)).collect();
     let mut crates: Vec<_> = fs::read_dir(root().join("crates"))
         .unwrap()
         .map(|entry| entry.unwrap())
