@@ -49,37 +49,20 @@ static void hook_destroy(extent_hooks_t *hooks, void *address, size_t size, bool
     calls.destroy++;
 }
 
-static bool hook_commit(extent_hooks_t *hooks, void *address, size_t size, size_t offset, size_t length,
-                        unsigned arena) {
-    (void)arena;
-    CHECK(is_ours(hooks) && inside(address, size) && offset + length <= size);
-    calls.commit++;
-    return false;
-}
+/* A hook on pages of an extent, which returns whether it refuses. */
+#define ON_PAGES(name, refuses)                                                                                        \
+    static bool hook_##name(extent_hooks_t *hooks, void *address, size_t size, size_t offset, size_t length,           \
+                            unsigned arena) {                                                                          \
+        (void)arena;                                                                                                   \
+        CHECK(is_ours(hooks) && inside(address, size) && offset + length <= size);                                     \
+        calls.name++;                                                                                                  \
+        return refuses;                                                                                                \
+    }
 
-static bool hook_decommit(extent_hooks_t *hooks, void *address, size_t size, size_t offset, size_t length,
-                          unsigned arena) {
-    (void)arena;
-    CHECK(is_ours(hooks) && inside(address, size) && offset + length <= size);
-    calls.decommit++;
-    return true; /* Not here. */
-}
-
-static bool hook_purge_lazy(extent_hooks_t *hooks, void *address, size_t size, size_t offset, size_t length,
-                            unsigned arena) {
-    (void)arena;
-    CHECK(is_ours(hooks) && inside(address, size) && offset + length <= size);
-    calls.purge_lazy++;
-    return true;
-}
-
-static bool hook_purge_forced(extent_hooks_t *hooks, void *address, size_t size, size_t offset, size_t length,
-                              unsigned arena) {
-    (void)arena;
-    CHECK(is_ours(hooks) && inside(address, size) && offset + length <= size);
-    calls.purge_forced++;
-    return madvise((char *)address + offset, length, MADV_DONTNEED) != 0;
-}
+ON_PAGES(commit, false)
+ON_PAGES(decommit, true)
+ON_PAGES(purge_lazy, true)
+ON_PAGES(purge_forced, madvise((char *)address + offset, length, MADV_DONTNEED) != 0)
 
 static bool hook_split(extent_hooks_t *hooks, void *address, size_t size, size_t first, size_t second, bool committed,
                        unsigned arena) {

@@ -68,26 +68,18 @@ static void hook_destroy(extent_hooks_t *hooks, void *address, size_t size, bool
     hook_dalloc(hooks, address, size, committed, arena);
 }
 
-static bool hook_commit(extent_hooks_t *hooks, void *address, size_t size, size_t offset, size_t length,
-                        unsigned arena) {
-    (void)hooks, (void)size, (void)arena;
-    CHECK(is_within((char *)address + offset, length));
-    return false;
-}
+/* A hook on pages of an extent, which returns whether it refuses. */
+#define ON_PAGES(name, refuses)                                                                                        \
+    static bool hook_##name(extent_hooks_t *hooks, void *address, size_t size, size_t offset, size_t length,           \
+                            unsigned arena) {                                                                          \
+        (void)hooks, (void)size, (void)arena;                                                                          \
+        CHECK(is_within((char *)address + offset, length));                                                            \
+        return refuses;                                                                                                \
+    }
 
-static bool hook_decommit(extent_hooks_t *hooks, void *address, size_t size, size_t offset, size_t length,
-                          unsigned arena) {
-    (void)hooks, (void)size, (void)arena;
-    CHECK(is_within((char *)address + offset, length));
-    return true;
-}
-
-static bool hook_purge(extent_hooks_t *hooks, void *address, size_t size, size_t offset, size_t length,
-                       unsigned arena) {
-    (void)hooks, (void)size, (void)arena;
-    CHECK(is_within((char *)address + offset, length));
-    return madvise((char *)address + offset, length, MADV_DONTNEED) != 0;
-}
+ON_PAGES(commit, false)
+ON_PAGES(decommit, true)
+ON_PAGES(purge, madvise((char *)address + offset, length, MADV_DONTNEED) != 0)
 
 static bool hook_split(extent_hooks_t *hooks, void *address, size_t size, size_t first, size_t second, bool committed,
                        unsigned arena) {
