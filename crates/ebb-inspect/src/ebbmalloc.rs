@@ -209,19 +209,21 @@ impl Sum<'_> {
         let is_whole = granules > 0 && granules <= top - index;
         match (kind, class) {
             (kind::SLAB, Some(class)) if is_whole => {
+                let page_bytes = region.space.memory.page_bytes();
+                let end = start + granules * offsets.granule_bytes;
+                let lead = word(offsets.base).saturating_sub(start).min(page_bytes);
                 let slab = Slab {
                     start,
-                    class,
+                    lead,
+                    class: class.behind(lead, end - start),
                     resident: word(offsets.resident),
                     leaving: word(offsets.leaving),
                 };
-                let end = start + granules * offsets.granule_bytes;
                 let Some(bitmap) = slab.bitmap(&mut region.reader, word(offsets.bits))? else {
                     self.torn += granules;
                     return Ok(granules);
                 };
                 let cached = self.cached.within(start, end);
-                let page_bytes = region.space.memory.page_bytes();
                 let presence = region.presence(start, end)?;
                 let live =
                     slab.count(bitmap, cached, end, page_bytes, presence, &mut self.breakdown);

@@ -5,6 +5,7 @@
 //!
 //! - [`snapshot`]: the facts of one look, as plain data.
 //! - [`elf`], [`inside`], [`program`], [`charge`]: program files, and which of them serves `malloc`.
+//! - [`library`]: an allocator's library that fits a program.
 //! - [`root`], [`environ`], [`inherited`], [`look`]: how a process sees files and variables; limits of a look.
 //! - [`tree`], [`target`], [`follow`]: what a user names, as processes, over restarts.
 //! - [`mappings`], `memory`, [`runtime`], [`pool`], [`instruments`]: mappings by kind, and what runs in them.
@@ -25,6 +26,7 @@ pub mod hidden;
 pub mod inherited;
 pub mod inside;
 pub mod instruments;
+pub mod library;
 pub mod look;
 pub mod machine;
 pub mod mappings;

@@ -21,6 +21,14 @@ pub(super) struct Class {
     pub(super) granules: u64,
 }
 
+impl Class {
+    /// With as many slots as a slab of `bytes` has room for behind `lead`.
+    pub(super) fn behind(self, lead: u64, bytes: u64) -> Self {
+        let room = bytes.saturating_sub(lead) / self.size;
+        Self { slots: self.slots.min(room), ..self }
+    }
+}
+
 /// The table of size classes.
 pub(super) fn classes(space: Space<'_>, place: &Place) -> Result<Vec<Class>, Unsupported> {
     let offsets = &place.offsets;
@@ -51,6 +59,8 @@ pub(super) fn classes(space: Space<'_>, place: &Place) -> Result<Vec<Class>, Uns
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slab {
     pub(super) start: u64,
+    /// Bytes before its first slot, less than a page.
+    pub(super) lead: u64,
     pub(super) class: Class,
     /// Masks of pages.
     pub(super) resident: u64,
@@ -88,7 +98,7 @@ impl Slab {
         let mut in_caches = vec![0; free.len()];
         for &(address, bytes) in cached {
             // A block of a larger class may lie on several slots.
-            let first = (address - self.start) / size;
+            let first = (address - self.start).saturating_sub(self.lead) / size;
             set(&mut in_caches, first, (first + (bytes / size).max(1)).min(slots));
         }
         for page in (0..MOST_PAGES).filter(|page| self.leaving >> page & 1 != 0) {
@@ -128,7 +138,13 @@ impl Slab {
     /// The slots that touch bytes `from..to` of the slab: the first, and the one after the last.
     fn slots_between(&self, from: u64, to: u64) -> (u64, u64) {
         let Class { size, slots, .. } = self.class;
+        let (from, to) = self.behind_lead(from, to);
         ((from / size).min(slots), to.div_ceil(size).min(slots))
+    }
+
+    /// Bytes `from..to` of the slab, counted from its first slot.
+    fn behind_lead(&self, from: u64, to: u64) -> (u64, u64) {
+        (from.saturating_sub(self.lead), to.saturating_sub(self.lead))
     }
 
     /// How many bytes of the slots in `map` lie in bytes `from..to` of the slab.
@@ -138,6 +154,7 @@ impl Slab {
         if first >= behind {
             return 0;
         }
+        let (from, to) = self.behind_lead(from, to);
         let mut bytes = ones(map, first, behind) * size;
         if is_set(map, first) {
             bytes -= from - first * size;

@@ -61,7 +61,7 @@ pub fn read(pid: i32, allocator: &str, file: &Path) -> Option<Result<Heap, NotRe
 /// The same of an allocator inside the program of `pid`; `None` for one without a reader.
 pub fn read_inside(pid: i32, inside: Inside) -> Option<Result<Heap, NotRead>> {
     let program = PathBuf::from(format!("/proc/{pid}/exe"));
-    let read = read(pid, inside.allocator()?, &program)?;
+    let read = read(pid, inside.allocator()?.name(), &program)?;
     Some(read.map(|heap| Heap {
         settings_variable: inside.settings_variable().map(str::to_owned),
         ..heap

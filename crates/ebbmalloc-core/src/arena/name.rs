@@ -10,7 +10,6 @@ pub struct Name([AtomicU8; NAME_BYTES]);
 
 impl Name {
     /// No name.
-    #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
         Self([const { AtomicU8::new(0) }; NAME_BYTES])
     }

@@ -8,7 +8,7 @@ use super::cache::Cache;
 use super::drain::Drain;
 use crate::base::exact::u8_of;
 use crate::base::lock::{Lock, Rank, Wait};
-use crate::base::sync::AtomicBool;
+use crate::base::sync::{AtomicBool, initialiser};
 use crate::os::Os;
 use crate::slab::bin::Supply;
 use core::ptr::{NonNull, null_mut};
@@ -68,18 +68,11 @@ impl Registry {
         drains: 0,
     };
 
-    /// No cache yet.
-    #[cfg(not(loom))]
-    #[allow(clippy::new_without_default)]
-    pub const fn new() -> Self {
-        Self { list: Lock::new(Rank::Caches, Self::EMPTY), is_frozen: AtomicBool::new(false) }
-    }
-
-    /// No cache yet (loom's cells are not const).
-    #[cfg(loom)]
-    #[allow(clippy::new_without_default)]
-    pub fn new() -> Self {
-        Self { list: Lock::new(Rank::Caches, Self::EMPTY), is_frozen: AtomicBool::new(false) }
+    initialiser! {
+        /// No cache yet.
+        pub fn new() -> Self {
+            Self { list: Lock::new(Rank::Caches, Self::EMPTY), is_frozen: AtomicBool::new(false) }
+        }
     }
 
     /// Makes a cache for the calling thread: its shard is that of `processor`, or the next one in turn.

@@ -3,7 +3,6 @@
 
 use super::{Access, Heap};
 use crate::arena::granule::{Granule, Kind};
-use crate::arena::hooks::ExtentHooks;
 use crate::arena::own_space::OwnSpace;
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::exact::{u8_of, u32_of};
@@ -12,7 +11,8 @@ use crate::cache::bins::SHARDS;
 use crate::cache::cache::Cache;
 use crate::cache::explicit::{EXPLICIT, ExplicitArena};
 use crate::os::Os;
-use crate::size::{CLASS, GRANULE, SMALL_MAX, class_aligned, class_of, is_possible};
+use crate::os::hooks::ExtentHooks;
+use crate::size::{CLASS, GRANULE, SMALL_MAX, class_of, is_possible};
 use crate::slab::bin::{Age, Supply};
 use core::ptr::null_mut;
 
@@ -112,7 +112,7 @@ impl<O: Os> Heap<O> {
     /// A block of at least `size` bytes aligned to `align` from where the thread is on, and whether it is
     /// known to read as zero. Null if there is no memory.
     pub fn allocate_chosen(&self, access: Access, size: usize, align: usize) -> (*mut u8, bool) {
-        match class_aligned(size, align) {
+        match self.class_aligned(size, align) {
             Some(class) => (self.allocate_slot(access, class), false),
             None => self.allocate_large(access, size, align),
         }
@@ -130,7 +130,7 @@ impl<O: Os> Heap<O> {
             Access::Nested | Access::Outside => access,
             _ => Access::Direct,
         };
-        let Some(class) = class_aligned(size, align) else {
+        let Some(class) = self.class_aligned(size, align) else {
             return self.allocate_large(around, size, align);
         };
         let mut slot = [null_mut()];
@@ -154,7 +154,7 @@ impl<O: Os> Heap<O> {
         size: usize,
         align: usize,
     ) -> (*mut u8, bool) {
-        match class_aligned(size, align) {
+        match self.class_aligned(size, align) {
             Some(class) => (self.slot_in(arena, access, class), false),
             None => self.large_in(arena, access, size, align),
         }

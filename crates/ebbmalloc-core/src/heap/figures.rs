@@ -5,12 +5,11 @@
 
 use super::Heap;
 use crate::arena::extents::Extents;
-use crate::arena::large_counts::{LargeCount, LargeCounts};
 use crate::cache::bins::SHARDS;
 use crate::cache::cache::Cache;
 use crate::cache::explicit::ExplicitArena;
 use crate::os::Os;
-use crate::size::large::LARGE_CLASSES;
+use crate::size::large::{LARGE_CLASSES, LargeCount, LargeCounts};
 use crate::size::{CLASS, CLASSES, GRANULE};
 use crate::slab::bin::Bin;
 use core::sync::atomic::Ordering;

@@ -26,13 +26,13 @@ pub mod utilization;
 use crate::arena::Arena;
 use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
-use crate::base::sync::AtomicBool;
+use crate::base::sync::{AtomicBool, initialiser};
 use crate::cache::bins::{Bins, SHARDS};
 use crate::cache::cache::{Cache, Entered};
 use crate::cache::registry::Registry;
 use crate::os::Os;
 use crate::profile::Profile;
-use crate::size::{CLASSES, SMALL_MAX, class_of};
+use crate::size::{CLASSES, LEAD_MAX, QUANTUM, SMALL_MAX, class_aligned, class_of};
 use crate::slab::bin::Supply;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -112,6 +112,8 @@ pub struct Heap<O> {
     oversize: AtomicUsize,
     /// Settings: a cache's shard is that of the processor its thread begins on. As above.
     by_processor: core::sync::atomic::AtomicBool,
+    /// New slabs have a lead where their class has one, as [`leads`](crate::size::leads) says. Relaxed.
+    leads: AtomicBool,
     /// Ticks leave the heap's own arena alone: what is free there stays. Relaxed.
     keeps_own: AtomicBool,
     pressure: Pressure,
@@ -145,55 +147,44 @@ struct Pending {
     next: *mut Pending,
 }
 
-/// The one initialiser: const in a build, not under loom, whose atomics are not const.
-macro_rules! new_heap {
-    ($os:ident) => {
-        Self {
-            os: $os,
-            arena: Arena::new(),
-            metadata: Metadata::new(),
-            bins: Bins::new(),
-            caches: Registry::new(),
-            outside: Outside::new(),
-            gate: Gate::new(),
-            explicit_caches: ExplicitCaches::new(),
-            profile: Profile::new(),
-            pending: AtomicPtr::new(null_mut()),
-            tick: AtomicU32::new(FIRST_TICK),
-            purging: AtomicBool::new(false),
-            counting: AtomicBool::new(false),
-            shards: AtomicUsize::new(0),
-            cached_classes: AtomicUsize::new(CLASSES),
-            oversize: AtomicUsize::new(usize::MAX),
-            by_processor: core::sync::atomic::AtomicBool::new(false),
-            keeps_own: AtomicBool::new(false),
-            pressure: Pressure::new(),
-            counters: Counters {
-                returned_bytes: AtomicU64::new(0),
-                refused_bytes: AtomicU64::new(0),
-                discard_calls: AtomicU64::new(0),
-                ticks: AtomicU64::new(0),
-                trims: AtomicU64::new(0),
-                claims: AtomicU64::new(0),
-                claims_refused: AtomicU64::new(0),
-                cached_bytes: AtomicUsize::new(0),
-                free_page_bytes: AtomicUsize::new(0),
-            },
-        }
-    };
-}
-
 impl<O: Os> Heap<O> {
-    /// A heap without memory.
-    #[cfg(not(loom))]
-    pub const fn new(os: O) -> Self {
-        new_heap!(os)
-    }
-
-    /// A heap without memory.
-    #[cfg(loom)]
-    pub fn new(os: O) -> Self {
-        new_heap!(os)
+    initialiser! {
+        /// A heap without memory.
+        pub fn new(os: O) -> Self {
+            Self {
+                os,
+                arena: Arena::new(),
+                metadata: Metadata::new(),
+                bins: Bins::new(),
+                caches: Registry::new(),
+                outside: Outside::new(),
+                gate: Gate::new(),
+                explicit_caches: ExplicitCaches::new(),
+                profile: Profile::new(),
+                pending: AtomicPtr::new(null_mut()),
+                tick: AtomicU32::new(FIRST_TICK),
+                purging: AtomicBool::new(false),
+                counting: AtomicBool::new(false),
+                shards: AtomicUsize::new(0),
+                cached_classes: AtomicUsize::new(CLASSES),
+                oversize: AtomicUsize::new(usize::MAX),
+                by_processor: core::sync::atomic::AtomicBool::new(false),
+                leads: AtomicBool::new(false),
+                keeps_own: AtomicBool::new(false),
+                pressure: Pressure::new(),
+                counters: Counters {
+                    returned_bytes: AtomicU64::new(0),
+                    refused_bytes: AtomicU64::new(0),
+                    discard_calls: AtomicU64::new(0),
+                    ticks: AtomicU64::new(0),
+                    trims: AtomicU64::new(0),
+                    claims: AtomicU64::new(0),
+                    claims_refused: AtomicU64::new(0),
+                    cached_bytes: AtomicUsize::new(0),
+                    free_page_bytes: AtomicUsize::new(0),
+                },
+            }
+        }
     }
 
     fn supply(&self) -> Supply<'_, O> {
@@ -203,7 +194,24 @@ impl<O: Os> Heap<O> {
             metadata: &self.metadata,
             page_shift: self.os.page_bytes().trailing_zeros(),
             tick: self.now(),
+            leads: self.leads(),
         }
+    }
+
+    fn leads(&self) -> bool {
+        self.leads.load(Ordering::Relaxed)
+    }
+
+    /// New slabs have a lead from now on, where their class has one. While no other thread allocates.
+    pub fn lead_slabs(&self) {
+        self.leads.store(true, Ordering::Relaxed);
+    }
+
+    /// Smallest class whose slots hold `size` bytes and are all aligned to `align` here, as
+    /// [`class_aligned`](crate::size::class_aligned).
+    pub fn class_aligned(&self, size: usize, align: usize) -> Option<usize> {
+        let least = if align > QUANTUM && self.leads() { LEAD_MAX + 1 } else { 0 };
+        class_aligned(size.max(least), align)
     }
 
     fn now(&self) -> u32 {
