@@ -1,15 +1,11 @@
 //! A table of a report: headings, rows and cells, independent of how it is drawn.
 
-/// A table.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Table {
-    /// Its heading.
     pub title: String,
-    /// What the figures are.
     pub caption: String,
     /// The headings of the columns after the variant's name.
     pub columns: Vec<String>,
-    /// A row a variant.
     pub rows: Vec<Row>,
 }
 
@@ -32,14 +28,10 @@ pub(super) const WORD_ENDS: [char; 7] = ['+', '=', ',', ':', '/', '_', '-'];
 /// The text of a cell without a run.
 pub(super) const NOTHING: &str = "–";
 
-/// A row.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Row {
-    /// The variant.
     pub name: String,
-    /// Recommended by the verdict.
     pub recommended: bool,
-    /// One cell per column.
     pub cells: Vec<Cell>,
 }
 

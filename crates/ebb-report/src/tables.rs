@@ -4,8 +4,9 @@
 //! terminal, the Markdown and the page never say different things.
 
 use super::table::{Cell, Row, Table, no_figure};
-use super::{changes, figures, latency, notes};
+use super::{figures, latency, notes};
 use ebb_allocators::Allocator;
+use ebb_trial::results::against::{Against, Change};
 use ebb_trial::results::sureness::Reading;
 use ebb_trial::results::{Column, Difference, Figure, Trial, Unit, Variant};
 
@@ -84,8 +85,7 @@ pub fn of(trial: &Trial) -> Vec<Table> {
     }
     tables.retain(Table::tells_something);
     tables.extend(latencies(trial));
-    tables
-        .extend(trial.against.as_ref().map(|against| changes::table(trial, against, &DIFFERENCE)));
+    tables.extend(trial.against.as_ref().map(|against| changes(trial, against, &DIFFERENCE)));
     tables
 }
 
@@ -280,4 +280,47 @@ fn missing(variant: &Variant, column: Column) -> Cell {
         (Some(_), _) => "not measured",
     };
     no_figure(text)
+}
+
+/// What changed since an earlier trial in those of `columns` that either has.
+fn changes(trial: &Trial, against: &Against, columns: &[Column]) -> Table {
+    let has = |column: &Column| {
+        against.variants.iter().any(|changes| changes.columns.contains_key(column))
+    };
+    let columns: Vec<Column> = columns.iter().copied().filter(has).collect();
+    let rows = against.variants.iter().map(|changes| Row {
+        name: changes.name.clone(),
+        recommended: trial.recommends(&changes.name),
+        cells: columns
+            .iter()
+            .map(|column| match changes.columns.get(column) {
+                Some(change) => change_cell(change, column.unit()),
+                None => no_figure("not measured"),
+            })
+            .collect(),
+    });
+    Table {
+        title: format!("Against {}", against.started),
+        caption: format!(
+            "then → now, with the 95 % interval of the difference below; better or worse from {} %{}",
+            (against.threshold_share * 1000.0).round() / 10.0,
+            notes::disturbed(trial)
+        ),
+        rows: rows.collect(),
+        columns: columns.iter().map(|column| column.label().to_owned()).collect(),
+    }
+}
+
+fn change_cell(change: &Change, unit: Unit) -> Cell {
+    let interval =
+        interval_in_words(&change.difference, unit).unwrap_or_else(|| "one run".to_owned());
+    Cell {
+        main: format!(
+            "{} → {}",
+            figures::plain(change.before, unit),
+            figures::plain(change.now, unit)
+        ),
+        detail: Some(format!("{interval}, {}", change.judgement.label())),
+        is_figure: true,
+    }
 }

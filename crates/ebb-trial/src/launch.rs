@@ -185,19 +185,12 @@ impl Process {
 
     /// What it wrote to stdout.
     pub fn output(&self) -> String {
-        std::fs::read(&self.stdout)
-            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-            .unwrap_or_default()
+        read(&self.stdout)
     }
 
     /// What it wrote to stderr, where that is a file of its own.
     pub fn errors(&self) -> String {
-        if self.stderr == self.stdout {
-            return String::new();
-        }
-        std::fs::read(&self.stderr)
-            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-            .unwrap_or_default()
+        if self.stderr == self.stdout { String::new() } else { read(&self.stderr) }
     }
 
     /// The text of all its output so far.
@@ -236,6 +229,11 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// A log as text; nothing where it cannot be read.
+fn read(path: &Path) -> String {
+    String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
 }
 
 /// Says how a process ended.

@@ -27,8 +27,7 @@ pub fn run(
     let log = logs.join("setup.log");
     let mut process = Launch {
         name: "the workload's setup".into(),
-        command: template::fill_all(&setup.command, &values)
-            .map_err(|error| plain(error.to_string()))?,
+        command: template::fill_all(&setup.command, &values).map_err(plain)?,
         cwd: &workload.dir,
         env: &env,
         run_mark: &format!("{}-setup", std::process::id()),

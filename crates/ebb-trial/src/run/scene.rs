@@ -1,18 +1,75 @@
-//! What one run stands on: its folder, ports, names and environment, and the processes it starts.
+//! What all runs of a trial have in common, what one run stands on (its folder, ports, names and environment, and the
+//! processes it starts), and why it does not come to its end.
 
-use super::stage::{End, Stage};
+use crate::enclosure::Enclosures;
 use crate::interrupt::{Groups, Interrupt};
 use crate::launch::{Launch, Process};
+use crate::logs::Logs;
+use crate::results::{Metric, Run};
+use crate::sampler::Observer;
+use crate::schedule::Step;
 use crate::template::{self, Values};
 use crate::variant::Prepared;
 use crate::workload::Workload;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The first port that is tried for a service: lower ones are often somebody's by custom.
 const FIRST_PORT: u16 = 10_240;
+
+/// What all runs of a trial have in common.
+pub struct Stage<'a> {
+    /// The workload.
+    pub workload: &'a Workload,
+    /// The phases in order.
+    pub steps: &'a [Step],
+    /// Looks at the processes.
+    pub observer: Arc<dyn Observer>,
+    /// Set when the user interrupts the trial.
+    pub interrupt: Interrupt,
+    /// What to kill when asked twice.
+    pub groups: Groups,
+    /// The memory metric that is compared.
+    pub metric: Metric,
+    /// Between two samples.
+    pub interval: Duration,
+    /// Where the logs go.
+    pub logs: &'a Logs,
+    /// Makes the place of limits for each run, where there are limits.
+    pub enclosures: Option<&'a dyn Enclosures>,
+}
+
+/// Why a run did not come to its end.
+pub(super) enum End {
+    /// With what the process wrote last.
+    Failed {
+        reason: String,
+        last_lines: Vec<String>,
+    },
+    Discarded(String),
+    Interrupted,
+}
+
+impl From<String> for End {
+    fn from(reason: String) -> End {
+        End::Failed { reason, last_lines: Vec::new() }
+    }
+}
+
+/// Adds what a reader should know, once.
+pub(crate) fn note(record: &mut Run, text: String) {
+    if !record.notes.contains(&text) {
+        record.notes.push(text);
+    }
+}
+
+/// What a process of the run ended with.
+pub(super) fn failed(reason: String, process: &Process) -> End {
+    End::Failed { reason, last_lines: process.last_lines() }
+}
 
 /// The places, ports and names of one run.
 pub struct Scene<'a> {
@@ -79,7 +136,7 @@ impl<'a> Scene<'a> {
 
     /// Puts this run's values in.
     pub fn fill(&self, text: &str) -> Result<String, String> {
-        Ok(template::fill(text, &self.values)?)
+        template::fill(text, &self.values)
     }
 
     pub(super) fn fill_map(
@@ -147,7 +204,7 @@ impl<'a> Scene<'a> {
         let log = self.logs.join("service.log");
         let process = Launch {
             name: "the service".into(),
-            command: template::fill_all(command, &self.values).map_err(String::from)?,
+            command: template::fill_all(command, &self.values)?,
             cwd: &cwd,
             env: &env,
             run_mark: &self.run_mark,
