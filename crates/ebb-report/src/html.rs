@@ -204,37 +204,46 @@ mod tests {
         }
     }
 
+    /// What the trial is made into, whether the page has a part, and the part.
     #[test]
-    fn a_name_is_broken_between_its_words_and_the_next_step_is_named() {
-        let mut trial = example::trial();
-        trial.variants[1].name = "ebbmalloc+A=<b>".into();
-        trial.verdict.variant = Some("ebbmalloc+A=<b>".into());
-        let page = render(&trial).unwrap();
-        assert!(page.contains("ebbmalloc+<wbr>A=<wbr>&lt;b&gt;"), "{page}");
-        assert!(page.contains("ebb fix Dockerfile --from results.json"));
-        assert!(page.contains("/docs/compare.md"));
-        trial.verdict.kind = VerdictKind::NothingToGain;
-        assert!(!render(&trial).unwrap().contains("ebb fix"));
-    }
-
-    #[test]
-    fn what_a_program_printed_cannot_become_markup() {
-        let page = render(&example::trial()).unwrap();
-        assert!(page.contains("&lt;segfault&gt; &amp; nothing") && !page.contains("<segfault>"));
-        let mut trial = example::trial();
-        trial.variants[0].name = "</script><script>alert(1)".into();
-        assert!(!render(&trial).unwrap().contains("<script>alert(1)"));
-    }
-
-    #[test]
-    fn a_trial_without_a_complete_run_still_has_a_page() {
-        let mut trial = example::trial();
-        for variant in &mut trial.variants {
-            variant.summary = None;
-            variant.runs.clear();
+    fn names_are_escaped_and_broken_and_the_next_step_is_named() {
+        type Case = (fn(&mut Trial), &'static [(bool, &'static str)]);
+        let cases: [Case; 5] = [
+            (|_| (), &[(true, "&lt;segfault&gt; &amp; nothing"), (false, "<segfault>")]),
+            (
+                |trial| {
+                    trial.variants[1].name = "ebbmalloc+A=<b>".into();
+                    trial.verdict.variant = Some("ebbmalloc+A=<b>".into());
+                },
+                &[
+                    (true, "ebbmalloc+<wbr>A=<wbr>&lt;b&gt;"),
+                    (true, "ebb fix Dockerfile --from results.json"),
+                    (true, "/docs/compare.md"),
+                ],
+            ),
+            (|trial| trial.verdict.kind = VerdictKind::NothingToGain, &[(false, "ebb fix")]),
+            (
+                |trial| trial.variants[0].name = "</script><script>alert(1)".into(),
+                &[(false, "<script>alert(1)")],
+            ),
+            (
+                |trial| {
+                    for variant in &mut trial.variants {
+                        variant.summary = None;
+                        variant.runs.clear();
+                    }
+                },
+                &[(true, "no complete run"), (false, "NaN")],
+            ),
+        ];
+        for (change, parts) in cases {
+            let mut trial = example::trial();
+            change(&mut trial);
+            let page = render(&trial).unwrap();
+            for (has, part) in parts {
+                assert_eq!(page.contains(part), *has, "{part} in\n{page}");
+            }
         }
-        let page = render(&trial).unwrap();
-        assert!(page.contains("no complete run") && !page.contains("NaN"));
     }
 
     /// The colours of one mode, by their names.

@@ -1,5 +1,7 @@
 //! A table of a report: headings, rows and cells, independent of how it is drawn.
 
+use ebb_trial::results::Trial;
+
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Table {
     pub title: String,
@@ -46,7 +48,17 @@ pub struct Cell {
     pub is_figure: bool,
 }
 
+impl Row {
+    pub(super) fn of(trial: &Trial, name: &str, cells: impl Iterator<Item = Cell>) -> Row {
+        Row { name: name.to_owned(), recommended: trial.recommends(name), cells: cells.collect() }
+    }
+}
+
 impl Cell {
+    pub(super) fn figure(main: String, detail: Option<String>) -> Cell {
+        Cell { main, detail, is_figure: true }
+    }
+
     /// The figure with its detail in brackets.
     pub(super) fn in_one_line(&self) -> String {
         match &self.detail {

@@ -68,7 +68,19 @@ pub struct Process {
     ended: Option<ExitStatus>,
 }
 
-impl Launch<'_> {
+impl<'a> Launch<'a> {
+    /// Outside of any cgroup of its own; output and errors go into one log.
+    pub fn new(
+        name: String,
+        command: Vec<String>,
+        cwd: &'a Path,
+        env: &'a BTreeMap<String, String>,
+        run_mark: &'a str,
+        log: PathBuf,
+    ) -> Launch<'a> {
+        Launch { name, command, cwd, env, run_mark, doors: &[], stdout: log.clone(), stderr: log }
+    }
+
     /// Starts it.
     pub fn start(self, groups: &Groups) -> Result<Process, String> {
         let name = self.name;

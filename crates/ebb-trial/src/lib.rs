@@ -7,7 +7,7 @@
 //! - [`workload`], [`variant`], [`template`], [`sketch`]: what is to be done, as a file or as words of a command line.
 //! - [`summary`], [`cost`], [`canary`], [`traps`], [`disturbance`], [`refaults`]: figures, and what speaks against them.
 //! - [`verdict`], [`choice`], [`tuning`], [`against`]: a sentence; what to run; the settings; an earlier trial.
-//! - [`launch`], [`sampler`], [`enclosure`], [`logs`], [`interrupt`], [`setup`], [`run`]: one run.
+//! - [`launch`], [`sampler`], [`logs`], [`interrupt`], [`setup`], [`run`]: one run.
 //! - [`schedule`], [`rounds`], [`engine`]: in which order, how often; all runs.
 
 pub mod against;
@@ -15,7 +15,6 @@ pub mod canary;
 pub mod choice;
 pub mod cost;
 pub mod disturbance;
-pub mod enclosure;
 pub mod engine;
 #[cfg(test)]
 mod example;

@@ -28,7 +28,7 @@ pub use run::{
 pub const FORMAT: u32 = 1;
 
 /// A whole trial.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// Version of this layout, [`FORMAT`].
     pub format: u32,
@@ -83,7 +83,7 @@ pub struct Canary {
 }
 
 /// The workload as it was run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
     pub name: String,
     pub description: String,
@@ -132,10 +132,11 @@ pub struct MaxRest {
 }
 
 /// A kind of memory figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Metric {
     /// Resident pages, summed over the processes: shared pages count in each.
+    #[default]
     Rss,
     /// Resident pages, shared ones divided by the number of their users.
     Pss,
@@ -248,7 +249,7 @@ impl Variant {
 }
 
 /// Verdict of a trial.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     pub kind: VerdictKind,
     pub variant: Option<String>,
@@ -267,7 +268,7 @@ impl Verdict {
 }
 
 /// The possible answers of a trial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VerdictKind {
     /// One variant gives memory back that the first keeps.
@@ -281,5 +282,6 @@ pub enum VerdictKind {
     /// Services that were watched hold the same.
     NoRealDifference,
     /// Too little was measured.
+    #[default]
     NotEnough,
 }

@@ -4,9 +4,8 @@
 //! in the [`Run`], and everything that was started is gone when it returns.
 
 use super::disturbance::{self, Loaded};
-use super::enclosure::Surroundings;
 use super::launch::{self, Launch, Process};
-use super::sampler::Sampler;
+use super::sampler::{Sampler, Surroundings};
 use super::summary;
 use super::template;
 use super::variant::Prepared;
@@ -223,17 +222,9 @@ impl Scene<'_> {
         let mut env = self.env.clone();
         env.extend(self.fill_map(&companion.env)?);
         let log = self.logs.join(format!("companion-{}.log", file_name(&companion.name)));
-        let mut process = Launch {
-            name,
-            command: template::fill_all(&companion.command, &self.values)?,
-            cwd: &self.workload.dir,
-            env: &env,
-            run_mark: &self.run_mark,
-            doors: &[],
-            stdout: log.clone(),
-            stderr: log,
-        }
-        .start(&self.groups)?;
+        let command = template::fill_all(&companion.command, &self.values)?;
+        let launch = Launch::new(name, command, &self.workload.dir, &env, &self.run_mark, log);
+        let mut process = launch.start(&self.groups)?;
         if let Some(ready) = &companion.ready {
             let limit = Duration::from_secs_f64(companion.ready_timeout_s);
             until_ready(self, ready, &mut process, limit)

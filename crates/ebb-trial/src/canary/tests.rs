@@ -45,7 +45,8 @@ fn the_lower_side_is_recommended_where_the_difference_is_clear() {
     let noise: Vec<f64> = (0..24).map(|_| 200.0 * random.f64()).collect();
     let noisy = move |at: f64| 200.0 + noise[(at / 60.0) as usize];
     type Memory = Box<dyn Fn(f64) -> f64>;
-    let cases: [(Memory, Memory, f64, VerdictKind, Option<&str>, &str); 4] = [
+    type Case = (Memory, Memory, f64, VerdictKind, Option<&'static str>, &'static str);
+    let cases: [Case; 4] = [
         (
             Box::new(|at| 300.0 + traffic(at)),
             Box::new(|at| 270.0 + traffic(at)),

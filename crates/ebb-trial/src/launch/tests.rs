@@ -3,18 +3,10 @@
 use super::*;
 
 fn launch(dir: &Path, script: &str, mark: &str) -> Process {
-    Launch {
-        name: "the service".into(),
-        command: vec!["sh".into(), "-c".into(), script.into()],
-        cwd: dir,
-        env: &BTreeMap::from([("SEEN".to_owned(), "yes".to_owned())]),
-        run_mark: mark,
-        doors: &[],
-        stdout: dir.join("out"),
-        stderr: dir.join("err"),
-    }
-    .start(&Groups::default())
-    .unwrap()
+    let command = ["sh", "-c", script].map(str::to_owned).to_vec();
+    let env = BTreeMap::from([("SEEN".to_owned(), "yes".to_owned())]);
+    let launch = Launch::new("the service".into(), command, dir, &env, mark, dir.join("out"));
+    Launch { stderr: dir.join("err"), ..launch }.start(&Groups::default()).unwrap()
 }
 
 fn alive(pid: i32) -> bool {
@@ -90,17 +82,9 @@ fn settings_of_allocators_do_not_leak_in() {
 #[test]
 fn a_missing_program_is_told_with_its_path() {
     let dir = tempfile::tempdir().unwrap();
-    let error = Launch {
-        name: "the load".into(),
-        command: vec!["./nowhere".into()],
-        cwd: dir.path(),
-        env: &BTreeMap::new(),
-        run_mark: "d",
-        doors: &[],
-        stdout: dir.path().join("out"),
-        stderr: dir.path().join("out"),
-    }
-    .start(&Groups::default())
-    .unwrap_err();
+    let (env, log) = (BTreeMap::new(), dir.path().join("out"));
+    let command = vec!["./nowhere".to_owned()];
+    let launch = Launch::new("the load".into(), command, dir.path(), &env, "d", log);
+    let error = launch.start(&Groups::default()).unwrap_err();
     assert!(error.contains("the load") && error.contains("nowhere"), "{error}");
 }

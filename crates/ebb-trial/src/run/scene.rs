@@ -1,12 +1,11 @@
 //! What all runs of a trial have in common, what one run stands on (its folder, ports, names and environment, and the
 //! processes it starts), and why it does not come to its end.
 
-use crate::enclosure::Enclosures;
 use crate::interrupt::{Groups, Interrupt};
 use crate::launch::{Launch, Process};
 use crate::logs::Logs;
 use crate::results::{Metric, Run};
-use crate::sampler::Observer;
+use crate::sampler::{Enclosures, Observer};
 use crate::schedule::Step;
 use crate::template::{self, Values};
 use crate::variant::Prepared;
@@ -152,17 +151,10 @@ impl<'a> Scene<'a> {
         command: &[String],
         file: &str,
     ) -> Result<Process, String> {
-        Launch {
-            name: name.to_owned(),
-            command: template::fill_all(command, &self.values)?,
-            cwd: &self.workload.dir,
-            env: &self.env,
-            run_mark: &self.run_mark,
-            doors: &[],
-            stdout: self.logs.join(format!("{file}.out")),
-            stderr: self.logs.join(format!("{file}.err")),
-        }
-        .start(&self.groups)
+        let command = template::fill_all(command, &self.values)?;
+        let (dir, log) = (&self.workload.dir, self.logs.join(format!("{file}.out")));
+        let launch = Launch::new(name.to_owned(), command, dir, &self.env, &self.run_mark, log);
+        Launch { stderr: self.logs.join(format!("{file}.err")), ..launch }.start(&self.groups)
     }
 
     /// Runs a command of the workload to its end and gives what it wrote.
@@ -201,19 +193,10 @@ impl<'a> Scene<'a> {
             Some(cwd) => self.workload.dir.join(cwd),
             None => self.workload.dir.clone(),
         };
-        let log = self.logs.join("service.log");
-        let process = Launch {
-            name: "the service".into(),
-            command: template::fill_all(command, &self.values)?,
-            cwd: &cwd,
-            env: &env,
-            run_mark: &self.run_mark,
-            doors,
-            stdout: log.clone(),
-            stderr: log,
-        }
-        .start(&self.groups)?;
-        Ok(process)
+        let command = template::fill_all(command, &self.values)?;
+        let (name, log) = ("the service".to_owned(), self.logs.join("service.log"));
+        let launch = Launch::new(name, command, &cwd, &env, &self.run_mark, log);
+        Ok(Launch { doors, ..launch }.start(&self.groups)?)
     }
 }
 
