@@ -87,47 +87,29 @@ fn last<'a>(text: &'a str, key: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    fn of(allocator: &str, variables: &[(&str, &str)]) -> Option<Decay> {
-        decay(allocator, |name| {
-            let found = variables.iter().find(|(key, _)| *key == name);
-            found.map(|(_, value)| (*value).to_owned())
-        })
-    }
-
-    fn within(seconds: f64, only_when_active: bool) -> Option<Decay> {
-        Some(Decay::Within { seconds, only_when_active })
-    }
-
     #[test]
-    fn jemalloc_takes_ten_seconds_of_activity_unless_told_otherwise() {
-        assert_eq!(of("jemalloc", &[]), within(10.0, true));
+    fn settings_say_when_memory_is_returned() {
+        let within = |seconds, only_when_active| Some(Decay::Within { seconds, only_when_active });
         let deployed = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000";
-        assert_eq!(
-            of("/usr/lib/libjemalloc.so.2", &[("MALLOC_CONF", deployed)]),
-            within(2.0, false)
-        );
-        let kept = [("MALLOC_CONF", "dirty_decay_ms:1000,muzzy_decay_ms:-1")];
-        assert_eq!(of("jemalloc", &kept), Some(Decay::Never));
-        let twice = [("MALLOC_CONF", "dirty_decay_ms:-1,dirty_decay_ms:500")];
-        assert_eq!(of("jemalloc", &twice), within(0.5, true));
-    }
-
-    #[test]
-    fn ebbmalloc_takes_two_seconds_and_less_where_it_is_bounded() {
-        assert_eq!(of("ebbmalloc", &[]), within(2.0, false));
-        let bounded = [("EBB_CONF", "dirty_decay_ms:500")];
-        assert_eq!(of("ebbmalloc", &bounded), within(0.5, false));
-        let long = [("MALLOC_CONF", "dirty_decay_ms:30000")];
-        assert_eq!(of("ebbmalloc", &long), within(2.0, false));
-        assert_eq!(of("ebbmalloc", &[("EBB_CONF", "purge:off")]), Some(Decay::Never));
-    }
-
-    #[test]
-    fn what_is_not_known_is_not_said() {
-        assert_eq!(of("glibc", &[]), None);
-        assert_eq!(of("tcmalloc", &[]), None);
-        assert_eq!(of("mimalloc", &[]), None);
-        assert_eq!(of("mimalloc", &[("MIMALLOC_PURGE_DELAY", "-1")]), Some(Decay::Never));
-        assert_eq!(of("/opt/libother.so", &[]), None);
+        let kept = "dirty_decay_ms:1000,muzzy_decay_ms:-1";
+        let twice = "dirty_decay_ms:-1,dirty_decay_ms:500";
+        for (allocator, name, value, expected) in [
+            ("jemalloc", "", "", within(10.0, true)),
+            ("/usr/lib/libjemalloc.so.2", "MALLOC_CONF", deployed, within(2.0, false)),
+            ("jemalloc", "MALLOC_CONF", kept, Some(Decay::Never)),
+            ("jemalloc", "MALLOC_CONF", twice, within(0.5, true)),
+            ("ebbmalloc", "", "", within(2.0, false)),
+            ("ebbmalloc", "EBB_CONF", "dirty_decay_ms:500", within(0.5, false)),
+            ("ebbmalloc", "MALLOC_CONF", "dirty_decay_ms:30000", within(2.0, false)),
+            ("ebbmalloc", "EBB_CONF", "purge:off", Some(Decay::Never)),
+            ("mimalloc", "MIMALLOC_PURGE_DELAY", "-1", Some(Decay::Never)),
+            ("mimalloc", "", "", None),
+            ("glibc", "", "", None),
+            ("tcmalloc", "", "", None),
+            ("/opt/libother.so", "", "", None),
+        ] {
+            let setting = |asked: &str| (asked == name).then(|| value.to_owned());
+            assert_eq!(decay(allocator, setting), expected, "{allocator} {name}={value}");
+        }
     }
 }

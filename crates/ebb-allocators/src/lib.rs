@@ -5,6 +5,16 @@
 //!
 //! - `allocator`: the table of allocators; `packages`: the distributions' packages with a library.
 //! - `environment`, `tunings`, `decay`: its settings; those that are worth a try; when it returns memory.
+//!
+//! ```
+//! use ebb_allocators::{Allocator, Choice, Environment, Library};
+//!
+//! let allocator = Allocator::from_choice("jemalloc").unwrap();
+//! let library = Library { path: "/l/libjemalloc.so.2".into(), allocator: Some(allocator) };
+//! let conf = ["narenas:1".to_owned()];
+//! let environment = Environment::of(&Choice::Library(library), &conf, |_| None).unwrap();
+//! assert_eq!(environment.changes[std::ffi::OsStr::new("MALLOC_CONF")], Some("narenas:1".into()));
+//! ```
 
 mod allocator;
 mod decay;

@@ -84,17 +84,17 @@ mod tests {
     #[test]
     fn the_command_is_that_of_the_distribution() {
         let tcmalloc = Allocator::Tcmalloc.packages();
-        let on = |text: &str| tcmalloc.install_command_on(text);
-        assert_eq!(on("ID=debian\nVERSION_ID=\"12\"\n"), "apt-get install libtcmalloc-minimal4");
-        assert_eq!(
-            on("ID=ubuntu\nID_LIKE=debian\nVERSION_ID=\"24.04\"\n"),
-            "apt-get install libtcmalloc-minimal4t64"
-        );
-        assert_eq!(on("ID=alpine\nVERSION_ID=3.21.0\n"), "apk add gperftools");
-        assert_eq!(
-            on("ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n"),
-            "dnf install gperftools-libs"
-        );
-        assert!(on("").contains("(Debian)"));
+        for (os_release, command) in [
+            ("ID=debian\nVERSION_ID=\"12\"\n", "apt-get install libtcmalloc-minimal4"),
+            (
+                "ID=ubuntu\nID_LIKE=debian\nVERSION_ID=\"24.04\"\n",
+                "apt-get install libtcmalloc-minimal4t64",
+            ),
+            ("ID=alpine\nVERSION_ID=3.21.0\n", "apk add gperftools"),
+            ("ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n", "dnf install gperftools-libs"),
+        ] {
+            assert_eq!(tcmalloc.install_command_on(os_release), command);
+        }
+        assert!(tcmalloc.install_command_on("").contains("(Debian)"));
     }
 }

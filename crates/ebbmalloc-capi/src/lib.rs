@@ -18,26 +18,22 @@ mod aligned;
 mod cxx;
 mod cxx_throw;
 mod errno;
-mod huge_pages;
 mod info_xml;
 mod introspection;
 mod malloc;
-mod namespaces;
 mod resize;
-mod sandbox;
+mod system_calls;
 mod weak;
 
 pub use aligned::{aligned_alloc, memalign, posix_memalign, pvalloc, valloc};
 // Linked for the names it defines.
 extern crate ebbmalloc_jemalloc as _;
-pub use huge_pages::madvise;
 pub use introspection::{
     Mallinfo, Mallinfo2, mallinfo, mallinfo2, malloc_info, malloc_stats, malloc_trim, mallopt,
 };
 pub use malloc::{calloc, cfree, free, free_aligned_sized, free_sized, malloc, malloc_usable_size};
-pub use namespaces::{setns, unshare};
 pub use resize::{realloc, reallocarray};
-pub use sandbox::prctl;
+pub use system_calls::{madvise, prctl, setns, unshare};
 
 /// The running kernel, for the page size and for messages.
 static KERNEL: ebbmalloc_core::os::linux::Linux = ebbmalloc_core::os::linux::Linux::new();

@@ -35,6 +35,8 @@
 //! unsafe { runtime::free(block) };
 //! ```
 #![cfg_attr(not(any(test, loom)), no_std)]
+// What is empty is const, which `Default` is not.
+#![allow(clippy::new_without_default)]
 // What can lose bits is checked, or argued.
 #![cfg_attr(
     not(test),

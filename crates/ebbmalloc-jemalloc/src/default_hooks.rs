@@ -3,7 +3,7 @@
 
 use core::ffi::{c_uint, c_void};
 use core::ptr::null_mut;
-use ebbmalloc_core::arena::hooks::ExtentHooks;
+use ebbmalloc_core::os::hooks::ExtentHooks;
 use ebbmalloc_core::os::{Os, PageRun};
 use ebbmalloc_core::runtime::face::HEAP;
 use ebbmalloc_core::size::GRANULE;

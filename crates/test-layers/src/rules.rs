@@ -1,5 +1,4 @@
-//! What the graph must keep, by the tables of `layers.toml`. Each violation is one text, so that the known ones can
-//! be listed in `known.toml`.
+//! What the graph must keep, by the tables of `layers.toml`. Each violation is one text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -171,17 +170,11 @@ fn reading_path(
     wrong
 }
 
-/// Violations that `known.toml` does not list, and entries of it that are not true any more; none if both agree.
-pub fn compare(found: &Violations, known: &Table, graph: &Graph) -> Vec<String> {
-    let mut messages = Vec::new();
-    for (rule, found) in found {
-        let known: BTreeSet<_> = names(known.get(*rule)).into_iter().map(str::to_owned).collect();
-        for new in found.difference(&known) {
-            messages.push(format!("new, {rule}: {new}{}", explain(new, graph)));
-        }
-        messages.extend(known.difference(found).map(|gone| format!("gone, {rule}: {gone}")));
-    }
-    messages
+/// Each violation with its rule, and with the line of the import or the shortest circle.
+pub fn messages(found: &Violations, graph: &Graph) -> Vec<String> {
+    let explained = |rule, violation| format!("{rule}: {violation}{}", explain(violation, graph));
+    let rules = found.iter();
+    rules.flat_map(|(rule, found)| found.iter().map(move |one| explained(rule, one))).collect()
 }
 
 /// The line of an import, or the shortest circle through a file.
@@ -193,19 +186,4 @@ fn explain(violation: &str, graph: &Graph) -> String {
             .circle(violation)
             .map_or_else(String::new, |circle| format!(" -> {}", circle.join(" -> "))),
     }
-}
-
-/// The text of `known.toml`.
-pub fn to_text(found: &Violations) -> String {
-    let mut text = String::from(
-        "# Violations of layers.toml that exist. The list only shrinks: tests/workspace.rs.\n",
-    );
-    for (rule, found) in found {
-        text += &format!("\n{rule} = [\n");
-        for violation in found {
-            text += &format!("    {violation:?},\n");
-        }
-        text += "]\n";
-    }
-    text
 }

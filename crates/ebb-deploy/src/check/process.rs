@@ -98,11 +98,12 @@ impl Wanted {
     pub fn is(&self, entry: &Entry) -> bool {
         match (self.allocator, known(entry)) {
             (Some(wanted), Some(asked)) => wanted == asked,
-            _ => self
-                .file
-                .as_deref()
-                .is_some_and(|file| file.file_name() == Path::new(&entry.text).file_name()),
+            _ => self.is_called_as(Path::new(&entry.text)),
         }
+    }
+
+    fn is_called_as(&self, path: &Path) -> bool {
+        self.file.as_deref().is_some_and(|file| file.file_name() == path.file_name())
     }
 
     /// Whether the text of a variable names it. By file name only: the files are somebody else's.
@@ -116,9 +117,7 @@ impl Wanted {
         match malloc {
             Malloc::Library(path, allocator) => match self.allocator {
                 Some(wanted) => *allocator == Some(wanted),
-                None => {
-                    self.file.as_deref().is_some_and(|file| file.file_name() == path.file_name())
-                }
+                None => self.is_called_as(path),
             },
             Malloc::Libc(_) | Malloc::Static => self.is_system(),
             Malloc::Program | Malloc::Nobody => false,
@@ -175,10 +174,8 @@ fn cause(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<Find
     let program = &process.program;
     let one = |id, what: String| vec![Finding::new(id, what)];
     if let (Ok(Malloc::Static), None) = (&process.malloc, process.inside) {
-        return one(
-            Id::StaticProgram,
-            format!("{program} is statically linked: no library can be preloaded into it"),
-        );
+        let what = format!("{program} is statically linked: no library can be preloaded into it");
+        return one(Id::StaticProgram, what);
     }
     if let Some(inside) = process.inside {
         return one(Id::AllocatorInside, format!("{program} has {inside}"));
@@ -191,10 +188,9 @@ fn cause(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<Find
         return not_asked(process, wanted, ancestors);
     };
     if process.secure {
-        return one(
-            Id::SecureMode,
-            format!("{program} gained rights when it started, so its loader ignored LD_PRELOAD"),
-        );
+        let what =
+            format!("{program} gained rights when it started, so its loader ignored LD_PRELOAD");
+        return one(Id::SecureMode, what);
     }
     let refused = process.target.as_ref().and_then(|target| library::refusal(entry, target));
     match refused {
@@ -206,22 +202,22 @@ fn cause(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<Find
 /// The library could have been loaded, and something else owns `malloc`.
 fn other_owner(process: &Process, wanted: &Wanted) -> Vec<Finding> {
     let program = &process.program;
-    vec![match &process.malloc {
-        Ok(Malloc::Program) => Finding::new(
-            Id::MallocInside,
-            format!("{program} defines malloc itself, before every preloaded library"),
-        ),
-        Ok(Malloc::Library(path, _)) => {
-            Finding::new(Id::OtherFirst, format!("{program} uses malloc from {}", path.display()))
+    let (id, what) = match &process.malloc {
+        Ok(Malloc::Program) => {
+            let what = format!("{program} defines malloc itself, before every preloaded library");
+            (Id::MallocInside, what)
         }
-        _ => Finding::new(
-            Id::LoaderRefused,
-            format!(
-                "LD_PRELOAD of {program} names {}, but the loader has not loaded it",
-                wanted.name
-            ),
-        ),
-    }]
+        Ok(Malloc::Library(path, _)) => {
+            (Id::OtherFirst, format!("{program} uses malloc from {}", path.display()))
+        }
+        _ => {
+            let name = &wanted.name;
+            let what =
+                format!("LD_PRELOAD of {program} names {name}, but the loader has not loaded it");
+            (Id::LoaderRefused, what)
+        }
+    };
+    vec![Finding::new(id, what)]
 }
 
 /// Nothing at this process named the library: where was it lost?
@@ -231,16 +227,13 @@ fn not_asked(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<
     if let Err(why) = &process.at_start {
         return unreadable(&format!("the environment of {program}"), why);
     }
-    let later = process.now.as_ref().and_then(preload_of);
-    if later.is_some_and(|text| wanted.is_named_in(&text)) {
+    let names_it = |text: Option<&str>| text.is_some_and(|it| wanted.is_named_in(it));
+    if names_it(process.now.as_ref().and_then(preload_of).as_deref()) {
         let what =
             format!("{program} put {name} into LD_PRELOAD itself, after its loader had read it");
         return vec![Finding::new(Id::PreloadTooLate, what)];
     }
-    let carrier = ancestors.iter().position(|ancestor| {
-        let preload = ancestor.preload.as_deref();
-        preload.is_some_and(|text| wanted.is_named_in(text))
-    });
+    let carrier = ancestors.iter().position(|it| names_it(it.preload.as_deref()));
     if let Some(place) = carrier {
         // The one below it, on the way to this process, has lost it.
         let loser = match place.checked_sub(1).and_then(|below| ancestors.get(below)) {
@@ -257,10 +250,8 @@ fn not_asked(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<
         let what = format!("{program} was not started through {script}, which sets LD_PRELOAD");
         return vec![Finding::new(Id::EntrypointBypassed, what)];
     }
-    vec![Finding::new(
-        Id::NotAsked,
-        format!("{program} was started without an LD_PRELOAD that names {name}"),
-    )]
+    let what = format!("{program} was started without an LD_PRELOAD that names {name}");
+    vec![Finding::new(Id::NotAsked, what)]
 }
 
 /// The text of `LD_PRELOAD`.

@@ -25,62 +25,30 @@ struct Family {
 }
 
 const FAMILIES: &[Family] = &[
-    Family {
-        read_by: &[Allocator::Ebbmalloc],
-        variable: "EBB_CONF",
-        is_prefix: false,
-        pairs: true,
-    },
+    Family::list("EBB_CONF", &[Allocator::Ebbmalloc]),
     // ebbmalloc reads jemalloc's as well.
-    Family {
-        read_by: &[Allocator::Jemalloc, Allocator::Ebbmalloc],
-        variable: "MALLOC_CONF",
-        is_prefix: false,
-        pairs: true,
-    },
-    Family { read_by: &[], variable: "_RJEM_MALLOC_CONF", is_prefix: false, pairs: true },
-    Family {
-        read_by: &[Allocator::Mimalloc],
-        variable: "MIMALLOC_",
-        is_prefix: true,
-        pairs: false,
-    },
-    Family {
-        read_by: &[Allocator::Tcmalloc],
-        variable: "TCMALLOC_",
-        is_prefix: true,
-        pairs: false,
-    },
-    Family {
-        read_by: &[Allocator::Glibc],
-        variable: "MALLOC_ARENA_",
-        is_prefix: true,
-        pairs: false,
-    },
-    Family {
-        read_by: &[Allocator::Glibc],
-        variable: "MALLOC_TRIM_THRESHOLD_",
-        is_prefix: false,
-        pairs: false,
-    },
-    Family {
-        read_by: &[Allocator::Glibc],
-        variable: "MALLOC_MMAP_",
-        is_prefix: true,
-        pairs: false,
-    },
+    Family::list("MALLOC_CONF", &[Allocator::Jemalloc, Allocator::Ebbmalloc]),
+    Family::list("_RJEM_MALLOC_CONF", &[]),
+    Family::prefix("MIMALLOC_", &[Allocator::Mimalloc]),
+    Family::prefix("TCMALLOC_", &[Allocator::Tcmalloc]),
+    Family::prefix("MALLOC_ARENA_", &[Allocator::Glibc]),
+    Family { is_prefix: false, ..Family::prefix("MALLOC_TRIM_THRESHOLD_", &[Allocator::Glibc]) },
+    Family::prefix("MALLOC_MMAP_", &[Allocator::Glibc]),
 ];
 
 impl Family {
+    const fn list(variable: &'static str, read_by: &'static [Allocator]) -> Self {
+        Self { read_by, variable, is_prefix: false, pairs: true }
+    }
+
+    const fn prefix(variable: &'static str, read_by: &'static [Allocator]) -> Self {
+        Self { read_by, variable, is_prefix: true, pairs: false }
+    }
+
     fn of(name: &OsStr) -> Option<&'static Self> {
         let name = name.to_str()?;
-        FAMILIES.iter().find(|family| {
-            if family.is_prefix {
-                name.starts_with(family.variable)
-            } else {
-                name == family.variable
-            }
-        })
+        let is = |it: &&Self| name == it.variable || it.is_prefix && name.starts_with(it.variable);
+        FAMILIES.iter().find(is)
     }
 }
 
@@ -101,6 +69,13 @@ pub struct Given<'a> {
     pub in_force: &'a InForce,
 }
 
+impl<'a> Given<'a> {
+    /// What is known before a service runs.
+    fn of(in_charge: Allocator, at_start: &'a Variables, in_force: &'a InForce) -> Self {
+        Self { in_charge, inside: None, secure: false, at_start, now: None, in_force }
+    }
+}
+
 /// Settings by key.
 pub type InForce = BTreeMap<&'static str, String>;
 
@@ -111,23 +86,14 @@ where
     V: Into<OsString>,
 {
     let at_start: Variables = set.map(|(name, value)| (name.into(), value.into())).collect();
-    judge(&Given {
-        in_charge,
-        inside: None,
-        secure: false,
-        at_start: &at_start,
-        now: None,
-        in_force: &InForce::new(),
-    })
+    judge(&Given::of(in_charge, &at_start, &InForce::new()))
 }
 
 /// What is wrong with the settings.
 pub fn judge(given: &Given<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, value) in given.at_start {
-        let Some(family) = Family::of(name) else {
-            continue;
-        };
+        let Some(family) = Family::of(name) else { continue };
         let name = name.to_string_lossy();
         findings.extend(of_start(given, family, &name, &value.to_string_lossy()));
     }
@@ -135,15 +101,12 @@ pub fn judge(given: &Given<'_>) -> Vec<Finding> {
     for (name, value) in given.now.into_iter().flatten() {
         let reads = |family: &Family| family.read_by.contains(&given.in_charge);
         if Family::of(name).is_some_and(reads) && given.at_start.get(name) != Some(value) {
-            findings.push(Finding::new(
-                Id::SettingsTooLate,
-                format!(
-                    "{}={} was set by the program itself, after {} had read its settings",
-                    name.to_string_lossy(),
-                    value.to_string_lossy(),
-                    word(given.in_charge)
-                ),
-            ));
+            let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
+            let who = word(given.in_charge);
+            let what = format!(
+                "{name}={value} was set by the program itself, after {who} had read its settings"
+            );
+            findings.push(Finding::new(Id::SettingsTooLate, what));
         }
     }
     findings
@@ -157,22 +120,17 @@ fn of_start(given: &Given<'_>, family: &Family, name: &str, value: &str) -> Opti
     if let (Some(inside), Some(own)) = (given.inside, own)
         && name == "MALLOC_CONF"
     {
-        return Some(Finding::new(
-            Id::SettingsUnread,
-            format!("{name} is not read: the program has {inside}, which reads {own}"),
-        ));
+        let what = format!("{name} is not read: the program has {inside}, which reads {own}");
+        return Some(Finding::new(Id::SettingsUnread, what));
     }
     if !family.read_by.contains(&given.in_charge) {
-        return Some(Finding::new(
-            Id::SettingsOfAnother,
-            format!("{name} is not a setting of {}, which is in charge", word(given.in_charge)),
-        ));
+        let who = word(given.in_charge);
+        let what = format!("{name} is not a setting of {who}, which is in charge");
+        return Some(Finding::new(Id::SettingsOfAnother, what));
     }
     if given.secure {
-        return Some(Finding::new(
-            Id::SettingsUnread,
-            format!("{name} is not read: the program gained rights when it started"),
-        ));
+        let what = format!("{name} is not read: the program gained rights when it started");
+        return Some(Finding::new(Id::SettingsUnread, what));
     }
     if family.pairs { malformed(name, value) } else { None }
 }
@@ -252,61 +210,46 @@ mod tests {
 
     fn found(in_charge: Allocator, start: &[(&str, &str)], now: &[(&str, &str)]) -> Vec<Id> {
         let (at_start, now) = (variables(start), variables(now));
-        let given = Given {
-            in_charge,
-            inside: None,
-            secure: false,
-            at_start: &at_start,
-            now: Some(&now),
-            in_force: &InForce::new(),
-        };
-        judge(&given).iter().map(|finding| finding.id).collect()
+        let in_force = InForce::new();
+        let given = Given::of(in_charge, &at_start, &in_force);
+        judge(&Given { now: Some(&now), ..given }).iter().map(|finding| finding.id).collect()
     }
 
     #[test]
-    fn a_variable_of_another_allocator_is_noted() {
-        let arenas = [("MALLOC_ARENA_MAX", "2")];
-        assert_eq!(found(Allocator::Glibc, &arenas, &arenas), []);
-        assert_eq!(found(Allocator::Jemalloc, &arenas, &arenas), [Id::SettingsOfAnother]);
-        let conf = [("MALLOC_CONF", "dirty_decay_ms:1000")];
-        assert_eq!(found(Allocator::Ebbmalloc, &conf, &conf), [], "it reads both");
-        assert_eq!(found(Allocator::Mimalloc, &conf, &conf), [Id::SettingsOfAnother]);
-        assert_eq!(found(Allocator::Jemalloc, &[("MALLOC_CHECK_", "3")], &[]), []);
-    }
-
-    #[test]
-    fn a_variable_that_came_later_is_an_error() {
-        let conf = [("MALLOC_CONF", "narenas:1")];
-        assert_eq!(found(Allocator::Jemalloc, &[], &conf), [Id::SettingsTooLate]);
-        assert_eq!(
-            found(Allocator::Jemalloc, &conf, &[("MALLOC_CONF", "narenas:2")]),
-            [Id::SettingsTooLate]
-        );
-        assert_eq!(found(Allocator::Glibc, &[], &conf), []);
-        assert_eq!(found(Allocator::Jemalloc, &conf, &[]), [], "taken out later is fine");
-    }
-
-    #[test]
-    fn a_text_that_is_no_list_of_pairs_is_an_error() {
-        let with = |text| found(Allocator::Jemalloc, &[("MALLOC_CONF", text)], &[]);
-        assert_eq!(with("narenas:1,dirty_decay_ms:0"), []);
-        assert_eq!(with("narenas=1"), [Id::SettingsMalformed]);
-        assert_eq!(with("narenas:1, tcache:false"), [Id::SettingsMalformed]);
-        assert_eq!(with(""), []);
+    fn a_variable_is_judged_by_its_reader_its_time_and_its_form() {
+        const ARENAS: &[(&str, &str)] = &[("MALLOC_ARENA_MAX", "2")];
+        const CONF: &[(&str, &str)] = &[("MALLOC_CONF", "narenas:1")];
+        const OTHER: &[(&str, &str)] = &[("MALLOC_CONF", "narenas:2")];
+        const NO_PAIR: &[(&str, &str)] = &[("MALLOC_CONF", "narenas=1")];
+        const SPACED: &[(&str, &str)] = &[("MALLOC_CONF", "narenas:1, tcache:false")];
+        const TWO: &[(&str, &str)] = &[("MALLOC_CONF", "narenas:1,dirty_decay_ms:0")];
+        for (in_charge, start, now, ids) in [
+            (Allocator::Glibc, ARENAS, ARENAS, vec![]),
+            (Allocator::Jemalloc, ARENAS, ARENAS, vec![Id::SettingsOfAnother]),
+            (Allocator::Ebbmalloc, CONF, CONF, vec![]),
+            (Allocator::Mimalloc, CONF, CONF, vec![Id::SettingsOfAnother]),
+            (Allocator::Jemalloc, &[("MALLOC_CHECK_", "3")], &[], vec![]),
+            (Allocator::Jemalloc, &[], CONF, vec![Id::SettingsTooLate]),
+            (Allocator::Jemalloc, CONF, OTHER, vec![Id::SettingsTooLate]),
+            (Allocator::Glibc, &[], CONF, vec![]),
+            // Taken out later is fine.
+            (Allocator::Jemalloc, CONF, &[], vec![]),
+            (Allocator::Jemalloc, TWO, &[], vec![]),
+            (Allocator::Jemalloc, NO_PAIR, &[], vec![Id::SettingsMalformed]),
+            (Allocator::Jemalloc, SPACED, &[], vec![Id::SettingsMalformed]),
+            (Allocator::Jemalloc, &[("MALLOC_CONF", "")], &[], vec![]),
+        ] {
+            assert_eq!(found(in_charge, start, now), ids, "{in_charge}: {start:?}, now {now:?}");
+        }
     }
 
     #[test]
     fn a_prefixed_jemalloc_reads_a_prefixed_variable() {
         let at_start =
             variables(&[("MALLOC_CONF", "narenas:1"), ("_RJEM_MALLOC_CONF", "tcache:false")]);
-        let given = Given {
-            in_charge: Allocator::Jemalloc,
-            inside: Some(Inside::PrefixedJemalloc),
-            secure: false,
-            at_start: &at_start,
-            now: None,
-            in_force: &InForce::from([("tcache", "false".to_owned())]),
-        };
+        let in_force = InForce::from([("tcache", "false".to_owned())]);
+        let given = Given::of(Allocator::Jemalloc, &at_start, &in_force);
+        let given = Given { inside: Some(Inside::PrefixedJemalloc), ..given };
         let ids: Vec<Id> = judge(&given).iter().map(|finding| finding.id).collect();
         assert_eq!(ids, [Id::SettingsUnread], "MALLOC_CONF");
         let deaf = Given { in_force: &InForce::from([("tcache", "true".to_owned())]), ..given };

@@ -4,15 +4,17 @@ use ebb_allocators::Allocator;
 
 use super::library::file_name;
 
-/// What is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
     /// All words, those of a shell's line split as a shell would.
     pub words: Vec<String>,
-    /// Whether a shell reads them.
     pub by_shell: bool,
-    /// The line of the instruction that starts it.
     pub line: usize,
+}
+
+/// The words of a line without a shell, as far as quotes go.
+pub fn words(text: &str) -> Vec<String> {
+    shlex::split(text).unwrap_or_else(|| text.split_whitespace().map(str::to_owned).collect())
 }
 
 impl Start {

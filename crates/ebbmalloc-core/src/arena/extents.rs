@@ -6,25 +6,20 @@
 //! A dirty extent is a sequence of runs, each with the tick at which it became free, so merging with a fresh
 //! neighbour does not make old memory young.
 
-use super::borders::Borders;
-use super::granule::{
-    FROM_DIRTY, Fill, Granule, Kind, List, STALE_INSIDE, inner_descriptors, mark_ends,
-};
-use super::large_counts::LargeCounts;
+use super::granule::{Fill, Granule, Kind, STALE_INSIDE, inner_descriptors, mark_ends};
 use super::region::Region;
-use super::tree::{ByLength, Tree};
-use super::walk::Walk;
 use crate::base::exact::u32_of;
+use crate::base::list::{List, Walk};
+use crate::base::tree::{Order, Tree};
 use crate::os::Os;
+use crate::os::hooks::Borders;
 use crate::size::GRANULE;
+use crate::size::large::LargeCounts;
 
 mod room;
 
 /// Regions at most. The first holds everything unless address space is limited.
 pub const REGIONS: usize = 64;
-/// A block of up to so many granules (1 MiB) moves rather than grow into pages that are not there,
-/// while some that are lie idle.
-const MOVED_TO_DIRTY: u32 = 16;
 /// A clean extent of this many granules has whole pages of descriptors inside, where pages are of
 /// 4 KiB.
 const STALE_GRANULES: u32 = 2 * u32_of(4096 / size_of::<Granule>());
@@ -33,16 +28,16 @@ const STALE_GRANULES: u32 = 2 * u32_of(4096 / size_of::<Granule>());
 pub struct Extents {
     pub(super) regions: [Region; REGIONS],
     pub(super) count: usize,
-    pub(super) dirty: Tree<ByLength>,
-    pub(super) clean: Tree<ByLength>,
+    pub(super) dirty: Tree<Granule, ByLength>,
+    pub(super) clean: Tree<Granule, ByLength>,
     /// Dirty extents, in no order.
-    pub(super) aging: Walk,
+    pub(super) aging: Walk<Granule>,
     /// Clean extents whose inner descriptors fill whole pages and may be resident.
-    pub(super) stale: Walk,
+    pub(super) stale: Walk<Granule>,
     /// Large blocks with resident tails.
-    pub(super) tails: Walk,
+    pub(super) tails: Walk<Granule>,
     /// Clean extents that were given up; see `scarcity`.
-    pub(super) given: List,
+    pub(super) given: List<Granule>,
     pub(super) given_runs: usize,
     /// Granules in them.
     pub given_granules: usize,
@@ -71,12 +66,6 @@ pub struct Extents {
 
 // SAFETY: the descriptors behind the pointers belong to whoever holds the arena's lock.
 unsafe impl Send for Extents {}
-
-impl Default for Extents {
-    fn default() -> Self {
-        Self::new()
-    }
-}
 
 impl Extents {
     /// No memory yet.
@@ -165,9 +154,9 @@ impl Extents {
         unsafe {
             let (start, total) = ((*extent).base, (*extent).len as usize);
             let skipped = skip as usize;
-            self.borders.split(start, skipped, total);
+            self.split(start, skipped, total);
             let start = start + skipped * GRANULE;
-            self.borders.split(start, len as usize, total - skipped);
+            self.split(start, len as usize, total - skipped);
             self.cut(extent, skip, len)
         }
     }
@@ -176,7 +165,7 @@ impl Extents {
     ///
     /// # Safety
     /// As there.
-    unsafe fn cut(&mut self, extent: *mut Granule, skip: u32, len: u32) -> *mut Granule {
+    pub(super) unsafe fn cut(&mut self, extent: *mut Granule, skip: u32, len: u32) -> *mut Granule {
         // SAFETY: the extent is free and long enough (contract of `carve_at`), so all parts stay inside it; the lock
         // is held (`&mut self` comes from the lock's guard).
         unsafe {
@@ -269,59 +258,37 @@ impl Extents {
         }
     }
 
-    /// Takes the free granules right behind a block of `len` granules, if there are `more` of them
-    /// free; returns what they hold (dirty or clean). The caller makes them part of the block.
-    ///
-    /// # Safety
-    /// `head` is a block of `len` granules.
-    pub unsafe fn extend(&mut self, head: *mut Granule, len: u32, more: u32) -> Option<Fill> {
-        // SAFETY: the block is the caller's (fn contract); units lie side by side, so `after` is the head of one.
-        unsafe {
-            if !self.neighbours(head, len).1 {
-                return None;
-            }
-            let after = head.wrapping_add(len as usize);
-            if (*after).kind != Kind::Free || (*after).len < more {
-                return None;
-            }
-            // Fresh pages cost more than a short block's copy to where pages are.
-            let dirty = self.dirty.longest();
-            if (*after).fill == Fill::Clean
-                && len <= MOVED_TO_DIRTY
-                && !dirty.is_null()
-                && (*dirty).len / 2 >= len + more
-            {
-                return None;
-            }
-            if !self.borders.split_unit(after, more, (*after).len) {
-                return None;
-            }
-            let carved = self.cut(after, 0, more);
-            let (fill, stamp) = ((*carved).fill, (*carved).stamp);
-            if !self.may_join(head, len, more) {
-                self.free(carved, more, fill, stamp);
-                return None;
-            }
-            Some(fill)
-        }
-    }
-
     /// Whether the unit of `len` granules at `head` and the `more` behind it may become one.
     ///
     /// # Safety
     /// `head` is a valid descriptor.
-    unsafe fn may_join(&self, head: *mut Granule, len: u32, more: u32) -> bool {
+    pub(super) unsafe fn may_join(&self, head: *mut Granule, len: u32, more: u32) -> bool {
         // SAFETY: `head` is a valid descriptor (fn contract), and the arena's lock is held (`&self` comes from the
         // guard).
         let start = unsafe { (*head).base };
-        self.borders.merge(start, len as usize, more as usize)
+        self.borders.merge(start, len as usize * GRANULE, more as usize * GRANULE)
+    }
+
+    /// [`Borders::split`] of a unit of `len` granules after the first `first`.
+    pub(super) fn split(&self, start: usize, first: usize, len: usize) -> bool {
+        self.borders.split(start, first * GRANULE, len * GRANULE)
+    }
+
+    /// The same of a unit whose head is `head`.
+    ///
+    /// # Safety
+    /// `head` is a valid descriptor.
+    pub(super) unsafe fn split_unit(&self, head: *mut Granule, first: u32, len: u32) -> bool {
+        // SAFETY: `head` is a valid descriptor (fn contract), whose base the arena's lock keeps (`&self` comes from the
+        // guard).
+        self.split(unsafe { (*head).base }, first as usize, len as usize)
     }
 
     /// Whether there is a granule before and one after the `len` granules at `head`.
     ///
     /// # Safety
     /// `head` is a valid descriptor.
-    unsafe fn neighbours(&self, head: *mut Granule, len: u32) -> (bool, bool) {
+    pub(super) unsafe fn neighbours(&self, head: *mut Granule, len: u32) -> (bool, bool) {
         // SAFETY: `head` is a valid descriptor (fn contract), and the arena's lock is held (`&self` comes from the
         // guard).
         let base = unsafe { (*head).base };
@@ -372,7 +339,7 @@ impl Extents {
         head: *mut Granule,
         len: u32,
         oldest: u32,
-        push: unsafe fn(&mut Walk, *mut Granule),
+        push: unsafe fn(&mut Walk<Granule>, *mut Granule),
     ) {
         // SAFETY: the granules are the caller's and on no list, as for `link`; the lock is held (`&mut self` comes
         // from the guard).
@@ -413,23 +380,30 @@ impl Extents {
             }
         }
     }
+}
 
-    /// Marks the ends of a large block, and notes whether its memory was dirty.
+/// By length, then address.
+#[derive(Debug)]
+pub struct ByLength;
+
+impl Order<Granule> for ByLength {
+    type Key = (u32, usize);
+
+    unsafe fn key(node: *mut Granule) -> (u32, usize) {
+        // SAFETY: the node is a valid descriptor whose lock the caller holds (contract of `Order::key`).
+        unsafe { ((*node).len, (*node).base) }
+    }
+}
+
+impl Tree<Granule, ByLength> {
+    /// The smallest extent of at least `len` granules, at the lowest address among equals; null if
+    /// there is none.
     ///
     /// # Safety
-    /// The `len` granules at `head` came from [`Extents::allocate`] or [`Extents::extend`].
-    pub unsafe fn mark_large(&mut self, head: *mut Granule, len: u32) {
-        // SAFETY: the granules came from this arena and are the caller's (fn contract), so both ends have descriptors
-        // that nobody else writes.
-        unsafe {
-            let last = head.wrapping_add(len as usize - 1);
-            (*last).kind = Kind::LargeTail;
-            (*last).head = head;
-            (*head).kind = Kind::Large;
-            (*head).head = head;
-            (*head).len = len;
-            (*head).flags = if (*head).fill == Fill::Dirty { FROM_DIRTY } else { 0 };
-        }
+    /// The caller holds the lock.
+    pub unsafe fn best_fit(&self, len: u32) -> *mut Granule {
+        // SAFETY: the caller holds the lock (fn contract), so every node is valid and the tree does not change.
+        unsafe { self.first_where(|node| (*node).len >= len) }
     }
 }
 

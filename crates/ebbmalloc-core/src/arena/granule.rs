@@ -12,6 +12,8 @@
 //! fields of an extent or a large block to the arena's lock.
 
 use crate::base::corrupt::Corruption;
+use crate::base::list::Linked;
+use crate::base::tree::Node;
 use core::ops::Range;
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicUsize;
@@ -75,7 +77,8 @@ pub const GIVEN_ADDRESSES: u8 = 32;
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Granule {
-    /// Address of the granule; true in every granule of a slab and in the first of everything else.
+    /// Address of the granule; true in every granule of a slab and in the first of everything else. Of a slab with a lead
+    /// ([`leads`](crate::size::leads)) the first granule has the address of the first slot.
     pub base: usize,
     /// Head of the slab, large block or free extent that this granule is the first or last of; for
     /// every granule of a slab.
@@ -204,89 +207,31 @@ pub fn inner_descriptors(head: *mut Granule, len: u32, page_bytes: usize) -> Ran
     inner.next_multiple_of(page_bytes)..last - last % page_bytes
 }
 
-/// A list of granules linked by `prev` and `next`; appending and removing are constant.
-#[derive(Debug)]
-pub struct List {
-    /// First element.
-    pub first: *mut Granule,
-    last: *mut Granule,
-}
-
-impl List {
-    /// Not empty, and not to be walked.
-    #[cfg(test)]
-    pub fn torn() -> Self {
-        let first = crate::base::corrupt::torn();
-        Self { first, last: first }
+impl Linked for Granule {
+    unsafe fn prev(item: *mut Self) -> *mut *mut Self {
+        // SAFETY: a valid descriptor (contract of `Linked`) has the field.
+        unsafe { &raw mut (*item).prev }
     }
 
-    /// Nothing.
-    pub const fn new() -> Self {
-        Self { first: null_mut(), last: null_mut() }
-    }
-
-    /// Puts `item` first.
-    ///
-    /// # Safety
-    /// `item` is a valid descriptor on no list, and the caller holds the lock of this list.
-    pub unsafe fn push_front(&mut self, item: *mut Granule) {
-        // SAFETY: all elements are valid descriptors under the caller's lock.
-        unsafe {
-            (*item).prev = null_mut();
-            (*item).next = self.first;
-            if self.first.is_null() {
-                self.last = item;
-            } else {
-                (*self.first).prev = item;
-            }
-        }
-        self.first = item;
-    }
-
-    /// Puts `item` last.
-    ///
-    /// # Safety
-    /// As for [`List::push_front`].
-    pub unsafe fn push_back(&mut self, item: *mut Granule) {
-        // SAFETY: all elements are valid descriptors under the caller's lock.
-        unsafe {
-            (*item).next = null_mut();
-            (*item).prev = self.last;
-            if self.last.is_null() {
-                self.first = item;
-            } else {
-                (*self.last).next = item;
-            }
-        }
-        self.last = item;
-    }
-
-    /// Takes `item` out.
-    ///
-    /// # Safety
-    /// `item` is on this list, and the caller holds the lock of this list.
-    pub unsafe fn remove(&mut self, item: *mut Granule) {
-        // SAFETY: all elements are valid descriptors under the caller's lock.
-        unsafe {
-            let (prev, next) = ((*item).prev, (*item).next);
-            if prev.is_null() {
-                self.first = next;
-            } else {
-                (*prev).next = next;
-            }
-            if next.is_null() {
-                self.last = prev;
-            } else {
-                (*next).prev = prev;
-            }
-            (*item).prev = null_mut();
-            (*item).next = null_mut();
-        }
+    unsafe fn next(item: *mut Self) -> *mut *mut Self {
+        // SAFETY: a valid descriptor (contract of `Linked`) has the field.
+        unsafe { &raw mut (*item).next }
     }
 }
 
-impl Default for List {
-    fn default() -> Self {
-        Self::new()
+impl Node for Granule {
+    unsafe fn left(node: *mut Self) -> *mut *mut Self {
+        // SAFETY: a valid descriptor (contract of `Node`) has the field.
+        unsafe { &raw mut (*node).left }
+    }
+
+    unsafe fn right(node: *mut Self) -> *mut *mut Self {
+        // SAFETY: a valid descriptor (contract of `Node`) has the field.
+        unsafe { &raw mut (*node).right }
+    }
+
+    unsafe fn address(node: *mut Self) -> usize {
+        // SAFETY: the descriptor is valid (contract of `Node`), and its base does not change while it is in a tree.
+        unsafe { (*node).base }
     }
 }

@@ -77,7 +77,7 @@ impl Arena {
                     // The pages are gone, but for the tail, less than a granule, that may be resident.
                     // The front goes first: the tail's granule says true until it is free itself.
                     let moved = if tail { u32_of(old_bytes / GRANULE) } else { len };
-                    extents.borders.split_unit(head, moved, len);
+                    extents.split_unit(head, moved, len);
                     extents.free(head, moved, Fill::Clean, tick);
                     if moved < len {
                         let last = head.wrapping_add(moved as usize);
@@ -116,7 +116,7 @@ impl Extents {
         // SAFETY: we hold the lock (`&mut self`); the trees hold heads of free extents, long enough as
         // asked.
         unsafe {
-            let dirty = self.dirty.longest();
+            let dirty = self.dirty.last();
             if !dirty.is_null() && (*dirty).len >= len {
                 return Some(self.carve_at(dirty, 0, len));
             }
@@ -139,8 +139,8 @@ impl Extents {
             (*rest).base = (*head).base + len as usize * GRANULE;
             (*head).len = len;
             (*head).fill = fill;
-            self.borders.split_unit(fresh, room, padded);
-            self.borders.split_unit(head, len, padded - room);
+            self.split_unit(fresh, room, padded);
+            self.split_unit(head, len, padded - room);
             self.free(fresh, room, fill, 0);
             self.free(rest, room, fill, 0);
         }

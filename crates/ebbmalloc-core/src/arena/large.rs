@@ -14,6 +14,10 @@ use crate::base::sync::Ordering;
 use crate::os::{Os, PageRun};
 use crate::size::{GRANULE, granules_for, is_possible};
 
+/// A block of up to so many granules (1 MiB) moves rather than grow into pages that are not there,
+/// while some that are lie idle.
+const MOVED_TO_DIRTY: u32 = 16;
+
 /// A large block that was just made.
 #[derive(Clone, Copy, Debug)]
 pub struct LargeBlock {
@@ -196,7 +200,7 @@ impl Arena {
                 extents.extend(head, old_len, granules - old_len)
             } else {
                 // What is given up was written to: resident.
-                let cut = extents.borders.split_unit(head, granules, old_len);
+                let cut = extents.split_unit(head, granules, old_len);
                 cut.then_some(Fill::Dirty)
             };
             let Some(fill) = fill else {
@@ -225,6 +229,61 @@ impl Arena {
 }
 
 impl Extents {
+    /// Takes the free granules right behind a block of `len` granules, if there are `more` of them
+    /// free; returns what they hold (dirty or clean). The caller makes them part of the block.
+    ///
+    /// # Safety
+    /// `head` is a block of `len` granules.
+    pub unsafe fn extend(&mut self, head: *mut Granule, len: u32, more: u32) -> Option<Fill> {
+        // SAFETY: the block is the caller's (fn contract); units lie side by side, so `after` is the head of one.
+        unsafe {
+            if !self.neighbours(head, len).1 {
+                return None;
+            }
+            let after = head.wrapping_add(len as usize);
+            if (*after).kind != Kind::Free || (*after).len < more {
+                return None;
+            }
+            // Fresh pages cost more than a short block's copy to where pages are.
+            let dirty = self.dirty.last();
+            if (*after).fill == Fill::Clean
+                && len <= MOVED_TO_DIRTY
+                && !dirty.is_null()
+                && (*dirty).len / 2 >= len + more
+            {
+                return None;
+            }
+            if !self.split_unit(after, more, (*after).len) {
+                return None;
+            }
+            let carved = self.cut(after, 0, more);
+            let (fill, stamp) = ((*carved).fill, (*carved).stamp);
+            if !self.may_join(head, len, more) {
+                self.free(carved, more, fill, stamp);
+                return None;
+            }
+            Some(fill)
+        }
+    }
+
+    /// Marks the ends of a large block, and notes whether its memory was dirty.
+    ///
+    /// # Safety
+    /// The `len` granules at `head` came from [`Extents::allocate`] or [`Extents::extend`].
+    pub unsafe fn mark_large(&mut self, head: *mut Granule, len: u32) {
+        // SAFETY: the granules came from this arena and are the caller's (fn contract), so both ends have descriptors
+        // that nobody else writes.
+        unsafe {
+            let last = head.wrapping_add(len as usize - 1);
+            (*last).kind = Kind::LargeTail;
+            (*last).head = head;
+            (*head).kind = Kind::Large;
+            (*head).head = head;
+            (*head).len = len;
+            (*head).flags = if (*head).fill == Fill::Dirty { FROM_DIRTY } else { 0 };
+        }
+    }
+
     /// Notes how many bytes of a large block are used, and lists its tail if that may be resident.
     ///
     /// # Safety

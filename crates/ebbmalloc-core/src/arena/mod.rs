@@ -1,28 +1,22 @@
 //! Regions of address space, extents of granules in them, and the return of idle extents to the
 //! kernel. Used by bins (for slabs) and by the heap (for large blocks).
 
-pub mod borders;
 pub mod delay;
 pub mod extents;
 pub mod granule;
 pub mod growth;
-pub mod hooks;
 pub mod huge_pages;
 pub mod large;
-pub mod large_counts;
-pub mod name;
 pub mod own_space;
 pub mod owner_map;
 pub mod purge;
 pub mod region;
 pub mod reset;
 pub mod scarcity;
-pub mod tree;
-pub mod walk;
 pub mod watch;
 
 use crate::base::lock::{Guard, Lock, Rank, Wait};
-use crate::base::sync::AtomicUsize as LoomUsize;
+use crate::base::sync::{AtomicUsize as LoomUsize, initialiser};
 use crate::os::Os;
 use crate::size::GRANULE;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -59,36 +53,18 @@ pub struct Arena {
     huge_pages: AtomicBool,
 }
 
-impl Default for Arena {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Arena {
-    /// No memory yet.
-    #[cfg(not(loom))]
-    pub const fn new() -> Self {
-        Self {
-            extents: Lock::new(Rank::Arena, Extents::new()),
-            views: Self::VIEWS,
-            freed_bytes: LoomUsize::new(0),
-            fresh_bytes: AtomicUsize::new(0),
-            growth_mark: AtomicUsize::new(GROWTH_STEP),
-            huge_pages: AtomicBool::new(false),
-        }
-    }
-
-    /// No memory yet.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        Self {
-            extents: Lock::new(Rank::Arena, Extents::new()),
-            views: Self::VIEWS,
-            freed_bytes: LoomUsize::new(0),
-            fresh_bytes: AtomicUsize::new(0),
-            growth_mark: AtomicUsize::new(GROWTH_STEP),
-            huge_pages: AtomicBool::new(false),
+    initialiser! {
+        /// No memory yet.
+        pub fn new() -> Self {
+            Self {
+                extents: Lock::new(Rank::Arena, Extents::new()),
+                views: Self::VIEWS,
+                freed_bytes: LoomUsize::new(0),
+                fresh_bytes: AtomicUsize::new(0),
+                growth_mark: AtomicUsize::new(GROWTH_STEP),
+                huge_pages: AtomicBool::new(false),
+            }
         }
     }
 
@@ -110,36 +86,6 @@ impl Arena {
     /// The extents, or without waiting only if their lock is free: for signal handlers.
     pub fn lock_if<'a, O: Os>(&'a self, os: &'a O, wait: Wait) -> Option<Guard<'a, Extents, O>> {
         self.extents.lock_if(os, wait)
-    }
-
-    /// See [`Lock::freeze`].
-    #[cfg(test)]
-    pub fn freeze<O: Os>(&self, os: &O) {
-        self.extents.freeze(os);
-    }
-
-    /// See [`Lock::is_held`].
-    pub fn is_held(&self) -> bool {
-        self.extents.is_held()
-    }
-
-    /// See [`Lock::thaw`].
-    ///
-    /// # Safety
-    /// As there.
-    #[cfg(test)]
-    pub unsafe fn thaw<O: Os>(&self, os: &O) {
-        // SAFETY: the contract is the lock's own: this thread froze it.
-        unsafe { self.extents.thaw(os) }
-    }
-
-    /// See [`Lock::reset`].
-    ///
-    /// # Safety
-    /// As there.
-    pub unsafe fn reset(&self) {
-        // SAFETY: the contract is the lock's own: no other thread of this process exists that could hold it.
-        unsafe { self.extents.reset() }
     }
 
     /// Where in an arena the first region's base, number of granules and byte map are found: three
@@ -179,15 +125,6 @@ impl Arena {
             }
         }
         None
-    }
-
-    /// Whether a part of the range lies in a region, in what was handed out of it.
-    pub fn overlaps(&self, start: usize, bytes: usize) -> bool {
-        self.views.iter().any(|view| {
-            let top = view.top.load(Ordering::Acquire);
-            let base = view.base.load(Ordering::Relaxed);
-            top > 0 && base < start + bytes && start < base + top * GRANULE
-        })
     }
 
     /// Class of the slab that `address` lies in, whatever the region; 0 if it lies in no slab.

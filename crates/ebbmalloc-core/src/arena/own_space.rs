@@ -5,9 +5,9 @@
 //! lock of the heap's own arena is held around a hook.
 
 use super::Arena;
-use super::hooks::ExtentHooks;
 use super::owner_map::{OwnerMap, UNIT};
 use crate::base::metadata::Metadata;
+use crate::os::hooks::ExtentHooks;
 use crate::os::{Discarded, Headroom, Os, OsError, PageRun, Reserved, Scarce};
 use core::ffi::c_void;
 use core::ptr::NonNull;
@@ -116,7 +116,7 @@ impl<O: Os> OwnSpace<'_, O> {
     /// Gives a run's pages back by what hook goes; false if none does so that they read as zero.
     fn purge(&self, hooks: &ExtentHooks, run: &PageRun) -> bool {
         let address = run.start as *mut c_void;
-        let goes = |hook: Option<super::hooks::OnPages>| {
+        let goes = |hook: Option<crate::os::hooks::OnPages>| {
             // SAFETY: the run is in memory of `alloc`'s and nobody uses it.
             hook.is_some_and(|hook| unsafe {
                 !hook(self.hooks, address, run.bytes, 0, run.bytes, self.index)

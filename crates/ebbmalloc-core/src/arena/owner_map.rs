@@ -26,7 +26,6 @@ pub struct OwnerMap {
 
 impl OwnerMap {
     /// No address belongs to anybody.
-    #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
         Self { root: AtomicPtr::new(null_mut()) }
     }

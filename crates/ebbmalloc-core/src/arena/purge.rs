@@ -10,8 +10,8 @@ use super::extents::Extents;
 use super::granule::{
     FREE_PENDING, Fill, Granule, Kind, TAIL_LEAVING, TAIL_LISTED, inner_descriptors, mark_ends,
 };
-use super::walk::Walk;
 use crate::base::exact::usize_of;
+use crate::base::list::Walk;
 use crate::base::lock::assert_none_held;
 use crate::base::purged::Purged;
 use crate::os::{Os, PageRun};
@@ -251,7 +251,7 @@ impl Extents {
                     look.left -= 1;
                 }
                 if is_idle {
-                    self.borders.split_unit(head, end - start, len - start);
+                    self.split_unit(head, end - start, len - start);
                     batch.push(self.leave(head, end - start, Part::Extent));
                     start = end;
                     continue;
@@ -267,7 +267,7 @@ impl Extents {
                     let push = if is_long { Walk::push_for_later } else { Walk::push_for_now };
                     return self.link_dirty(head, len - start, eldest, push);
                 }
-                self.borders.split_unit(head, end - start, len - start);
+                self.split_unit(head, end - start, len - start);
                 self.link_dirty(head, end - start, oldest, Walk::push);
                 start = end;
             }

@@ -24,13 +24,13 @@ pub struct Region {
     /// What was never used reads as zero and is not resident.
     pub clean: bool,
     /// Granules that are readable and writable.
-    committed: usize,
-    map: usize,
-    descriptors: usize,
-    map_committed: usize,
-    descriptors_committed: usize,
-    metadata_end: usize,
-    gave_up: bool,
+    pub(super) committed: usize,
+    pub(super) map: usize,
+    pub(super) descriptors: usize,
+    pub(super) map_committed: usize,
+    pub(super) descriptors_committed: usize,
+    pub(super) metadata_end: usize,
+    pub(super) gave_up: bool,
     /// Granules below this index were abandoned; see [`Extents::abandon`](super::extents::Extents::abandon).
     pub abandoned: usize,
 }
@@ -151,29 +151,6 @@ impl Region {
         unsafe { os.commit_blocks(start, (goal - self.committed) * GRANULE)? };
         self.committed = goal;
         Ok(())
-    }
-
-    /// Gives the address space that was never used back to the kernel, when a limit on address space
-    /// was set after the start. Returns how many bytes.
-    pub fn give_up_unused<O: Os>(&mut self, os: &O) -> usize {
-        let mut given = 0;
-        let mut give = |start: usize, end: usize| {
-            if start < end {
-                // SAFETY: behind what is committed nothing was ever handed out.
-                unsafe { os.release(start, end - start) };
-                given += end - start;
-            }
-        };
-        let (map_end, descriptors_end) = (self.descriptors, self.metadata_end);
-        give(self.base + self.committed * GRANULE, self.base + self.granules * GRANULE);
-        if !self.gave_up {
-            give(self.map + self.map_committed, map_end);
-        }
-        give(self.descriptors + self.descriptors_committed, descriptors_end);
-        self.gave_up = true;
-        self.granules = self.committed;
-        self.metadata_end = self.descriptors + self.descriptors_committed;
-        given
     }
 
     /// The descriptor of granule `index`.

@@ -2,16 +2,55 @@
 //! alone: the heap's own has no end.
 
 use super::Arena;
-use super::borders::Borders;
 use super::extents::Extents;
 use super::granule::{Fill, GIVEN_ADDRESSES, Granule, Kind};
 use super::region::Region;
 use crate::base::exact::usize_of;
 use crate::os::Os;
+use crate::os::hooks::Borders;
 use crate::size::GRANULE;
 use core::sync::atomic::Ordering;
 
 impl Arena {
+    /// See [`Lock::freeze`].
+    #[cfg(test)]
+    pub fn freeze<O: Os>(&self, os: &O) {
+        self.extents.freeze(os);
+    }
+
+    /// See [`Lock::is_held`].
+    pub fn is_held(&self) -> bool {
+        self.extents.is_held()
+    }
+
+    /// See [`Lock::thaw`].
+    ///
+    /// # Safety
+    /// As there.
+    #[cfg(test)]
+    pub unsafe fn thaw<O: Os>(&self, os: &O) {
+        // SAFETY: the contract is the lock's own: this thread froze it.
+        unsafe { self.extents.thaw(os) }
+    }
+
+    /// See [`Lock::reset`].
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn reset(&self) {
+        // SAFETY: the contract is the lock's own: no other thread of this process exists that could hold it.
+        unsafe { self.extents.reset() }
+    }
+
+    /// Whether a part of the range lies in a region, in what was handed out of it.
+    pub fn overlaps(&self, start: usize, bytes: usize) -> bool {
+        self.views.iter().any(|view| {
+            let top = view.top.load(Ordering::Acquire);
+            let base = view.base.load(Ordering::Relaxed);
+            top > 0 && base < start + bytes && start < base + top * GRANULE
+        })
+    }
+
     /// Takes every slab and every large block back. `unmake` is called with each slab and says whether
     /// its pages may be resident, `forget` with each large block.
     ///
@@ -122,7 +161,7 @@ impl Extents {
                 from = next;
             } else if from < at {
                 let start = region.base + from * GRANULE;
-                self.borders.merge(start, at - from, next - at);
+                self.borders.merge(start, (at - from) * GRANULE, (next - at) * GRANULE);
             }
             at = next;
         }

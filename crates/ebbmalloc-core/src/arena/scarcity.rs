@@ -56,7 +56,7 @@ impl Extents {
         }
         // SAFETY: we hold the lock (`&mut self`); the tree holds heads of free extents.
         unsafe {
-            let head = self.clean.longest();
+            let head = self.clean.last();
             if head.is_null() {
                 return None;
             }

@@ -46,12 +46,6 @@ pub struct Line {
     len: usize,
 }
 
-impl Default for Line {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Line {
     /// An empty line.
     pub const fn new() -> Self {

@@ -10,7 +10,7 @@
 //!
 //! Loom (`life::loom_tests`): one holder and two, against a thread that runs and against a start.
 
-use super::sync::{AtomicU32, Ordering, fence};
+use super::sync::{AtomicU32, Ordering, fence, initialiser};
 
 /// In `thread` while a thread is being started, and has no id yet.
 const STARTING: u32 = u32::MAX;
@@ -60,18 +60,11 @@ pub struct Life {
 }
 
 impl Life {
-    /// No thread, and nobody who minds.
-    #[cfg(not(loom))]
-    #[allow(clippy::new_without_default)]
-    pub const fn new() -> Self {
-        Self { thread: AtomicU32::new(0), orders: AtomicU32::new(0) }
-    }
-
-    /// No thread, and nobody who minds (loom's atomics are not const).
-    #[cfg(loom)]
-    #[allow(clippy::new_without_default)]
-    pub fn new() -> Self {
-        Self { thread: AtomicU32::new(0), orders: AtomicU32::new(0) }
+    initialiser! {
+        /// No thread, and nobody who minds.
+        pub fn new() -> Self {
+            Self { thread: AtomicU32::new(0), orders: AtomicU32::new(0) }
+        }
     }
 
     /// Whether there is a thread, or a start under way.

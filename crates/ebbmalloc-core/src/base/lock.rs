@@ -5,7 +5,7 @@
 
 use super::holds::Held;
 pub use super::rank::Rank;
-use super::sync::{AtomicU32, Ordering, UnsafeCell, spin_hint};
+use super::sync::{AtomicU32, Ordering, UnsafeCell, initialiser, spin_hint};
 use crate::os::Os;
 use core::ops::{Deref, DerefMut};
 
@@ -41,16 +41,11 @@ impl<T> Lock<T> {
     /// Where in a lock its value is.
     pub const VALUE: usize = core::mem::offset_of!(Self, value);
 
-    /// A free lock around `value`.
-    #[cfg(not(loom))]
-    pub const fn new(rank: Rank, value: T) -> Self {
-        Self { state: AtomicU32::new(FREE), rank, value: UnsafeCell::new(value) }
-    }
-
-    /// A free lock around `value` (loom's cells are not const).
-    #[cfg(loom)]
-    pub fn new(rank: Rank, value: T) -> Self {
-        Self { state: AtomicU32::new(FREE), rank, value: UnsafeCell::new(value) }
+    initialiser! {
+        /// A free lock around `value`.
+        pub fn new(rank: Rank, value: T) -> Self {
+            Self { state: AtomicU32::new(FREE), rank, value: UnsafeCell::new(value) }
+        }
     }
 
     /// Takes the lock, sleeping if need be.

@@ -10,6 +10,7 @@
 use super::lock::{Lock, Rank, assert_none_held};
 use super::purged::Purged;
 use crate::base::lock::Wait;
+use crate::base::sync::initialiser;
 use crate::os::{Os, PageRun};
 use core::ptr::{NonNull, null_mut};
 
@@ -93,12 +94,6 @@ const fn list_of(bytes: usize) -> (usize, usize) {
     ((rounded.trailing_zeros() - SMALLEST_LOG2) as usize, rounded)
 }
 
-impl Default for Metadata {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Metadata {
     const fn empty() -> Pool {
         Pool {
@@ -113,16 +108,11 @@ impl Metadata {
         }
     }
 
-    /// No memory yet.
-    #[cfg(not(loom))]
-    pub const fn new() -> Self {
-        Self { pool: Lock::new(Rank::Metadata, Self::empty()) }
-    }
-
-    /// No memory yet.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        Self { pool: Lock::new(Rank::Metadata, Self::empty()) }
+    initialiser! {
+        /// No memory yet.
+        pub fn new() -> Self {
+            Self { pool: Lock::new(Rank::Metadata, Self::empty()) }
+        }
     }
 
     /// A piece of at least `bytes` bytes (at most 64 KiB), aligned to its rounded size; its contents

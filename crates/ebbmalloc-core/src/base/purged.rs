@@ -25,3 +25,16 @@ impl Purged {
         self.left_bytes += other.left_bytes;
     }
 }
+
+/// What a pass over all caches did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// Bytes put back into slabs.
+    pub put_back_bytes: usize,
+    /// Bytes left in the caches that were taken.
+    pub kept_bytes: usize,
+    /// Caches taken.
+    pub claimed: usize,
+    /// Caches whose owner was inside.
+    pub busy: usize,
+}

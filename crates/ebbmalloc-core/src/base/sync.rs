@@ -53,3 +53,16 @@ pub fn spin_hint() {
     #[cfg(not(loom))]
     core::hint::spin_loop();
 }
+
+/// Defines an initialiser: const in a build, and not under loom, whose atomics and cells are not.
+macro_rules! initialiser {
+    ($(#[$attribute:meta])* $visibility:vis fn $($rest:tt)*) => {
+        #[cfg(not(loom))]
+        $(#[$attribute])*
+        $visibility const fn $($rest)*
+        #[cfg(loom)]
+        $(#[$attribute])*
+        $visibility fn $($rest)*
+    };
+}
+pub(crate) use initialiser;

@@ -12,7 +12,7 @@ use crate::base::lock::Wait;
 use crate::os::Os;
 use crate::size::{CLASS, CLASSES, GRANULE};
 use crate::slab::bin::{Age, Bin, Returned, Supply};
-use crate::slab::run::Run;
+use crate::slab::lend::Run;
 use core::mem::MaybeUninit;
 
 /// Slots that are put back with one look-up of their slabs.
@@ -29,7 +29,6 @@ pub struct Bins {
 impl Bins {
     /// No slab anywhere.
     #[cfg(not(loom))]
-    #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
         Self {
             shards: [const { [const { PaddedBin(Bin::new()) }; CLASSES + 1] }; SHARDS],
@@ -39,7 +38,6 @@ impl Bins {
 
     /// No slab anywhere (loom's cells are not const).
     #[cfg(loom)]
-    #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         Self {
             shards: core::array::from_fn(|_| core::array::from_fn(|_| PaddedBin(Bin::new()))),
@@ -147,6 +145,7 @@ impl Bins {
                 // SAFETY: `slab_of` returned a valid descriptor. What was lent is of another class.
                 let (start, its_class, its_shard) =
                     unsafe { ((*slab).base, (*slab).class as usize, (*slab).shard) };
+                let start = start - start % GRANULE;
                 let bytes = CLASS[its_class].granules as usize * GRANULE;
                 // Most often the next slot is in the same slab.
                 let is_elsewhere = |&slot: &Entry| (slot as usize).wrapping_sub(start) >= bytes;

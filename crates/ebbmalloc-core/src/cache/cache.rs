@@ -20,10 +20,9 @@
 //! at `low` and takes the slow path, which lowers it: by a few entries, then by twice as many each time. What is still
 //! under `low` at the next tick was not touched in between, and goes. So the mark costs no instruction.
 
-use super::ration_memory::Rations;
 use super::stack::{Demand, Entry, Stack, Stacks};
 use crate::base::exact::u8_of;
-use crate::base::sync::{AtomicU8, Ordering, UnsafeCell, compiler_fence};
+use crate::base::sync::{AtomicU8, Ordering, UnsafeCell, compiler_fence, initialiser};
 use crate::size::{CLASSES, QUANTUM, QUICK_MAX, class_of};
 use core::ptr::{NonNull, null_mut};
 
@@ -48,7 +47,7 @@ pub struct Cache {
     /// release; pairs with the owner's acquire load on entering.
     claim: AtomicU8,
     /// The shard whose bins refill this cache. Written by the owner alone, in its cache; relaxed.
-    shard: core::sync::atomic::AtomicU8,
+    pub(super) shard: core::sync::atomic::AtomicU8,
     /// Class of a request of up to 16 bytes, 32, ... [`QUICK_MAX`]. A copy for each cache saves the
     /// fast path the address of a table. In a rationed cache they lead to the rations. Written by the
     /// owner alone.
@@ -57,12 +56,12 @@ pub struct Cache {
     demand: UnsafeCell<[Demand; CLASSES + 1]>,
     /// The explicit arena that refills this cache, as [`Cache::home`] says. Written by the owner alone,
     /// relaxed.
-    home: core::sync::atomic::AtomicU16,
+    pub(super) home: core::sync::atomic::AtomicU16,
     /// All ones, and in a rationed cache zero: what is left of a class that is taken past the rations.
     /// Written by the owner alone.
     pub(super) unrationed: UnsafeCell<usize>,
-    /// Null but in a rationed cache. Under the cache's protocol.
-    pub(super) rations: UnsafeCell<*mut Rations>,
+    /// Memory of the rations (`ration.rs`); null but in a rationed cache. Under the cache's protocol.
+    pub(super) rations: UnsafeCell<*mut u8>,
     /// Made by the program and used by whichever thread names it, not a thread's own. Never changes.
     pub(super) explicit: bool,
     /// The next cache in the registry. Under the registry's lock.
@@ -129,39 +128,22 @@ impl Cache {
     /// Where in a cache its stacks are.
     pub const STACKS: usize = core::mem::offset_of!(Self, stacks);
 
-    /// A cache that holds nothing and can hold nothing: every operation takes the slow path.
-    #[cfg(not(loom))]
-    pub const fn none() -> Self {
-        Self {
-            in_use: AtomicU8::new(0),
-            claim: AtomicU8::new(0),
-            shard: core::sync::atomic::AtomicU8::new(0),
-            home: core::sync::atomic::AtomicU16::new(0),
-            explicit: false,
-            quick: UnsafeCell::new(QUICK_CLASSES),
-            unrationed: UnsafeCell::new(usize::MAX),
-            rations: UnsafeCell::new(null_mut()),
-            stacks: UnsafeCell::new(Stacks::NONE),
-            demand: UnsafeCell::new([Demand::FIRST; CLASSES + 1]),
-            next: UnsafeCell::new(null_mut()),
-        }
-    }
-
-    /// A cache that holds nothing and can hold nothing: every operation takes the slow path.
-    #[cfg(loom)]
-    pub fn none() -> Self {
-        Self {
-            in_use: AtomicU8::new(0),
-            claim: AtomicU8::new(0),
-            shard: core::sync::atomic::AtomicU8::new(0),
-            home: core::sync::atomic::AtomicU16::new(0),
-            explicit: false,
-            quick: UnsafeCell::new(QUICK_CLASSES),
-            unrationed: UnsafeCell::new(usize::MAX),
-            rations: UnsafeCell::new(null_mut()),
-            stacks: UnsafeCell::new(Stacks::NONE),
-            demand: UnsafeCell::new([Demand::FIRST; CLASSES + 1]),
-            next: UnsafeCell::new(null_mut()),
+    initialiser! {
+        /// A cache that holds nothing and can hold nothing: every operation takes the slow path.
+        pub fn none() -> Self {
+            Self {
+                in_use: AtomicU8::new(0),
+                claim: AtomicU8::new(0),
+                shard: core::sync::atomic::AtomicU8::new(0),
+                home: core::sync::atomic::AtomicU16::new(0),
+                explicit: false,
+                quick: UnsafeCell::new(QUICK_CLASSES),
+                unrationed: UnsafeCell::new(usize::MAX),
+                rations: UnsafeCell::new(null_mut()),
+                stacks: UnsafeCell::new(Stacks::NONE),
+                demand: UnsafeCell::new([Demand::FIRST; CLASSES + 1]),
+                next: UnsafeCell::new(null_mut()),
+            }
         }
     }
 
@@ -201,31 +183,6 @@ impl Cache {
         self.shard.load(Ordering::Relaxed)
     }
 
-    /// The explicit arena that refills this cache: its place among them plus one; 0 for none.
-    pub fn home(&self) -> u16 {
-        self.home.load(Ordering::Relaxed)
-    }
-
-    /// Whether it is no thread's own.
-    pub fn is_explicit(&self) -> bool {
-        self.explicit
-    }
-
-    /// Whether slots of the heap's own arena may be kept here: not in an explicit cache that is on an
-    /// explicit arena. (In a thread's own the fast path puts them without asking.)
-    pub fn keeps_heap_slots(&self) -> bool {
-        !self.explicit || self.home() == 0
-    }
-
-    /// Refills from another shard, or from an explicit arena, from now on.
-    ///
-    /// # Safety
-    /// The cache is empty, and the caller has entered it or is the only one who uses it.
-    pub unsafe fn settle(&self, shard: u8, home: u16) {
-        self.shard.store(shard, Ordering::Relaxed);
-        self.home.store(home, Ordering::Relaxed);
-    }
-
     /// The first memory of the stacks, of a cache that [`Cache::make`] made.
     pub fn first_stacks(&self) -> *mut Entry {
         (&raw const *self).wrapping_add(1).cast::<Entry>().cast_mut()
@@ -246,21 +203,6 @@ impl Cache {
         // SAFETY: only the calling thread writes the table.
         let class = self.quick.with(|quick| unsafe { (*quick)[index] });
         class as usize
-    }
-
-    /// Takes the newest slot of `class`, which was not looked up in the quick table; `None` as for
-    /// [`Cache::pop_quick`], and if the cache is rationed.
-    #[inline(always)]
-    pub fn pop_unrationed(&self, class: usize) -> Option<NonNull<u8>> {
-        // Class 0 has nothing. SAFETY: only the calling thread writes the word.
-        self.pop(class & self.unrationed.with(|mask| unsafe { *mask }))
-    }
-
-    /// Whether the quick classes are taken from rations.
-    #[inline(always)]
-    pub fn is_rationed(&self) -> bool {
-        // SAFETY: only the owner writes the word, and it does not while another has seized the cache.
-        self.unrationed.with(|mask| unsafe { *mask == 0 })
     }
 
     /// Takes the newest slot of `class`; `None` as for [`Cache::pop_quick`].

@@ -9,14 +9,14 @@
 //! What always holds: slots of an explicit arena are in no cache but those that are on it. (Such a cache
 //! may hold slots of the heap's own arena as well: the fast path of free does not ask.)
 
+use super::cache::Cache;
 use super::shard::{PaddedBin, Shard};
 use crate::arena::Arena;
-use crate::arena::borders::Borders;
 use crate::arena::granule::{Fill, Granule};
-use crate::arena::hooks::ExtentHooks;
-use crate::arena::name::Name;
 use crate::base::purged::Purged;
 use crate::os::Os;
+use crate::os::hooks::Borders;
+use crate::os::hooks::ExtentHooks;
 use crate::size::CLASSES;
 use crate::slab::bin::{Bin, Supply};
 use crate::slab::shape::Shape;
@@ -26,6 +26,33 @@ use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{
     AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering,
 };
+
+/// Bytes of a name with its NUL.
+pub const NAME_BYTES: usize = 32;
+
+/// The name that a program gives an arena. The statistics show it; nothing here acts on it. Relaxed: nothing depends on the
+/// bytes.
+pub struct Name([AtomicU8; NAME_BYTES]);
+
+impl Name {
+    /// No name.
+    pub const fn new() -> Self {
+        Self([const { AtomicU8::new(0) }; NAME_BYTES])
+    }
+
+    /// The name, with its NUL; empty if there is none.
+    pub fn get(&self) -> [u8; NAME_BYTES] {
+        core::array::from_fn(|at| self.0[at].load(Ordering::Relaxed))
+    }
+
+    /// Sets the name, as much of it as fits.
+    pub fn set(&self, name: &[u8]) {
+        for (at, place) in self.0.iter().enumerate() {
+            let byte = name.get(at).filter(|_| at < NAME_BYTES - 1);
+            place.store(byte.copied().unwrap_or(0), Ordering::Relaxed);
+        }
+    }
+}
 
 /// The shard of a slab that belongs to an explicit arena.
 pub const EXPLICIT: u8 = u8::MAX;
@@ -102,7 +129,7 @@ impl ExplicitArena {
         (1..=CLASSES).map(|class| (class, self.bin(class)))
     }
 
-    /// What [`Cache::home`](super::cache::Cache::home) says of a cache that is on this arena.
+    /// What [`Cache::home`] says of a cache that is on this arena.
     pub fn home(&self) -> u16 {
         self.place + 1
     }
@@ -219,5 +246,32 @@ impl ExplicitArena {
             self.arena.free_everything(supply.os, supply.tick, unmake, forget);
         }
         self.quiet.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Cache {
+    /// The explicit arena that refills this cache: its place among them plus one; 0 for none.
+    pub fn home(&self) -> u16 {
+        self.home.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is no thread's own.
+    pub fn is_explicit(&self) -> bool {
+        self.explicit
+    }
+
+    /// Whether slots of the heap's own arena may be kept here: not in an explicit cache that is on an
+    /// explicit arena. (In a thread's own the fast path puts them without asking.)
+    pub fn keeps_heap_slots(&self) -> bool {
+        !self.explicit || self.home() == 0
+    }
+
+    /// Refills from another shard, or from an explicit arena, from now on.
+    ///
+    /// # Safety
+    /// The cache is empty, and the caller has entered it or is the only one who uses it.
+    pub unsafe fn settle(&self, shard: u8, home: u16) {
+        self.shard.store(shard, Ordering::Relaxed);
+        self.home.store(home, Ordering::Relaxed);
     }
 }

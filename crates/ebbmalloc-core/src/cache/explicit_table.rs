@@ -3,13 +3,14 @@
 
 use super::explicit::{ENDING, ExplicitArena, LIVE, UNLIMITED, UNUSED};
 use super::shard::SHARDS;
-use crate::arena::hooks::ExtentHooks;
 use crate::arena::own_space::OwnSpace;
 use crate::arena::owner_map::OwnerMap;
 use crate::base::exact::u16_of;
 use crate::base::lock::{Lock, Rank, Wait};
 use crate::base::metadata::Metadata;
+use crate::base::sync::initialiser;
 use crate::os::Os;
+use crate::os::hooks::ExtentHooks;
 use crate::slab::bin::Supply;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -42,29 +43,16 @@ impl ExplicitArenas {
     /// Where in them the number of places is that have been used.
     pub const COUNT: usize = core::mem::offset_of!(Self, count);
 
-    /// None.
-    #[cfg(not(loom))]
-    #[allow(clippy::new_without_default)]
-    pub const fn new() -> Self {
-        Self {
-            table: AtomicPtr::new(null_mut()),
-            map: OwnerMap::new(),
-            ends: Lock::new(Rank::Arenas, Ends { free: 0 }),
-            count: AtomicUsize::new(0),
-            first_index: AtomicU32::new(0),
-        }
-    }
-
-    /// None (loom's cells are not const).
-    #[cfg(loom)]
-    #[allow(clippy::new_without_default)]
-    pub fn new() -> Self {
-        Self {
-            table: AtomicPtr::new(null_mut()),
-            map: OwnerMap::new(),
-            ends: Lock::new(Rank::Arenas, Ends { free: 0 }),
-            count: AtomicUsize::new(0),
-            first_index: AtomicU32::new(0),
+    initialiser! {
+        /// None.
+        pub fn new() -> Self {
+            Self {
+                table: AtomicPtr::new(null_mut()),
+                map: OwnerMap::new(),
+                ends: Lock::new(Rank::Arenas, Ends { free: 0 }),
+                count: AtomicUsize::new(0),
+                first_index: AtomicU32::new(0),
+            }
         }
     }
 
@@ -133,6 +121,7 @@ impl ExplicitArenas {
             metadata: supply.metadata,
             page_shift: supply.page_shift,
             tick: supply.tick,
+            leads: supply.leads,
         });
         if supply.arena.take_over(&arena.arena) {
             arena.quiet.store(false, Ordering::Relaxed);

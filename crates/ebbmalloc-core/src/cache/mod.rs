@@ -5,11 +5,12 @@ pub mod cache;
 pub mod drain;
 pub mod explicit;
 pub mod explicit_table;
+pub mod fast;
 pub mod ration;
-mod ration_memory;
 pub mod registry;
 pub mod shard;
 pub mod stack;
+mod stack_memory;
 pub mod transfer;
 
 #[cfg(all(test, target_os = "linux", not(loom)))]

@@ -13,18 +13,83 @@
 
 use super::bins::Bins;
 use super::cache::{Cache, Entered, QUICK_CLASSES};
-pub use super::ration_memory::Rations;
-use super::ration_memory::{START, UNKNOWN, slots_of};
 use super::stack::Entry;
 pub use super::stack::RATIONED;
-use crate::base::exact::{u8_of, usize_of};
+use crate::base::exact::{u8_of, u16_of, usize_of};
 use crate::base::sync::{Ordering, compiler_fence};
 use crate::os::Os;
-use crate::size::{CLASSES, QUANTUM, QUICK_MAX};
+use crate::size::{CLASS, CLASSES, QUANTUM, QUICK_MAX};
 use crate::slab::bin::Supply;
 use core::ptr::{NonNull, null_mut};
 
+/// Slots in a ration at most: enough that the slow path costs a thread some three instructions an
+/// allocation.
+const MOST: usize = 64;
+/// What a ration has goes round in the processor's cache, so it should be little there.
+const MOST_BYTES: usize = 4096;
+/// No ration is planned smaller.
+const LEAST: usize = 8;
+
+const fn slots_of(class: usize) -> usize {
+    let slots = MOST_BYTES / CLASS[class].size as usize;
+    if slots > MOST {
+        MOST
+    } else if slots < LEAST {
+        LEAST
+    } else {
+        slots
+    }
+}
+
+/// Where the slots of each class's ration begin; in the last place where they end.
+const START: [u16; RATIONED + 2] = {
+    let mut start = [0; RATIONED + 2];
+    let mut class = 1;
+    while class <= RATIONED {
+        start[class + 1] = start[class] + u16_of(slots_of(class));
+        class += 1;
+    }
+    start
+};
+
+/// What a rationed cache has beside its stacks.
+#[derive(Debug)]
+pub struct Rations {
+    /// Allocations between the ration of a class and the next one to be sampled; [`UNKNOWN`] until that
+    /// is said.
+    ahead: [u64; RATIONED + 1],
+    slots: [Entry; START[RATIONED + 1] as usize],
+}
+
+const UNKNOWN: u64 = u64::MAX;
+
+impl Rations {
+    /// Makes rations of a thread of whose samples nothing is known.
+    ///
+    /// # Safety
+    /// `place` is good for them, and the caller's alone.
+    pub unsafe fn make(place: NonNull<Self>) {
+        // SAFETY: the place is good for rations and the caller's alone (fn contract). The slots need no contents: no ration holds any.
+        unsafe { (&raw mut (*place.as_ptr()).ahead).write([UNKNOWN; RATIONED + 1]) };
+    }
+}
+
 impl Cache {
+    /// Takes the newest slot of `class`, which was not looked up in the quick table; `None` as for
+    /// [`Cache::pop_quick`], and if the cache is rationed.
+    #[inline(always)]
+    pub fn pop_unrationed(&self, class: usize) -> Option<NonNull<u8>> {
+        // Class 0 has nothing. SAFETY: only the calling thread writes the word.
+        self.pop(class & self.unrationed.with(|mask| unsafe { *mask }))
+    }
+
+    /// Whether the quick classes are taken from rations.
+    #[inline(always)]
+    pub fn is_rationed(&self) -> bool {
+        // SAFETY: only the owner writes the word, and it does not while another has seized the cache.
+        self.unrationed.with(|mask| unsafe { *mask == 0 })
+    }
+
     /// From now on slots of the quick classes are taken from rations, which are empty.
     ///
     /// # Safety
@@ -53,7 +118,7 @@ impl Cache {
     ) {
         // SAFETY: the callers have entered the cache, on the thread that owns it.
         unsafe {
-            self.rations.with_mut(|word| *word = rations);
+            self.rations.with_mut(|word| *word = rations.cast());
             self.unrationed.with_mut(|word| *word = unrationed);
             self.quick.with_mut(|table| *table = quick);
         }
@@ -65,7 +130,7 @@ impl Cache {
     /// The caller has entered or seized the cache.
     unsafe fn rations(&self) -> *mut Rations {
         // SAFETY: the caller has entered or seized the cache (fn contract), so stacks and words are its alone.
-        self.rations.with(|word| unsafe { *word })
+        self.rations.with(|word| unsafe { *word }).cast()
     }
 
     /// Calls `work` with the top and the bottom of a class's ration. The caller has entered or seized the

@@ -8,7 +8,8 @@ use super::cache::Cache;
 use super::drain::Drain;
 use crate::base::exact::u8_of;
 use crate::base::lock::{Lock, Rank, Wait};
-use crate::base::sync::AtomicBool;
+use crate::base::purged::Drained;
+use crate::base::sync::{AtomicBool, initialiser};
 use crate::os::Os;
 use crate::slab::bin::Supply;
 use core::ptr::{NonNull, null_mut};
@@ -40,19 +41,6 @@ struct Caches {
 // SAFETY: the caches behind the pointer are Sync.
 unsafe impl Send for Caches {}
 
-/// What a pass over all caches did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Drained {
-    /// Bytes put back into slabs.
-    pub put_back_bytes: usize,
-    /// Bytes left in the caches that were taken.
-    pub kept_bytes: usize,
-    /// Caches taken.
-    pub claimed: usize,
-    /// Caches whose owner was inside.
-    pub busy: usize,
-}
-
 impl Registry {
     /// Where in a registry the address of the first cache is.
     pub const FIRST: usize = core::mem::offset_of!(Self, list)
@@ -68,18 +56,11 @@ impl Registry {
         drains: 0,
     };
 
-    /// No cache yet.
-    #[cfg(not(loom))]
-    #[allow(clippy::new_without_default)]
-    pub const fn new() -> Self {
-        Self { list: Lock::new(Rank::Caches, Self::EMPTY), is_frozen: AtomicBool::new(false) }
-    }
-
-    /// No cache yet (loom's cells are not const).
-    #[cfg(loom)]
-    #[allow(clippy::new_without_default)]
-    pub fn new() -> Self {
-        Self { list: Lock::new(Rank::Caches, Self::EMPTY), is_frozen: AtomicBool::new(false) }
+    initialiser! {
+        /// No cache yet.
+        pub fn new() -> Self {
+            Self { list: Lock::new(Rank::Caches, Self::EMPTY), is_frozen: AtomicBool::new(false) }
+        }
     }
 
     /// Makes a cache for the calling thread: its shard is that of `processor`, or the next one in turn.

@@ -7,7 +7,6 @@ use crate::slab::bin::Bin;
 pub const SHARDS: usize = if cfg!(loom) { 1 } else { 8 };
 /// A bin with cache lines of its own, so that neighbours do not slow each other down.
 #[repr(align(64))]
-#[derive(Default)]
 pub struct PaddedBin(pub Bin);
 
 /// The bins of one shard by class. Entry 0 is not used.

@@ -56,6 +56,6 @@ impl<O: Os> Heap<O> {
     /// Whether the memory at `address` is private memory of the kernel's: not from a program's hooks.
     fn is_from_kernel(&self, address: usize) -> bool {
         self.arena.granule_of(address).is_some()
-            || self.bins.explicit.find(address).is_none_or(|arena| arena.hooks().is_null())
+            || self.parts.bins.explicit.find(address).is_none_or(|arena| arena.hooks().is_null())
     }
 }

@@ -3,7 +3,6 @@
 
 use super::{Access, Heap};
 use crate::arena::granule::{Granule, Kind};
-use crate::arena::hooks::ExtentHooks;
 use crate::arena::own_space::OwnSpace;
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::exact::{u8_of, u32_of};
@@ -12,7 +11,8 @@ use crate::cache::bins::SHARDS;
 use crate::cache::cache::Cache;
 use crate::cache::explicit::{EXPLICIT, ExplicitArena};
 use crate::os::Os;
-use crate::size::{CLASS, GRANULE, SMALL_MAX, class_aligned, class_of, is_possible};
+use crate::os::hooks::ExtentHooks;
+use crate::size::{CLASS, GRANULE, SMALL_MAX, class_of, is_possible};
 use crate::slab::bin::{Age, Supply};
 use core::ptr::null_mut;
 
@@ -26,29 +26,29 @@ impl<O: Os> Heap<O> {
     /// Makes an explicit arena; see [`ExplicitArenas::create`](crate::cache::explicit_table::ExplicitArenas).
     pub fn create_arena(&self, hooks: *mut ExtentHooks, decay_ms: i64) -> Option<&ExplicitArena> {
         let first = u32_of(self.shards());
-        let explicit = &self.bins.explicit;
+        let explicit = &self.parts.bins.explicit;
         explicit.create(&self.os, &self.metadata, first, hooks, decay_ms)
     }
 
     /// How many indices of arenas there are: shards, then explicit arenas, ended ones among them.
     pub fn arena_indices(&self) -> usize {
-        self.shards() + self.bins.explicit.count()
+        self.shards() + self.parts.bins.explicit.count()
     }
 
     /// The live explicit arena of an index.
     pub fn explicit_arena(&self, index: usize) -> Option<&ExplicitArena> {
         let place = index.checked_sub(self.shards())?;
-        self.bins.explicit.get(u16::try_from(place + 1).ok()?)
+        self.parts.bins.explicit.get(u16::try_from(place + 1).ok()?)
     }
 
     /// The live explicit arenas.
     pub fn explicit_arenas(&self) -> impl Iterator<Item = &ExplicitArena> {
-        self.bins.explicit.live()
+        self.parts.bins.explicit.live()
     }
 
     /// Index of an explicit arena.
     pub fn index_of(&self, arena: &ExplicitArena) -> usize {
-        self.bins.explicit.index_of(arena) as usize
+        self.parts.bins.explicit.index_of(arena) as usize
     }
 
     /// Index of the arena that `address` lies in: large blocks of the heap's own count as the first
@@ -67,7 +67,7 @@ impl<O: Os> Heap<O> {
                 }
             };
         }
-        let arena = self.bins.explicit.find(address)?;
+        let arena = self.parts.bins.explicit.find(address)?;
         arena.arena.granule_of(address)?;
         Some(self.index_of(arena))
     }
@@ -75,20 +75,22 @@ impl<O: Os> Heap<O> {
     /// The explicit arena that the calling thread is on.
     pub(super) fn home(&self, access: Access) -> Option<&ExplicitArena> {
         match access {
-            Access::Cached(cache) | Access::Around(cache) => self.bins.explicit.get(cache.home()),
+            Access::Cached(cache) | Access::Around(cache) => {
+                self.parts.bins.explicit.get(cache.home())
+            }
             Access::Direct | Access::Nested | Access::Outside => None,
         }
     }
 
     /// The explicit arena that refills `cache`.
     pub fn arena_of_cache(&self, cache: &Cache) -> Option<&ExplicitArena> {
-        self.bins.explicit.get(cache.home())
+        self.parts.bins.explicit.get(cache.home())
     }
 
     /// Class of the slab of the explicit arena that `cache` is on, if `address` lies in one.
     #[inline]
     pub fn class_at_home(&self, cache: &Cache, address: usize) -> Option<usize> {
-        let arena = self.bins.explicit.get(cache.home())?;
+        let arena = self.parts.bins.explicit.get(cache.home())?;
         match arena.arena.class_of(address) {
             0 => None,
             class => Some(class),
@@ -106,13 +108,13 @@ impl<O: Os> Heap<O> {
         arena: &ExplicitArena,
         work: impl FnOnce(&Supply<OwnSpace<'_, O>>) -> R,
     ) -> R {
-        self.bins.explicit.with(arena, &self.supply(), work)
+        self.parts.bins.explicit.with(arena, &self.supply(), work)
     }
 
     /// A block of at least `size` bytes aligned to `align` from where the thread is on, and whether it is
     /// known to read as zero. Null if there is no memory.
     pub fn allocate_chosen(&self, access: Access, size: usize, align: usize) -> (*mut u8, bool) {
-        match class_aligned(size, align) {
+        match self.class_aligned(size, align) {
             Some(class) => (self.allocate_slot(access, class), false),
             None => self.allocate_large(access, size, align),
         }
@@ -130,12 +132,12 @@ impl<O: Os> Heap<O> {
             Access::Nested | Access::Outside => access,
             _ => Access::Direct,
         };
-        let Some(class) = class_aligned(size, align) else {
+        let Some(class) = self.class_aligned(size, align) else {
             return self.allocate_large(around, size, align);
         };
         let mut slot = [null_mut()];
         let shard = shard % SHARDS;
-        let bin = self.bins.get(shard, class);
+        let bin = self.parts.bins.get(shard, class);
         let wait = access.wait();
         bin.take(&self.supply(), class, u8_of(shard), &mut slot, wait);
         match slot {
@@ -154,7 +156,7 @@ impl<O: Os> Heap<O> {
         size: usize,
         align: usize,
     ) -> (*mut u8, bool) {
-        match class_aligned(size, align) {
+        match self.class_aligned(size, align) {
             Some(class) => (self.slot_in(arena, access, class), false),
             None => self.large_in(arena, access, size, align),
         }
@@ -226,11 +228,11 @@ impl<O: Os> Heap<O> {
                     && (cache.home() == arena.home() || cfg!(ebb_mutation = "home_slots"))
                 {
                     // SAFETY: the access says that the cache is entered; the byte map says `class`.
-                    unsafe { cache.push_or_flush(&supply, &self.bins, class, block) };
+                    unsafe { cache.push_or_flush(&supply, &self.parts.bins, class, block) };
                     true
                 } else {
                     // SAFETY: the byte map says `class`.
-                    unsafe { self.bins.put(&supply, class, &[block], Age::Fresh, wait) == 1 }
+                    unsafe { self.parts.bins.put(&supply, class, &[block], Age::Fresh, wait) == 1 }
                 }
             }
             // SAFETY: `head` is the descriptor of the block's granule.

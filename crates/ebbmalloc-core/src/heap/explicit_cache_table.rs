@@ -1,6 +1,7 @@
 //! The table of explicit caches. `super::explicit_caches` makes them.
 
 use crate::base::lock::{Lock, Rank};
+use crate::base::sync::initialiser;
 use crate::cache::cache::Cache;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -18,16 +19,11 @@ pub struct ExplicitCaches {
 }
 
 impl ExplicitCaches {
-    /// None.
-    #[cfg(not(loom))]
-    pub(super) const fn new() -> Self {
-        Self { table: AtomicPtr::new(null_mut()), changing: Lock::new(Rank::Arenas, ()) }
-    }
-
-    /// None (loom's cells are not const).
-    #[cfg(loom)]
-    pub(super) fn new() -> Self {
-        Self { table: AtomicPtr::new(null_mut()), changing: Lock::new(Rank::Arenas, ()) }
+    initialiser! {
+        /// None.
+        pub(super) fn new() -> Self {
+            Self { table: AtomicPtr::new(null_mut()), changing: Lock::new(Rank::Arenas, ()) }
+        }
     }
 
     /// The place of an index.

@@ -17,7 +17,7 @@ impl<O: Os> Heap<O> {
     /// Makes an explicit cache, on the arena that the calling thread is on; its index. `None` if there is
     /// no memory, or no index.
     pub fn create_cache(&self, access: Access) -> Option<usize> {
-        let cache = self.caches.attach_explicit(&self.supply())?;
+        let cache = self.parts.caches.attach_explicit(&self.supply())?;
         // SAFETY: made just now, and nobody else knows it.
         let fresh = unsafe { cache.as_ref() };
         let (shard, home) = match access {
@@ -25,7 +25,7 @@ impl<O: Os> Heap<O> {
             Access::Direct | Access::Nested | Access::Outside => (0, 0),
         };
         if fresh.enter() == Entered::Mine {
-            self.settle(fresh, shard, self.bins.explicit.get(home));
+            self.settle(fresh, shard, self.parts.bins.explicit.get(home));
             fresh.leave();
         }
         let index = self.enter_cache(cache.as_ptr());
@@ -38,7 +38,7 @@ impl<O: Os> Heap<O> {
 
     /// Finds an index for a cache.
     fn enter_cache(&self, cache: *mut Cache) -> Option<usize> {
-        let explicit = &self.explicit_caches;
+        let explicit = &self.parts.explicit_caches;
         let _changing = explicit.changing.lock(&self.os);
         if explicit.table.load(Ordering::Relaxed).is_null() {
             let bytes = size_of::<[AtomicPtr<Cache>; MOST]>();
@@ -60,7 +60,7 @@ impl<O: Os> Heap<O> {
 
     /// The explicit cache of an index.
     pub fn explicit_cache(&self, index: usize) -> Option<&Cache> {
-        let cache = self.explicit_caches.place(index)?.load(Ordering::Acquire);
+        let cache = self.parts.explicit_caches.place(index)?.load(Ordering::Acquire);
         // SAFETY: null or a cache that lives until the program ends it.
         unsafe { cache.as_ref() }
     }
@@ -72,7 +72,7 @@ impl<O: Os> Heap<O> {
         };
         self.with_entered(cache, |cache| {
             // SAFETY: entered.
-            unsafe { cache.drain(&self.supply(), &self.bins, true) };
+            unsafe { cache.drain(&self.supply(), &self.parts.bins, true) };
         });
         true
     }
@@ -83,8 +83,8 @@ impl<O: Os> Heap<O> {
     /// No thread uses it meanwhile, or names it again.
     pub unsafe fn end_cache(&self, index: usize) -> bool {
         let cache = {
-            let _changing = self.explicit_caches.changing.lock(&self.os);
-            let place = self.explicit_caches.place(index);
+            let _changing = self.parts.explicit_caches.changing.lock(&self.os);
+            let place = self.parts.explicit_caches.place(index);
             place.map_or(null_mut(), |place| place.swap(null_mut(), Ordering::Acquire))
         };
         match core::ptr::NonNull::new(cache) {
@@ -128,13 +128,13 @@ impl<O: Os> Heap<O> {
             if let Some(arena) = arena {
                 arena.count_threads(1);
             }
-            if let Some(before) = self.bins.explicit.get(cache.home()) {
+            if let Some(before) = self.parts.bins.explicit.get(cache.home()) {
                 before.count_threads(-1);
             }
         }
         // SAFETY: the caller has entered the cache, which is drained first.
         unsafe {
-            cache.drain(&self.supply(), &self.bins, true);
+            cache.drain(&self.supply(), &self.parts.bins, true);
             cache.settle(shard, arena.map_or(0, ExplicitArena::home));
         }
     }
@@ -159,6 +159,6 @@ impl<O: Os> Heap<O> {
     /// As there.
     pub(super) unsafe fn reset_explicit_caches(&self) {
         // SAFETY: no other thread of this process exists that could hold it (contract of `reset_locks`).
-        unsafe { self.explicit_caches.changing.reset() }
+        unsafe { self.parts.explicit_caches.changing.reset() }
     }
 }

@@ -54,7 +54,7 @@ impl<O: Os> Heap<O> {
     /// and those with hooks: the pass may be the purger's, and hooks are code of the program's.
     pub(super) fn pass_explicit(&self, force: bool, asked: bool) -> Purged {
         let mut purged = Purged::default();
-        for arena in self.bins.explicit.live() {
+        for arena in self.parts.bins.explicit.live() {
             if asked || arena.decay_ms() >= 0 && arena.hooks().is_null() {
                 purged.add(self.with_arena(arena, |supply| arena.purge(supply, force)));
             }
@@ -64,13 +64,13 @@ impl<O: Os> Heap<O> {
 
     /// Gives up what explicit arenas have free, if something is scarce; how many bytes.
     pub(super) fn give_up_explicit(&self) -> usize {
-        let arenas = self.bins.explicit.live().filter(|arena| arena.hooks().is_null());
+        let arenas = self.parts.bins.explicit.live().filter(|arena| arena.hooks().is_null());
         arenas.map(|arena| self.with_arena(arena, |supply| supply.arena.give_up(supply.os))).sum()
     }
 
     /// While a pass may be the purger's, what comes back to arenas with hooks out of caches is not joined.
     pub(super) fn silence_hooks(&self, silent: bool) {
-        for arena in self.bins.explicit.live() {
+        for arena in self.parts.bins.explicit.live() {
             if !arena.hooks().is_null() {
                 arena.arena.set_silent(&self.os, silent);
             }
@@ -94,7 +94,7 @@ impl<O: Os> Heap<O> {
     /// # Safety
     /// As for [`Heap::reset_arena`].
     pub unsafe fn end_arena(&self, access: Access, arena: &ExplicitArena) -> bool {
-        let explicit = &self.bins.explicit;
+        let explicit = &self.parts.bins.explicit;
         let mut ended = false;
         self.alone_with(access, || {
             // Not before the caches are empty: their slots are put back by address.
@@ -105,7 +105,7 @@ impl<O: Os> Heap<O> {
             // SAFETY: nobody uses a block of it (fn contract), and `alone_with` keeps passes away and empties all caches.
             unsafe { self.reset_blocks(arena) };
             // SAFETY: `alone_with` emptied all caches, and nobody uses one for this arena (fn contract).
-            unsafe { self.caches.leave_home(&self.os, arena.home()) };
+            unsafe { self.parts.caches.leave_home(&self.os, arena.home()) };
             // SAFETY: reset just now.
             unsafe { explicit.end(arena, &self.supply()) };
         });
@@ -132,7 +132,7 @@ impl<O: Os> Heap<O> {
         self.free_pending(Access::Direct);
         let supply = self.supply();
         for _ in 0..if cfg!(ebb_mutation = "reset_drain") { 0 } else { PATIENCE } {
-            let drained = self.caches.drain(&supply, &self.bins, true, own_of(access));
+            let drained = self.parts.caches.drain(&supply, &self.parts.bins, true, own_of(access));
             if drained.busy == 0 {
                 break;
             }
@@ -178,8 +178,8 @@ impl<O: Os> Heap<O> {
 
     /// In a child of fork: it has one thread.
     pub(super) fn recount_threads(&self) {
-        for arena in self.bins.explicit.live() {
-            arena.recount_threads(self.caches.count_at(&self.os, arena.home()));
+        for arena in self.parts.bins.explicit.live() {
+            arena.recount_threads(self.parts.caches.count_at(&self.os, arena.home()));
         }
     }
 }

@@ -5,12 +5,11 @@
 
 use super::Heap;
 use crate::arena::extents::Extents;
-use crate::arena::large_counts::{LargeCount, LargeCounts};
 use crate::cache::bins::SHARDS;
 use crate::cache::cache::Cache;
 use crate::cache::explicit::ExplicitArena;
 use crate::os::Os;
-use crate::size::large::LARGE_CLASSES;
+use crate::size::large::{LARGE_CLASSES, LargeCount, LargeCounts};
 use crate::size::{CLASS, CLASSES, GRANULE};
 use crate::slab::bin::Bin;
 use core::sync::atomic::Ordering;
@@ -156,7 +155,7 @@ impl<O: Os> Heap<O> {
     pub fn figures(&self, own: Option<&Cache>, out: &mut [ArenaFigures; SHARDS]) -> usize {
         let shards = self.shards();
         *out = [ArenaFigures::NONE; SHARDS];
-        self.caches.by_cache(&self.os, own, |cache, bytes| {
+        self.parts.caches.by_cache(&self.os, own, |cache, bytes| {
             if cache.home() == 0 {
                 let arena = &mut out[usize::from(cache.shard()) % SHARDS];
                 arena.threads += usize::from(!cache.is_explicit());
@@ -164,7 +163,7 @@ impl<O: Os> Heap<O> {
             }
         });
         for (shard, arena) in out.iter_mut().enumerate().take(shards) {
-            let bins = (1..=CLASSES).map(|class| (class, self.bins.get(shard, class)));
+            let bins = (1..=CLASSES).map(|class| (class, self.parts.bins.get(shard, class)));
             self.bin_figures(arena, bins);
         }
         self.shared_figures(&mut out[0]);
@@ -179,7 +178,7 @@ impl<O: Os> Heap<O> {
         arena: &mut ArenaFigures,
     ) {
         *arena = ArenaFigures::NONE;
-        self.caches.by_cache(&self.os, own, |cache, bytes| {
+        self.parts.caches.by_cache(&self.os, own, |cache, bytes| {
             if cache.home() == explicit.home() {
                 arena.threads += usize::from(!cache.is_explicit());
                 arena.cached += bytes;
@@ -221,7 +220,7 @@ impl<O: Os> Heap<O> {
         arena.purge_calls = counters.discard_calls.load(Ordering::Relaxed);
         arena.purged = counters.returned_bytes.load(Ordering::Relaxed);
         let metadata = self.metadata.bytes(&self.os).1;
-        let outside = self.outside.bytes();
+        let outside = self.parts.outside.bytes();
         extent_figures(arena, &self.arena.lock(&self.os), outside, metadata);
         let page = self.os.page_bytes();
         let metadata = arena.metadata.next_multiple_of(page);

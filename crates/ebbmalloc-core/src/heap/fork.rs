@@ -10,34 +10,35 @@ impl<O: Os> Heap<O> {
     /// goes on as ever, with `own`, its cache; `thread` is its number. False if nothing was done, since another fork is under
     /// way.
     pub fn freeze(&self, thread: usize, own: Option<&Cache>) -> bool {
-        if !self.gate.close(&self.os, thread) {
+        if !self.parts.gate.close(&self.os, thread) {
             return false;
         }
-        self.caches.freeze(&self.os, own);
-        self.gate
-            .wait_for_guests(&self.os, || self.caches.is_quiet(&self.os, own) && self.is_at_rest());
+        self.parts.caches.freeze(&self.os, own);
+        self.parts.gate.wait_for_guests(&self.os, || {
+            self.parts.caches.is_quiet(&self.os, own) && self.is_at_rest()
+        });
         true
     }
 
     /// [`Heap::freeze`] in a signal handler that interrupted an operation: its thread may hold any lock. Other threads are kept
     /// out, but it is not waited until they have left.
     pub fn freeze_from_inside(&self, thread: usize, own: Option<&Cache>) -> bool {
-        let closed = self.gate.close(&self.os, thread);
+        let closed = self.parts.gate.close(&self.os, thread);
         if closed {
-            self.caches.try_freeze(&self.os, own);
+            self.parts.caches.try_freeze(&self.os, own);
         }
         closed
     }
 
     /// Fork, after, in the parent. False if the calling thread has not frozen the heap, or has a fork left.
     pub fn thaw(&self, thread: usize) -> bool {
-        let may_open = self.gate.may_open(thread);
+        let may_open = self.parts.gate.may_open(thread);
         if may_open {
             // Frozen by this thread, so its lock is not held by what this may have interrupted.
-            if self.caches.is_frozen() {
-                self.caches.thaw(&self.os);
+            if self.parts.caches.is_frozen() {
+                self.parts.caches.thaw(&self.os);
             }
-            self.gate.open(&self.os);
+            self.parts.gate.open(&self.os);
         }
         may_open
     }
@@ -58,15 +59,15 @@ impl<O: Os> Heap<O> {
         if whole {
             self.leave_to_parent();
             // SAFETY: the process has no other thread (fn contract), so caches and bins are this one's; the locks are free.
-            unsafe { self.caches.take_over(&self.supply(), &self.bins, own) };
+            unsafe { self.parts.caches.take_over(&self.supply(), &self.parts.bins, own) };
         } else {
             // SAFETY: the process has no other thread (fn contract), so caches and bins are this one's.
-            unsafe { self.caches.abandon(&self.os, own) };
+            unsafe { self.parts.caches.abandon(&self.os, own) };
             for bin in self.used_bins() {
                 bin.lock(&self.os).abandon();
             }
             self.arena.lock(&self.os).abandon();
-            self.bins.explicit.abandon(&self.os);
+            self.parts.bins.explicit.abandon(&self.os);
             self.metadata.abandon(&self.os);
         }
         self.recount_threads();
@@ -78,14 +79,14 @@ impl<O: Os> Heap<O> {
     /// # Safety
     /// The process has no other thread.
     pub unsafe fn go_on_inside(&self) {
-        self.gate.reset();
+        self.parts.gate.reset();
         // SAFETY: the process has no other thread (fn contract), so nobody holds a lock or uses a cache.
-        unsafe { self.caches.forget_freeze() };
+        unsafe { self.parts.caches.forget_freeze() };
     }
 
     /// The slabs there are stay the parent's: new blocks come from others.
     fn leave_to_parent(&self) {
-        let explicit = self.bins.explicit.live();
+        let explicit = self.parts.bins.explicit.live();
         let explicit = explicit.flat_map(|arena| arena.bins().map(|(_, bin)| bin));
         for bin in self.used_bins().chain(explicit) {
             // SAFETY: the guard is the bin's lock.
@@ -101,8 +102,8 @@ impl<O: Os> Heap<O> {
             && !self.metadata.is_held()
             && !self.arena.is_held()
             && !self.used_bins().any(|bin| bin.raw().is_held())
-            && self.bins.explicit.is_at_rest()
-            && !self.caches.is_held()
+            && self.parts.bins.explicit.is_at_rest()
+            && !self.parts.caches.is_held()
     }
 
     /// # Safety
@@ -111,18 +112,18 @@ impl<O: Os> Heap<O> {
         // SAFETY: the process has no other thread (fn contract), so nobody holds a lock or uses a cache.
         unsafe {
             self.metadata.reset();
-            self.profile.take_over();
+            self.parts.profile.take_over();
             self.arena.reset();
             for bin in self.used_bins() {
                 bin.raw().reset();
             }
-            self.bins.explicit.reset_locks();
+            self.parts.bins.explicit.reset_locks();
             self.reset_explicit_caches();
-            self.caches.reset();
+            self.parts.caches.reset();
         }
-        self.gate.reset();
-        self.pressure.reset();
+        self.parts.gate.reset();
+        self.parts.pressure.reset();
         self.purging.store(false, Ordering::Relaxed);
-        self.counting.store(false, Ordering::Relaxed);
+        self.parts.counting.store(false, Ordering::Relaxed);
     }
 }

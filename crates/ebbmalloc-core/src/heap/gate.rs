@@ -11,7 +11,7 @@
 //! counted: a guest counts itself and then looks at the gate, the fork closes the gate and then looks at the count, with
 //! a full fence in between on both sides. Loom: `guest_against_fork`.
 
-use crate::base::sync::{AtomicU32, AtomicUsize, Ordering, fence};
+use crate::base::sync::{AtomicU32, AtomicUsize, Ordering, fence, initialiser};
 use crate::os::Os;
 
 /// How long a thread waits at the gate, in milliseconds: most forks take less than one.
@@ -40,29 +40,17 @@ pub struct Gate {
     guests: AtomicU32,
 }
 
-/// The one initialiser: const in a build, not under loom, whose atomics are not const.
-macro_rules! new_gate {
-    () => {
-        Self {
-            state: AtomicU32::new(OPEN),
-            owner: AtomicUsize::new(0),
-            depth: AtomicU32::new(0),
-            guests: AtomicU32::new(0),
-        }
-    };
-}
-
 impl Gate {
-    /// Open.
-    #[cfg(not(loom))]
-    pub(super) const fn new() -> Self {
-        new_gate!()
-    }
-
-    /// Open.
-    #[cfg(loom)]
-    pub(super) fn new() -> Self {
-        new_gate!()
+    initialiser! {
+        /// Open.
+        pub(super) fn new() -> Self {
+            Self {
+                state: AtomicU32::new(OPEN),
+                owner: AtomicUsize::new(0),
+                depth: AtomicU32::new(0),
+                guests: AtomicU32::new(0),
+            }
+        }
     }
 
     /// Whether a thread of this number has to wait.

@@ -19,7 +19,7 @@ use ebb_stats::layout::{DIRTY, Offsets, kind};
 impl<O: Os> Heap<O> {
     /// See the module.
     pub const OFFSETS: Offsets = {
-        let explicit = offset_of!(Self, bins) + offset_of!(Bins, explicit);
+        let explicit = offset_of!(Self, parts.bins) + offset_of!(Bins, explicit);
         Offsets {
             granule_bytes: GRANULE as u64,
             heap_views: Self::FIRST_VIEW as u64,
@@ -27,7 +27,7 @@ impl<O: Os> Heap<O> {
             heap_explicit_table: (explicit + ExplicitArenas::TABLE) as u64,
             heap_explicit_count: (explicit + ExplicitArenas::COUNT) as u64,
             explicit_views: (offset_of!(ExplicitArena, arena) + Arena::FIRST_VIEW) as u64,
-            heap_first_cache: (offset_of!(Self, caches) + Registry::FIRST) as u64,
+            heap_first_cache: (offset_of!(Self, parts.caches) + Registry::FIRST) as u64,
             cache_next: Cache::NEXT as u64,
             cache_top: (Cache::STACKS + offset_of!(Stacks, top)) as u64,
             cache_low: (Cache::STACKS + offset_of!(Stacks, low)) as u64,

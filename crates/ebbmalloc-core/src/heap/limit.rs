@@ -6,7 +6,7 @@
 
 use super::Heap;
 use crate::arena::GROWTH_STEP;
-use crate::os::{Headroom, Os};
+use crate::os::{Headroom, Os, Scarce};
 use core::sync::atomic::Ordering;
 
 /// The least growth between two looks: a look costs as much as the faults of some 200 KiB.
@@ -57,7 +57,7 @@ impl<O: Os> Heap<O> {
     /// now: [`Heap::trim`].
     pub fn look_at_limit(&self) -> bool {
         let fresh = self.arena.fresh_bytes();
-        let pressure = &self.pressure;
+        let pressure = &self.parts.pressure;
         if pressure.looking.swap(true, Ordering::Acquire) {
             return false;
         }
@@ -70,7 +70,7 @@ impl<O: Os> Heap<O> {
 
     /// Looks again if the limit was near at the last look.
     pub fn refresh_pressure(&self) {
-        let pressure = &self.pressure;
+        let pressure = &self.parts.pressure;
         if self.is_near_limit() && !pressure.looking.swap(true, Ordering::Acquire) {
             self.look(self.arena.fresh_bytes());
             pressure.looking.store(false, Ordering::Release);
@@ -79,17 +79,17 @@ impl<O: Os> Heap<O> {
 
     /// Whether the limit was near at the last look: idle pages have no time then.
     pub fn is_near_limit(&self) -> bool {
-        self.pressure.near.load(Ordering::Relaxed)
+        self.parts.pressure.near.load(Ordering::Relaxed)
     }
 
     /// Whether a thread is looking right now.
     pub(super) fn is_looking(&self) -> bool {
-        self.pressure.looking.load(Ordering::Relaxed)
+        self.parts.pressure.looking.load(Ordering::Relaxed)
     }
 
     /// One look, by the thread that holds `looking`. True if a pass is worth its time.
     fn look(&self, fresh: usize) -> bool {
-        let pressure = &self.pressure;
+        let pressure = &self.parts.pressure;
         let unseen = fresh.saturating_sub(pressure.seen_at.load(Ordering::Relaxed));
         pressure.seen_at.store(fresh, Ordering::Relaxed);
         let (near, untouched, stride) = match self.os.headroom() {
@@ -117,5 +117,33 @@ impl<O: Os> Heap<O> {
             pressure.next_pass_ms.store(now + PATIENCE_MS, Ordering::Relaxed);
         }
         worth
+    }
+
+    /// Sleeps while another thread looks at the limit, or makes a pass near it; a second at most. The
+    /// caller is inside no cache.
+    pub fn wait_for_relief(&self) {
+        const TURNS: usize = 1000;
+        for _ in 0..TURNS {
+            // Relaxed: nothing that the other thread did is read here.
+            let passing = self.is_near_limit() && self.purging.load(Ordering::Relaxed);
+            if !passing && !self.is_looking() {
+                return;
+            }
+            self.nap();
+        }
+    }
+
+    /// Asks the kernel for what a sandbox may forbid to ask: the processors, the limits.
+    pub fn prepare_for_sandbox(&self) {
+        self.shards();
+        self.follow_limits();
+    }
+
+    /// Asks for what is limited, and follows a limit on address space that was lowered after the start;
+    /// every pass does.
+    pub(super) fn follow_limits(&self) {
+        if self.os.scarce() == Scarce::Addresses {
+            self.arena.lock(&self.os).follow_limit(&self.os);
+        }
     }
 }

@@ -42,9 +42,9 @@ fn use_block(heap: &Heap<Fake>, bytes: usize) {
 /// The same as a guest, as a thread without a cache does.
 fn use_block_as_guest(heap: &Heap<Fake>, bytes: usize) {
     // Time does not pass: nobody is served outside.
-    assert!(heap.gate.come_in(&heap.os, OTHER));
+    assert!(heap.parts.gate.come_in(&heap.os, OTHER));
     use_block(heap, bytes);
-    heap.gate.go_out();
+    heap.parts.gate.go_out();
 }
 
 /// Prepare, what the child finds, parent.
@@ -55,7 +55,7 @@ fn fork(heap: &Heap<Fake>) {
     unsafe {
         assert!(heap.arena.frozen_is_whole(), "something is leaving");
         for class in 1..=CLASSES {
-            let bin = heap.bins.get(0, class).raw();
+            let bin = heap.parts.bins.get(0, class).raw();
             bin.frozen_value(|slabs| slabs.validate(Shape::new(class, 16)));
         }
     }
@@ -96,9 +96,9 @@ fn fork_against_pass() {
         let purger = spawn({
             let heap = heap.clone();
             move || {
-                assert!(heap.gate.come_in(&heap.os, OTHER));
+                assert!(heap.parts.gate.come_in(&heap.os, OTHER));
                 heap.trim(None);
-                heap.gate.go_out();
+                heap.parts.gate.go_out();
             }
         });
         fork(&heap);

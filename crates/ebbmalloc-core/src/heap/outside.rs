@@ -27,7 +27,6 @@ const FILLING: usize = 1;
 
 impl Outside {
     /// No block.
-    #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
         Self {
             places: [const { Place { start: AtomicUsize::new(FREE), bytes: AtomicUsize::new(0) } };

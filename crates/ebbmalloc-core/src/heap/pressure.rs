@@ -19,7 +19,6 @@ pub struct Pressure {
 
 impl Pressure {
     /// Far from any limit, and the first look due at the first step of growth.
-    #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
         Self {
             looking: AtomicBool::new(false),

@@ -1,13 +1,13 @@
 //! Requests: blocks of a size, zeroed or aligned or not.
 
-use super::{Access, Heap};
+use super::heap::{Access, HeapWith, Parts};
 use crate::base::exact::u8_of;
 use crate::base::lock::Wait;
 use crate::os::Os;
-use crate::size::{CLASSES, SMALL_MAX, class_aligned, class_of, is_possible};
+use crate::size::{CLASSES, SMALL_MAX, class_of, is_possible};
 use core::ptr::null_mut;
 
-impl<O: Os> Heap<O> {
+impl<O: Os, P: Parts<O>> HeapWith<O, P> {
     /// A block of at least `size` bytes, aligned to 16. Null if there is no memory.
     pub fn allocate(&self, access: Access, size: usize) -> *mut u8 {
         if size <= SMALL_MAX {
@@ -23,7 +23,7 @@ impl<O: Os> Heap<O> {
             let (block, zero) = self.allocate_large(access, size, 1);
             if !zero && !block.is_null() {
                 // SAFETY: the block is ours and at least `size` bytes long.
-                unsafe { self.zero(block, size) };
+                unsafe { P::zero(self, block, size) };
             }
             return block;
         }
@@ -37,7 +37,7 @@ impl<O: Os> Heap<O> {
 
     /// A block aligned to `align`, a power of two.
     pub fn allocate_aligned(&self, access: Access, size: usize, align: usize) -> *mut u8 {
-        match class_aligned(size, align) {
+        match self.class_aligned(size, align) {
             Some(class) => self.allocate_slot(access, class),
             None => self.allocate_large(access, size, align).0,
         }
@@ -46,32 +46,36 @@ impl<O: Os> Heap<O> {
     pub(super) fn allocate_slot(&self, access: Access, class: usize) -> *mut u8 {
         let supply = self.supply();
         if let Access::Around(_) = access
-            && let Some(arena) = self.home(access)
+            && let Some(slot) = P::slot_at_home(self, access, class)
         {
-            return self.slot_in(arena, access, class);
+            return slot;
         }
         match access {
             Access::Cached(cache) => {
-                self.free_pending(access);
+                P::free_pending(self, access);
                 // SAFETY: the access says that the cache is entered.
-                let mut slot = unsafe { cache.pop_or_refill(&supply, &self.bins, class) };
+                let mut slot = unsafe { self.parts.pop_or_refill(&supply, cache, class) };
                 if slot.is_null() && self.relieve(Some(cache)) {
                     // SAFETY: the access says that the cache is entered.
-                    slot = unsafe { cache.pop_or_refill(&supply, &self.bins, class) };
+                    slot = unsafe { self.parts.pop_or_refill(&supply, cache, class) };
                 }
                 slot
             }
             Access::Direct | Access::Around(_) => {
                 let mut slot = [null_mut()];
-                self.bins.get(0, class).take(&supply, class, 0, &mut slot, Wait::Yes);
+                self.parts.bin(0, class).take(&supply, class, 0, &mut slot, Wait::Yes);
                 if slot[0].is_null() && self.relieve(None) {
-                    self.bins.get(0, class).take(&supply, class, 0, &mut slot, Wait::Yes);
+                    self.parts.bin(0, class).take(&supply, class, 0, &mut slot, Wait::Yes);
                 }
                 slot[0]
             }
             Access::Nested => self.allocate_nested(class),
             Access::Outside => {
-                let block = self.allocate_outside(crate::size::CLASS[class].size as usize, 1);
+                let block = self.parts.allocate_outside(
+                    &self.os,
+                    crate::size::CLASS[class].size as usize,
+                    1,
+                );
                 if block.is_null() {
                     // No room there: better a child that finds the heap half changed.
                     return self.allocate_slot(Access::Direct, class);
@@ -88,7 +92,7 @@ impl<O: Os> Heap<O> {
         for class in class..=(class + 2).min(CLASSES) {
             for shard in 0..self.known_shards() {
                 let mut slot = [null_mut()];
-                if self.bins.get(shard, class).take(
+                if self.parts.bin(shard, class).take(
                     &supply,
                     class,
                     u8_of(shard),
@@ -100,13 +104,7 @@ impl<O: Os> Heap<O> {
                 }
             }
         }
-        self.allocate_outside(crate::size::CLASS[class].size as usize, 1)
-    }
-
-    /// A mapping of its own.
-    fn allocate_outside(&self, size: usize, align: usize) -> *mut u8 {
-        let block = self.outside.allocate(&self.os, size, align);
-        block.map_or(null_mut(), |start| start as *mut u8)
+        self.parts.allocate_outside(&self.os, crate::size::CLASS[class].size as usize, 1)
     }
 
     /// A large block, and whether it is known to read as zero.
@@ -116,15 +114,15 @@ impl<O: Os> Heap<O> {
         size: usize,
         align: usize,
     ) -> (*mut u8, bool) {
-        if let Some(arena) = self.home(access) {
-            return self.large_in(arena, access, size, align);
+        if let Some(block) = P::large_at_home(self, access, size, align) {
+            return block;
         }
         // What no kernel can give is no reason to give everything back first.
         if !is_possible(size, align) {
             return (null_mut(), false);
         }
         if let Access::Outside = access {
-            let block = self.allocate_outside(size, align);
+            let block = self.parts.allocate_outside(&self.os, size, align);
             if block.is_null() {
                 return self.allocate_large(Access::Direct, size, align);
             }
@@ -134,7 +132,7 @@ impl<O: Os> Heap<O> {
         if made.is_none() {
             let own = if let Access::Cached(cache) = access { Some(cache) } else { None };
             if !access.may_wait() {
-                return (self.allocate_outside(size, align), true);
+                return (self.parts.allocate_outside(&self.os, size, align), true);
             }
             if self.relieve(own) {
                 made = self.arena.allocate_large(&self.os, size, align, self.now(), Wait::Yes);

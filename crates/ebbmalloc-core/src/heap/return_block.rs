@@ -34,7 +34,7 @@ impl<O: Os> Heap<O> {
     pub unsafe fn free(&self, access: Access, block: *mut u8) {
         match self.place(block as usize) {
             Place::Outside(_) => {
-                if !self.outside.free(&self.os, block as usize) {
+                if !self.parts.outside.free(&self.os, block as usize) {
                     corruption(&self.os, Corruption::DoubleFree, block as usize);
                 }
             }
@@ -46,7 +46,7 @@ impl<O: Os> Heap<O> {
                 let (supply, wait) = (self.supply(), access.wait());
                 // SAFETY: `place` found the block in the slab; it is the caller's.
                 unsafe {
-                    if !self.bins.take_back(&supply, head, block, wait) {
+                    if !self.parts.bins.take_back(&supply, head, block, wait) {
                         self.postpone(block);
                     }
                 }
@@ -55,7 +55,7 @@ impl<O: Os> Heap<O> {
                 let wait = access.wait();
                 // SAFETY: `granule` is the descriptor of the block's granule.
                 let forgotten = unsafe { self.forget_sample(granule, wait) };
-                let oversize = self.oversize.load(Ordering::Relaxed);
+                let oversize = self.parts.oversize.load(Ordering::Relaxed);
                 if wait == Wait::Yes && oversize != usize::MAX {
                     // SAFETY: `granule` is the descriptor of the block's granule.
                     let done = unsafe {
@@ -98,12 +98,13 @@ impl<O: Os> Heap<O> {
             Access::Cached(cache) if cache.keeps_heap_slots() => {
                 self.free_pending(access);
                 // SAFETY: the access says that the cache is entered; the byte map says `class`.
-                unsafe { cache.push_or_flush(&supply, &self.bins, class, block) };
+                unsafe { cache.push_or_flush(&supply, &self.parts.bins, class, block) };
             }
             _ => {
                 // SAFETY: the byte map says `class`.
-                if unsafe { self.bins.put(&supply, class, &[block], Age::Fresh, access.wait()) }
-                    == 0
+                if unsafe {
+                    self.parts.bins.put(&supply, class, &[block], Age::Fresh, access.wait())
+                } == 0
                 {
                     // SAFETY: the block is the caller's and at least a pointer long.
                     unsafe { self.postpone(block) };
@@ -117,7 +118,7 @@ impl<O: Os> Heap<O> {
     pub fn check_cache(&self, own: &Cache) {
         if own.enter() == Entered::Mine {
             // SAFETY: entered just now.
-            unsafe { own.put_back_at_exit(&self.supply(), &self.bins) };
+            unsafe { own.put_back_at_exit(&self.supply(), &self.parts.bins) };
             own.leave();
         }
     }
@@ -135,11 +136,11 @@ impl<O: Os> Heap<O> {
     /// The block is the caller's to free.
     pub(super) unsafe fn postpone(&self, block: *mut u8) {
         let pending = block.cast::<Pending>();
-        let mut head = self.pending.load(Ordering::Relaxed);
+        let mut head = self.parts.pending.load(Ordering::Relaxed);
         loop {
             // SAFETY: the block is live until it is freed for good, and at least 16 bytes long.
             unsafe { pending.write(Pending { next: head }) };
-            match self.pending.compare_exchange_weak(
+            match self.parts.pending.compare_exchange_weak(
                 head,
                 pending,
                 Ordering::Release,
@@ -153,10 +154,10 @@ impl<O: Os> Heap<O> {
 
     /// Frees what signal handlers postponed. Called by every slow path that may wait.
     pub(super) fn free_pending(&self, access: Access) {
-        if self.pending.load(Ordering::Relaxed).is_null() || !access.may_wait() {
+        if self.parts.pending.load(Ordering::Relaxed).is_null() || !access.may_wait() {
             return;
         }
-        let mut at = self.pending.swap(null_mut(), Ordering::Acquire);
+        let mut at = self.parts.pending.swap(null_mut(), Ordering::Acquire);
         while !at.is_null() {
             // SAFETY: the list is ours since the swap; its links are in live blocks.
             unsafe {
@@ -264,14 +265,14 @@ impl<O: Os> Heap<O> {
                 Kind::Slab => self.place_in_lender(granule, address),
                 Kind::Large if address.is_multiple_of(GRANULE) => Place::Large(granule),
                 // Where addresses were given up the kernel may have put a block from outside.
-                kind => match self.outside.size(address) {
+                kind => match self.parts.outside.size(address) {
                     Some(bytes) => Place::Outside(bytes),
                     None => corruption(&self.os, kind.misuse(), address),
                 },
             },
-            None => match self.bins.explicit.find(address) {
+            None => match self.parts.bins.explicit.find(address) {
                 Some(arena) => Place::Explicit(arena),
-                None => match self.outside.size(address) {
+                None => match self.parts.outside.size(address) {
                     Some(bytes) => Place::Outside(bytes),
                     None => corruption(&self.os, Corruption::ForeignPointer, address),
                 },

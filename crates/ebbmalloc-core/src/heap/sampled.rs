@@ -33,7 +33,7 @@ impl<O: Os> Heap<O> {
         }
         // SAFETY: entered just now; the rations stay as long as they are set (fn contract).
         unsafe {
-            cache.drain(&self.supply(), &self.bins, true);
+            cache.drain(&self.supply(), &self.parts.bins, true);
             match rations {
                 Some(rations) => {
                     Rations::make(rations);
@@ -75,7 +75,7 @@ impl<O: Os> Heap<O> {
         // SAFETY: the descriptor of a large block whose owner is the caller.
         unsafe {
             if (*granule).touched == 0
-                && let Some(sample) = self.profile.add(&self.store(), sampled)
+                && let Some(sample) = self.parts.profile.add(&self.store(), sampled)
             {
                 (*granule).touched = sample.as_ptr() as u64;
             }
@@ -106,7 +106,7 @@ impl<O: Os> Heap<O> {
             let Some(sample) = NonNull::new((*granule).touched as *mut Sample) else {
                 return true;
             };
-            let forgotten = self.profile.remove(&self.store(), sample, wait);
+            let forgotten = self.parts.profile.remove(&self.store(), sample, wait);
             if forgotten {
                 (*granule).touched = 0;
             }

@@ -57,9 +57,9 @@ impl<O: Os> Heap<O> {
         let page = self.os.page_bytes();
         let (mut out, mut resident_pages, mut refaulted) = (0, 0, 0);
         let (cached, threads) = if exact {
-            self.caches.bytes(&self.os, own)
+            self.parts.caches.bytes(&self.os, own)
         } else {
-            (self.counters.cached_bytes.load(Ordering::Relaxed), self.caches.count(&self.os))
+            (self.counters.cached_bytes.load(Ordering::Relaxed), self.parts.caches.count(&self.os))
         };
         for (class, bin) in self.all_bins() {
             let slabs = bin.lock(&self.os);
@@ -80,7 +80,7 @@ impl<O: Os> Heap<O> {
             false => of_last_pass(),
         };
         let idle = slabs.saturating_sub(out) + dirty;
-        let large_and_outside = large + self.outside.bytes();
+        let large_and_outside = large + self.parts.outside.bytes();
         let counters = &self.counters;
         Statistics {
             live: out.saturating_sub(cached) + large_and_outside,
@@ -110,7 +110,7 @@ impl<O: Os> Heap<O> {
     /// Every bin of every arena, with its class.
     fn all_bins(&self) -> impl Iterator<Item = (usize, &Bin)> {
         let own = (0..self.shards()).flat_map(move |shard| {
-            (1..=CLASSES).map(move |class| (class, self.bins.get(shard, class)))
+            (1..=CLASSES).map(move |class| (class, self.parts.bins.get(shard, class)))
         });
         own.chain(self.explicit_arenas().flat_map(|arena| arena.bins()))
     }
@@ -121,13 +121,13 @@ impl<O: Os> Heap<O> {
         const TURNS: usize = 10_000;
         let mut turns = 0..TURNS;
         // Acquire pairs with the release below: the cursors are one count's at a time.
-        while self.counting.swap(true, Ordering::Acquire) {
+        while self.parts.counting.swap(true, Ordering::Acquire) {
             turns.next()?;
             self.os.yield_now();
         }
         let pages: usize =
             self.all_bins().map(|(class, bin)| bin.free_pages(&self.os, class)).sum();
-        self.counting.store(false, Ordering::Release);
+        self.parts.counting.store(false, Ordering::Release);
         Some(pages * self.os.page_bytes())
     }
 }

@@ -1,9 +1,9 @@
 //! A tick of the purger, and the trim that does at once what the ticks do over time.
 
-use super::{Access, Heap};
+use super::heap::{Access, HeapWith, Parts};
 use crate::base::purged::Purged;
 use crate::cache::cache::Cache;
-use crate::os::{Os, Scarce};
+use crate::os::Os;
 use crate::size::CLASSES;
 use crate::slab::bin::Supply;
 use crate::slab::sweep::Sweep;
@@ -37,12 +37,12 @@ pub struct Tick {
     pub more: bool,
 }
 
-impl<O: Os> Heap<O> {
+impl<O: Os, P: Parts<O>> HeapWith<O, P> {
     /// One tick: cold slots leave the caches, pages idle for two ticks leave the heap; near the limit
-    /// (see `pressure`) everything free. `own` as for [`Heap::trim`]. Does nothing if a pass is under
+    /// (see `pressure`) everything free. `own` as for [`HeapWith::trim`]. Does nothing if a pass is under
     /// way.
     pub fn tick(&self, own: Option<&Cache>) -> Tick {
-        let reason = if self.is_near_limit() { Reason::TickNearLimit } else { Reason::Tick };
+        let reason = if P::is_near_limit(self) { Reason::TickNearLimit } else { Reason::Tick };
         self.pass(reason, own).unwrap_or_default()
     }
 
@@ -50,12 +50,6 @@ impl<O: Os> Heap<O> {
     /// be had. `own` is the calling thread's cache, if it has entered it. True if anything went.
     pub fn trim(&self, own: Option<&Cache>) -> bool {
         self.give_back(own).0 > 0
-    }
-
-    /// Makes every thread's next request of each class one that its cache does not serve at once, and
-    /// what it did not use since the last tick go. `own` as for [`Heap::trim`].
-    pub fn mark_caches(&self, own: Option<&Cache>) {
-        self.caches.drain(&self.supply(), &self.bins, false, own);
     }
 
     /// Returns the free extents of the heap's own arena that may be resident, however young. Nothing happens
@@ -68,14 +62,6 @@ impl<O: Os> Heap<O> {
         let purged = self.arena.purge(&self.os, self.now(), true);
         self.count_purged(&purged);
         self.purging.store(false, Ordering::Release);
-    }
-
-    /// Puts back what the calling thread's cache holds.
-    pub fn flush(&self, access: Access) {
-        if let Access::Cached(cache) = access {
-            // SAFETY: the access says that the cache is entered.
-            unsafe { cache.drain(&self.supply(), &self.bins, true) };
-        }
     }
 
     /// No memory: gives everything that is free back and drains the caches, so that one more try makes
@@ -120,23 +106,9 @@ impl<O: Os> Heap<O> {
     }
 
     /// Sleeps for a millisecond.
-    fn nap(&self) {
+    pub(super) fn nap(&self) {
         let nobody = core::sync::atomic::AtomicU32::new(0);
         self.os.wait(&nobody, 0, Some(1));
-    }
-
-    /// Sleeps while another thread looks at the limit, or makes a pass near it; a second at most. The
-    /// caller is inside no cache.
-    pub fn wait_for_relief(&self) {
-        const TURNS: usize = 1000;
-        for _ in 0..TURNS {
-            // Relaxed: nothing that the other thread did is read here.
-            let passing = self.is_near_limit() && self.purging.load(Ordering::Relaxed);
-            if !passing && !self.is_looking() {
-                return;
-            }
-            self.nap();
-        }
     }
 
     fn pass(&self, reason: Reason, own: Option<&Cache>) -> Option<Tick> {
@@ -153,20 +125,18 @@ impl<O: Os> Heap<O> {
             self.counters.trims.fetch_add(1, Ordering::Relaxed);
         }
         self.arena.reset_freed();
-        self.free_pending(Access::Direct);
+        P::free_pending(self, Access::Direct);
         let supply = self.supply();
-        let by_program = reason == Reason::Trim;
-        self.silence_hooks(!by_program);
-        let drained = self.caches.drain(&supply, &self.bins, force, own);
-        self.silence_hooks(false);
+        let asked = reason == Reason::Trim;
+        let drained = P::drain(self, force, asked, own);
         let mut purged = Purged::default();
-        let sweeps_own = reason == Reason::Trim || !self.keeps_own.load(Ordering::Relaxed);
+        let sweeps_own = asked || !self.keeps_own.load(Ordering::Relaxed);
         if sweeps_own {
             purged.add(self.sweep(&supply, force));
             purged.add(self.arena.purge(&self.os, supply.tick, force));
         }
-        purged.add(self.pass_explicit(force, reason == Reason::Trim));
-        let given_bytes = self.arena.give_up(&self.os) + self.give_up_explicit();
+        purged.add(P::purge_explicit(self, force, asked));
+        let given_bytes = self.arena.give_up(&self.os) + P::give_up_explicit(self);
         purged.add(self.metadata.purge(&self.os, force));
         self.count_purged(&purged);
         let counters = &self.counters;
@@ -174,7 +144,7 @@ impl<O: Os> Heap<O> {
         counters.claims_refused.fetch_add(drained.busy as u64, Ordering::Relaxed);
         counters.cached_bytes.store(drained.kept_bytes, Ordering::Relaxed);
         let free_page_bytes =
-            if sweeps_own { Some(purged.left_bytes) } else { self.count_free_pages() };
+            if sweeps_own { Some(purged.left_bytes) } else { P::count_free_pages(self) };
         if let Some(bytes) = free_page_bytes {
             counters.free_page_bytes.store(bytes, Ordering::Relaxed);
         }
@@ -189,37 +159,15 @@ impl<O: Os> Heap<O> {
         })
     }
 
-    /// Counts what a pass returned.
-    pub(super) fn count_purged(&self, purged: &Purged) {
-        let counters = &self.counters;
-        counters.returned_bytes.fetch_add(purged.returned_bytes as u64, Ordering::Relaxed);
-        counters.refused_bytes.fetch_add(purged.refused_bytes as u64, Ordering::Relaxed);
-        counters.discard_calls.fetch_add(purged.calls as u64, Ordering::Relaxed);
-    }
-
     /// The pages inside live slabs. Not part of the pass's own frame: it takes 6 KiB of stack.
     #[inline(never)]
     fn sweep(&self, supply: &Supply<O>, force: bool) -> Purged {
         let mut sweep = Sweep::new(supply, force);
         for shard in 0..self.shards() {
             for class in 1..=CLASSES {
-                sweep.bin(self.bins.get(shard, class), class);
+                sweep.bin(self.parts.bin(shard, class), class);
             }
         }
         sweep.finish()
-    }
-
-    /// Asks the kernel for what a sandbox may forbid to ask: the processors, the limits.
-    pub fn prepare_for_sandbox(&self) {
-        self.shards();
-        self.follow_limits();
-    }
-
-    /// Asks for what is limited, and follows a limit on address space that was lowered after the start;
-    /// every pass does.
-    pub(super) fn follow_limits(&self) {
-        if self.os.scarce() == Scarce::Addresses {
-            self.arena.lock(&self.os).follow_limit(&self.os);
-        }
     }
 }

@@ -47,7 +47,7 @@ impl<O: Os> Heap<O> {
         let shape = &CLASS[class];
         let bin = match arena {
             Some(arena) => arena.bin(class),
-            None => self.bins.get(shard as usize % SHARDS, class),
+            None => self.parts.bins.get(shard as usize % SHARDS, class),
         };
         let slabs = bin.lock(supply.os);
         let slots = shape.slots as usize;
@@ -78,7 +78,7 @@ impl<O: Os> Heap<O> {
         if let Some(granule) = self.arena.granule_of(address) {
             return Some((granule, None));
         }
-        let arena = self.bins.explicit.find(address)?;
+        let arena = self.parts.bins.explicit.find(address)?;
         Some((arena.arena.granule_of(address)?, Some(arena)))
     }
 
@@ -89,7 +89,7 @@ impl<O: Os> Heap<O> {
                 let starts = (*granule).kind == Kind::Large && (*granule).base == address;
                 starts.then_some(usize_of((*granule).bits))
             },
-            None => self.outside.size(address),
+            None => self.parts.outside.size(address),
         };
         match bytes {
             Some(bytes) => Utilization { slots: 1, bytes, ..Utilization::default() },

@@ -9,6 +9,7 @@ use core::sync::atomic::AtomicU32;
 
 #[cfg(any(test, feature = "fake-os", loom))]
 pub mod fake;
+pub mod hooks;
 #[cfg(all(target_os = "linux", not(loom)))]
 pub mod linux;
 

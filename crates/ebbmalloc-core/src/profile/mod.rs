@@ -16,6 +16,7 @@ pub use table::DEPTH;
 
 use crate::base::lock::{Lock, Rank, Wait};
 use crate::base::metadata::Metadata;
+use crate::base::sync::initialiser;
 use crate::os::Os;
 use core::ptr::NonNull;
 use interval::Weight;
@@ -48,18 +49,11 @@ pub struct Sampled<'a> {
 }
 
 impl Profile {
-    /// No sample.
-    #[cfg(not(loom))]
-    #[allow(clippy::new_without_default)]
-    pub const fn new() -> Self {
-        Self { table: Lock::new(Rank::Profile, Table::EMPTY) }
-    }
-
-    /// No sample (loom's cells are not const).
-    #[cfg(loom)]
-    #[allow(clippy::new_without_default)]
-    pub fn new() -> Self {
-        Self { table: Lock::new(Rank::Profile, Table::EMPTY) }
+    initialiser! {
+        /// No sample.
+        pub fn new() -> Self {
+            Self { table: Lock::new(Rank::Profile, Table::EMPTY) }
+        }
     }
 
     /// `prof_accum`: whether sums of what was freed are kept.

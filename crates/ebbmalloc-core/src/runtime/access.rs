@@ -21,7 +21,7 @@ pub fn with_access<R>(work: impl FnOnce(Access) -> R) -> R {
             early::relocate_self();
             return work(Access::Direct);
         }
-        if HEAP.gate.is_closed_to(thread_number()) && !waited_for_thaw() {
+        if HEAP.parts.gate.is_closed_to(thread_number()) && !waited_for_thaw() {
             return outside(State::New, work);
         }
         attach();

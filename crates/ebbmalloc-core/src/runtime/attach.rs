@@ -1,6 +1,6 @@
-//! A thread's first request, which gives it a cache, and its end, which takes that.
+//! The first request of the process, which boots it; a thread's first request, which gives it a cache, and its end, which
+//! takes that.
 
-use super::boot::boot;
 use super::hooks::hooks;
 use super::instance::HEAP;
 use super::observer;
@@ -8,21 +8,49 @@ use super::purger::purger::PURGER;
 use super::state::{State, any_observer, keep_observer};
 use super::thread::observe;
 use super::tls::thread_number;
-use super::{fork, mechanisms, settings};
+use super::{fork, mechanisms, publish, settings};
 use crate::cache::cache::Cache;
+use crate::os::Os;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ebb_stats::mechanism::THREAD_EXIT;
+
+/// The boot has begun. A second thread does not wait for its end: it goes on with the default settings, which are valid
+/// at any time. Relaxed: nothing is read because of it.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// When the boot began, by the monotonic clock; 0 before. Written once, relaxed.
+static BOOT_MS: AtomicU64 = AtomicU64::new(0);
+
+/// When the process booted, by the monotonic clock in milliseconds; 0 before.
+pub fn boot_ms() -> u64 {
+    BOOT_MS.load(Ordering::Relaxed)
+}
+
+/// Once in a process: reads the settings and marks the process. Called in a slow path without a
+/// lock, with the thread marked as busy, so that what libc allocates meanwhile is served.
+fn boot() {
+    if BEGUN.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    HEAP.os.mark_alive();
+    BOOT_MS.store(HEAP.os.now_ms(), Ordering::Relaxed);
+    settings::read();
+    // Not in the purger: a descriptor opened there could be the one that the program expects.
+    HEAP.os.prepare_scarce();
+    publish::open_file();
+}
 
 /// Gives the calling thread a cache. Without memory for one it goes on without.
 #[cold]
 pub(super) fn attach() {
     State::Busy.set();
-    if !HEAP.gate.come_in(&HEAP.os, thread_number()) {
+    if !HEAP.parts.gate.come_in(&HEAP.os, thread_number()) {
         return State::New.set();
     }
     boot();
     let made = HEAP.attach();
-    HEAP.gate.go_out();
+    HEAP.parts.gate.go_out();
     let Some(cache) = made else {
         return State::New.set();
     };
@@ -48,7 +76,7 @@ unsafe extern "C" fn thread_ends(value: *mut u8) {
     };
     State::Busy.set();
     // The cache can be drained nowhere else: a fork that keeps the thread waiting for long may be disturbed.
-    let guest = HEAP.gate.come_in(&HEAP.os, thread_number());
+    let guest = HEAP.parts.gate.come_in(&HEAP.os, thread_number());
     // SAFETY: `value` is what `attach` passed, on this thread, which uses it no more: its word says
     // so since the line above.
     unsafe { HEAP.detach(cache) };
@@ -58,7 +86,7 @@ unsafe extern "C" fn thread_ends(value: *mut u8) {
         unsafe { observer::unmake(observer) };
     }
     if guest {
-        HEAP.gate.go_out();
+        HEAP.parts.gate.go_out();
     }
     State::Ended.set();
     PURGER.nudge();

@@ -6,9 +6,44 @@ use super::instance::HEAP;
 use super::lookup::quick_class;
 use super::observed;
 use super::state::current;
+use crate::cache::cache::Cache;
+use crate::cache::fast::{self, Instance};
 use core::ptr::NonNull;
 
-use crate::size::{CLASS, QUANTUM, QUICK_MAX, SMALL_MAX, class_aligned, class_of};
+use crate::size::{CLASS, QUANTUM, QUICK_MAX, SMALL_MAX, class_of};
+
+/// The allocator of this process.
+struct Process;
+
+impl Instance for Process {
+    #[inline(always)]
+    fn cache() -> &'static Cache {
+        current()
+    }
+
+    #[inline(always)]
+    fn quick_class(address: usize) -> Option<usize> {
+        quick_class(address)
+    }
+
+    #[inline(never)]
+    unsafe fn free_slow(block: *mut u8, class: usize) {
+        if class != 0
+            && let Some(observer) = observer()
+            && observed::free_quick(observer, block, class)
+        {
+            return;
+        }
+        // SAFETY: the block is null or from here, and not used any more (contract of `free`).
+        unsafe { free_to_heap(block) };
+    }
+
+    #[inline(never)]
+    unsafe fn free_elsewhere(block: *mut u8) {
+        // SAFETY: the block is null or from here, and not used any more (contract of `free`).
+        unsafe { Self::free_slow(block, 0) };
+    }
+}
 
 /// A block of at least `size` bytes, aligned to 16; null if there is no memory.
 #[inline(always)]
@@ -19,14 +54,10 @@ pub fn malloc(size: usize) -> *mut u8 {
     }
 }
 
-/// The part of malloc that is worth inlining into a face: `None` says nothing about memory, only
-/// that [`malloc_slow`] must be asked.
+/// [`fast::malloc`]: where it has nothing, [`malloc_slow`] must be asked.
 #[inline(always)]
 pub fn malloc_from_cache(size: usize) -> Option<NonNull<u8>> {
-    if size > QUICK_MAX {
-        return None;
-    }
-    current().pop_quick(size)
+    fast::malloc::<Process>(size)
 }
 
 /// The rest of malloc: sizes above the quick table, observed threads, and everything that the cache
@@ -97,7 +128,7 @@ pub fn memalign_from_cache(align: usize, size: usize) -> Option<NonNull<u8>> {
     if align <= QUANTUM {
         return malloc_from_cache(size);
     }
-    current().pop_unrationed(class_aligned(size, align)?)
+    current().pop_unrationed(HEAP.class_aligned(size, align)?)
 }
 
 /// A block of at least `size` bytes aligned to `align`, a power of two; null if there is no memory.
@@ -120,34 +151,8 @@ pub fn memalign(align: usize, size: usize) -> *mut u8 {
 /// `block` is null or came from here, and is not used any more.
 #[inline(always)]
 pub unsafe fn free(block: *mut u8) {
-    // SAFETY: the block is null or from here, and not used any more (fn contract); wherever it goes it is taken once.
-    unsafe {
-        match quick_class(block as usize) {
-            Some(class) if current().push(class, block) => {}
-            Some(class) => free_slow(block, class),
-            None => free_elsewhere(block),
-        }
-    }
-}
-
-/// A block outside the first region, of which the byte map says nothing. Apart, so that the fast path makes no class.
-#[inline(never)]
-unsafe fn free_elsewhere(block: *mut u8) {
-    // SAFETY: the block is null or from here, and not used any more (contract of `free`).
-    unsafe { free_slow(block, 0) };
-}
-
-/// What the cache did not take; `class` is what the byte map says, 0 for nothing.
-#[inline(never)]
-unsafe fn free_slow(block: *mut u8, class: usize) {
-    if class != 0
-        && let Some(observer) = observer()
-        && observed::free_quick(observer, block, class)
-    {
-        return;
-    }
-    // SAFETY: the block is null or from here, and not used any more (contract of `free`).
-    unsafe { free_to_heap(block) };
+    // SAFETY: the block is null or from this process's heap, and not used any more (fn contract).
+    unsafe { fast::free::<Process>(block) }
 }
 
 unsafe fn free_to_heap(block: *mut u8) {

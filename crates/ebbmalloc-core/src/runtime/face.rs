@@ -4,7 +4,7 @@
 //! `ebbmalloc-jemalloc` is made of these. Nothing in the core uses them.
 
 pub use super::access::{observer, with_access, with_own_cache};
-pub use super::boot::boot_ms;
+pub use super::attach::boot_ms;
 pub use super::instance::HEAP;
 pub use super::lookup::quick_class;
 pub use super::observed::{count_new, fill_new_by_settings, note_new, take_sampled_in};

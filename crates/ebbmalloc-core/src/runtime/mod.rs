@@ -7,7 +7,6 @@
 pub mod conf;
 mod early;
 mod hooks;
-mod huge_pages;
 pub mod in_force;
 mod instance;
 mod lookup;
@@ -34,12 +33,10 @@ mod sandbox;
 // The slow path, which boots the process and attaches threads.
 mod access;
 mod attach;
-mod boot;
 mod settings;
 
 // Requests, and the end.
 mod entry;
-mod exit;
 mod observed;
 mod stats;
 
@@ -49,13 +46,12 @@ pub mod face;
 pub mod profile_control;
 pub mod thread_control;
 
+pub use control::wants_huge_pages;
 pub use entry::{
     free, malloc, malloc_from_cache, malloc_slow, malloc_zeroed, malloc_zeroed_from_cache,
     memalign, memalign_from_cache, realloc, stays_in_slot, trim, usable_size,
 };
-pub use exit::finish;
 pub use fork::without_purger;
 pub use hooks::Hooks;
-pub use huge_pages::wants_huge_pages;
 pub use sandbox::entering_sandbox;
-pub use stats::{stats, write_stats};
+pub use stats::{finish, stats, write_stats};

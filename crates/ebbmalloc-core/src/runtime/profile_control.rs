@@ -62,7 +62,7 @@ pub fn start_of_thread_name() -> *const u8 {
     let thread = any_observer().and_then(|observer| observer.sampler.known_thread());
     thread.map_or(null(), |thread| {
         // SAFETY: the calling thread's own record.
-        unsafe { HEAP.profile.name(&HEAP.os, thread) }
+        unsafe { HEAP.parts.profile.name(&HEAP.os, thread) }
     })
 }
 
@@ -74,7 +74,7 @@ pub fn set_thread_name(name: &[u8]) -> bool {
     set_apart(|| {
         observer.sampler.thread().is_some_and(|thread| {
             // SAFETY: the calling thread's own record.
-            unsafe { HEAP.profile.set_name(&HEAP.store(), thread, name) }
+            unsafe { HEAP.parts.profile.set_name(&HEAP.store(), thread, name) }
         })
     })
     .unwrap_or(false)
@@ -86,7 +86,7 @@ pub fn reset(lg: Option<u32>) {
         settings::set_lg_sample(lg);
     }
     settings::begin_generation();
-    set_apart(|| HEAP.profile.reset(&HEAP.store()));
+    set_apart(|| HEAP.parts.profile.reset(&HEAP.store()));
     if let Some(observer) = any_observer() {
         observer.follow_settings();
     }

@@ -32,7 +32,7 @@ pub(super) fn configure(options: &Options<'_>) {
     if let Ok(lg) = u32::try_from(options.number(Id::LgProfInterval)) {
         INTERVAL.store(1 << lg.min(63), Ordering::Relaxed);
     }
-    HEAP.profile.set_accumulates(&HEAP.os, options.is(Id::ProfAccum));
+    HEAP.parts.profile.set_accumulates(&HEAP.os, options.is(Id::ProfAccum));
 }
 
 /// `opt.prof`: whether there is a profile.

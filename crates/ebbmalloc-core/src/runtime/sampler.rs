@@ -123,7 +123,7 @@ impl Sampler {
         if let Some(thread) = self.known_thread() {
             return Some(thread);
         }
-        let thread = HEAP.profile.add_thread(&HEAP.store())?;
+        let thread = HEAP.parts.profile.add_thread(&HEAP.store())?;
         self.thread.store(thread.as_ptr(), Ordering::Relaxed);
         Some(thread)
     }
@@ -133,6 +133,6 @@ impl Sampler {
 pub(super) fn end_thread(sampler: &Sampler) {
     if let Some(thread) = NonNull::new(sampler.thread.swap(null_mut(), Ordering::Relaxed)) {
         // SAFETY: the thread's own record, and it is gone from where it could be found.
-        unsafe { HEAP.profile.end_thread(&HEAP.store(), thread) };
+        unsafe { HEAP.parts.profile.end_thread(&HEAP.store(), thread) };
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn visit<R>(work: impl FnOnce(Access) -> R, after: impl FnOnce(State)
                 return result;
             }
             Entered::Nested => return work(Access::Nested),
-            Entered::Claimed if HEAP.gate.is_closed_to(thread_number()) => {
+            Entered::Claimed if HEAP.parts.gate.is_closed_to(thread_number()) => {
                 if !waited_for_thaw() {
                     return outside(state, work);
                 }
@@ -41,11 +41,11 @@ pub(super) fn visit<R>(work: impl FnOnce(Access) -> R, after: impl FnOnce(State)
         }
     }
     State::Busy.set();
-    if !HEAP.gate.come_in(&HEAP.os, thread_number()) {
+    if !HEAP.parts.gate.come_in(&HEAP.os, thread_number()) {
         return outside(state, work);
     }
     let result = work(state.cache().map_or(Access::Direct, Access::Around));
-    HEAP.gate.go_out();
+    HEAP.parts.gate.go_out();
     state.set();
     after(state);
     result
@@ -76,7 +76,7 @@ pub(super) fn outside<R>(state: State, work: impl FnOnce(Access) -> R) -> R {
 /// Whether a fork that keeps the calling thread waiting is over.
 #[cold]
 pub(super) fn waited_for_thaw() -> bool {
-    HEAP.gate.wait(&HEAP.os, thread_number())
+    HEAP.parts.gate.wait(&HEAP.os, thread_number())
 }
 
 /// Calls `work` with the thread marked as busy, so that it may take locks: whatever interrupts it waits
@@ -86,9 +86,9 @@ pub(super) fn set_apart<R>(work: impl FnOnce() -> R) -> Option<R> {
         return None;
     }
     let state = State::begin_busy();
-    let result = HEAP.gate.come_in(&HEAP.os, thread_number()).then(|| {
+    let result = HEAP.parts.gate.come_in(&HEAP.os, thread_number()).then(|| {
         let result = work();
-        HEAP.gate.go_out();
+        HEAP.parts.gate.go_out();
         result
     });
     state.set();
@@ -124,12 +124,12 @@ pub(super) fn observe(interest: Interest) -> Option<&'static Observer> {
     }
     let cache = State::now().cache()?;
     let state = State::begin_busy();
-    if !HEAP.gate.come_in(&HEAP.os, thread_number()) {
+    if !HEAP.parts.gate.come_in(&HEAP.os, thread_number()) {
         state.set();
         return None;
     }
     let made = observer::make(cache, interest);
-    HEAP.gate.go_out();
+    HEAP.parts.gate.go_out();
     if made.is_some() {
         keep_observer(made);
     }

@@ -246,7 +246,6 @@ pub struct ThreadKey {
 
 impl ThreadKey {
     /// No key yet.
-    #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
         Self { key: AtomicU32::new(0) }
     }

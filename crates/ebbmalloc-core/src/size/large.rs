@@ -26,6 +26,36 @@ pub const fn large_class_of(bytes: usize) -> usize {
     if class < LARGE_CLASSES { class } else { LARGE_CLASSES - 1 }
 }
 
+/// Of one class: blocks made and freed since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LargeCount {
+    /// Blocks made.
+    pub made: u64,
+    /// Blocks freed.
+    pub freed: u64,
+}
+
+/// Of all classes.
+pub struct LargeCounts {
+    /// By class.
+    pub classes: [LargeCount; LARGE_CLASSES],
+}
+
+impl LargeCounts {
+    /// No block yet.
+    pub const NONE: Self = Self { classes: [LargeCount { made: 0, freed: 0 }; LARGE_CLASSES] };
+
+    /// A block of `bytes` was made.
+    pub fn made(&mut self, bytes: usize) {
+        self.classes[large_class_of(bytes)].made += 1;
+    }
+
+    /// A block of `bytes` was freed.
+    pub fn freed(&mut self, bytes: usize) {
+        self.classes[large_class_of(bytes)].freed += 1;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,11 +8,9 @@
 //! one of the two writes, so slots on them are not handed out. The child makes slabs of its own, and a
 //! page of those holds many new objects where a copied page would hold one.
 
-use super::index::lowest_of;
-use super::run::lends;
 use super::shape::Shape;
 use super::slab::Slab;
-use super::slabs::Slabs;
+use super::slabs::{Slabs, lowest_of};
 use crate::arena::Arena;
 use crate::arena::granule::{Fill, Granule, Kind, Room};
 use crate::arena::purge::IDLE_TICKS;
@@ -20,9 +18,10 @@ use crate::base::corrupt::{Corruption, corruption};
 use crate::base::exact::u8_of;
 use crate::base::lock::{Guard, Lock, Rank, Wait};
 use crate::base::metadata::Metadata;
-use crate::base::sync::Ordering;
+use crate::base::sync::initialiser;
 use crate::os::Os;
-use core::sync::atomic::AtomicBool;
+use crate::size::{LEAD, leads};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether slots that come back were used since the last tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +44,8 @@ pub struct Supply<'a, O> {
     pub page_shift: u32,
     /// The purger's clock.
     pub tick: u32,
+    /// New slabs have a lead where their class has one.
+    pub leads: bool,
 }
 
 /// Slots of one slab that come back.
@@ -63,23 +64,12 @@ pub struct Bin {
     pub(super) may_lend: AtomicBool,
 }
 
-impl Default for Bin {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Bin {
-    /// No slab yet.
-    #[cfg(not(loom))]
-    pub const fn new() -> Self {
-        Self { slabs: Lock::new(Rank::Bin, Slabs::EMPTY), may_lend: AtomicBool::new(false) }
-    }
-
-    /// No slab yet.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        Self { slabs: Lock::new(Rank::Bin, Slabs::EMPTY), may_lend: AtomicBool::new(false) }
+    initialiser! {
+        /// No slab yet.
+        pub fn new() -> Self {
+            Self { slabs: Lock::new(Rank::Bin, Slabs::EMPTY), may_lend: AtomicBool::new(false) }
+        }
     }
 
     /// The slabs, locked.
@@ -208,9 +198,7 @@ impl Bin {
             }
         }
         slabs.count_back(count);
-        if lends(class) {
-            self.may_lend.store(slabs.may_lend(), Ordering::Relaxed);
-        }
+        self.note_lendable(class, &slabs);
         let bytes = count * shape.class.size as usize;
         supply.arena.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
         true
@@ -218,53 +206,6 @@ impl Bin {
 }
 
 impl Slabs {
-    /// Forgets all slabs: for an arena that takes them back whatever is on them.
-    ///
-    /// # Safety
-    /// No slot of theirs is used any more, and the caller takes the slabs' granules from the arena.
-    pub unsafe fn forget_slabs(&mut self) {
-        *self = self.without_slabs();
-    }
-
-    /// In the child of a fork that found the bin half changed: no slab is known any more. Those there are stay as they are
-    /// for ever; slots of theirs that come back change nothing.
-    pub fn abandon(&mut self) {
-        let generation = self.generation.wrapping_add(1);
-        *self = Self {
-            generation,
-            abandoned_before: generation,
-            slabs: self.slabs,
-            slots_out: self.slots_out,
-            resident_pages: self.resident_pages,
-            ..self.without_slabs()
-        };
-    }
-
-    /// As if there had never been another slab than those that are gone.
-    fn without_slabs(&self) -> Self {
-        Self {
-            generation: self.generation,
-            abandoned_before: self.abandoned_before,
-            refills: self.refills,
-            flushes: self.flushes,
-            refaulted_pages: self.refaulted_pages,
-            slots_taken: self.slots_taken,
-            slabs_made: self.slabs_made,
-            slabs_reused: self.slabs_reused,
-            ..Slabs::EMPTY
-        }
-    }
-
-    /// Whether a slab was abandoned: nothing that its descriptor says of free slots and of lists is true.
-    ///
-    /// # Safety
-    /// The slab is or was one of this bin's.
-    pub(super) unsafe fn is_abandoned(&self, slab: Slab) -> bool {
-        // SAFETY: the slab is or was this bin's (fn contract), so its descriptor is valid: the generation of a slab does not change.
-        let made = unsafe { (*slab.0).oldest };
-        (made.wrapping_sub(self.abandoned_before).cast_signed()) < 0
-    }
-
     /// Counts `slots` that came back. What was abandoned was not always counted right.
     pub(super) fn count_back(&mut self, slots: usize) {
         self.slots_out = self.slots_out.saturating_sub(slots);
@@ -290,7 +231,8 @@ impl Slabs {
             (*head).room = Room::None;
             (*head).oldest = self.generation;
             let dirty = (*head).fill == Fill::Dirty;
-            if !slab.create(supply.os, supply.metadata, shape, dirty, wait) {
+            let lead = if supply.leads && leads(class) { LEAD } else { 0 };
+            if !slab.create(supply.os, supply.metadata, Shape { lead, ..shape }, dirty, wait) {
                 supply.arena.free_slab(&mut extents, head, granules, (*head).fill, supply.tick);
                 return None;
             }
@@ -326,7 +268,7 @@ impl Slabs {
                 || cfg!(any(ebb_mutation = "leaving_waste", ebb_mutation = "leaving_count"));
             if wait == Wait::Yes
                 && is_settled
-                && (*slab.0).free == shape.class.slots
+                && slab.is_whole(shape)
                 && (self.is_inherited(slab) || self.has_other_room(slab))
             {
                 self.remove_slab(supply, slab, shape, age);

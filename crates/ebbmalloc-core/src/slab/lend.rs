@@ -12,7 +12,6 @@
 //! neither is the slot before it.
 
 use super::bin::{Bin, Supply};
-use super::run::Run;
 use super::shape::{Shape, mask};
 use super::slab::Slab;
 use super::slabs::Slabs;
@@ -22,13 +21,52 @@ use crate::base::exact::u32_of;
 use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
+use crate::size::CLASS;
 use crate::slab::bin::Age;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Slabs that are looked at for a refill, each time the next ones.
 const LOOK_AT: usize = 16;
+/// Slabs that a bin has before it lends: a bin of few has little to give.
+const LENDER_SLABS: usize = if cfg!(test) { 1 } else { 16 };
+/// Most slots of a block: a run lies in one word of the bitmap, and longer ones are rare.
+pub(super) const SLOTS_MAX: usize = 32;
+
+/// What a block of a larger class needs of a lender.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// Neighbouring slots.
+    pub(super) slots: u32,
+    /// Alignment of the first, in bytes: what every slot of the borrower's class has.
+    pub(super) align: usize,
+}
+
+impl Run {
+    /// What a block of class `borrower` needs of class `lender`; `None` where it is not so many slots
+    /// exactly, or the slots are too large or too small to lend.
+    pub fn of(lender: usize, borrower: usize) -> Option<Self> {
+        let (slot, block) = (CLASS[lender].size as usize, CLASS[borrower].size as usize);
+        let slots = block / slot;
+        let fits = (2..=SLOTS_MAX).contains(&slots) && slots * slot == block;
+        (fits && lends(lender))
+            .then_some(Self { slots: u32_of(slots), align: 1 << block.trailing_zeros() })
+    }
+}
+
+/// Whether slots of `class` are small enough to be lent: the bitmap is apart from the descriptor.
+pub fn lends(class: usize) -> bool {
+    CLASS[class].slots > 64
+}
+
 impl Bin {
+    /// After slots of `class` came back: notes whether there may be something to lend.
+    pub(super) fn note_lendable(&self, class: usize, slabs: &Slabs) {
+        if lends(class) {
+            self.may_lend.store(slabs.may_lend(), Ordering::Relaxed);
+        }
+    }
+
     /// Fills `out` with blocks of the shape `run`, as far as the emptiest slabs have such runs;
     /// returns how many.
     pub fn lend<O: Os>(
@@ -119,6 +157,11 @@ impl Bin {
 }
 
 impl Slabs {
+    /// Whether there may be something to lend.
+    fn may_lend(&self) -> bool {
+        self.slabs >= LENDER_SLABS && !self.rooms[Room::Much as usize].is_empty()
+    }
+
     /// The next slab that lends, round and round by address: those with more than half of their slots free. Runs are
     /// short in others, and their own class will want the slots.
     fn next_lender(&mut self) -> Option<Slab> {
@@ -198,6 +241,7 @@ impl Slab {
             };
             (self.bitmap(shape), tails, (*self.0).base, (*self.0).resident)
         };
+        let shape = shape.with_lead_of(base);
         let (mut lent, mut pages) = (0, 0);
         for (index, (word, tails)) in bitmap.iter_mut().zip(tails).enumerate() {
             if lent == out.len() {
@@ -241,9 +285,11 @@ impl Slab {
     pub unsafe fn slots_at(self, shape: Shape, address: usize) -> Option<usize> {
         // SAFETY: the slab is one (fn contract), so it has a base, which does not change; bitmaps of tails are never
         // given back while it is a slab.
-        let (tails, offset) = unsafe { (self.tails(shape)?, address - (*self.0).base) };
+        let (tails, base) = unsafe { (self.tails(shape)?, (*self.0).base) };
+        let offset = address.checked_sub(base)?;
         let slot = shape.class.slot_of(offset);
-        if slot * shape.class.size as usize != offset || slot >= shape.class.slots as usize {
+        let slots = shape.with_lead_of(base).slots() as usize;
+        if slot * shape.class.size as usize != offset || slot >= slots {
             return None;
         }
         // A block lies in one word, and its bits are the same as long as it is live.
@@ -259,6 +305,7 @@ impl Slab {
             let Some(slots) = self.slots_at(shape, address) else {
                 return Err(Corruption::InteriorPointer);
             };
+            let shape = self.shape(shape);
             let slot = shape.class.slot_of(address - (*self.0).base);
             let (index, block) = (slot / 64, mask(u32_of(slot % 64), u32_of(slots)));
             let word = &mut self.bitmap(shape)[index];

@@ -3,13 +3,14 @@
 
 pub mod bin;
 mod free_pages;
-mod index;
+mod generation;
 pub mod lend;
-pub mod run;
 pub mod shape;
 pub mod slab;
 pub mod slabs;
 pub mod sweep;
+#[cfg(any(test, loom))]
+mod validate;
 
 #[cfg(all(test, loom))]
 pub(crate) mod loom_tests;

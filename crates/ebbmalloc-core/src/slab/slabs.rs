@@ -1,18 +1,21 @@
-//! What the lock of a bin guards: its slabs, and what was counted of them.
+//! What the lock of a bin guards: its slabs, and what was counted of them. Slabs with free slots are in trees by address,
+//! and those to which slots came back since the sweep looked at them in a list.
 
-use crate::arena::granule::Granule;
-use crate::arena::tree::{ByAddress, Tree};
+use super::shape::Shape;
+use super::slab::Slab;
+use crate::arena::granule::{Granule, Room};
+use crate::base::tree::{ByAddress, Tree};
 use core::ptr::null_mut;
 
-/// Trees of slabs with free slots, by [`Room`](crate::arena::granule::Room).
+/// Trees of slabs with free slots, by [`Room`].
 pub(super) const ROOMS: usize = 2;
 
 /// What the lock of a bin guards.
 pub struct Slabs {
     /// The slabs with free slots.
-    pub(super) rooms: [Tree<ByAddress>; ROOMS],
+    pub(super) rooms: [Tree<Granule, ByAddress>; ROOMS],
     /// The same of slabs that this process was forked with.
-    pub(super) inherited: [Tree<ByAddress>; ROOMS],
+    pub(super) inherited: [Tree<Granule, ByAddress>; ROOMS],
     /// Forks between the first process and this one. A slab made in another is inherited.
     pub(super) generation: u32,
     /// The generation since which nothing was abandoned: a slab made in an earlier one is no longer known.
@@ -72,4 +75,122 @@ impl Slabs {
         slabs_reused: 0,
         slabs_with_room: 0,
     };
+
+    /// The slab with free slots that has the lowest address.
+    pub(super) fn lowest(&self) -> Option<Slab> {
+        // SAFETY: `&self` is reached through the lock.
+        unsafe { lowest_of(&self.rooms) }
+    }
+
+    /// The trees that a slab belongs in.
+    ///
+    /// # Safety
+    /// The slab is one of this bin's, and its lock is held.
+    pub(super) unsafe fn rooms_of(&mut self, slab: Slab) -> &mut [Tree<Granule, ByAddress>; ROOMS] {
+        // SAFETY: the slab is one of this bin's, and the lock is held (fn contract), as `is_inherited` asks for.
+        if unsafe { self.is_inherited(slab) } { &mut self.inherited } else { &mut self.rooms }
+    }
+
+    /// # Safety
+    /// As for `rooms_of`.
+    pub(super) unsafe fn is_inherited(&self, slab: Slab) -> bool {
+        // SAFETY: the slab is one of this bin's (fn contract), so its descriptor is valid; a slab's generation does
+        // not change.
+        unsafe { (*slab.0).oldest != self.generation }
+    }
+
+    /// Whether another slab than `slab` has free slots: an empty slab is kept while it is the only
+    /// one, so that a bin that is emptied and filled in turn does not make and unmake its slab.
+    pub(super) unsafe fn has_other_room(&self, slab: Slab) -> bool {
+        // SAFETY: the lock is held (`&self` comes from the guard), and trees hold valid descriptors only.
+        self.rooms.iter().any(|tree| unsafe { tree.has_other(slab.0) })
+    }
+
+    /// Puts a slab into the tree that fits its free slots; a full one into none.
+    pub(super) unsafe fn settle_room(&mut self, slab: Slab, shape: Shape) {
+        // SAFETY: the slab is ours, and the lock is held.
+        unsafe {
+            let room = match (*slab.0).free {
+                0 => Room::None,
+                free if free > shape.class.slots / 2 => Room::Much,
+                _ => Room::Some,
+            };
+            if room != (*slab.0).room {
+                self.leave_room(slab);
+                (*slab.0).room = room;
+                if let Some(tree) = self.rooms_of(slab).get_mut(room as usize) {
+                    tree.insert(slab.0);
+                    self.slabs_with_room += 1;
+                }
+            }
+        }
+    }
+
+    /// Takes a slab out of its tree, if it is in one.
+    pub(super) unsafe fn leave_room(&mut self, slab: Slab) {
+        // SAFETY: the slab is ours, and the lock is held; `room` names the tree that it is in.
+        unsafe {
+            let room = (*slab.0).room;
+            if let Some(tree) = self.rooms_of(slab).get_mut(room as usize) {
+                tree.remove(slab.0);
+                self.slabs_with_room -= 1;
+            }
+            (*slab.0).room = Room::None;
+        }
+    }
+
+    /// Makes the sweep look at a slab.
+    pub(super) unsafe fn list_for_visit(&mut self, slab: Slab) {
+        // SAFETY: the slab is ours, and the lock is held.
+        unsafe {
+            if !(*slab.0).listed {
+                (*slab.0).listed = true;
+                (*slab.0).next = self.visit;
+                (*slab.0).prev = null_mut();
+                if !self.visit.is_null() {
+                    (*self.visit).prev = slab.0;
+                }
+                self.visit = slab.0;
+            }
+        }
+    }
+
+    /// Takes a slab off the list to visit.
+    pub(super) unsafe fn unlist(&mut self, slab: Slab) {
+        // SAFETY: the slab is on the list, and the lock is held.
+        unsafe {
+            let (next, previous) = ((*slab.0).next, (*slab.0).prev);
+            if self.counting == slab.0 {
+                self.counting = next;
+            }
+            if self.visit == slab.0 {
+                self.visit = next;
+            } else if self.sweeping == slab.0 {
+                self.sweeping = next;
+            } else {
+                (*previous).next = next;
+            }
+            if !next.is_null() {
+                (*next).prev = previous;
+            }
+            (*slab.0).next = null_mut();
+            (*slab.0).prev = null_mut();
+            (*slab.0).listed = false;
+        }
+    }
+}
+
+/// Of the slabs in both trees the one with the lowest address.
+///
+/// # Safety
+/// The caller holds the lock of the bin.
+pub(super) unsafe fn lowest_of(rooms: &[Tree<Granule, ByAddress>; ROOMS]) -> Option<Slab> {
+    // SAFETY: the caller holds the lock (fn contract), under which the trees do not change.
+    let firsts = rooms.iter().map(|tree| unsafe { tree.first() });
+    // Descriptors lie in the order of their granules, but for those of different regions.
+    firsts
+        .filter(|first| !first.is_null())
+        // SAFETY: what is in a tree is a valid descriptor, under the caller's lock.
+        .min_by_key(|&first| unsafe { (*first).base })
+        .map(Slab)
 }

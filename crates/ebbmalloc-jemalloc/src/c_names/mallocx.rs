@@ -7,6 +7,7 @@ use core::ffi::{c_int, c_void};
 
 use crate::blocks::{self, Choice};
 use ebbmalloc_core::runtime;
+use ebbmalloc_core::runtime::face::HEAP;
 
 /// What `flags` say.
 fn choice(flags: c_int) -> Choice {
@@ -100,4 +101,14 @@ pub unsafe extern "C" fn sdallocx(block: *mut c_void, _size: usize, flags: c_int
 #[unsafe(no_mangle)]
 pub extern "C" fn nallocx(size: usize, flags: c_int) -> usize {
     blocks::usable_of_request(size, &choice(flags))
+}
+
+/// The hint by which redis defragments its values, which its own copy of jemalloc adds: 1 if the block should be moved: by a new block of `mallocx` without a cache, a copy, and a free without a
+/// cache.
+///
+/// # Safety
+/// `block` is a live block of this allocator.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn je_get_defrag_hint(block: *mut c_void) -> c_int {
+    HEAP.utilization(block.addr()).is_sparse().into()
 }

@@ -2,10 +2,10 @@
 //!
 //! Each function decodes C's arguments, calls this crate, and encodes the result.
 
-mod defragment;
 mod mallctl;
 mod mallocx;
 
-pub use defragment::je_get_defrag_hint;
 pub use mallctl::{WriteStatistics, mallctl, mallctlbymib, mallctlnametomib, malloc_stats_print};
-pub use mallocx::{dallocx, mallocx, nallocx, rallocx, sallocx, sdallocx, xallocx};
+pub use mallocx::{
+    dallocx, je_get_defrag_hint, mallocx, nallocx, rallocx, sallocx, sdallocx, xallocx,
+};

@@ -5,9 +5,9 @@ use crate::errno::{Errno, Result};
 use crate::figures::{self, Which};
 use crate::node::{Access, Node, Text};
 use core::ffi::CStr;
-use ebbmalloc_core::arena::hooks::ExtentHooks;
-use ebbmalloc_core::arena::name::NAME_BYTES;
 use ebbmalloc_core::base::exact::u8_of;
+use ebbmalloc_core::cache::explicit::NAME_BYTES;
+use ebbmalloc_core::os::hooks::ExtentHooks;
 use ebbmalloc_core::runtime::{self, decay};
 
 /// The index that stands for all arenas.

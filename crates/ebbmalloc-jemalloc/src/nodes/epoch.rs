@@ -1,4 +1,4 @@
-//! The leaves of the root: version, epoch, the purger's thread.
+//! The leaves of the root: version, epoch, the purger's thread; and `config.*`.
 
 use crate::errno::Errno;
 use crate::figures;
@@ -52,3 +52,20 @@ fn let_have_threads(most: usize) -> bool {
     }
     allowed
 }
+
+/// `config.*`: what the build can do.
+pub static CONFIG: &[Node] = &[
+    read!("cache_oblivious", bool, |_| Ok(false)),
+    read!("debug", bool, |_| Ok(cfg!(debug_assertions))),
+    read!("fill", bool, |_| Ok(true)),
+    read!("lazy_lock", bool, |_| Ok(false)),
+    read!("malloc_conf", Text, |_| Ok(crate::node::text(c""))),
+    read!("opt_safety_checks", bool, |_| Ok(true)),
+    read!("prof", bool, |_| Ok(true)),
+    read!("prof_libgcc", bool, |_| Ok(false)),
+    read!("prof_libunwind", bool, |_| Ok(false)),
+    read!("prof_frameptr", bool, |_| Ok(true)),
+    read!("stats", bool, |_| Ok(true)),
+    read!("utrace", bool, |_| Ok(false)),
+    read!("xmalloc", bool, |_| Ok(true)),
+];

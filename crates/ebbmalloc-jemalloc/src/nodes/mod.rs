@@ -4,13 +4,11 @@ use crate::node::Node;
 
 mod arena;
 mod arenas;
-mod config;
 mod epoch;
 mod experimental;
 mod opt;
 mod prof;
 mod stats;
-mod tcache;
 mod thread;
 
 /// The root's group.
@@ -20,9 +18,9 @@ pub static ROOT: &[Node] = &[
     epoch::BACKGROUND_THREAD,
     epoch::MAX_BACKGROUND_THREADS,
     Node::group("thread", thread::NODES),
-    Node::group("config", config::NODES),
+    Node::group("config", epoch::CONFIG),
     Node::group("opt", opt::NODES),
-    Node::group("tcache", tcache::NODES),
+    Node::group("tcache", thread::CACHES),
     Node::indexed("arena", arena::holds, arena::NODES),
     Node::group("arenas", arenas::NODES),
     Node::group("prof", prof::NODES),

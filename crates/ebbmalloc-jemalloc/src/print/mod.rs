@@ -9,7 +9,6 @@ mod arena;
 mod classes;
 mod emitter;
 mod general;
-mod group;
 mod options;
 mod value;
 

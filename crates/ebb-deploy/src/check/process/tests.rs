@@ -91,10 +91,8 @@ fn what_keeps_an_asked_library_out_is_told() {
     assert_only(&asked(process(Malloc::Static)), &[], Id::StaticProgram);
     let go = Process { inside: Some(Inside::Go), ..asked(process(Malloc::Static)) };
     assert_only(&go, &[], Id::AllocatorInside);
-    let with = |inside| Process {
-        inside: Some(inside),
-        ..asked(process(Malloc::Library(JEMALLOC.into(), Some(Allocator::Jemalloc))))
-    };
+    let jemalloc = || asked(process(Malloc::Library(JEMALLOC.into(), Some(Allocator::Jemalloc))));
+    let with = |inside| Process { inside: Some(inside), ..jemalloc() };
     let mimalloc = with(Inside::Mimalloc);
     assert_eq!(in_charge(&mimalloc, &wanted()), Some(false));
     assert_only(&mimalloc, &[], Id::AllocatorInside);

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::arguments::Args;
 use crate::commands::compare::earlier;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, unknown_allocator};
 use ebb_allocators::{Allocator, Choice, Environment, Library};
 use ebb_deploy::fix::Wish;
 use ebb_trial::results::VerdictKind;
@@ -34,8 +34,7 @@ pub(super) fn wish(args: &Args) -> Result<Chosen, Failure> {
     };
     for (name, value) in &args.env {
         if name == "LD_PRELOAD" {
-            return Err(Failure::new(Exit::Usage, "--env LD_PRELOAD")
-                .remedy("use --allocator and --library"));
+            return Err(Failure::usage("--env LD_PRELOAD").remedy("use --allocator and --library"));
         }
         wish.variables.insert(name.clone(), value.clone());
         wish.gives_way = false;
@@ -52,7 +51,7 @@ fn usable(library: &str) -> Result<String, Failure> {
         || library.contains('/') && !library.starts_with('/')
         || library.is_empty()
     {
-        return Err(Failure::new(Exit::Usage, format!("--library {library}")).remedy(
+        return Err(Failure::usage(format!("--library {library}")).remedy(
             "give an absolute path or a bare name, without spaces, colons, dollar signs or quotes",
         ));
     }
@@ -61,7 +60,8 @@ fn usable(library: &str) -> Result<String, Failure> {
 
 fn of_arguments(args: &Args) -> Result<Wish, Failure> {
     let name = args.allocator.as_deref().unwrap_or(Allocator::Ebbmalloc.name());
-    let allocator = known(name)?;
+    let known = Allocator::from_choice(name);
+    let allocator = known.ok_or_else(|| unknown_allocator(name, ""))?;
     let why = match &args.allocator {
         Some(_) => "as requested".to_owned(),
         None => "it returns idle memory without a setting".to_owned(),
@@ -84,13 +84,6 @@ fn of_arguments(args: &Args) -> Result<Wish, Failure> {
     Ok(Wish { allocator, library: None, variables, gives_way: false, why })
 }
 
-fn known(name: &str) -> Result<Allocator, Failure> {
-    Allocator::from_choice(name).ok_or_else(|| {
-        let known = Allocator::known_names();
-        Failure::new(Exit::Usage, format!("allocator \"{name}\" is not known; known are {known}"))
-    })
-}
-
 /// The environment of a variant that every trial knows.
 fn settings_of(name: &str) -> BTreeMap<String, String> {
     let parsed = variant::parse(&[name.to_owned()], &BTreeMap::new());
@@ -100,7 +93,7 @@ fn settings_of(name: &str) -> BTreeMap<String, String> {
 /// What a trial recommends.
 fn of_trial(path: &Path) -> Result<Chosen, Failure> {
     let unusable = |why: String| {
-        Failure::new(Exit::Usage, format!("{}: {why}", path.display()))
+        Failure::at(Exit::Usage, path, why)
             .remedy("give the results.json that `ebb compare -o DIR` writes")
     };
     let trial = earlier::read(path)?;
@@ -111,11 +104,8 @@ fn of_trial(path: &Path) -> Result<Chosen, Failure> {
             return Err(unusable("it recommends a variant without a name".to_owned()));
         }
         (VerdictKind::NotEnough, _) => {
-            return Err(Failure::new(
-                Exit::NotEnoughEvidence,
-                format!("{}: {sentence}", path.display()),
-            )
-            .remedy("repeat the trial, or name an --allocator"));
+            return Err(Failure::at(Exit::NotEnoughEvidence, path, sentence)
+                .remedy("repeat the trial, or name an --allocator"));
         }
         _ => return Ok(Chosen::Nothing(sentence)),
     };
@@ -125,15 +115,8 @@ fn of_trial(path: &Path) -> Result<Chosen, Failure> {
     let by_file =
         || Allocator::from_file_name(variant.allocator.rsplit('/').next().unwrap_or_default());
     let Some(allocator) = Allocator::from_choice(&variant.allocator).or_else(by_file) else {
-        return Err(Failure::new(
-            Exit::Unsupported,
-            format!(
-                "{}: the trial recommends {}, which ebb does not know",
-                path.display(),
-                variant.allocator
-            ),
-        )
-        .remedy("write the change by hand"));
+        let why = format!("the trial recommends {}, which ebb does not know", variant.allocator);
+        return Err(Failure::at(Exit::Unsupported, path, why).remedy("write the change by hand"));
     };
     let (variables, of_python) = choice::environment(&trial, variant);
     let of_python = of_python.map_or_else(String::new, |why| format!("; {why}"));

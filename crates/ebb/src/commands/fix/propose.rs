@@ -34,7 +34,7 @@ pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, 
         Some(Kind::Unit) => service_unit(args, text, wish, &wanted),
         Some(kind) => services(args, kind, text, wish, &wanted),
         None if is_dockerfile(&file_name) || Stages::parse(text).is_ok() => dockerfile(args, text, wish, &wanted),
-        None => Err(Failure::new(Exit::Usage, format!("{}: not a kind of file that ebb fix knows", path.display())).remedy(
+        None => Err(Failure::usage(format!("{}: not a kind of file that ebb fix knows", path.display())).remedy(
             "nothing was changed; it knows Dockerfiles, compose files, Kubernetes manifests, systemd services, Procfiles, supervisor's \
              configuration, entrypoint scripts and Cargo.toml",
         )),
@@ -45,10 +45,9 @@ pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, 
 fn is_settled(name: &str, again: Result<Fixed, Refused>) -> Result<(), Failure> {
     match again {
         Ok(again) if again.edits.is_empty() => Ok(()),
-        Ok(_) => Err(Failure::new(
-            Exit::Usage,
-            format!("{name}: the file would need another change after this one"),
-        )
+        Ok(_) => Err(Failure::usage(format!(
+            "{name}: the file would need another change after this one"
+        ))
         .remedy("nothing was changed")),
         Err(refused) => Err(refused.into()),
     }
@@ -135,9 +134,8 @@ fn services(
     wanted: &Wanted,
 ) -> Result<Proposal, Failure> {
     let name = args.file.display().to_string();
-    let unusable = |why: String| {
-        Failure::new(Exit::Usage, format!("{name}: {why}")).remedy("nothing was changed")
-    };
+    let unusable =
+        |why: String| Failure::usage(format!("{name}: {why}")).remedy("nothing was changed");
     let all = declared::services(kind, &args.file, text).map_err(unusable)?;
     let names = chosen(args, &all)?;
     let is_chosen = |service: &Service| names.contains(&service.name);
@@ -172,7 +170,7 @@ fn chosen(args: &Args, all: &[Service]) -> Result<Vec<String>, Failure> {
     let list = || all.iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
     if let Some(unknown) = args.service.iter().find(|name| !all.iter().any(|it| it.is_called(name)))
     {
-        return Err(Failure::new(Exit::Usage, format!("{name} has no service {unknown}"))
+        return Err(Failure::usage(format!("{name} has no service {unknown}"))
             .remedy(format!("it has {}", list())));
     }
     if !args.service.is_empty() {
@@ -181,14 +179,12 @@ fn chosen(args: &Args, all: &[Service]) -> Result<Vec<String>, Failure> {
     }
     let built: Vec<&Service> = all.iter().filter(|it| it.is_built).collect();
     match (all, built.as_slice()) {
-        ([], _) => {
-            Err(Failure::new(Exit::Usage, format!("{name} has no service that starts a program"))
-                .remedy("nothing was changed"))
-        }
+        ([], _) => Err(Failure::usage(format!("{name} has no service that starts a program"))
+            .remedy("nothing was changed")),
         ([one], _) => Ok(vec![one.name.clone()]),
         // The others come from registries: databases and proxies.
         (_, [one]) => Ok(vec![one.name.clone()]),
-        _ => Err(Failure::new(Exit::Usage, format!("{name} has {} services", all.len()))
+        _ => Err(Failure::usage(format!("{name} has {} services", all.len()))
             .remedy(format!("name them with --service: {}", list()))),
     }
 }

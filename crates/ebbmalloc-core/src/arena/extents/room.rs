@@ -2,11 +2,11 @@
 //! for a region where the others are full, and gives up what was never used when address space gets a limit.
 
 use super::{Extents, REGIONS};
-use crate::arena::granule::{Fill, Granule, List};
+use crate::arena::granule::{Fill, Granule};
 use crate::arena::region::{NoGrowth, Region};
-use crate::arena::tree::Tree;
-use crate::arena::walk::Walk;
 use crate::base::exact::u32_of;
+use crate::base::list::{List, Walk};
+use crate::base::tree::Tree;
 use crate::os::{Os, OsError};
 use crate::size::GRANULE;
 
@@ -40,8 +40,8 @@ impl Extents {
                 let (base, left) = (region.base, region.granules - skipped);
                 let gap = first - skipped;
                 let fresh = gap + len as usize;
-                self.borders.split(base + skipped * GRANULE, fresh, left);
-                self.borders.split(base + skipped * GRANULE, gap, fresh);
+                self.split(base + skipped * GRANULE, fresh, left);
+                self.split(base + skipped * GRANULE, gap, fresh);
                 // SAFETY: `grow` made these descriptors usable; nobody else knows them yet.
                 unsafe {
                     head.write(Granule::new(base + first * GRANULE));
@@ -160,5 +160,30 @@ impl Extents {
     pub fn metadata_bytes(&self) -> usize {
         self.regions[..self.count].iter().map(Region::metadata_bytes).sum::<usize>()
             - self.hollow_bytes
+    }
+}
+
+impl Region {
+    /// Gives the address space that was never used back to the kernel, when a limit on address space
+    /// was set after the start. Returns how many bytes.
+    fn give_up_unused<O: Os>(&mut self, os: &O) -> usize {
+        let mut given = 0;
+        let mut give = |start: usize, end: usize| {
+            if start < end {
+                // SAFETY: behind what is committed nothing was ever handed out.
+                unsafe { os.release(start, end - start) };
+                given += end - start;
+            }
+        };
+        let (map_end, descriptors_end) = (self.descriptors, self.metadata_end);
+        give(self.base + self.committed * GRANULE, self.base + self.granules * GRANULE);
+        if !self.gave_up {
+            give(self.map + self.map_committed, map_end);
+        }
+        give(self.descriptors + self.descriptors_committed, descriptors_end);
+        self.gave_up = true;
+        self.granules = self.committed;
+        self.metadata_end = self.descriptors + self.descriptors_committed;
+        given
     }
 }

@@ -7,8 +7,9 @@
 
 use super::super::bins::Bins;
 use super::super::cache::{Cache, Entered};
-use super::{Drained, Registry};
+use super::Registry;
 use crate::base::lock::Wait;
+use crate::base::purged::Drained;
 use crate::base::sync::spin_hint;
 use crate::slab::bin::Age;
 use crate::slab::loom_tests::{CLASS_NUMBER, Ground, Slot, model, spawn};

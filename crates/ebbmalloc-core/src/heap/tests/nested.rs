@@ -60,7 +60,7 @@ fn handler_while_no_lock_is_held() {
 
 #[test]
 fn handler_while_a_bin_is_locked() {
-    with_lock_held(|heap| heap.bins.get(0, class_of(SMALL)).lock(&heap.os));
+    with_lock_held(|heap| heap.parts.bins.get(0, class_of(SMALL)).lock(&heap.os));
 }
 
 #[test]

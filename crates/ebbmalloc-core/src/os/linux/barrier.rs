@@ -2,12 +2,10 @@
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-use super::Linux;
 use super::arch::nr;
 use super::call::{Errno, call};
+use super::{Linux, UNKNOWN};
 
-/// Not asked for yet.
-pub const UNKNOWN: u8 = 0;
 const REGISTERED: u8 = 1;
 /// Not to be asked for any more.
 pub const REFUSED: u8 = 2;

@@ -9,10 +9,8 @@ use core::sync::atomic::{AtomicU8, Ordering};
 
 use super::arch::nr;
 use super::call::{Errno, call};
-use super::{Discarded, Linux, PageRun};
+use super::{Discarded, Linux, PageRun, UNKNOWN};
 
-/// Nothing is known about process_madvise yet.
-pub const UNKNOWN: u8 = 0;
 const WORKS: u8 = 1;
 /// Not to be tried any more.
 pub const REFUSED: u8 = 2;

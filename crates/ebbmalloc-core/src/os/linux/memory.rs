@@ -4,7 +4,7 @@ use core::ptr::NonNull;
 
 use super::arch::nr;
 use super::call::{Errno, call};
-use super::{Linux, Os, OsError};
+use super::{HugePages, Linux, Os, OsError};
 
 pub const PROT_NONE: usize = 0;
 /// PROT_READ | PROT_WRITE.
@@ -96,18 +96,6 @@ fn reserve_below(bytes: usize, align: usize, room: usize) -> Result<usize, OsErr
         release(start + bytes, after);
     }
     Ok(start)
-}
-
-/// What the kernel is told of transparent huge pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum HugePages {
-    /// Nothing: it does as its own settings say.
-    Left,
-    /// To make them.
-    Wanted,
-    /// Not to.
-    Refused,
 }
 
 const MADV_HUGEPAGE: usize = 14;

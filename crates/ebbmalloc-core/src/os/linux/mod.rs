@@ -7,7 +7,7 @@
 //! This folder is below `base`, so its atomics are core's; loom never sees it.
 
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Discarded, Headroom, Os, OsError, PageRun, Scarce};
 use call::call;
@@ -23,8 +23,8 @@ mod discard;
 mod environment;
 mod files;
 mod fork_mark;
+mod linux;
 mod memory;
-mod namespaces;
 mod parent;
 mod sandbox;
 mod scarcity;
@@ -39,61 +39,11 @@ mod wait;
 
 pub use call::Errno;
 pub use files::NewFile;
-pub use memory::HugePages;
+use linux::UNKNOWN;
+pub use linux::{HugePages, Linux};
 pub use startup::PROCESS_PATH_BYTES;
 
-/// The running kernel. All state is interior, so that one `static` serves every thread.
-pub struct Linux {
-    /// Bytes of a page, 0 until asked for.
-    page_bytes: AtomicUsize,
-    /// Whether vectors may go to process_madvise; see `discard`.
-    vectors: AtomicU8,
-    /// Whether membarrier is registered, or refused; see `barrier`.
-    barrier: AtomicU8,
-    /// Address of the page that forks wipe; see `fork_mark`.
-    fork_mark: AtomicUsize,
-    /// In a sandbox, where a call too many may kill; see `sandbox`.
-    confined: AtomicBool,
-    /// The last answer about RLIMIT_AS, `usize::MAX` for none; in a sandbox it stays the answer.
-    address_space: AtomicUsize,
-    /// Whether the kernel counts all that may be written; see `scarcity`.
-    overcommit: AtomicU8,
-    /// Whether that, or RLIMIT_DATA, limits this process; in a sandbox it stays so.
-    charged: AtomicBool,
-    /// Id of the process that the allocator's state belongs to, 0 until it is marked; see `fork_mark`.
-    owner: AtomicU32,
-    /// Thread id of the last purger until it is known to have left the process; see `thread`.
-    purger_leaving: AtomicU32,
-    /// Base of the purger's stack and TLS block, mapped once and used by one purger after the other.
-    purger_block: AtomicUsize,
-    /// Settings: free address space is unmapped. Set at boot.
-    unmaps: AtomicBool,
-    /// Settings: what the kernel is told about huge pages, for the heap and for metadata. Set at boot.
-    huge_pages: AtomicU8,
-    huge_metadata: AtomicU8,
-}
-
 impl Linux {
-    /// A kernel about which nothing is known yet.
-    pub const fn new() -> Self {
-        Self {
-            page_bytes: AtomicUsize::new(0),
-            vectors: AtomicU8::new(discard::UNKNOWN),
-            barrier: AtomicU8::new(barrier::UNKNOWN),
-            fork_mark: AtomicUsize::new(0),
-            overcommit: AtomicU8::new(scarcity::UNKNOWN),
-            charged: AtomicBool::new(false),
-            confined: AtomicBool::new(false),
-            address_space: AtomicUsize::new(usize::MAX),
-            owner: AtomicU32::new(0),
-            purger_leaving: AtomicU32::new(0),
-            purger_block: AtomicUsize::new(0),
-            unmaps: AtomicBool::new(false),
-            huge_pages: AtomicU8::new(HugePages::Refused as u8),
-            huge_metadata: AtomicU8::new(HugePages::Refused as u8),
-        }
-    }
-
     /// What the kernel is told of memory that is reserved from now on, for the heap and for metadata.
     pub fn set_huge_pages(&self, heap: HugePages, metadata: HugePages) {
         self.huge_pages.store(heap as u8, Ordering::Relaxed);
@@ -134,12 +84,6 @@ impl Linux {
     pub fn process_cpu_ns(&self) -> u64 {
         const CLOCK_PROCESS_CPUTIME_ID: usize = 2;
         clock_ns(CLOCK_PROCESS_CPUTIME_ID)
-    }
-}
-
-impl Default for Linux {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

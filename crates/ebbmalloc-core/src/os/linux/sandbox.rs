@@ -1,4 +1,5 @@
-//! Sandboxes: the system call that enters one, and the few calls that are made inside.
+//! Sandboxes and namespaces: the system calls that enter one, which the C face offers itself, so that it can have the
+//! purger stopped meanwhile; and the few calls that are made inside a sandbox.
 //!
 //! A seccomp filter may kill for any call that the program itself does not make. What every
 //! allocator makes is mmap, munmap, mremap, mprotect and madvise; futex and clock_gettime nobody
@@ -28,6 +29,24 @@ impl Linux {
         // SAFETY: the arguments are what the operation demands (fn contract).
         unsafe { call(nr::PRCTL, [(operation as isize).cast_unsigned(), a, b, c, d]) }
             .map(|result| result as i32)
+    }
+
+    /// The system call `unshare`: parts with what `flags` name.
+    pub fn unshare(&self, flags: i32) -> Result<(), Errno> {
+        // SAFETY: the kernel's doing alone; no memory changes.
+        unsafe { call(nr::UNSHARE, [(flags as isize).cast_unsigned()]) }.map(|_| ())
+    }
+
+    /// The system call `setns`: enters the namespaces behind a descriptor.
+    pub fn setns(&self, descriptor: i32, kinds: i32) -> Result<(), Errno> {
+        // SAFETY: the kernel's doing alone; no memory changes.
+        unsafe {
+            call(
+                nr::SETNS,
+                [(descriptor as isize).cast_unsigned(), (kinds as isize).cast_unsigned()],
+            )
+        }
+        .map(|_| ())
     }
 
     /// Whether this operation of prctl is the beginning of a sandbox: a filter, or the promise that

@@ -9,15 +9,13 @@ use core::sync::atomic::Ordering;
 use super::arch::nr;
 use super::call::{Errno, call};
 use super::memory::{self, MAP_FIXED, PROT_NONE, PROT_READ_WRITE};
-use super::{Linux, Os, OsError, Scarce};
+use super::{Linux, Os, OsError, Scarce, UNKNOWN};
 
 pub const RLIMIT_AS: usize = 9;
 const RLIMIT_DATA: usize = 2;
 /// RLIM_INFINITY.
 pub const NO_LIMIT: usize = usize::MAX;
 
-/// vm.overcommit_memory has not been read yet.
-pub const UNKNOWN: u8 = 0;
 const LENIENT: u8 = 1;
 const STRICT: u8 = 2;
 

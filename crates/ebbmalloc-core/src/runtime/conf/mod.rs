@@ -9,17 +9,14 @@
 #![forbid(unsafe_code)]
 
 pub mod keys;
-mod nearest;
 mod options;
-mod path;
 #[cfg(test)]
 mod tests;
 mod value;
 
-pub use keys::{Effect, Id, KEYS};
-pub use nearest::nearest;
+pub use keys::{Effect, Id, KEYS, nearest};
 pub use options::{Fault, Options};
-pub use path::{PATH_BYTES, expand_path};
+pub use value::{PATH_BYTES, expand_path};
 
 /// Where a text comes from, in the order in which they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

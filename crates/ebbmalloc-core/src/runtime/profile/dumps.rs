@@ -157,7 +157,7 @@ impl Writer {
 fn write(path: &CStr) -> Option<Summary> {
     let mut writer =
         Writer { file: HEAP.os.create_file(path)?, piece: [0; PIECE_BYTES], len: 0, works: true };
-    let summary = HEAP.profile.dump(&HEAP.os, lg_sample(), &mut |text| writer.push(text));
+    let summary = HEAP.parts.profile.dump(&HEAP.os, lg_sample(), &mut |text| writer.push(text));
     writer.push(b"\nMAPPED_LIBRARIES:\n");
     let mut room = [0; PIECE_BYTES];
     HEAP.os.read_pieces(c"/proc/self/maps", &mut room, &mut |text| writer.push(text));
@@ -225,7 +225,7 @@ pub(crate) fn at_exit() {
     if !is_error && !in_force::is(Id::ProfLeak) {
         return;
     }
-    let Some(live) = thread::set_apart(|| HEAP.profile.summary(&HEAP.os)) else {
+    let Some(live) = thread::set_apart(|| HEAP.parts.profile.summary(&HEAP.os)) else {
         return;
     };
     if live.bytes == 0 {

@@ -1,8 +1,6 @@
 //! Runs are found where they are, and only there.
 
-use super::super::run::SLOTS_MAX;
 use super::*;
-use crate::size::CLASS;
 use crate::size::{CLASSES, SMALL_MAX};
 
 #[test]

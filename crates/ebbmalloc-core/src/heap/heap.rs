@@ -1,0 +1,199 @@
+//! A heap: what a request and a tick work with. It knows no threads: each call says in which [`Access`] its thread is.
+//!
+//! What a request or a tick reaches only now and then is behind [`Parts`], which `parts.rs` answers for the allocator that
+//! runs: the caches of all threads, explicit arenas, samples, blocks outside of the arena.
+
+use crate::arena::Arena;
+use crate::base::lock::Wait;
+use crate::base::metadata::Metadata;
+use crate::base::purged::{Drained, Purged};
+use crate::base::sync::AtomicBool;
+use crate::cache::cache::Cache;
+use crate::os::Os;
+use crate::size::{LEAD_MAX, QUANTUM, class_aligned};
+use crate::slab::bin::{Bin, Supply};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// How a call may touch the heap.
+#[derive(Clone, Copy)]
+pub enum Access<'a> {
+    /// The thread has entered its cache.
+    Cached(&'a Cache),
+    /// Without a cache: the thread has none.
+    Direct,
+    /// Without the thread's cache, which the purger has, or which is not wanted: it still says which
+    /// arena the thread is on.
+    Around(&'a Cache),
+    /// A signal handler inside an operation of its own thread: no lock may be waited for.
+    Nested,
+    /// A fork has closed the heap for long: nothing in it is touched. New blocks are mappings of their own, and what is
+    /// freed is freed later.
+    Outside,
+}
+
+impl<'a> Access<'a> {
+    /// The same around the thread's cache.
+    pub fn without_cache(self) -> Access<'a> {
+        match self {
+            Access::Cached(cache) => Access::Around(cache),
+            other => other,
+        }
+    }
+
+    /// Whether locks may be waited for.
+    pub(super) fn wait(self) -> Wait {
+        if self.may_wait() { Wait::Yes } else { Wait::No }
+    }
+
+    pub(super) fn may_wait(self) -> bool {
+        !matches!(self, Access::Nested | Access::Outside)
+    }
+}
+
+/// An allocator instance.
+pub struct HeapWith<O, P> {
+    /// The kernel.
+    pub os: O,
+    pub(super) arena: Arena,
+    pub(super) metadata: Metadata,
+    /// The purger's clock. Written by the purger alone; a stamp may be one tick old.
+    pub(super) tick: AtomicU32,
+    /// One pass of the purger, or of trim, at a time; a fork waits for its end. Acquire on setting it
+    /// pairs with release on clearing it (loom: `fork_against_pass`).
+    pub(super) purging: AtomicBool,
+    /// Shards in use, 0 until that was asked. Relaxed.
+    pub(super) shards: AtomicUsize,
+    /// New slabs have a lead where their class has one, as [`leads`](crate::size::leads) says. Relaxed.
+    pub(super) leads: AtomicBool,
+    /// Ticks leave the heap's own arena alone: what is free there stays. Relaxed.
+    pub(super) keeps_own: AtomicBool,
+    pub(super) counters: Counters,
+    /// See the module.
+    pub parts: P,
+}
+
+/// What only the purger counts; relaxed, read for statistics.
+#[derive(Default)]
+pub(super) struct Counters {
+    pub(super) returned_bytes: AtomicU64,
+    pub(super) refused_bytes: AtomicU64,
+    pub(super) discard_calls: AtomicU64,
+    pub(super) ticks: AtomicU64,
+    pub(super) trims: AtomicU64,
+    pub(super) claims: AtomicU64,
+    pub(super) claims_refused: AtomicU64,
+    pub(super) cached_bytes: AtomicUsize,
+    pub(super) free_page_bytes: AtomicUsize,
+}
+
+/// The parts of a heap that its requests and ticks know by these functions alone.
+pub trait Parts<O: Os>: Sized {
+    /// Shards at most.
+    const SHARDS: usize;
+
+    /// The bin of a class in a shard.
+    fn bin(&self, shard: usize, class: usize) -> &Bin;
+
+    /// Takes a slot of `class` from a cache, which is filled from the bins where it is empty. Null if there is no memory.
+    ///
+    /// # Safety
+    /// The caller has entered the cache.
+    unsafe fn pop_or_refill(&self, supply: &Supply<O>, cache: &Cache, class: usize) -> *mut u8;
+
+    /// A slot from the explicit arena that the thread is on; `None` if it is on none.
+    fn slot_at_home(heap: &HeapWith<O, Self>, access: Access, class: usize) -> Option<*mut u8>;
+
+    /// A large block from there, and whether it is known to read as zero; `None` if the thread is on no explicit arena.
+    fn large_at_home(
+        heap: &HeapWith<O, Self>,
+        access: Access,
+        size: usize,
+        align: usize,
+    ) -> Option<(*mut u8, bool)>;
+
+    /// A mapping of its own for a block; null if there is no memory.
+    fn allocate_outside(&self, os: &O, size: usize, align: usize) -> *mut u8;
+
+    /// Frees what signal handlers postponed, if the caller may wait.
+    fn free_pending(heap: &HeapWith<O, Self>, access: Access);
+
+    /// Makes `bytes` bytes at `start` read as zero.
+    ///
+    /// # Safety
+    /// They lie in one block, and the caller alone uses them.
+    unsafe fn zero(heap: &HeapWith<O, Self>, start: *mut u8, bytes: usize);
+
+    /// Puts back what the caches have not used since the last tick, or with `all` everything. `own` is the calling
+    /// thread's cache, if it has entered it; `asked`: by the program, not by the clock.
+    fn drain(heap: &HeapWith<O, Self>, all: bool, asked: bool, own: Option<&Cache>) -> Drained;
+
+    /// One pass over the explicit arenas.
+    fn purge_explicit(heap: &HeapWith<O, Self>, all: bool, asked: bool) -> Purged;
+
+    /// Gives up what explicit arenas have free, if something is scarce; how many bytes.
+    fn give_up_explicit(heap: &HeapWith<O, Self>) -> usize;
+
+    /// Whether the limit was near at the last look: idle pages have no time then.
+    fn is_near_limit(heap: &HeapWith<O, Self>) -> bool;
+
+    /// Bytes of resident pages inside slabs that hold nothing live or cached; `None` if others count.
+    fn count_free_pages(heap: &HeapWith<O, Self>) -> Option<usize>;
+}
+
+impl<O: Os, P: Parts<O>> HeapWith<O, P> {
+    pub(super) fn supply(&self) -> Supply<'_, O> {
+        Supply {
+            os: &self.os,
+            arena: &self.arena,
+            metadata: &self.metadata,
+            page_shift: self.os.page_bytes().trailing_zeros(),
+            tick: self.now(),
+            leads: self.leads(),
+        }
+    }
+
+    fn leads(&self) -> bool {
+        self.leads.load(Ordering::Relaxed)
+    }
+
+    /// New slabs have a lead from now on, where their class has one. While no other thread allocates.
+    pub fn lead_slabs(&self) {
+        self.leads.store(true, Ordering::Relaxed);
+    }
+
+    /// Smallest class whose slots hold `size` bytes and are all aligned to `align` here, as
+    /// [`class_aligned`](crate::size::class_aligned).
+    pub fn class_aligned(&self, size: usize, align: usize) -> Option<usize> {
+        let least = if align > QUANTUM && self.leads() { LEAD_MAX + 1 } else { 0 };
+        class_aligned(size.max(least), align)
+    }
+
+    pub(super) fn now(&self) -> u32 {
+        self.tick.load(Ordering::Relaxed)
+    }
+
+    /// Shards in use: one for each processor that the process can keep busy, up to [`Parts::SHARDS`].
+    pub fn shards(&self) -> usize {
+        match self.shards.load(Ordering::Relaxed) {
+            0 => {
+                let shards = self.os.cpus().clamp(1, P::SHARDS);
+                self.shards.store(shards, Ordering::Relaxed);
+                shards
+            }
+            shards => shards,
+        }
+    }
+
+    /// The same where the kernel must not be asked: only the first may be known.
+    pub(super) fn known_shards(&self) -> usize {
+        self.shards.load(Ordering::Relaxed).max(1)
+    }
+
+    /// Counts what a pass returned.
+    pub(super) fn count_purged(&self, purged: &Purged) {
+        let counters = &self.counters;
+        counters.returned_bytes.fetch_add(purged.returned_bytes as u64, Ordering::Relaxed);
+        counters.refused_bytes.fetch_add(purged.refused_bytes as u64, Ordering::Relaxed);
+        counters.discard_calls.fetch_add(purged.calls as u64, Ordering::Relaxed);
+    }
+}
