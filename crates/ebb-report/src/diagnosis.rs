@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, ContentArrangement, presets};
 
-use ebb_diagnosis::facts::diagnosis::{Bridge, Diagnosis, Finding, Ledger, Weight};
+use ebb_diagnosis::facts::diagnosis::{Bridge, Diagnosis, Finding, Ledger, Line, Weight};
 use ebb_process::snapshot::{Cgroup, Missing, Snapshot};
 
 mod python;
@@ -29,14 +29,11 @@ pub enum Form {
 
 /// All of them, one below the other.
 pub fn render(diagnoses: &[Diagnosis], form: Form) -> String {
-    let all: Vec<String> = diagnoses
-        .iter()
-        .map(|diagnosis| match form {
-            Form::Short(columns) => short::render(diagnosis, columns),
-            Form::Full => full(diagnosis),
-        })
-        .collect();
-    all.join("\n")
+    let one = |diagnosis: &Diagnosis| match form {
+        Form::Short(columns) => short::render(diagnosis, columns),
+        Form::Full => full(diagnosis),
+    };
+    diagnoses.iter().map(one).collect::<Vec<_>>().join("\n")
 }
 
 fn full(diagnosis: &Diagnosis) -> String {
@@ -87,21 +84,12 @@ fn notes(out: &mut String, snapshot: &Snapshot) {
 }
 
 fn ledger(ledger: &Ledger, snapshot: &Snapshot) -> String {
-    let measure = match ledger.proportional {
-        true => "PSS",
-        false => "RSS in part",
+    let measure = if ledger.proportional { "PSS" } else { "RSS in part" };
+    let row = |line: &Line| {
+        let note = line.note.clone().unwrap_or_default();
+        [label(line.cause).to_owned(), mb(line.bytes as i64), note]
     };
-    let mut rows: Vec<[String; 3]> = ledger
-        .lines
-        .iter()
-        .map(|line| {
-            [
-                label(line.cause).to_owned(),
-                mb(line.bytes as i64),
-                line.note.clone().unwrap_or_default(),
-            ]
-        })
-        .collect();
+    let mut rows: Vec<[String; 3]> = ledger.lines.iter().map(row).collect();
     rows.push([
         "remainder".into(),
         signed(ledger.remainder),
@@ -117,35 +105,34 @@ fn ledger(ledger: &Ledger, snapshot: &Snapshot) -> String {
 
 fn cgroup_ledger(cgroup: &Cgroup) -> String {
     let parts = &cgroup.parts;
-    let mut rows = Vec::new();
-    let mut row = |label: &str, bytes: Option<u64>, note: String| {
-        if let Some(bytes) = bytes {
-            rows.push([label.to_owned(), mb(bytes as i64), note]);
-        }
-    };
-    row("anonymous", parts.anon, String::new());
-    row("file", parts.file, String::new());
-    row("  mapped", parts.mapped, String::new());
-    row("  shared memory", parts.shared, "cannot be dropped".into());
-    row("  active", parts.active_file, String::new());
-    row("  inactive", parts.inactive_file, "dropped first".into());
-    row("kernel", parts.kernel, String::new());
-    row("  slab", parts.slab, String::new());
-    row("  page tables", parts.page_tables, String::new());
-    row("  threads' stacks", parts.kernel_stack, String::new());
-    row("sockets", parts.sockets, String::new());
-    row("swap", cgroup.swap, String::new());
-    row("usage", cgroup.usage, count(cgroup.pids.len() as u64, "process"));
-    row(
-        "usage less inactive file",
-        Option::zip(cgroup.usage, parts.inactive_file)
-            .map(|(usage, inactive)| usage.saturating_sub(inactive)),
-        "what an autoscaler sees".into(),
-    );
+    let working_set = Option::zip(cgroup.usage, parts.inactive_file)
+        .map(|(usage, inactive)| usage.saturating_sub(inactive));
     let of = cgroup.limit_of.as_ref().filter(|path| **path != cgroup.path);
-    row("limit", cgroup.limit, of.map_or_else(String::new, |path| format!("of {path}")));
-    row("high", cgroup.high, "the kernel slows down above it".into());
-    row("peak", cgroup.peak, String::new());
+    let of = of.map_or_else(String::new, |path| format!("of {path}"));
+    let processes = count(cgroup.pids.len() as u64, "process");
+    let rows = [
+        ("anonymous", parts.anon, ""),
+        ("file", parts.file, ""),
+        ("  mapped", parts.mapped, ""),
+        ("  shared memory", parts.shared, "cannot be dropped"),
+        ("  active", parts.active_file, ""),
+        ("  inactive", parts.inactive_file, "dropped first"),
+        ("kernel", parts.kernel, ""),
+        ("  slab", parts.slab, ""),
+        ("  page tables", parts.page_tables, ""),
+        ("  threads' stacks", parts.kernel_stack, ""),
+        ("sockets", parts.sockets, ""),
+        ("swap", cgroup.swap, ""),
+        ("usage", cgroup.usage, &processes),
+        ("usage less inactive file", working_set, "what an autoscaler sees"),
+        ("limit", cgroup.limit, &of),
+        ("high", cgroup.high, "the kernel slows down above it"),
+        ("peak", cgroup.peak, ""),
+    ];
+    let row = |(label, bytes, note): (&str, Option<u64>, &str)| {
+        Some([label.to_owned(), mb(bytes? as i64), note.to_owned()])
+    };
+    let rows: Vec<_> = rows.into_iter().filter_map(row).collect();
     let title = format!("cgroup v{} {}", cgroup.version, cgroup.path);
     draw([&title, "MB", ""], &rows)
 }
@@ -206,11 +193,9 @@ fn findings(out: &mut String, findings: &[Finding]) {
             Weight::Unknown => "? ",
             Weight::RuledOut => "- ",
         };
-        let not = match finding.weight {
-            Weight::RuledOut => "not ",
-            _ => "",
-        };
-        let error = finding.error.as_ref().filter(|_| finding.weight != Weight::RuledOut);
+        let ruled_out = finding.weight == Weight::RuledOut;
+        let not = if ruled_out { "not " } else { "" };
+        let error = finding.error.as_ref().filter(|_| !ruled_out);
         let _ = writeln!(
             out,
             "{mark}{not}{}: {}{}",
@@ -235,10 +220,8 @@ fn draw(header: [&str; 3], rows: &[[String; 3]]) -> String {
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_width(MOST_COLUMNS);
     table.set_header(header);
-    for row in rows {
-        table.add_row(row);
-    }
-    for column in table.column_iter_mut().skip(1).take(1) {
+    table.add_rows(rows);
+    if let Some(column) = table.column_mut(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table.to_string()

@@ -14,6 +14,7 @@ use serde::Serialize;
 const DASHES: [&str; 8] = ["", "7 3", "10 3 2 3", "4 2", "14 4", "12 3 2 3 2 3", "20 3", "6 2 6 6"];
 
 /// Number of colours that the page defines as `--line-0` and so on.
+#[cfg(test)]
 pub const COLOURS: usize = 9;
 /// The colour of an allocator, on every page: a reader of two pages must not learn it twice.
 const OF_ALLOCATORS: [(Allocator, usize); 6] = [
@@ -30,9 +31,7 @@ const OF_OTHERS: [usize; 3] = [5, 7, 8];
 /// How the line of a variant is drawn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Stroke {
-    /// The number of a colour.
     pub colour: usize,
-    /// The pattern.
     pub dashes: &'static str,
 }
 

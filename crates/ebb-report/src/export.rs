@@ -52,15 +52,20 @@ pub fn csv(trial: &Trial) -> Result<String, String> {
             variant.allocator.clone(),
             trial.recommends(&variant.name).to_string(),
             complete(variant).to_string(),
-            in_words(times_disturbed(variant)),
-            in_words(memory_disturbed(variant)),
+            cell(times_disturbed(variant)),
+            cell(memory_disturbed(variant)),
         ];
         let cells = Column::ALL.iter().flat_map(|column| values(variant, *column));
-        let cells = cells.map(|value| value.map_or_else(String::new, |value| value.to_string()));
-        writer.write_record(about.into_iter().chain(cells)).map_err(|error| error.to_string())?;
+        let record = about.into_iter().chain(cells.map(cell));
+        writer.write_record(record).map_err(|error| error.to_string())?;
     }
     let bytes = writer.into_inner().map_err(|error| error.to_string())?;
     String::from_utf8(bytes).map_err(|error| error.to_string())
+}
+
+/// Nothing where nothing was measured.
+fn cell(value: Option<impl ToString>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
 }
 
 /// The names of a column's cells: that of the median as in `measures` of `results.json`, then its parts.
@@ -136,11 +141,8 @@ fn cells_of(trial: &Trial, figure: Option<&Figure>, column: Column, versus: bool
         .filter(|figure| figure.versus_first.is_some())
         .map(|figure| tables::difference(trial)(figure, unit));
     let text = |cell: Option<Cell>| cell.map_or_else(String::new, |cell| cell.in_one_line());
-    let mut cells = vec![text(median)];
-    if versus {
-        cells.push(text(difference));
-    }
-    cells
+    let cells = std::iter::once(text(median));
+    cells.chain(versus.then(|| text(difference))).collect()
 }
 
 fn line(cells: &[String]) -> String {
@@ -171,10 +173,6 @@ fn known(
     runs.peek()?;
     let all_measured = runs.all(|run| share(&run.disturbance).is_some());
     (is_disturbed || all_measured).then_some(is_disturbed)
-}
-
-fn in_words(value: Option<bool>) -> String {
-    value.map_or_else(String::new, |value| value.to_string())
 }
 
 fn disturbed(variant: &Variant) -> &'static str {
@@ -251,12 +249,11 @@ mod tests {
                 run.disturbance.others_cpu_share = share;
             }
         };
-        set(&mut variant, None);
-        assert_eq!(times_disturbed(&variant), None);
-        set(&mut variant, Some(0.0));
-        assert_eq!(times_disturbed(&variant), Some(false));
-        set(&mut variant, Some(0.5));
-        assert_eq!(times_disturbed(&variant), Some(true));
+        for (share, disturbed) in [(None, None), (Some(0.0), Some(false)), (Some(0.5), Some(true))]
+        {
+            set(&mut variant, share);
+            assert_eq!(times_disturbed(&variant), disturbed);
+        }
         variant.runs.clear();
         assert_eq!(times_disturbed(&variant), None);
     }

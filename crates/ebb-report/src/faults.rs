@@ -88,27 +88,40 @@ mod tests {
     }
 
     #[test]
-    fn who_touched_nothing_again_has_no_price_for_it() {
-        let text = price(&trial(&[(200_000.0, Some(0.0)), (100_000.0, Some(50_000.0))])).unwrap();
-        assert!(text.ends_with("at least: ebbmalloc 0.10 s."), "{text}");
-        let none = price(&trial(&[(200_000.0, Some(0.0)), (100_000.0, Some(0.0))])).unwrap();
-        assert!(none.ends_with("ebbmalloc 0.15 s."), "{none}");
-    }
-
-    #[test]
-    fn a_trial_without_refaults_or_the_cost_of_a_return_prices_faults_alone() {
-        let earlier = price(&trial(&[(200_000.0, None), (1_200_000.0, None)])).unwrap();
-        assert!(earlier.ends_with("ebbmalloc 1.80 s."), "{earlier}");
-        let mut unmeasured = trial(&[(200_000.0, Some(1.0)), (1_200_000.0, Some(1.0))]);
-        unmeasured.machine.page_return_s = None;
-        assert_eq!(price(&unmeasured).unwrap(), earlier);
-    }
-
-    #[test]
-    fn nothing_is_said_where_nothing_was_measured() {
-        assert_eq!(price(&trial(&[])), None, "no faults");
-        let mut unmeasured = trial(&[(1.0, Some(1.0)), (2.0, Some(1.0))]);
-        unmeasured.machine.page_fault_s = None;
-        assert_eq!(price(&unmeasured), None, "no cost of one");
+    fn what_was_not_measured_has_no_price() {
+        let faults = |refaults: [Option<f64>; 2]| {
+            trial(&[(200_000.0, refaults[0]), (100_000.0, refaults[1])])
+        };
+        let without = |refaults, fault_s, return_s| {
+            let mut trial = faults(refaults);
+            trial.machine.page_fault_s = fault_s;
+            trial.machine.page_return_s = return_s;
+            trial
+        };
+        let touched = [Some(1.0), Some(1.0)];
+        for (what, trial, end) in [
+            (
+                "one touched nothing",
+                faults([Some(0.0), Some(50_000.0)]),
+                Some("at least: ebbmalloc 0.10 s."),
+            ),
+            (
+                "nobody touched anything",
+                faults([Some(0.0), Some(0.0)]),
+                Some("cost: glibc 0.30 s, ebbmalloc 0.15 s."),
+            ),
+            ("no refaults", faults([None, None]), Some("cost: glibc 0.30 s, ebbmalloc 0.15 s.")),
+            (
+                "no cost of a return",
+                without(touched, Some(1.5e-6), None),
+                Some("cost: glibc 0.30 s, ebbmalloc 0.15 s."),
+            ),
+            ("no cost of a fault", without(touched, None, Some(0.5e-6)), None),
+            ("no faults", trial(&[]), None),
+        ] {
+            let text = price(&trial);
+            assert_eq!(text.is_some(), end.is_some(), "{what}: {text:?}");
+            assert!(text.unwrap_or_default().ends_with(end.unwrap_or("")), "{what}");
+        }
     }
 }

@@ -66,30 +66,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_keep_about_three_digits() {
-        assert_eq!(plain(84_400_000.0, Unit::Bytes), "84.4");
-        assert_eq!(plain(3_142_000_000.0, Unit::Bytes), "3142");
-        assert_eq!(plain(0.314, Unit::PerSecond), "0.31");
-        assert_eq!(plain(23.1, Unit::Seconds), "23.10");
-    }
-
-    #[test]
-    fn differences_have_a_sign_unless_they_are_nothing() {
-        assert_eq!(signed(-316_000_000.0, Unit::Bytes), "\u{2212}316.0");
-        assert_eq!(signed(2_500_000.0, Unit::Bytes), "+2.50");
-        assert_eq!(signed(-400.0, Unit::Bytes), "±0.00");
-    }
-
-    #[test]
-    fn durations_read_like_words() {
-        assert_eq!(duration(59.6), "1 min 00 s");
-        assert_eq!(duration(3_725.0), "1 h 02 min");
-        assert_eq!(duration(7.2), "7 s");
-    }
-
-    #[test]
-    fn one_takes_no_s() {
-        assert_eq!(counted(0, "run"), "0 runs");
-        assert_eq!(counted(1, "run"), "1 run");
+    fn numbers_have_three_digits_a_sign_and_words() {
+        for (text, expected) in [
+            (plain(84_400_000.0, Unit::Bytes), "84.4"),
+            (plain(3_142_000_000.0, Unit::Bytes), "3142"),
+            (plain(0.314, Unit::PerSecond), "0.31"),
+            (plain(23.1, Unit::Seconds), "23.10"),
+            (signed(-316_000_000.0, Unit::Bytes), "\u{2212}316.0"),
+            (signed(2_500_000.0, Unit::Bytes), "+2.50"),
+            (signed(-400.0, Unit::Bytes), "±0.00"),
+            (duration(59.6), "1 min 00 s"),
+            (duration(3_725.0), "1 h 02 min"),
+            (duration(7.2), "7 s"),
+            (counted(0, "run"), "0 runs"),
+            (counted(1, "run"), "1 run"),
+        ] {
+            assert_eq!(text, expected);
+        }
     }
 }

@@ -4,19 +4,17 @@
 //! without the script; the script adds the values under the pointer.
 
 use super::chart::{self, TimeScale};
-use super::drawing::{NARROW, Stroke, WIDE, strokes, tenths};
+use super::drawing::{NARROW, WIDE, strokes, tenths};
 use super::figures;
 use super::latency;
-use super::notes::{self, Note};
-use super::table::{Table, WORD_ENDS};
+use super::notes;
+use super::table::WORD_ENDS;
 use super::tables;
 use super::timeline::Timeline;
-use ebb_trial::results::{Column, Trial, Unit, Variant, Verdict, VerdictKind, Workload};
+use ebb_trial::results::{Column, Figure, Trial, Unit, Variant, VerdictKind};
 use minijinja::value::{Serde, Value};
 use minijinja::{Environment, HtmlEscape};
-use serde::Serialize;
-use serde_json::json;
-use std::path::Path;
+use serde_json::{Value as Json, json};
 
 /// The whole page.
 pub fn render(trial: &Trial) -> Result<String, String> {
@@ -30,76 +28,40 @@ fn page(trial: &Trial) -> Result<String, minijinja::Error> {
     environment.add_filter("breakable", |name: &str| breakable(name));
     // The name's ending switches escaping of HTML on.
     environment.add_template("page.html", include_str!("page/page.html"))?;
-    let contents = Contents {
-        style: include_str!("page/page.css"),
-        script: include_str!("page/page.js"),
-        title: &trial.workload.name,
-        description: &trial.workload.description,
-        verdict: &trial.verdict,
-        more: notes::conclusions(trial)[1..].to_vec(),
-        bars: bars(trial),
-        wide: chart::draw(&timeline, WIDE)?,
-        narrow: chart::draw(&timeline, NARROW)?,
-        latency_wide: latency::draw(&distributions, WIDE)?,
-        latency_narrow: latency::draw(&distributions, NARROW)?,
-        legend: legend(&timeline),
-        lines: data(&timeline),
-        has_band: timeline.lines.iter().any(|line| !line.band.is_empty()),
-        has_live: timeline.lines.iter().any(|line| !line.live.is_empty()),
-        tables: tables::of(trial),
-        next: next(trial),
-        docs: DOCS,
-        notes: notes::of(trial),
-        method: notes::method(trial),
-        variants: trial.variants.iter().map(|it| Ground::of(it, &trial.workload)).collect(),
-        metric: trial.metric.label(),
-        is_live: trial.canary.is_some(),
-    };
+    let contents = json!({
+        "style": include_str!("page/page.css"),
+        "script": include_str!("page/page.js"),
+        "title": trial.workload.name,
+        "description": trial.workload.description,
+        "verdict": trial.verdict,
+        "more": notes::conclusions(trial)[1..],
+        "bars": bars(trial),
+        "wide": chart::draw(&timeline, WIDE)?,
+        "narrow": chart::draw(&timeline, NARROW)?,
+        "latency_wide": latency::draw(&distributions, WIDE)?,
+        "latency_narrow": latency::draw(&distributions, NARROW)?,
+        "legend": legend(&timeline),
+        "lines": data(&timeline),
+        "has_band": timeline.lines.iter().any(|line| !line.band.is_empty()),
+        "has_live": timeline.lines.iter().any(|line| !line.live.is_empty()),
+        "tables": tables::of(trial),
+        "next": next(trial),
+        "docs": DOCS,
+        "notes": notes::of(trial),
+        "method": notes::method(trial),
+        "variants": grounds(trial),
+        "metric": trial.metric.label(),
+        "is_live": trial.canary.is_some(),
+    });
     environment.get_template("page.html")?.render(Serde(&contents))
-}
-
-/// What the template shows.
-#[derive(Debug, Serialize)]
-struct Contents<'a> {
-    style: &'static str,
-    script: &'static str,
-    title: &'a str,
-    description: &'a str,
-    verdict: &'a Verdict,
-    more: Vec<&'a str>,
-    bars: Vec<Bar>,
-    wide: String,
-    narrow: String,
-    latency_wide: String,
-    latency_narrow: String,
-    legend: Vec<Entry>,
-    lines: String,
-    has_band: bool,
-    has_live: bool,
-    tables: Vec<Table>,
-    notes: Vec<Note>,
-    method: Vec<String>,
-    variants: Vec<Ground<'a>>,
-    metric: &'static str,
-    is_live: bool,
-    next: Vec<Step>,
-    docs: &'static str,
 }
 
 /// Where the manual is.
 const DOCS: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/HEAD/docs");
 
-/// Something to do next, and its command.
-#[derive(Debug, Serialize)]
-struct Step {
-    what: String,
-    command: String,
-}
-
-/// What follows from a trial: the commands are for the folder that has `results.json`.
-fn next(trial: &Trial) -> Vec<Step> {
-    let step =
-        |what: &str, command: &str| Step { what: what.to_owned(), command: command.to_owned() };
+/// What follows from a trial, with commands for the folder that has `results.json`.
+fn next(trial: &Trial) -> Vec<Json> {
+    let step = |what: &str, command: &str| json!({ "what": what, "command": command });
     let mut steps = Vec::new();
     if trial.verdict.kind == VerdictKind::Recommend && trial.canary.is_none() {
         steps.push(step(
@@ -110,10 +72,8 @@ fn next(trial: &Trial) -> Vec<Step> {
         steps.push(step("Try it once without a change.", "ebb run --from results.json -- COMMAND"));
     }
     if notes::is_disturbed(trial) {
-        steps.push(step(
-            "Repeat the trial on a quiet machine: its costs are not known.",
-            "ebb compare ... -n 5",
-        ));
+        let what = "Repeat the trial on a quiet machine: its costs are not known.";
+        steps.push(step(what, "ebb compare ... -n 5"));
     }
     steps
 }
@@ -127,41 +87,20 @@ fn breakable(name: &str) -> Value {
     Value::from_safe_string(parts.collect())
 }
 
-/// What a variant ran on.
-#[derive(Debug, Serialize)]
-struct Ground<'a> {
-    name: &'a str,
-    preloaded: Vec<&'a Path>,
-    without_preload: String,
-    command: Option<String>,
-    env: Vec<String>,
-}
-
-impl<'a> Ground<'a> {
-    fn of(variant: &'a Variant, workload: &Workload) -> Ground<'a> {
-        Ground {
-            name: &variant.name,
-            preloaded: variant.preloaded(),
-            without_preload: variant.without_preload(),
-            command: variant.command_line(workload),
-            env: variant.env.iter().map(|(key, value)| format!("{key}={value}")).collect(),
-        }
-    }
-}
-
-/// A bar of the first picture: what a variant holds after the rest, beside its peak.
-#[derive(Debug, Serialize)]
-struct Bar {
-    name: String,
-    recommended: bool,
-    colour: usize,
-    after_rest: String,
-    after_rest_percent: f64,
-    peak: Option<String>,
-    peak_percent: Option<f64>,
-    live_percent: Option<f64>,
-    range_percent: Option<(f64, f64)>,
-    missing: Option<String>,
+/// What each variant ran on.
+fn grounds(trial: &Trial) -> Vec<Json> {
+    let ground = |variant: &Variant| {
+        let preloaded = variant.preloaded().into_iter().map(|path| path.display().to_string());
+        let env = variant.env.iter().map(|(key, value)| format!("{key}={value}"));
+        json!({
+            "name": variant.name,
+            "preloaded": preloaded.collect::<Vec<_>>(),
+            "without_preload": variant.without_preload(),
+            "command": variant.command_line(&trial.workload),
+            "env": env.collect::<Vec<_>>(),
+        })
+    };
+    trial.variants.iter().map(ground).collect()
 }
 
 /// The figure that a variant is known by: after the rest, or the median of services that were watched.
@@ -172,7 +111,8 @@ fn held(trial: &Trial) -> Column {
     }
 }
 
-fn bars(trial: &Trial) -> Vec<Bar> {
+/// The bars of the first picture: what each variant holds after the rest, and its peak.
+fn bars(trial: &Trial) -> Vec<Json> {
     let held = held(trial);
     let highest = trial
         .variants
@@ -185,43 +125,35 @@ fn bars(trial: &Trial) -> Vec<Bar> {
     let strokes = strokes(&trial.variants);
     let bar = |(index, variant): (usize, &Variant)| {
         let (after, peak) = (variant.figure(held), variant.figure(Column::Peak));
-        Bar {
-            name: variant.name.clone(),
-            recommended: trial.recommends(&variant.name),
-            colour: strokes[index].colour,
-            after_rest: after
-                .map_or(String::new(), |figure| figures::plain(figure.median, Unit::Bytes)),
-            after_rest_percent: after.map_or(0.0, |figure| percent(figure.median)),
-            peak: peak.map(|figure| figures::plain(figure.median, Unit::Bytes)),
-            peak_percent: peak.map(|figure| percent(figure.median)),
-            live_percent: variant.figure(Column::Live).map(|figure| percent(figure.median)),
-            range_percent: after
+        let missing = after.is_none().then(|| match &variant.unavailable {
+            Some(reason) => format!("not run: {reason}"),
+            None => notes::oom_fate(variant)
+                .map_or("no complete run".into(), |fate| format!("OOM-killed {fate}")),
+        });
+        let text = |figure: &Figure| figures::plain(figure.median, Unit::Bytes);
+        let median = |figure: &Figure| percent(figure.median);
+        json!({
+            "name": variant.name,
+            "recommended": trial.recommends(&variant.name),
+            "colour": strokes[index].colour,
+            "after_rest": after.map(text),
+            "after_rest_percent": after.map_or(0.0, median),
+            "peak": peak.map(text),
+            "peak_percent": peak.map(median),
+            "live_percent": variant.figure(Column::Live).map(median),
+            "range_percent": after
                 .filter(|figure| figure.n > 1)
                 .map(|figure| (percent(figure.min), percent(figure.max))),
-            missing: after.is_none().then(|| match &variant.unavailable {
-                Some(reason) => format!("not run: {reason}"),
-                None => notes::oom_fate(variant)
-                    .map_or("no complete run".into(), |fate| format!("OOM-killed {fate}")),
-            }),
-        }
+            "missing": missing,
+        })
     };
     trial.variants.iter().enumerate().map(bar).collect()
 }
 
-/// A line of the legend, with the pattern of its line.
-#[derive(Debug, Serialize)]
-struct Entry {
-    variant: usize,
-    name: String,
-    stroke: Stroke,
-}
-
-fn legend(timeline: &Timeline) -> Vec<Entry> {
-    timeline
-        .lines
-        .iter()
-        .map(|line| Entry { variant: line.variant, name: line.name.clone(), stroke: line.stroke })
-        .collect()
+/// The lines of the legend, each with the pattern of its line.
+fn legend(timeline: &Timeline) -> Vec<Json> {
+    let lines = timeline.lines.iter();
+    lines.map(|it| json!({ "variant": it.variant, "name": it.name, "stroke": it.stroke })).collect()
 }
 
 /// The lines for the script: what stands under the pointer.
@@ -272,37 +204,46 @@ mod tests {
         }
     }
 
+    /// What the trial is made into, whether the page has a part, and the part.
     #[test]
-    fn a_name_is_broken_between_its_words_and_the_next_step_is_named() {
-        let mut trial = example::trial();
-        trial.variants[1].name = "ebbmalloc+A=<b>".into();
-        trial.verdict.variant = Some("ebbmalloc+A=<b>".into());
-        let page = render(&trial).unwrap();
-        assert!(page.contains("ebbmalloc+<wbr>A=<wbr>&lt;b&gt;"), "{page}");
-        assert!(page.contains("ebb fix Dockerfile --from results.json"));
-        assert!(page.contains("/docs/compare.md"));
-        trial.verdict.kind = VerdictKind::NothingToGain;
-        assert!(!render(&trial).unwrap().contains("ebb fix"));
-    }
-
-    #[test]
-    fn what_a_program_printed_cannot_become_markup() {
-        let page = render(&example::trial()).unwrap();
-        assert!(page.contains("&lt;segfault&gt; &amp; nothing") && !page.contains("<segfault>"));
-        let mut trial = example::trial();
-        trial.variants[0].name = "</script><script>alert(1)".into();
-        assert!(!render(&trial).unwrap().contains("<script>alert(1)"));
-    }
-
-    #[test]
-    fn a_trial_without_a_complete_run_still_has_a_page() {
-        let mut trial = example::trial();
-        for variant in &mut trial.variants {
-            variant.summary = None;
-            variant.runs.clear();
+    fn names_are_escaped_and_broken_and_the_next_step_is_named() {
+        type Case = (fn(&mut Trial), &'static [(bool, &'static str)]);
+        let cases: [Case; 5] = [
+            (|_| (), &[(true, "&lt;segfault&gt; &amp; nothing"), (false, "<segfault>")]),
+            (
+                |trial| {
+                    trial.variants[1].name = "ebbmalloc+A=<b>".into();
+                    trial.verdict.variant = Some("ebbmalloc+A=<b>".into());
+                },
+                &[
+                    (true, "ebbmalloc+<wbr>A=<wbr>&lt;b&gt;"),
+                    (true, "ebb fix Dockerfile --from results.json"),
+                    (true, "/docs/compare.md"),
+                ],
+            ),
+            (|trial| trial.verdict.kind = VerdictKind::NothingToGain, &[(false, "ebb fix")]),
+            (
+                |trial| trial.variants[0].name = "</script><script>alert(1)".into(),
+                &[(false, "<script>alert(1)")],
+            ),
+            (
+                |trial| {
+                    for variant in &mut trial.variants {
+                        variant.summary = None;
+                        variant.runs.clear();
+                    }
+                },
+                &[(true, "no complete run"), (false, "NaN")],
+            ),
+        ];
+        for (change, parts) in cases {
+            let mut trial = example::trial();
+            change(&mut trial);
+            let page = render(&trial).unwrap();
+            for (has, part) in parts {
+                assert_eq!(page.contains(part), *has, "{part} in\n{page}");
+            }
         }
-        let page = render(&trial).unwrap();
-        assert!(page.contains("no complete run") && !page.contains("NaN"));
     }
 
     /// The colours of one mode, by their names.

@@ -12,10 +12,24 @@ use std::collections::BTreeSet;
 pub struct Note {
     /// The variant it is about; empty for the whole trial.
     pub about: String,
-    /// What happened.
     pub text: String,
     /// The last lines of what failed.
     pub lines: Vec<String>,
+}
+
+impl Note {
+    fn new(about: &str, text: String) -> Note {
+        Note { about: about.to_owned(), text, lines: Vec::new() }
+    }
+
+    /// What it is about, and what happened.
+    pub(super) fn sentence(&self) -> String {
+        if self.about.is_empty() {
+            self.text.clone()
+        } else {
+            format!("{}: {}", self.about, self.text)
+        }
+    }
 }
 
 /// Whether no time of the trial is to be trusted.
@@ -25,44 +39,35 @@ pub(super) fn is_disturbed(trial: &Trial) -> bool {
 
 /// Added to times that other programs may have lengthened.
 pub(super) fn disturbed(trial: &Trial) -> &'static str {
-    match is_disturbed(trial) {
-        true => "; disturbed, see below",
-        false => "",
-    }
+    if is_disturbed(trial) { "; disturbed, see below" } else { "" }
 }
 
 /// All notes of a trial, in the order of the variants.
 pub fn of(trial: &Trial) -> Vec<Note> {
+    let of_all = |text: String| Note::new("", text);
     let mut notes = Vec::new();
     if trial.interrupted {
-        notes.push(Note {
-            about: String::new(),
-            text: "interrupted: finished runs are kept, unfinished runs do not count".into(),
-            lines: Vec::new(),
-        });
+        let text = "interrupted: finished runs are kept, unfinished runs do not count";
+        notes.push(of_all(text.to_owned()));
     }
-    let of_all = |text: String| Note { about: String::new(), text, lines: Vec::new() };
     notes.extend(trial.traps.iter().map(trap));
     notes.extend(trial.stopping.as_ref().map(stopping).map(of_all));
     notes.extend(disturbances(trial).into_iter().map(of_all));
     for limit in trial.max_rest.iter().filter(|limit| !limit.kept) {
         let max = figures::megabytes(limit.max_bytes as f64);
-        notes.push(Note {
-            about: limit.variant.clone(),
-            text: match limit.after_rest_bytes {
-                Some(bytes) if bytes <= limit.max_bytes => {
-                    format!(
-                        "is within --max-rest of {max} after the rest, but not every run reached it"
-                    )
-                }
-                Some(bytes) => format!(
-                    "holds {} after the rest, above --max-rest of {max}",
-                    figures::megabytes(bytes as f64)
-                ),
-                None => format!("did not reach its rest, so it is not within --max-rest of {max}"),
-            },
-            lines: Vec::new(),
-        });
+        let text = match limit.after_rest_bytes {
+            Some(bytes) if bytes <= limit.max_bytes => {
+                format!(
+                    "is within --max-rest of {max} after the rest, but not every run reached it"
+                )
+            }
+            Some(bytes) => {
+                let held = figures::megabytes(bytes as f64);
+                format!("holds {held} after the rest, above --max-rest of {max}")
+            }
+            None => format!("did not reach its rest, so it is not within --max-rest of {max}"),
+        };
+        notes.push(Note::new(&limit.variant, text));
     }
     if let Some(against) = &trial.against {
         let machine = against.machine_differs.iter();
@@ -76,11 +81,8 @@ pub fn of(trial: &Trial) -> Vec<Note> {
 }
 
 fn trap(trap: &Trap) -> Note {
-    Note {
-        about: trap.variant.clone().unwrap_or_default(),
-        text: format!("trap, {}: {}. {}.", trap.kind.label(), trap.sentence, trap.remedy),
-        lines: Vec::new(),
-    }
+    let text = format!("trap, {}: {}. {}.", trap.kind.label(), trap.sentence, trap.remedy);
+    Note::new(trap.variant.as_deref().unwrap_or_default(), text)
 }
 
 /// How a trial that went on until it was sure came to its end.
@@ -98,10 +100,7 @@ fn stopping(stopping: &Stopping) -> String {
         }
         _ => "there is no interval yet".to_owned(),
     };
-    let rounds = match stopping.repetitions {
-        1 => "1 repetition".to_owned(),
-        count => format!("{count} repetitions"),
-    };
+    let rounds = figures::counted(stopping.repetitions as usize, "repetition");
     let budget = figures::duration(stopping.budget_s);
     let why = match stopping.end {
         StopReason::Sure => format!("sure after {rounds}"),
@@ -148,68 +147,52 @@ fn disturbances(trial: &Trial) -> Vec<String> {
 }
 
 fn about_variant(variant: &Variant, repetitions: u32) -> Vec<Note> {
-    let note = |text: String, lines: &[String]| Note {
-        about: variant.name.clone(),
-        text,
-        lines: lines.to_vec(),
-    };
+    let note = |text: String| Note::new(&variant.name, text);
     if let Some(reason) = &variant.unavailable {
-        return vec![note(format!("not run: {reason}"), &[])];
+        return vec![note(format!("not run: {reason}"))];
     }
     let mut notes: Vec<Note> = Vec::new();
     for run in &variant.runs {
+        let number = run.repetition;
         match &run.outcome {
-            Outcome::Complete => {
-                if let Some(oom) = run.oom {
-                    let when = oom.at_s.map_or(String::new(), |at_s| {
-                        format!(", the first {at_s:.0} s after readiness")
-                    });
-                    notes.push(note(
-                        format!(
-                            "run {}: OOM kills in the service: {}{when}",
-                            run.repetition, oom.kills
-                        ),
-                        &[],
-                    ));
-                }
-            }
+            Outcome::Complete => notes.extend(run.oom.map(|oom| {
+                let when = oom.at_s.map_or(String::new(), |at_s| {
+                    format!(", the first {at_s:.0} s after readiness")
+                });
+                note(format!("run {number}: OOM kills in the service: {}{when}", oom.kills))
+            })),
             Outcome::Discarded { reason } => {
-                notes.push(note(format!("run {} discarded: {reason}", run.repetition), &[]));
+                notes.push(note(format!("run {number} discarded: {reason}")));
             }
-            Outcome::Failed { reason, last_lines } => {
-                notes.push(note(format!("run {} failed: {reason}", run.repetition), last_lines));
-            }
-            Outcome::Interrupted => {
-                notes.push(note(format!("run {} was interrupted", run.repetition), &[]))
-            }
+            Outcome::Failed { reason, last_lines } => notes.push(Note {
+                lines: last_lines.clone(),
+                ..note(format!("run {number} failed: {reason}"))
+            }),
+            Outcome::Interrupted => notes.push(note(format!("run {number} was interrupted"))),
         }
-        for restart in &run.restarts {
-            notes.push(note(
-                format!("{} at {}", restart.text, figures::duration(restart.at_s)),
-                &[],
-            ));
-        }
+        notes.extend(run.restarts.iter().map(|restart| {
+            note(format!("{} at {}", restart.text, figures::duration(restart.at_s)))
+        }));
         for text in &run.notes {
             // The same remark in every repetition is one remark.
             if !notes.iter().any(|note| note.text == *text) {
-                notes.push(note(text.clone(), &[]));
+                notes.push(note(text.clone()));
             }
         }
     }
     let errors = variant.summary.as_ref().map_or(0, |summary| summary.errors);
     if errors > 0 {
-        notes.push(note(format!("{errors} requests failed under load"), &[]));
+        notes.push(note(format!("{errors} requests failed under load")));
     }
     let asked = || variant.complete().flat_map(|run| &run.health);
     let silent = asked().filter(|answer| answer.latency_ms.is_none()).count();
     if silent > 0 {
-        let text =
-            format!("the health address failed {silent} of {} times under load", asked().count());
-        notes.push(note(text, &[]));
+        let asked = asked().count();
+        notes.push(note(format!("the health address failed {silent} of {asked} times under load")));
     }
     let complete = variant.complete().count() as u32;
     if complete > 0 && complete < repetitions {
-        notes.push(note(format!("{complete} of {repetitions} runs count"), &[]));
+        notes.push(note(format!("{complete} of {repetitions} runs count")));
     }
     notes
 }
@@ -266,11 +249,8 @@ pub fn method(trial: &Trial) -> Vec<String> {
 
 /// How a trial went that started its services.
 fn conducted(trial: &Trial) -> Vec<String> {
-    let profile = trial
-        .workload
-        .profile
-        .as_ref()
-        .map_or(String::new(), |profile| format!(", profile {profile}"));
+    let profile = trial.workload.profile.as_ref();
+    let profile = profile.map_or(String::new(), |profile| format!(", profile {profile}"));
     let runs: Vec<&Run> = trial.variants.iter().flat_map(|variant| &variant.runs).collect();
     let mut lines = vec![
         format!("Workload: {}{profile}. {}", trial.workload.name, trial.workload.description),
@@ -289,14 +269,10 @@ fn conducted(trial: &Trial) -> Vec<String> {
         let tools: Vec<&str> = tools.into_iter().collect();
         lines.push(format!("Throughput and latency are as reported by {}.", tools.join(" and ")));
     }
-    let limits = [
-        trial
-            .limits
-            .memory_max_bytes
-            .map(|bytes| format!("{} of memory", figures::megabytes(bytes as f64))),
-        trial.limits.cpus.map(|cpus| format!("{cpus} processors")),
-    ];
-    let limits: Vec<String> = limits.into_iter().flatten().collect();
+    let memory = trial.limits.memory_max_bytes.map(|bytes| figures::megabytes(bytes as f64));
+    let memory = memory.map(|memory| format!("{memory} of memory"));
+    let cpus = trial.limits.cpus.map(|cpus| format!("{cpus} processors"));
+    let limits: Vec<String> = memory.into_iter().chain(cpus).collect();
     if !limits.is_empty() {
         lines.push(format!("The service of each run had a cgroup with {}.", limits.join(" and ")));
     }

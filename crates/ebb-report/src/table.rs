@@ -1,15 +1,13 @@
 //! A table of a report: headings, rows and cells, independent of how it is drawn.
 
-/// A table.
+use ebb_trial::results::Trial;
+
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Table {
-    /// Its heading.
     pub title: String,
-    /// What the figures are.
     pub caption: String,
     /// The headings of the columns after the variant's name.
     pub columns: Vec<String>,
-    /// A row a variant.
     pub rows: Vec<Row>,
 }
 
@@ -32,14 +30,10 @@ pub(super) const WORD_ENDS: [char; 7] = ['+', '=', ',', ':', '/', '_', '-'];
 /// The text of a cell without a run.
 pub(super) const NOTHING: &str = "–";
 
-/// A row.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Row {
-    /// The variant.
     pub name: String,
-    /// Recommended by the verdict.
     pub recommended: bool,
-    /// One cell per column.
     pub cells: Vec<Cell>,
 }
 
@@ -54,7 +48,17 @@ pub struct Cell {
     pub is_figure: bool,
 }
 
+impl Row {
+    pub(super) fn of(trial: &Trial, name: &str, cells: impl Iterator<Item = Cell>) -> Row {
+        Row { name: name.to_owned(), recommended: trial.recommends(name), cells: cells.collect() }
+    }
+}
+
 impl Cell {
+    pub(super) fn figure(main: String, detail: Option<String>) -> Cell {
+        Cell { main, detail, is_figure: true }
+    }
+
     /// The figure with its detail in brackets.
     pub(super) fn in_one_line(&self) -> String {
         match &self.detail {

@@ -4,8 +4,9 @@
 //! terminal, the Markdown and the page never say different things.
 
 use super::table::{Cell, Row, Table, no_figure};
-use super::{changes, figures, latency, notes};
+use super::{figures, latency, notes};
 use ebb_allocators::Allocator;
+use ebb_trial::results::against::{Against, Change};
 use ebb_trial::results::sureness::Reading;
 use ebb_trial::results::{Column, Difference, Figure, Trial, Unit, Variant};
 
@@ -84,28 +85,19 @@ pub fn of(trial: &Trial) -> Vec<Table> {
     }
     tables.retain(Table::tells_something);
     tables.extend(latencies(trial));
-    tables
-        .extend(trial.against.as_ref().map(|against| changes::table(trial, against, &DIFFERENCE)));
+    tables.extend(trial.against.as_ref().map(|against| changes(trial, against, &DIFFERENCE)));
     tables
 }
 
 /// The distribution of latencies, where loads tell it.
 fn latencies(trial: &Trial) -> Option<Table> {
     let distributions = latency::of(trial);
-    let rows = distributions.iter().map(|distribution| Row {
-        name: distribution.name.clone(),
-        recommended: trial.recommends(&distribution.name),
-        cells: latency::QUANTILES
-            .iter()
-            .map(|(_, quantile)| match distribution.quantile(*quantile) {
-                Some(ms) => Cell {
-                    main: figures::plain(ms, Unit::Milliseconds),
-                    detail: None,
-                    is_figure: true,
-                },
-                None => no_figure("–"),
-            })
-            .collect(),
+    let rows = distributions.iter().map(|distribution| {
+        let cell = |(_, quantile): &(&str, f64)| match distribution.quantile(*quantile) {
+            Some(ms) => Cell::figure(figures::plain(ms, Unit::Milliseconds), None),
+            None => no_figure("–"),
+        };
+        Row::of(trial, &distribution.name, latency::QUANTILES.iter().map(cell))
     });
     let rows: Vec<Row> = rows.collect();
     (!rows.is_empty()).then(|| Table {
@@ -176,22 +168,15 @@ fn table(
             || trial.variants.iter().any(|variant| variant.figure(**column).is_some())
     };
     let columns: Vec<Column> = columns.iter().filter(has).copied().collect();
-    let rows = trial.variants.iter().map(|variant| Row {
-        name: variant.name.clone(),
-        recommended: trial.recommends(&variant.name),
-        cells: columns
-            .iter()
-            .map(|column| match variant.figure(*column) {
-                Some(figure) => {
-                    let cell = cell(figure, column.unit());
-                    match column {
-                        Column::Slope => with_own_interval(cell, variant),
-                        _ => cell,
-                    }
-                }
-                None => missing(variant, *column),
-            })
-            .collect(),
+    let rows = trial.variants.iter().map(|variant| {
+        let cell = |column: &Column| match (variant.figure(*column), column) {
+            (Some(figure), Column::Slope) => {
+                with_own_interval(cell(figure, column.unit()), variant)
+            }
+            (Some(figure), _) => cell(figure, column.unit()),
+            (None, _) => missing(variant, *column),
+        };
+        Row::of(trial, &variant.name, columns.iter().map(cell))
     });
     Table {
         title: title.to_owned(),
@@ -210,11 +195,7 @@ pub(super) fn difference(trial: &Trial) -> fn(&Figure, Unit) -> Cell {
 pub(super) fn absolute(figure: &Figure, unit: Unit) -> Cell {
     let spread =
         || format!("{}–{}", figures::plain(figure.min, unit), figures::plain(figure.max, unit));
-    Cell {
-        main: figures::plain(figure.median, unit),
-        detail: (figure.n > 1).then(spread),
-        is_figure: true,
-    }
+    Cell::figure(figures::plain(figure.median, unit), (figure.n > 1).then(spread))
 }
 
 /// A slope has an interval of its own, which is told where one run is all there is.
@@ -263,7 +244,7 @@ fn difference_cell(difference: &Difference, unit: Unit) -> Cell {
             None => interval,
         }
     });
-    Cell { main: figures::signed(difference.value, unit), detail: interval, is_figure: true }
+    Cell::figure(figures::signed(difference.value, unit), interval)
 }
 
 fn missing(variant: &Variant, column: Column) -> Cell {
@@ -280,4 +261,37 @@ fn missing(variant: &Variant, column: Column) -> Cell {
         (Some(_), _) => "not measured",
     };
     no_figure(text)
+}
+
+/// What changed since an earlier trial in those of `columns` that either has.
+fn changes(trial: &Trial, against: &Against, columns: &[Column]) -> Table {
+    let has = |column: &Column| {
+        against.variants.iter().any(|changes| changes.columns.contains_key(column))
+    };
+    let columns: Vec<Column> = columns.iter().copied().filter(has).collect();
+    let rows = against.variants.iter().map(|changes| {
+        let cell = |column: &Column| match changes.columns.get(column) {
+            Some(change) => change_cell(change, column.unit()),
+            None => no_figure("not measured"),
+        };
+        Row::of(trial, &changes.name, columns.iter().map(cell))
+    });
+    Table {
+        title: format!("Against {}", against.started),
+        caption: format!(
+            "then → now, with the 95 % interval of the difference below; better or worse from {} %{}",
+            (against.threshold_share * 1000.0).round() / 10.0,
+            notes::disturbed(trial)
+        ),
+        rows: rows.collect(),
+        columns: columns.iter().map(|column| column.label().to_owned()).collect(),
+    }
+}
+
+fn change_cell(change: &Change, unit: Unit) -> Cell {
+    let interval =
+        interval_in_words(&change.difference, unit).unwrap_or_else(|| "one run".to_owned());
+    let (before, now) = (figures::plain(change.before, unit), figures::plain(change.now, unit));
+    let detail = format!("{interval}, {}", change.judgement.label());
+    Cell::figure(format!("{before} → {now}"), Some(detail))
 }

@@ -10,17 +10,13 @@ use std::fmt::Write;
 pub fn render(trial: &Trial, width: u16) -> String {
     let mut out = String::new();
     for table in tables::of(trial) {
-        let mark = match table.recommends() {
-            true => "* recommended\n",
-            false => "",
-        };
+        let mark = if table.recommends() { "* recommended\n" } else { "" };
         let _ =
             writeln!(out, "{} ({})\n{}\n{mark}", table.title, table.caption, draw(&table, width));
     }
     let notes = notes::of(trial);
     for note in &notes {
-        let about = if note.about.is_empty() { String::new() } else { format!("{}: ", note.about) };
-        let _ = writeln!(out, "! {about}{}", note.text);
+        let _ = writeln!(out, "! {}", note.sentence());
         for line in &note.lines {
             let _ = writeln!(out, "    | {line}");
         }
@@ -111,26 +107,50 @@ mod tests {
         );
     }
 
+    /// What the trial is made into, whether the text has a part, and the part.
     #[test]
-    fn one_run_has_no_spread_and_says_so() {
-        let mut trial = example::trial();
-        for variant in &mut trial.variants {
-            if let Some(summary) = &mut variant.summary {
-                summary.runs = 1;
-                for figure in summary.figures.values_mut() {
-                    figure.n = 1;
-                    figure.versus_first = figure.versus_first.map(|mut difference| {
-                        difference.interval = None;
-                        difference
-                    });
-                }
+    fn spread_star_tables_and_interruption_follow_the_trial() {
+        type Case = (fn(&mut Trial), &'static [(bool, &'static str)]);
+        let cases: [Case; 4] = [
+            (
+                |trial| {
+                    for summary in trial.variants.iter_mut().filter_map(|it| it.summary.as_mut()) {
+                        summary.runs = 1;
+                        for figure in summary.figures.values_mut() {
+                            figure.n = 1;
+                            if let Some(difference) = &mut figure.versus_first {
+                                difference.interval = None;
+                            }
+                        }
+                    }
+                },
+                &[
+                    (true, "one run, direction only"),
+                    (false, "340.0–345.0"),
+                    (true, "\n* recommended\n"),
+                    (true, " * "),
+                ],
+            ),
+            (|trial| trial.verdict.variant = None, &[(false, "recommended")]),
+            (
+                |trial| {
+                    for variant in &mut trial.variants {
+                        variant.summary = None;
+                        variant.runs.clear();
+                    }
+                },
+                &[(false, "Cost ("), (false, "─"), (true, "Verdict: ")],
+            ),
+            (|trial| trial.interrupted = true, &[(true, "! interrupted: finished runs are kept")]),
+        ];
+        for (change, parts) in cases {
+            let mut trial = example::trial();
+            change(&mut trial);
+            let text = render(&trial, 100);
+            for (has, part) in parts {
+                assert_eq!(text.contains(part), *has, "{part} in\n{text}");
             }
         }
-        let text = render(&trial, 100);
-        assert!(
-            text.contains("one run, direction only") && !text.contains("340.0–345.0"),
-            "{text}"
-        );
     }
 
     #[test]
@@ -144,34 +164,5 @@ mod tests {
             }
         }
         assert_eq!(in_lines("ebbmalloc"), "ebbmalloc");
-    }
-
-    #[test]
-    fn a_star_is_explained_below_its_table() {
-        let mut trial = example::trial();
-        let text = render(&trial, 100);
-        let marked = text.matches(" * ").count();
-        assert!(marked > 0 && text.contains("\n* recommended\n"), "{text}");
-        trial.verdict.variant = None;
-        assert!(!render(&trial, 100).contains("recommended"));
-    }
-
-    #[test]
-    fn a_table_without_a_figure_is_left_out() {
-        let mut trial = example::trial();
-        for variant in &mut trial.variants {
-            variant.summary = None;
-            variant.runs.clear();
-        }
-        let text = render(&trial, 100);
-        assert!(!text.contains("Cost (") && !text.contains('─'), "{text}");
-        assert!(text.contains("Verdict: "));
-    }
-
-    #[test]
-    fn an_interrupted_trial_says_so() {
-        let mut trial = example::trial();
-        trial.interrupted = true;
-        assert!(render(&trial, 100).contains("! interrupted: finished runs are kept"));
     }
 }

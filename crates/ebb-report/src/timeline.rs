@@ -13,28 +13,20 @@ const POINTS: usize = 480;
 /// A phase on the common axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shade {
-    /// Its name.
     pub name: String,
-    /// Its kind.
     pub kind: PhaseKind,
     /// Round of the cycle, counted from one.
     pub round: u32,
-    /// Seconds.
     pub from_s: f64,
-    /// Seconds.
     pub to_s: f64,
 }
 
 /// A variant's line: (seconds, MB) with the lowest and highest run at each point.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Line {
-    /// The index of the variant in the trial.
     pub variant: usize,
-    /// Its name.
     pub name: String,
-    /// How it is drawn.
     pub stroke: Stroke,
-    /// Median of the runs.
     pub median: Vec<(f64, f64)>,
     /// Recommended by the verdict: drawn stronger.
     pub best: bool,
@@ -51,11 +43,9 @@ pub struct Line {
 /// The common axis with all lines.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Timeline {
-    /// The phases.
     pub shades: Vec<Shade>,
     /// The variants that have a complete run.
     pub lines: Vec<Line>,
-    /// The end of the axis.
     pub end_s: f64,
     /// The highest value of any line or band.
     pub highest_mb: f64,
@@ -170,13 +160,7 @@ fn line(index: usize, variant: &Variant, shades: &[Shade], end_s: f64, metric: M
         let (Some(low), Some(high)) = (values.first(), values.last()) else {
             continue;
         };
-        let middle = values.len() / 2;
-        let median = if values.len() % 2 == 1 {
-            values[middle]
-        } else {
-            f64::midpoint(values[middle - 1], values[middle])
-        };
-        line.median.push((at_s, median));
+        line.median.extend(ebb_statistics::median(&values).map(|median| (at_s, median)));
         if curves.len() > 1 {
             line.band.push((at_s, *low, *high));
         }
@@ -262,6 +246,9 @@ mod tests {
         let mut once = example::trial();
         once.variants[0].runs.truncate(1);
         assert!(Timeline::of(&once).lines[0].band.is_empty());
+        once.variants.clear();
+        let empty = Timeline::of(&once);
+        assert!(empty.lines.is_empty() && empty.shades.is_empty() && empty.end_s == 0.0);
     }
 
     #[test]
@@ -282,13 +269,5 @@ mod tests {
         let timeline = Timeline::of(&trial);
         assert_eq!(timeline.highest_mb, 900.0);
         assert!(timeline.lines[0].median.iter().all(|(_, mb)| *mb == 100.0));
-    }
-
-    #[test]
-    fn an_empty_trial_has_an_empty_axis() {
-        let mut trial = example::trial();
-        trial.variants.clear();
-        let empty = Timeline::of(&trial);
-        assert!(empty.lines.is_empty() && empty.shades.is_empty() && empty.end_s == 0.0);
     }
 }

@@ -24,14 +24,10 @@ fn one(out: &mut String, process: &ProcessTrim) {
     if let Some(predicted) = &process.predicted {
         let _ = writeln!(out, "  expected  {}", foreseen(predicted));
     }
-    match &process.outcome {
-        Outcome::Trimmed(call) => {
-            let _ = writeln!(out, "  done      {}", done(call));
-        }
-        Outcome::Left(left) => {
-            let _ = writeln!(out, "  not done  {}", not_done(left));
-        }
-    }
+    let _ = match &process.outcome {
+        Outcome::Trimmed(call) => writeln!(out, "  done      {}", done(call)),
+        Outcome::Left(left) => writeln!(out, "  not done  {}", not_done(left)),
+    };
     if let Some(measured) = &process.measured {
         let _ = writeln!(out, "  measured  {}", found(measured));
     }
@@ -102,21 +98,17 @@ fn page_cache(out: &mut String, cache: &PageCache) {
     let known = |bytes: Option<u64>| bytes.map_or("unknown".to_owned(), mb);
     let _ = writeln!(out, "page cache of {}", cache.cgroup);
     let _ = writeln!(out, "  expected  {} MB of files could be dropped", known(cache.before));
-    match &cache.refused {
-        Some(left) => {
-            let _ = writeln!(out, "  not done  {}", not_done(left));
-        }
-        None => {
-            let _ = writeln!(
-                out,
-                "  measured  {} MB of files before, {} MB after; anonymous {} and {} MB",
-                known(cache.before),
-                known(cache.after),
-                known(cache.anon_before),
-                known(cache.anon_after)
-            );
-        }
-    }
+    let _ = match &cache.refused {
+        Some(left) => writeln!(out, "  not done  {}", not_done(left)),
+        None => writeln!(
+            out,
+            "  measured  {} MB of files before, {} MB after; anonymous {} and {} MB",
+            known(cache.before),
+            known(cache.after),
+            known(cache.anon_before),
+            known(cache.anon_after)
+        ),
+    };
 }
 
 fn mb(bytes: u64) -> String {

@@ -1,15 +1,19 @@
-//! Medians, quantiles, bootstrap intervals of differences, and robust slopes. Pure.
+//! Medians, quantiles, bootstrap intervals of differences, and robust slopes ([`slope`]). Pure.
 //!
-//! Used by trials, by diagnoses over time and by reports. It knows numbers only. It is repeatable: the bootstrap's
-//! generator has a fixed seed, so the same runs give the same report.
+//! For trials, diagnoses over time and reports. It knows numbers only, and it is repeatable: the bootstrap's generator has
+//! a fixed seed, so the same runs give the same report.
 //!
-//! - this file: medians, quantiles and intervals.
-//! - [`slope`]: slopes of the floors of a series.
+//! ```
+//! let (old, new) = ([400.0, 404.0, 398.0], [80.0, 84.0, 82.0]);
+//! let (low, high) = ebb_statistics::difference_interval(&new, &old).unwrap();
+//! assert!(low < -318.0 && high > -318.0, "the difference of the medians is inside");
+//! ```
 
 pub mod slope;
 
 /// Resamples of a bootstrap. The ends of a 95 % interval then stand on 50 resamples each.
 const RESAMPLES: usize = 2000;
+const SEED: u64 = 0x0ebb;
 
 /// The median; `None` of nothing.
 pub fn median(values: &[f64]) -> Option<f64> {
@@ -18,6 +22,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
     median_sorted(&sorted)
 }
 
+/// The same of values in their order.
 fn median_sorted(sorted: &[f64]) -> Option<f64> {
     let middle = sorted.len() / 2;
     match sorted.len() {
@@ -67,14 +72,11 @@ pub fn difference_interval(of: &[f64], against: &[f64]) -> Option<(f64, f64)> {
     if of.len() < 2 || against.len() < 2 {
         return None;
     }
-    let mut random = fastrand::Rng::with_seed(0x0ebb);
-    let mut resample = |values: &[f64]| {
-        let mut drawn: Vec<f64> =
-            (0..values.len()).map(|_| values[random.usize(..values.len())]).collect();
-        drawn.sort_by(f64::total_cmp);
-        median_sorted(&drawn)
-    };
-    let differences = (0..RESAMPLES).filter_map(|_| Some(resample(of)? - resample(against)?));
+    let mut random = fastrand::Rng::with_seed(SEED);
+    let differences = (0..RESAMPLES).map(|_| {
+        let of = resampled_median(of, &mut random);
+        of - resampled_median(against, &mut random)
+    });
     Some(middle_95(differences.collect()))
 }
 
@@ -84,14 +86,17 @@ pub fn paired_interval(differences: &[f64]) -> Option<(f64, f64)> {
     if differences.len() < 2 {
         return None;
     }
-    let mut random = fastrand::Rng::with_seed(0x0ebb);
-    let medians = (0..RESAMPLES).filter_map(|_| {
-        let drawn: Vec<f64> = (0..differences.len())
-            .map(|_| differences[random.usize(..differences.len())])
-            .collect();
-        median(&drawn)
-    });
+    let mut random = fastrand::Rng::with_seed(SEED);
+    let medians = (0..RESAMPLES).map(|_| resampled_median(differences, &mut random));
     Some(middle_95(medians.collect()))
+}
+
+/// The median of as many values, drawn from these.
+fn resampled_median(values: &[f64], random: &mut fastrand::Rng) -> f64 {
+    let mut drawn: Vec<f64> =
+        (0..values.len()).map(|_| values[random.usize(..values.len())]).collect();
+    drawn.sort_by(f64::total_cmp);
+    median_sorted(&drawn).unwrap_or(0.0)
 }
 
 /// The ends of the middle 95 % of resamples.
@@ -120,25 +125,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians_of_odd_even_and_nothing() {
-        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
-        assert_eq!(median(&[]), None);
-    }
-
-    #[test]
-    fn a_weighted_median_follows_the_weight() {
-        assert_eq!(weighted_median(&[(1.0, 1), (10.0, 100)]), Some(10.0));
-        assert_eq!(weighted_median(&[(10.0, 1), (1.0, 3)]), Some(1.0));
-        assert_eq!(weighted_median(&[(1.0, 0)]), None);
-    }
-
-    #[test]
-    fn a_histogram_gives_quantiles_within_its_cells() {
+    fn medians_and_quantiles_follow_count_and_weight() {
+        for (values, expected) in
+            [(&[3.0, 1.0, 2.0][..], Some(2.0)), (&[4.0, 1.0, 2.0, 3.0], Some(2.5)), (&[], None)]
+        {
+            assert_eq!(median(values), expected, "{values:?}");
+        }
+        for (pairs, expected) in [
+            (&[(1.0, 1), (10.0, 100)][..], Some(10.0)),
+            (&[(10.0, 1), (1.0, 3)], Some(1.0)),
+            (&[(1.0, 0)], None),
+        ] {
+            assert_eq!(weighted_median(pairs), expected, "{pairs:?}");
+        }
         let cells = [(10.0, 50), (20.0, 50), (40.0, 0)];
-        assert_eq!(histogram_quantile(&cells, 0.5), Some(10.0));
-        assert_eq!(histogram_quantile(&cells, 0.75), Some(15.0));
-        assert_eq!(histogram_quantile(&cells, 1.0), Some(20.0));
+        for (quantile, expected) in [(0.5, 10.0), (0.75, 15.0), (1.0, 20.0)] {
+            assert_eq!(histogram_quantile(&cells, quantile), Some(expected));
+        }
         assert_eq!(histogram_quantile(&[(5.0, 0)], 0.5), None);
     }
 
@@ -158,6 +161,7 @@ mod tests {
         let right = [11.0, 10.0, 12.0, 9.0, 13.0];
         let (from, to) = difference_interval(&left, &right).unwrap();
         assert!(from < 0.0 && to > 0.0, "{from} .. {to}");
+        assert_eq!(difference_interval(&[1.0], &right), None, "one run");
     }
 
     #[test]
@@ -169,11 +173,6 @@ mod tests {
         let pairs: Vec<f64> = new.iter().zip(&old).map(|(new, old)| new - old).collect();
         assert_eq!(paired_interval(&pairs), Some((-5.0, -5.0)));
         assert_eq!(paired_interval(&[1.0]), None);
-    }
-
-    #[test]
-    fn one_run_has_no_interval() {
-        assert_eq!(difference_interval(&[1.0], &[2.0, 3.0]), None);
     }
 
     /// How often the interval holds the true difference, over many small trials drawn from a known

@@ -91,36 +91,22 @@ pub fn end(points: &[(f64, f64)], per_s: f64) -> End {
     // Cycles that are longer than a part of a third: by the floors of the whole.
     let floors = floors(points);
     let third = floors.partition_point(|(at, _)| *at < from);
-    match middle(&mut slopes(&floors[third..])) {
+    match crate::median(&slopes(&floors[third..])) {
         Some(third) if third >= GOES_ON * per_s => End::GoesOn,
         Some(third) if third <= NOTHING * per_s => End::Flat,
         _ => End::Unclear,
     }
 }
 
-/// The slopes between all pairs of points.
+/// The slopes between all pairs of points, in their order.
 fn slopes(points: &[(f64, f64)]) -> Vec<f64> {
-    let mut slopes = Vec::with_capacity(points.len() * points.len().saturating_sub(1) / 2);
-    for (index, left) in points.iter().enumerate() {
-        for right in &points[index + 1..] {
-            let time = right.0 - left.0;
-            if time > 0.0 {
-                slopes.push((right.1 - left.1) / time);
-            }
-        }
-    }
+    let pairs = points.iter().enumerate().flat_map(|(index, left)| {
+        points[index + 1..].iter().map(move |right| (right.0 - left.0, right.1 - left.1))
+    });
+    let mut slopes: Vec<f64> =
+        pairs.filter(|(time, _)| *time > 0.0).map(|(time, rise)| rise / time).collect();
+    slopes.sort_by(f64::total_cmp);
     slopes
-}
-
-/// The median of values, which are sorted by this.
-fn middle(values: &mut [f64]) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => None,
-        odd if odd % 2 == 1 => Some(values[middle]),
-        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
-    }
 }
 
 /// The slope through points of different times; `None` of too few.
@@ -129,8 +115,8 @@ pub fn slope(points: &[(f64, f64)]) -> Option<Slope> {
     if n < LEAST_FLOORS {
         return None;
     }
-    let mut slopes = slopes(points);
-    let bytes_per_s = middle(&mut slopes)?;
+    let slopes = slopes(points);
+    let bytes_per_s = crate::median_sorted(&slopes)?;
     // Sen (1968): the ranks between which the median lies, from the variance of Kendall's statistic.
     let (n, pairs) = (n as f64, slopes.len() as f64);
     let variance = n * (n - 1.0) * (2.0 * n + 5.0) / 18.0 * dependence(points, bytes_per_s);
@@ -196,62 +182,45 @@ mod tests {
     }
 
     #[test]
-    fn a_straight_line_has_its_slope_and_a_narrow_interval() {
-        let slope = slope(&line(12, |at| 5.0 * at as f64)).unwrap();
-        assert_eq!((slope.low, slope.bytes_per_s, slope.high), (5.0, 5.0, 5.0));
+    fn bursts_do_not_move_a_slope_and_steps_are_a_trend() {
+        let of = |points: &[(f64, f64)]| slope(points).unwrap();
+        let straight = of(&line(12, |at| 5.0 * at as f64));
+        assert_eq!((straight.low, straight.bytes_per_s, straight.high), (5.0, 5.0, 5.0));
+        let burst = of(&line(12, |at| if at == 7 { 1e9 } else { 100.0 }));
+        assert!(burst.bytes_per_s == 0.0 && burst.low <= 0.0 && burst.high >= 0.0, "{burst:?}");
+        let steps = of(&line(24, |at| (at / 4) as f64));
+        assert!(steps.low > 0.0, "{steps:?}");
+        // Coarser floors span a cycle.
+        let saw = of(&coarser(&line(12, |at| (at % 2) as f64 * 50.0)));
+        assert_eq!((saw.low, saw.high), (0.0, 0.0));
     }
 
-    #[test]
-    fn one_burst_does_not_move_it() {
-        let slope = slope(&line(12, |at| if at == 7 { 1e9 } else { 100.0 })).unwrap();
-        assert_eq!(slope.bytes_per_s, 0.0);
-        assert!(slope.low <= 0.0 && slope.high >= 0.0);
-    }
-
-    #[test]
-    fn noise_without_a_trend_includes_zero_about_as_often_as_promised() {
-        let mut random = fastrand::Rng::with_seed(3);
-        let wrong = (0..1000)
-            .filter(|_| {
-                let noise = line(WINDOWS, |_| 0.0);
-                let noise: Vec<_> = noise.iter().map(|(at, _)| (*at, random.f64())).collect();
-                let slope = slope(&noise).unwrap();
-                slope.low > 0.0 || slope.high < 0.0
-            })
-            .count();
-        assert!((10..90).contains(&wrong), "{wrong} of 1000, 50 expected");
-    }
-
-    #[test]
-    fn floors_that_wander_are_no_trend() {
-        let mut random = fastrand::Rng::with_seed(4);
-        let mut wrong = |keeps: f64| {
-            (0..500)
-                .filter(|_| {
-                    let mut last = 0.0;
-                    let wandering = line(80, |_| 0.0);
-                    let wandering: Vec<_> = wandering
-                        .iter()
-                        .map(|(at, _)| {
-                            last = keeps * last + random.f64() - 0.5;
-                            (*at, last)
-                        })
-                        .collect();
-                    let slope = slope(&wandering).unwrap();
-                    slope.low > 0.0 || slope.high < 0.0
-                })
-                .count()
+    /// Of so many series of so many floors, those that have a trend though they only wander: this part of each deviation
+    /// stays to the next.
+    fn wrong(seed: u64, series: u32, floors: usize, keeps: f64) -> usize {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let trend = |_: &u32| {
+            let mut last = 0.0;
+            let mut next = || {
+                last = keeps * last + random.f64() - 0.5;
+                last
+            };
+            let wandering: Vec<_> = (0..floors).map(|at| (at as f64, next())).collect();
+            let slope = slope(&wandering).unwrap();
+            slope.low > 0.0 || slope.high < 0.0
         };
-        // 25 of 500 are promised; as if all were independent the second would be 110.
-        let (independent, dependent) = (wrong(0.0), wrong(0.5));
-        assert!((10..45).contains(&independent), "{independent} of 500");
-        assert!((10..60).contains(&dependent), "{dependent} of 500");
+        (0..series).filter(trend).count()
     }
 
     #[test]
-    fn growth_by_steps_is_a_trend() {
-        let slope = slope(&line(24, |at| (at / 4) as f64)).unwrap();
-        assert!(slope.low > 0.0, "{slope:?}");
+    fn floors_without_a_trend_seem_to_have_one_about_as_often_as_promised() {
+        // 50 of 1000 and 25 of 500 are promised; as if all were independent the last would be 110.
+        for (seed, series, floors, keeps, expected) in
+            [(3, 1000, WINDOWS, 0.0, 10..90), (4, 500, 80, 0.0, 10..45), (5, 500, 80, 0.5, 10..60)]
+        {
+            let wrong = wrong(seed, series, floors, keeps);
+            assert!(expected.contains(&wrong), "{wrong} of {series} ({keeps} stays)");
+        }
     }
 
     #[test]
@@ -285,13 +254,6 @@ mod tests {
         assert_eq!(of(&|at| at + (at % 10.0) * 3.0), End::GoesOn);
         assert_eq!(of(&|at| at.min(60.0) + (at % 10.0) * 3.0), End::Flat);
         assert_eq!(end(&[], 1.0), End::Unclear);
-    }
-
-    #[test]
-    fn coarser_floors_span_a_cycle() {
-        let saw = line(12, |at| (at % 2) as f64 * 50.0);
-        let slope = slope(&coarser(&saw)).unwrap();
-        assert_eq!((slope.low, slope.high), (0.0, 0.0));
     }
 
     #[test]

@@ -51,10 +51,10 @@ pub fn of(trial: &Trial) -> Option<Choice> {
 
 /// Why a variant is recommended, and which of its costs are unknown.
 fn recommended_by(trial: &Trial) -> String {
-    match trial.canary.is_none() && cost::is_disturbed(&trial.variants) {
-        true => format!("the trial recommends it for its memory; {}", cost::DISTURBED),
-        false => "the trial recommends it".to_owned(),
-    }
+    let disturbed = trial.canary.is_none() && cost::is_disturbed(&trial.variants);
+    let costs =
+        if disturbed { format!(" for its memory; {}", cost::DISTURBED) } else { String::new() };
+    format!("the trial recommends it{costs}")
 }
 
 /// The environment in which a service should run that runs on this variant: the variant's own, of which
@@ -137,34 +137,21 @@ mod tests {
     }
 
     #[test]
-    fn pythonmalloc_stays_where_it_costs_little() {
-        let choice = of(&trial(10.4, 10.0)).unwrap();
-        assert_eq!(choice.allocator, "jemalloc");
-        assert_eq!(choice.env[PYTHONMALLOC], "malloc");
-        assert!(choice.reason.ends_with("PYTHONMALLOC costs +4 % CPU time"), "{}", choice.reason);
-    }
-
-    #[test]
-    fn pythonmalloc_goes_where_it_is_dear_or_nobody_knows() {
-        let choice = of(&trial(13.0, 10.0)).unwrap();
-        assert!(choice.env.is_empty());
-        assert!(choice.reason.contains("costs +30 % CPU time"), "{}", choice.reason);
+    fn pythonmalloc_stays_where_it_costs_little_and_is_needed() {
         let mut alone = trial(10.0, 10.0);
         alone.variants.remove(1);
-        assert!(of(&alone).unwrap().env.is_empty());
-    }
-
-    #[test]
-    fn ebbmalloc_needs_no_pythonmalloc() {
-        let mut trial = trial(10.0, 10.0);
-        trial.variants.last_mut().unwrap().allocator = Allocator::Ebbmalloc.name().into();
-        let choice = of(&trial).unwrap();
-        assert!(choice.env.is_empty());
-        assert!(
-            choice.reason.ends_with("ebbmalloc serves CPython's objects without it"),
-            "{}",
-            choice.reason
-        );
+        let mut ours = trial(10.0, 10.0);
+        ours.variants.last_mut().unwrap().allocator = Allocator::Ebbmalloc.name().into();
+        for (trial, stays, reason) in [
+            (trial(10.4, 10.0), true, "PYTHONMALLOC costs +4 % CPU time"),
+            (trial(13.0, 10.0), false, "it costs +30 % CPU time"),
+            (alone, false, "the trial has no CPU time without it"),
+            (ours, false, "ebbmalloc serves CPython's objects without it"),
+        ] {
+            let choice = of(&trial).unwrap();
+            assert!(choice.reason.ends_with(reason), "{}", choice.reason);
+            assert_eq!(choice.env.contains_key(PYTHONMALLOC), stays, "{reason}");
+        }
     }
 
     #[test]

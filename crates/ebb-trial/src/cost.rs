@@ -152,87 +152,63 @@ pub fn is_dearer(other: &Summary, best: &Summary) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
 
-    /// A variant of three runs with these shares against a first of 10, as (column, low, middle, high).
-    fn summary(shares: &[(Column, f64, f64, f64)]) -> Summary {
-        let figure = |low: f64, middle: f64, high: f64| Figure {
-            n: 3,
-            median: 10.0 * (1.0 + middle),
-            min: 10.0 * (1.0 + low),
-            max: 10.0 * (1.0 + high),
-            versus_first: Some(Difference {
-                value: 10.0 * middle,
-                interval: Some((10.0 * low, 10.0 * high)),
-                reading: None,
-            }),
+    /// Of `runs` runs with these shares against a first of 10, as (column, low, middle, high); one run has no interval.
+    fn summary(runs: u32, shares: &[(Column, f64, f64, f64)]) -> Summary {
+        let figure = |&(column, low, middle, high): &(Column, f64, f64, f64)| {
+            let interval = (runs > 1).then_some((10.0 * low, 10.0 * high));
+            let figure = Figure {
+                n: runs,
+                median: 10.0 * (1.0 + middle),
+                min: 10.0 * (1.0 + low),
+                max: 10.0 * (1.0 + high),
+                versus_first: Some(Difference { value: 10.0 * middle, interval, reading: None }),
+            };
+            (column, figure)
         };
-        Summary {
-            runs: 3,
-            errors: 0,
-            figures: shares
-                .iter()
-                .map(|(column, low, middle, high)| (*column, figure(*low, *middle, *high)))
-                .collect::<BTreeMap<_, _>>(),
+        Summary { runs, errors: 0, figures: shares.iter().map(figure).collect() }
+    }
+
+    #[test]
+    fn a_cost_is_claimed_as_far_as_its_interval_shows_it() {
+        let cpu = |low, middle, high| (Column::Cpu, low, middle, high);
+        let p99 = (Column::P99, -0.3, 0.0, 0.3);
+        for (runs, shares, words) in [
+            (
+                3,
+                &[
+                    cpu(-0.3, -0.25, -0.2),
+                    (Column::Throughput, 0.3, 0.35, 0.4),
+                    (Column::P99, -0.4, -0.35, -0.3),
+                ][..],
+                ", with 25 % less CPU time (\u{2212}30 … \u{2212}20 %), 35 % more throughput (+30 … +40 %), \
+                 35 % lower p99 (\u{2212}40 … \u{2212}30 %)",
+            ),
+            (
+                3,
+                &[cpu(-0.08, 0.01, 0.12), p99],
+                "; unclear: CPU time (\u{2212}8 … +12 %), p99 (\u{2212}30 … +30 %)",
+            ),
+            (
+                3,
+                &[cpu(-0.01, 0.0, 0.02), p99],
+                "; no real difference: CPU time (\u{2212}1 … +2 %); unclear: p99 (\u{2212}30 … +30 %)",
+            ),
+            (
+                3,
+                &[cpu(-0.01, 0.0, 0.02), (Column::Throughput, -0.02, 0.0, 0.01)],
+                ", at no measurable cost (CPU time \u{2212}1 … +2 %, throughput \u{2212}2 … +1 %)",
+            ),
+            (1, &[cpu(0.01, 0.01, 0.01)], "; cost unknown: one run"),
+            (1, &[cpu(0.2, 0.2, 0.2)], ", with 20 % more CPU time"),
+            (3, &[], ""),
+        ] {
+            let summary = summary(runs, shares);
+            assert_eq!(in_words(&summary, false), words);
+            let disturbed = if shares.is_empty() { "" } else { "; cost unknown: disturbed" };
+            assert_eq!(in_words(&summary, true), disturbed, "{words}");
         }
-    }
-
-    #[test]
-    fn a_disturbed_trial_claims_nothing_about_time() {
-        let clear = summary(&[
-            (Column::Cpu, -0.3, -0.25, -0.2),
-            (Column::Throughput, 0.3, 0.35, 0.4),
-            (Column::P99, -0.4, -0.35, -0.3),
-        ]);
-        assert_eq!(in_words(&clear, true), "; cost unknown: disturbed");
-        assert_eq!(
-            in_words(&clear, false),
-            ", with 25 % less CPU time (\u{2212}30 … \u{2212}20 %), 35 % more throughput (+30 … +40 %), \
-             35 % lower p99 (\u{2212}40 … \u{2212}30 %)"
-        );
-    }
-
-    #[test]
-    fn unclear_is_never_no_measurable_cost() {
-        let unclear = summary(&[(Column::Cpu, -0.08, 0.01, 0.12), (Column::P99, -0.3, 0.0, 0.3)]);
-        assert_eq!(
-            in_words(&unclear, false),
-            "; unclear: CPU time (\u{2212}8 … +12 %), p99 (\u{2212}30 … +30 %)"
-        );
-        let half = summary(&[(Column::Cpu, -0.01, 0.0, 0.02), (Column::P99, -0.3, 0.0, 0.3)]);
-        assert_eq!(
-            in_words(&half, false),
-            "; no real difference: CPU time (\u{2212}1 … +2 %); unclear: p99 (\u{2212}30 … +30 %)"
-        );
-    }
-
-    #[test]
-    fn no_measurable_cost_needs_narrow_intervals() {
-        let same =
-            summary(&[(Column::Cpu, -0.01, 0.0, 0.02), (Column::Throughput, -0.02, 0.0, 0.01)]);
-        assert_eq!(
-            in_words(&same, false),
-            ", at no measurable cost (CPU time \u{2212}1 … +2 %, throughput \u{2212}2 … +1 %)"
-        );
-    }
-
-    #[test]
-    fn one_run_rules_nothing_out() {
-        let once = |share: f64| {
-            let mut summary = summary(&[(Column::Cpu, share, share, share)]);
-            summary.runs = 1;
-            let figure = summary.figures.get_mut(&Column::Cpu).unwrap();
-            figure.n = 1;
-            figure.versus_first.as_mut().unwrap().interval = None;
-            summary
-        };
-        assert_eq!(in_words(&once(0.01), false), "; cost unknown: one run");
-        assert_eq!(in_words(&once(0.2), false), ", with 20 % more CPU time");
+        let once = |share| summary(1, &[cpu(share, share, share)]);
         assert!(!is_dearer(&once(0.2), &once(0.0)));
-    }
-
-    #[test]
-    fn what_was_not_measured_is_not_mentioned() {
-        assert_eq!(in_words(&summary(&[]), true), "");
     }
 }

@@ -88,24 +88,17 @@ mod tests {
 
     #[test]
     fn what_others_used_is_a_share_of_all_processors() {
-        let seen = between(at(100.0, 50.0, 10.0), at(110.0, 65.0, 15.0));
-        assert_eq!(seen.others_cpu_share, Some(0.5));
-        assert!(seen.of_times());
-        assert_eq!(seen.memory_pressure_share, None);
-    }
-
-    #[test]
-    fn our_own_load_is_no_disturbance() {
-        let seen = between(at(0.0, 0.0, 0.0), at(10.0, 19.0, 18.9));
-        assert!(seen.others_cpu_share.unwrap() < 0.01 && !seen.of_times());
-        // Ticks of two counters do not fall together.
-        assert_eq!(between(at(0.0, 0.0, 0.0), at(1.0, 1.0, 1.02)).others_cpu_share, Some(0.0));
-    }
-
-    #[test]
-    fn what_was_not_read_stays_absent() {
-        assert_eq!(between(None, at(1.0, 1.0, 1.0)), Disturbance::default());
-        assert_eq!(between(at(1.0, 1.0, 1.0), at(1.1, 1.1, 1.0)), Disturbance::default());
+        for (what, before, after, share) in [
+            ("half", at(100.0, 50.0, 10.0), at(110.0, 65.0, 15.0), Some(0.5)),
+            ("our own load", at(0.0, 0.0, 0.0), at(10.0, 19.0, 19.0), Some(0.0)),
+            ("ticks of two counters", at(0.0, 0.0, 0.0), at(1.0, 1.0, 1.02), Some(0.0)),
+            ("not read", None, at(1.0, 1.0, 1.0), None),
+            ("too short", at(1.0, 1.0, 1.0), at(1.1, 1.1, 1.0), None),
+        ] {
+            let seen = between(before, after);
+            assert_eq!(seen.others_cpu_share, share, "{what}");
+            assert_eq!((seen.of_times(), seen.memory_pressure_share), (share == Some(0.5), None));
+        }
     }
 
     #[test]

@@ -79,8 +79,7 @@ pub fn conduct(
     tell: &mut dyn FnMut(Event),
 ) -> Conducted {
     let mut results: Vec<Variant> = variants.iter().map(empty).collect();
-    let mut running: Vec<bool> =
-        variants.iter().map(|variant| variant.unavailable.is_none()).collect();
+    let mut running: Vec<bool> = variants.iter().map(|it| it.unavailable.is_none()).collect();
     let mut clock = Clock::of(stage);
     let (started, mut longest) = (Instant::now(), Duration::ZERO);
     let (mut done, mut number) = (0, 0);
@@ -93,11 +92,8 @@ pub fn conduct(
             elapsed: started.elapsed(),
             longest,
         };
-        let next = match stage.interrupt.is_set() {
-            true => Err(Some(StopReason::Interrupted)),
-            false => rounds.next(&progress),
-        };
-        if let Err(end) = next {
+        let interrupted = stage.interrupt.is_set().then_some(Err(Some(StopReason::Interrupted)));
+        if let Err(end) = interrupted.unwrap_or_else(|| rounds.next(&progress)) {
             let Rounds::UntilSure(sure) = rounds else {
                 break None;
             };

@@ -31,28 +31,18 @@ pub fn trial() -> Trial {
             name: "sse".into(),
             description: "Streams & subscribers".into(),
             profile: Some("demo".into()),
-            vars: BTreeMap::new(),
-            cycles: BTreeMap::new(),
-            digest: None,
+            ..Workload::default()
         },
         machine: Machine { processors: Some(2), ..Machine::default() },
         repetitions: 3,
         interval_ms: 100,
-        metric: Metric::Rss,
-        limits: Limits::default(),
-        max_rest: Vec::new(),
-        interrupted: false,
         variants: vec![glibc, ours, absent, died, discarded],
         verdict: Verdict {
             kind: VerdictKind::Recommend,
             variant: Some(Allocator::Ebbmalloc.to_string()),
             sentence: "ebbmalloc holds 61 MB after the rest where glibc holds 343 MB, at no measurable cost.".into(),
         },
-        stopping: None,
-        traps: Vec::new(),
-        against: None,
-        tuned: None,
-        canary: None,
+        ..Trial::default()
     }
 }
 

@@ -68,7 +68,19 @@ pub struct Process {
     ended: Option<ExitStatus>,
 }
 
-impl Launch<'_> {
+impl<'a> Launch<'a> {
+    /// Outside of any cgroup of its own; output and errors go into one log.
+    pub fn new(
+        name: String,
+        command: Vec<String>,
+        cwd: &'a Path,
+        env: &'a BTreeMap<String, String>,
+        run_mark: &'a str,
+        log: PathBuf,
+    ) -> Launch<'a> {
+        Launch { name, command, cwd, env, run_mark, doors: &[], stdout: log.clone(), stderr: log }
+    }
+
     /// Starts it.
     pub fn start(self, groups: &Groups) -> Result<Process, String> {
         let name = self.name;
@@ -185,19 +197,12 @@ impl Process {
 
     /// What it wrote to stdout.
     pub fn output(&self) -> String {
-        std::fs::read(&self.stdout)
-            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-            .unwrap_or_default()
+        read(&self.stdout)
     }
 
     /// What it wrote to stderr, where that is a file of its own.
     pub fn errors(&self) -> String {
-        if self.stderr == self.stdout {
-            return String::new();
-        }
-        std::fs::read(&self.stderr)
-            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-            .unwrap_or_default()
+        if self.stderr == self.stdout { String::new() } else { read(&self.stderr) }
     }
 
     /// The text of all its output so far.
@@ -236,6 +241,11 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// A log as text; nothing where it cannot be read.
+fn read(path: &Path) -> String {
+    String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
 }
 
 /// Says how a process ended.

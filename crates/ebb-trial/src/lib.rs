@@ -1,14 +1,13 @@
 //! A controlled trial: the same service under the same load on one allocator after another.
 //!
-//! Used by `ebb compare`; reports render its [`results`]. How a process is read comes from outside as a
-//! [`sampler::Observer`]. It knows no command line and no report.
+//! For `ebb compare`; reports render its [`results`]. How a process is read comes from outside as a
+//! [`sampler::Observer`]. It knows no command line and no report. `examples/judge.rs` goes from figures to a verdict.
 //!
 //! - [`results`]: what was measured, as plain data.
 //! - [`workload`], [`variant`], [`template`], [`sketch`]: what is to be done, as a file or as words of a command line.
-//! - [`load`], [`tools`]: the load and what its tool reports.
 //! - [`summary`], [`cost`], [`canary`], [`traps`], [`disturbance`], [`refaults`]: figures, and what speaks against them.
 //! - [`verdict`], [`choice`], [`tuning`], [`against`]: a sentence; what to run; the settings; an earlier trial.
-//! - [`launch`], [`sampler`], [`enclosure`], [`logs`], [`interrupt`], [`setup`], [`run`]: one run.
+//! - [`launch`], [`sampler`], [`logs`], [`interrupt`], [`setup`], [`run`]: one run.
 //! - [`schedule`], [`rounds`], [`engine`]: in which order, how often; all runs.
 
 pub mod against;
@@ -16,13 +15,12 @@ pub mod canary;
 pub mod choice;
 pub mod cost;
 pub mod disturbance;
-pub mod enclosure;
 pub mod engine;
 #[cfg(test)]
 mod example;
 pub mod interrupt;
 pub mod launch;
-pub mod load;
+mod load;
 pub mod logs;
 pub mod refaults;
 pub mod results;
@@ -34,7 +32,7 @@ pub mod setup;
 pub mod sketch;
 pub mod summary;
 pub mod template;
-pub mod tools;
+mod tools;
 pub mod traps;
 pub mod tuning;
 pub mod variant;

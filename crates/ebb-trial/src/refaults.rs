@@ -82,11 +82,8 @@ mod tests {
     #[test]
     fn a_rise_below_the_peak_counts_and_a_new_peak_does_not() {
         assert_eq!(counts(&[10, 50, 100]), [0, 0, 0], "touched first");
-        assert_eq!(
-            counts(&[100, 30, 60, 40, 130, 20, 130]),
-            [0, 0, 30, 30, 90, 90, 200],
-            "up to the peak of its own so far"
-        );
+        let looks = [100, 30, 60, 40, 130, 20, 130];
+        assert_eq!(counts(&looks), [0, 0, 30, 30, 90, 90, 200], "up to its own peak so far");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! This is also the layout of `results.json` (`docs/json.md` documents every field). A value that
 //! was not measured is `None` (`null`), never 0. Bytes are bytes, `_s` are seconds, `_ms` milliseconds.
 
+#![allow(missing_docs, reason = "docs/json.md documents every field")]
+
 use ebb_allocators::Decay;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -26,37 +28,30 @@ pub use run::{
 pub const FORMAT: u32 = 1;
 
 /// A whole trial.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// Version of this layout, [`FORMAT`].
     pub format: u32,
-    /// Version of the tool.
     pub ebb_version: String,
     /// When the trial began, UTC, RFC 3339.
     pub started: String,
-    /// How long it took.
     pub seconds: f64,
-    /// The workload.
     pub workload: Workload,
-    /// Where.
     pub machine: Machine,
     /// Requested runs per variant.
     pub repetitions: u32,
-    /// Time between two samples.
     pub interval_ms: u64,
     /// Which memory the table's figures are.
     pub metric: Metric,
     /// What the service of each run was held to.
     #[serde(default)]
     pub limits: Limits,
-    /// What came of `--max-rest`.
     #[serde(default)]
     pub max_rest: Vec<MaxRest>,
     /// Ctrl-C came before the end.
     pub interrupted: bool,
     /// In the order in which they were requested; the first is what the others are compared to.
     pub variants: Vec<Variant>,
-    /// The verdict.
     pub verdict: Verdict,
     /// How it stopped, where it repeated until it was sure.
     pub stopping: Option<Stopping>,
@@ -81,24 +76,18 @@ impl Trial {
 /// How services that ran already were watched.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Canary {
-    /// Time between two looks.
     pub every_s: f64,
     /// Windows that the time is cut into; the figures are of windows, as those of a trial are of runs.
     pub windows: u32,
-    /// Length of a window.
     pub window_s: f64,
 }
 
 /// The workload as it was run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
-    /// Its name.
     pub name: String,
-    /// One line about it.
     pub description: String,
-    /// The profile that was chosen.
     pub profile: Option<String>,
-    /// The variables after the profile.
     pub vars: BTreeMap<String, String>,
     /// The number of rounds of each cycle after the profile.
     pub cycles: BTreeMap<String, u32>,
@@ -109,17 +98,12 @@ pub struct Workload {
 /// The machine that the trial ran on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Model name of the processor.
     pub cpu: Option<String>,
     /// Processors that this process may use.
     pub processors: Option<usize>,
-    /// Memory of the machine.
     pub memory_bytes: Option<u64>,
-    /// Kernel release.
     pub kernel: Option<String>,
-    /// Setting of transparent huge pages.
     pub thp: Option<String>,
-    /// Name of the system.
     pub system: Option<String>,
     /// What a page costs that is touched for the first time, as it was measured when the trial was over.
     pub page_fault_s: Option<f64>,
@@ -132,14 +116,12 @@ pub struct Machine {
 pub struct Limits {
     /// Memory, swap included.
     pub memory_max_bytes: Option<u64>,
-    /// Processors.
     pub cpus: Option<f64>,
 }
 
 /// A variant against what it may hold after the rest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MaxRest {
-    /// The variant.
     pub variant: String,
     /// What it may hold.
     pub max_bytes: u64,
@@ -150,10 +132,11 @@ pub struct MaxRest {
 }
 
 /// A kind of memory figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Metric {
     /// Resident pages, summed over the processes: shared pages count in each.
+    #[default]
     Rss,
     /// Resident pages, shared ones divided by the number of their users.
     Pss,
@@ -184,7 +167,6 @@ impl Metric {
 /// One variant: an allocator with its settings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Variant {
-    /// Its name in the table.
     pub name: String,
     /// The allocator: `glibc` where nothing is preloaded.
     pub allocator: String,
@@ -204,7 +186,6 @@ pub struct Variant {
     pub decay: Option<Decay>,
     /// Why it could not be run at all (not installed, with the package that has it).
     pub unavailable: Option<String>,
-    /// Its runs, in order.
     pub runs: Vec<Run>,
     /// Summary of the complete runs; `None` if there is none.
     pub summary: Option<Summary>,
@@ -233,10 +214,8 @@ impl Variant {
 
     /// What is said where nothing was.
     pub fn without_preload(&self) -> String {
-        match self.linked {
-            true => format!("nothing: {} is in the program", self.allocator),
-            false => "nothing".to_owned(),
-        }
+        let inside = self.linked.then(|| format!(": {} is in the program", self.allocator));
+        format!("nothing{}", inside.unwrap_or_default())
     }
 
     /// What was started instead of the workload's service, with the workload's values; what each run gives anew, such
@@ -270,13 +249,10 @@ impl Variant {
 }
 
 /// Verdict of a trial.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Which of the possible answers.
     pub kind: VerdictKind,
-    /// The variant that it recommends.
     pub variant: Option<String>,
-    /// The answer in one sentence.
     pub sentence: String,
 }
 
@@ -292,7 +268,7 @@ impl Verdict {
 }
 
 /// The possible answers of a trial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VerdictKind {
     /// One variant gives memory back that the first keeps.
@@ -306,5 +282,6 @@ pub enum VerdictKind {
     /// Services that were watched hold the same.
     NoRealDifference,
     /// Too little was measured.
+    #[default]
     NotEnough,
 }

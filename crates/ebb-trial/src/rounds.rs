@@ -92,10 +92,7 @@ impl Rounds {
         if sure.is_reached(progress) {
             return Err(Some(StopReason::Sure));
         }
-        match progress.done >= MOST {
-            true => Err(Some(StopReason::MostRepetitions)),
-            false => Ok(()),
-        }
+        if progress.done < MOST { Ok(()) } else { Err(Some(StopReason::MostRepetitions)) }
     }
 }
 

@@ -4,32 +4,29 @@
 //! in the [`Run`], and everything that was started is gone when it returns.
 
 use super::disturbance::{self, Loaded};
-use super::enclosure::Surroundings;
-use super::launch::{self, Process};
-use super::sampler::Sampler;
+use super::launch::{self, Launch, Process};
+use super::sampler::{Sampler, Surroundings};
 use super::summary;
+use super::template;
 use super::variant::Prepared;
+use super::workload::Companion;
 use crate::results::{Oom, Outcome, Run, Trim};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 mod ask;
-mod companions;
 mod health;
 mod phases;
 mod scene;
-mod stage;
 
-pub use stage::Stage;
+pub use scene::Stage;
 
 use ask::until_ready;
-use companions::Companions;
 use health::Health;
 use phases::Watch;
-use scene::Scene;
-pub(crate) use stage::note;
-use stage::{End, failed};
+pub(crate) use scene::note;
+use scene::{End, Scene, failed, file_name};
 
 /// After a malloc_trim, before memory is read: the kernel frees at once, but the answer may be written
 /// before other processes of the tree have trimmed.
@@ -205,6 +202,35 @@ impl Scene<'_> {
             (Err(reason), _, _) => note(record, format!("malloc_trim not measured: {reason}")),
             _ => note(record, "malloc_trim not measured: the memory could not be read".into()),
         }
+    }
+}
+
+/// The companions of a run with their grace; stopped last first when dropped.
+struct Companions(Vec<(Process, f64)>);
+
+impl Drop for Companions {
+    fn drop(&mut self) {
+        for (process, grace_s) in self.0.iter_mut().rev() {
+            process.stop(Duration::from_secs_f64(*grace_s));
+        }
+    }
+}
+
+impl Scene<'_> {
+    fn start_companion(&self, companion: &Companion) -> Result<Process, End> {
+        let name = format!("companion {}", companion.name);
+        let mut env = self.env.clone();
+        env.extend(self.fill_map(&companion.env)?);
+        let log = self.logs.join(format!("companion-{}.log", file_name(&companion.name)));
+        let command = template::fill_all(&companion.command, &self.values)?;
+        let launch = Launch::new(name, command, &self.workload.dir, &env, &self.run_mark, log);
+        let mut process = launch.start(&self.groups)?;
+        if let Some(ready) = &companion.ready {
+            let limit = Duration::from_secs_f64(companion.ready_timeout_s);
+            until_ready(self, ready, &mut process, limit)
+                .map_err(|reason| failed(reason, &process))?;
+        }
+        Ok(process)
     }
 }
 

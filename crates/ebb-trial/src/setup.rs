@@ -25,19 +25,10 @@ pub fn run(
     values.insert("workload".into(), workload.dir.display().to_string());
     let env = BTreeMap::from([("EBB_WORKLOAD".to_owned(), values["workload"].clone())]);
     let log = logs.join("setup.log");
-    let mut process = Launch {
-        name: "the workload's setup".into(),
-        command: template::fill_all(&setup.command, &values)
-            .map_err(|error| plain(error.to_string()))?,
-        cwd: &workload.dir,
-        env: &env,
-        run_mark: &format!("{}-setup", std::process::id()),
-        doors: &[],
-        stdout: log.clone(),
-        stderr: log,
-    }
-    .start(groups)
-    .map_err(plain)?;
+    let command = template::fill_all(&setup.command, &values).map_err(plain)?;
+    let (name, mark) = ("the workload's setup".to_owned(), format!("{}-setup", std::process::id()));
+    let launch = Launch::new(name, command, &workload.dir, &env, &mark, log);
+    let mut process = launch.start(groups).map_err(plain)?;
     let limit = Duration::from_secs_f64(setup.timeout_s.unwrap_or(SETUP_LIMIT_S));
     process.finish(limit, interrupt).map_err(|reason| (reason, process.last_lines()))
 }

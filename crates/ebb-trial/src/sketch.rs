@@ -204,32 +204,30 @@ mod tests {
     }
 
     #[test]
-    fn without_ready_the_loads_address_is_asked_for_a_connection() {
-        let mut sketch = sketch();
-        sketch.ready = None;
-        assert!(
-            matches!(read(&sketch).service.ready, Ready::Tcp(address) if address == "localhost:8000")
-        );
-        sketch.load = words("wrk http://example/path");
-        assert!(
-            matches!(read(&sketch).service.ready, Ready::Tcp(address) if address == "example:80")
-        );
-        sketch.load = words("./load.sh");
-        assert!(sketch.to_toml().unwrap_err().contains("--ready URL"));
-    }
-
-    #[test]
-    fn what_is_no_readiness_is_told() {
-        for (words, expected) in
-            [("https://x/", "does not support TLS"), ("soon", "write http://"), ("line:[", "regex")]
-        {
-            let mut sketch = sketch();
-            sketch.ready = Some(words.into());
-            let message = sketch.to_toml().unwrap_err();
-            assert!(message.contains(expected), "{words}: {message}");
+    fn readiness_is_read_or_found_in_the_load() {
+        type Expected = Result<Ready, &'static str>;
+        let tcp = |address: &str| Ok(Ready::Tcp(address.into()));
+        let cases: [(Option<&str>, &str, Expected); 7] = [
+            (None, "oha -z 20s http://localhost:8000/", tcp("localhost:8000")),
+            (None, "wrk http://example/path", tcp("example:80")),
+            (None, "./load.sh", Err("--ready URL")),
+            (Some("https://x/"), "./load.sh", Err("does not support TLS")),
+            (Some("soon"), "./load.sh", Err("write http://")),
+            (Some("line:["), "./load.sh", Err("regex")),
+            (Some("line:^ready {3}$"), "./load.sh", Ok(Ready::Line("^ready {3}$".into()))),
+        ];
+        for (ready, load, expected) in cases {
+            let sketch = Sketch { ready: ready.map(str::to_owned), load: words(load), ..sketch() };
+            match expected {
+                Ok(expected) => {
+                    let ready = format!("{:?}", read(&sketch).service.ready);
+                    assert_eq!(ready, format!("{expected:?}"), "{load}");
+                }
+                Err(part) => {
+                    let message = sketch.to_toml().unwrap_err();
+                    assert!(message.contains(part), "{ready:?}: {message}");
+                }
+            }
         }
-        let mut sketch = sketch();
-        sketch.ready = Some("line:^ready {3}$".into());
-        assert!(matches!(read(&sketch).service.ready, Ready::Line(line) if line == "^ready {3}$"));
     }
 }

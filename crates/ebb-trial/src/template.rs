@@ -8,30 +8,10 @@ use std::collections::BTreeMap;
 /// The values of the names.
 pub type Values = BTreeMap<String, String>;
 
-/// A template that cannot be filled in.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TemplateError {
-    /// An undefined name.
-    #[error("\"{text}\": {{{name}}} is not known here; known are {known}")]
-    Unknown {
-        /// The whole template.
-        text: String,
-        /// The name.
-        name: String,
-        /// What would have been understood.
-        known: String,
-    },
-    /// A brace without its partner.
-    #[error("\"{text}\": an unmatched brace (write {{{{ or }}}} for a literal brace)")]
-    Brace {
-        /// The whole template.
-        text: String,
-    },
-}
-
-/// Puts the values in.
-pub fn fill(text: &str, values: &Values) -> Result<String, TemplateError> {
-    let unbalanced = || TemplateError::Brace { text: text.to_owned() };
+/// Puts the values in; the message names what is not known, and what is.
+pub fn fill(text: &str, values: &Values) -> Result<String, String> {
+    let unbalanced =
+        || format!("\"{text}\": an unmatched brace (write {{{{ or }}}} for a literal brace)");
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(['{', '}']) {
@@ -48,10 +28,9 @@ pub fn fill(text: &str, values: &Values) -> Result<String, TemplateError> {
         }
         let end = tail.find('}').ok_or_else(unbalanced)?;
         let name = &tail[..end];
-        let value = values.get(name).ok_or_else(|| TemplateError::Unknown {
-            text: text.to_owned(),
-            name: name.to_owned(),
-            known: values.keys().cloned().collect::<Vec<_>>().join(", "),
+        let value = values.get(name).ok_or_else(|| {
+            let known = values.keys().cloned().collect::<Vec<_>>().join(", ");
+            format!("\"{text}\": {{{name}}} is not known here; known are {known}")
         })?;
         filled.push_str(value);
         rest = &tail[end + 1..];
@@ -61,7 +40,7 @@ pub fn fill(text: &str, values: &Values) -> Result<String, TemplateError> {
 }
 
 /// Puts the values into each part of a command.
-pub fn fill_all(parts: &[String], values: &Values) -> Result<Vec<String>, TemplateError> {
+pub fn fill_all(parts: &[String], values: &Values) -> Result<Vec<String>, String> {
     parts.iter().map(|part| fill(part, values)).collect()
 }
 
@@ -105,19 +84,21 @@ mod tests {
     }
 
     #[test]
-    fn names_are_replaced_and_doubled_braces_stay() {
-        assert_eq!(
-            fill("http://h:{port}/{{x}}?r={port.redis}", &values()).unwrap(),
-            "http://h:8123/{x}?r=7000"
-        );
-        assert_eq!(fill("plain", &values()).unwrap(), "plain");
-    }
-
-    #[test]
-    fn an_unknown_name_is_told_with_the_known_ones() {
-        let message = fill("--port {prot}", &values()).unwrap_err().to_string();
-        assert!(message.contains("{prot} is not known here"), "{message}");
-        assert!(message.contains("port, port.redis"), "{message}");
+    fn names_are_replaced_doubled_braces_stay_and_a_lonely_brace_is_refused() {
+        for (text, expected) in [
+            ("http://h:{port}/{{x}}?r={port.redis}", Ok("http://h:8123/{x}?r=7000")),
+            ("plain", Ok("plain")),
+            ("--port {prot}", Err("{prot} is not known here; known are port, port.redis")),
+            ("{port", Err("an unmatched brace")),
+            ("port}", Err("an unmatched brace")),
+        ] {
+            match (fill(text, &values()), expected) {
+                (Err(message), Err(part)) => assert!(message.contains(part), "{text}: {message}"),
+                (filled, expected) => {
+                    assert_eq!(filled.as_deref(), Ok(expected.unwrap()), "{text}")
+                }
+            }
+        }
     }
 
     #[test]
@@ -126,11 +107,5 @@ mod tests {
             assert_eq!(fill(&keep_known(text), &values()).unwrap(), text);
         }
         assert_eq!(fill(&keep_known("{{port}}"), &values()).unwrap(), "{8123}");
-    }
-
-    #[test]
-    fn a_lonely_brace_is_refused() {
-        assert!(matches!(fill("{port", &values()), Err(TemplateError::Brace { .. })));
-        assert!(matches!(fill("port}", &values()), Err(TemplateError::Brace { .. })));
     }
 }

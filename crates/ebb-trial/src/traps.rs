@@ -14,6 +14,11 @@ const ONE_STREAM: f64 = 1.05;
 /// Above this even the slowest requests show that there were several.
 const SURELY_SEVERAL: f64 = 2.0;
 
+fn trap(kind: TrapKind, variant: Option<&Variant>, sentence: String, remedy: &str) -> Trap {
+    let variant = variant.map(|variant| variant.name.clone());
+    Trap { kind, variant, sentence, remedy: remedy.to_owned() }
+}
+
 /// All traps, those about the whole trial first.
 pub fn look(variants: &[Variant]) -> Vec<Trap> {
     let mut traps: Vec<Trap> = instruments(variants);
@@ -61,12 +66,7 @@ fn instruments(variants: &[Variant]) -> Vec<Trap> {
                 "Use the build that runs in production",
             ),
         };
-        traps.push(Trap {
-            kind,
-            variant: None,
-            sentence: format!("{what} ({})", seen.seen),
-            remedy: remedy.to_owned(),
-        });
+        traps.push(trap(kind, None, format!("{what} ({})", seen.seen), remedy));
     }
     traps
 }
@@ -75,15 +75,12 @@ fn instruments(variants: &[Variant]) -> Vec<Trap> {
 fn one_stream(variants: &[Variant]) -> Option<Trap> {
     let known: Option<Vec<f64>> = runs(variants).flat_map(Run::loads).map(under_way).collect();
     let most = known?.into_iter().reduce(f64::max)?;
-    (most <= ONE_STREAM).then(|| Trap {
-        kind: TrapKind::OneStream,
-        variant: None,
-        sentence: format!(
-            "at most {most:.1} requests were in progress at once (requests per second times latency), so threads, \
-             arenas and caches are not used as under real traffic"
-        ),
-        remedy: "Let the load keep several requests in progress".to_owned(),
-    })
+    let sentence = format!(
+        "at most {most:.1} requests were in progress at once (requests per second times latency), so threads, \
+         arenas and caches are not used as under real traffic"
+    );
+    let remedy = "Let the load keep several requests in progress";
+    (most <= ONE_STREAM).then(|| trap(TrapKind::OneStream, None, sentence, remedy))
 }
 
 /// Mean number of requests under way, by Little's law; `None` where the load tells too little.
@@ -109,13 +106,9 @@ fn no_idle_phase(variants: &[Variant]) -> Option<Trap> {
     let run = runs(variants).find(|run| run.outcome == Outcome::Complete)?;
     let loaded = run.phases.iter().position(|span| span.kind.counts())?;
     let rests = run.phases[loaded..].iter().any(|span| span.kind == PhaseKind::Idle);
-    (!rests).then(|| Trap {
-        kind: TrapKind::NoIdlePhase,
-        variant: None,
-        sentence: "no idle phase follows a phase with load, so the trial cannot show what is kept"
-            .to_owned(),
-        remedy: "Add a phase of kind \"idle\" after the load".to_owned(),
-    })
+    let sentence = "no idle phase follows a phase with load, so the trial cannot show what is kept";
+    let remedy = "Add a phase of kind \"idle\" after the load";
+    (!rests).then(|| trap(TrapKind::NoIdlePhase, None, sentence.to_owned(), remedy))
 }
 
 /// The shortest rest that the figure "after rest" is taken from.
@@ -131,50 +124,37 @@ fn rest(variant: &Variant) -> Option<f64> {
 
 fn returns_too_late(variant: &Variant) -> Option<Trap> {
     let rest = rest(variant)?;
-    let trap = |kind, sentence, remedy: &str| {
-        Some(Trap {
-            kind,
-            variant: Some(variant.name.clone()),
-            sentence,
-            remedy: remedy.to_owned(),
-        })
-    };
     match variant.decay? {
-        Decay::Never => trap(
+        Decay::Never => Some(trap(
             TrapKind::NeverReturns,
+            Some(variant),
             "its settings keep all freed memory, so memory after the rest is its peak".to_owned(),
             "Remove the decay of -1 or purge:off, unless you want to measure it",
-        ),
-        Decay::Within { seconds, only_when_active } if rest < seconds => trap(
-            TrapKind::RestTooShort,
-            format!(
-                "its settings return memory within {seconds} s{}, but the rest lasts {rest:.1} s",
-                match only_when_active {
-                    true => " of activity",
-                    false => "",
-                }
-            ),
-            "Make the rest longer than that, or its decay shorter",
-        ),
+        )),
+        Decay::Within { seconds, only_when_active } if rest < seconds => {
+            let active = if only_when_active { " of activity" } else { "" };
+            Some(trap(
+                TrapKind::RestTooShort,
+                Some(variant),
+                format!(
+                    "its settings return memory within {seconds} s{active}, but the rest lasts {rest:.1} s"
+                ),
+                "Make the rest longer than that, or its decay shorter",
+            ))
+        }
         Decay::Within { .. } => None,
     }
 }
 
 fn did_not_load(variant: &Variant) -> Option<Trap> {
-    let discarded =
-        variant.runs.iter().filter(|run| matches!(run.outcome, Outcome::Discarded { .. }));
-    let (discarded, all) = (discarded.count(), variant.runs.len());
-    (discarded > 0).then(|| Trap {
-        kind: TrapKind::DidNotLoad,
-        variant: Some(variant.name.clone()),
-        sentence: format!(
-            "in {discarded} of {all} runs its allocator was not in charge of all processes"
-        ),
-        remedy:
-            "Find out what drops LD_PRELOAD (env -i, sudo, a static program, its own entrypoint): \
-                 `ebb run --verify` shows each process"
-                .to_owned(),
-    })
+    let is_discarded = |run: &&Run| matches!(run.outcome, Outcome::Discarded { .. });
+    let discarded = variant.runs.iter().filter(is_discarded).count();
+    let all = variant.runs.len();
+    let sentence =
+        format!("in {discarded} of {all} runs its allocator was not in charge of all processes");
+    let remedy = "Find out what drops LD_PRELOAD (env -i, sudo, a static program, its own entrypoint): \
+                  `ebb run --verify` shows each process";
+    (discarded > 0).then(|| trap(TrapKind::DidNotLoad, Some(variant), sentence, remedy))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// A requested variant.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VariantSpec {
     /// Its name in the table.
     pub name: String,
@@ -62,58 +62,28 @@ pub fn known_names() -> impl Iterator<Item = &'static str> {
     KNOWN.iter().map(|(name, _, _)| *name)
 }
 
-/// Why the words of `--variants` make no sense.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum VariantError {
-    /// The name is unknown.
-    #[error("variant \"{name}\" is not known; known are {known}, or the path of a shared object")]
-    Unknown {
-        /// What was written.
-        name: String,
-        /// What would have been understood.
-        known: String,
-    },
-    /// A setting without a value.
-    #[error("variant \"{item}\": \"{setting}\" is not KEY=VALUE")]
-    Setting {
-        /// The whole item.
-        item: String,
-        /// The part.
-        setting: String,
-    },
-    /// Two with one name.
-    #[error("variant \"{0}\" is given twice; give one of them a name: NEW={0}")]
-    Twice(String),
-    /// A quote that never ends.
-    #[error("a double quote is not closed in \"{0}\"")]
-    Quote(String),
-    /// Nothing was chosen.
-    #[error("no variant is chosen")]
-    None,
-}
-
-/// Reads the items of a trial, in order; `own` are the definitions of the workload.
+/// Reads the items of a trial, in order; `own` are the definitions of the workload. The message says what is wrong.
 pub fn parse(
     items: &[String],
     own: &BTreeMap<String, VariantTable>,
-) -> Result<Vec<VariantSpec>, VariantError> {
+) -> Result<Vec<VariantSpec>, String> {
     let mut specs: Vec<VariantSpec> = Vec::new();
     for text in items {
         for item in split(text, ',')? {
             let spec = parse_item(item.trim(), own)?;
             if specs.iter().any(|other| other.name == spec.name) {
-                return Err(VariantError::Twice(spec.name));
+                return Err(format!(
+                    "variant \"{0}\" is given twice; give one of them a name: NEW={0}",
+                    spec.name
+                ));
             }
             specs.push(spec);
         }
     }
-    if specs.is_empty() { Err(VariantError::None) } else { Ok(specs) }
+    if specs.is_empty() { Err("no variant is chosen".to_owned()) } else { Ok(specs) }
 }
 
-fn parse_item(
-    item: &str,
-    own: &BTreeMap<String, VariantTable>,
-) -> Result<VariantSpec, VariantError> {
+fn parse_item(item: &str, own: &BTreeMap<String, VariantTable>) -> Result<VariantSpec, String> {
     let mut parts = split(item, '+')?.into_iter();
     let head = unquote(&parts.next().unwrap_or_default());
     let (new_name, base) = match head.split_once('=') {
@@ -123,10 +93,9 @@ fn parse_item(
     let mut spec = lookup(&base, own)?;
     let mut plain_name = spec.name.clone();
     for setting in parts {
+        let parts = setting.split_once('=').filter(|(key, _)| !key.is_empty());
         let (key, value) =
-            setting.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(|| {
-                VariantError::Setting { item: item.to_owned(), setting: setting.clone() }
-            })?;
+            parts.ok_or_else(|| format!("variant \"{item}\": \"{setting}\" is not KEY=VALUE"))?;
         let value = unquote(value);
         plain_name.push_str(&format!("+{key}={value}"));
         spec.env.insert(key.to_owned(), value);
@@ -135,7 +104,7 @@ fn parse_item(
     Ok(spec)
 }
 
-fn lookup(base: &str, own: &BTreeMap<String, VariantTable>) -> Result<VariantSpec, VariantError> {
+fn lookup(base: &str, own: &BTreeMap<String, VariantTable>) -> Result<VariantSpec, String> {
     if let Some(table) = own.get(base) {
         return Ok(VariantSpec {
             name: base.to_owned(),
@@ -148,32 +117,22 @@ fn lookup(base: &str, own: &BTreeMap<String, VariantTable>) -> Result<VariantSpe
     }
     if let Some((name, allocator, setting)) = KNOWN.iter().find(|(name, _, _)| *name == base) {
         let env = setting.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
-        return Ok(VariantSpec {
-            name: (*name).into(),
-            allocator: allocator.to_string(),
-            beside: None,
-            linked: false,
-            command: None,
-            env,
-        });
+        let (name, allocator) = ((*name).into(), allocator.to_string());
+        return Ok(VariantSpec { name, allocator, env, ..VariantSpec::default() });
     }
     if base.contains('/') {
         let name = base.rsplit('/').next().unwrap_or(base).to_owned();
-        return Ok(VariantSpec {
-            name,
-            allocator: base.to_owned(),
-            beside: None,
-            linked: false,
-            command: None,
-            env: BTreeMap::new(),
-        });
+        return Ok(VariantSpec { name, allocator: base.to_owned(), ..VariantSpec::default() });
     }
     let known: Vec<String> = own.keys().cloned().chain(known_names().map(str::to_owned)).collect();
-    Err(VariantError::Unknown { name: base.to_owned(), known: known.join(", ") })
+    Err(format!(
+        "variant \"{base}\" is not known; known are {}, or the path of a shared object",
+        known.join(", ")
+    ))
 }
 
 /// Cuts at a separator outside of double quotes; the quotes stay.
-fn split(text: &str, separator: char) -> Result<Vec<String>, VariantError> {
+fn split(text: &str, separator: char) -> Result<Vec<String>, String> {
     let mut parts = vec![String::new()];
     let mut quoted = false;
     for letter in text.chars() {
@@ -185,7 +144,7 @@ fn split(text: &str, separator: char) -> Result<Vec<String>, VariantError> {
         }
     }
     if quoted {
-        return Err(VariantError::Quote(text.to_owned()));
+        return Err(format!("a double quote is not closed in \"{text}\""));
     }
     parts.retain(|part| !part.trim().is_empty());
     Ok(parts)
@@ -214,18 +173,10 @@ pub struct Prepared {
 mod tests {
     use super::*;
 
-    fn parse_one(text: &str) -> Result<Vec<VariantSpec>, VariantError> {
-        let own = BTreeMap::from([(
-            "mine".to_owned(),
-            VariantTable {
-                allocator: "jemalloc".into(),
-                beside: None,
-                linked: false,
-                command: None,
-                env: BTreeMap::from([("MALLOC_CONF".into(), "narenas:1".into())]),
-            },
-        )]);
-        parse(&[text.to_owned()], &own)
+    fn parse_one(text: &str) -> Result<Vec<VariantSpec>, String> {
+        let env = BTreeMap::from([("MALLOC_CONF".into(), "narenas:1".into())]);
+        let table = VariantTable { allocator: "jemalloc".into(), env, ..VariantTable::default() };
+        parse(&[text.to_owned()], &BTreeMap::from([("mine".to_owned(), table)]))
     }
 
     #[test]
@@ -237,29 +188,31 @@ mod tests {
         assert_eq!(specs.iter().filter(|spec| spec.is_libc()).count(), 3);
     }
 
+    /// The words, and of the last item the name, the allocator and the settings.
     #[test]
-    fn settings_are_added_and_make_the_name() {
-        let specs = parse_one("glibc,jemalloc-1000+PYTHONMALLOC=malloc").unwrap();
-        assert_eq!(specs[1].name, "jemalloc-1000+PYTHONMALLOC=malloc");
-        assert_eq!(specs[1].env["PYTHONMALLOC"], "malloc");
-        assert!(specs[1].env["MALLOC_CONF"].contains("dirty_decay_ms:1000"));
-    }
-
-    #[test]
-    fn quotes_hold_commas_and_a_name_can_be_given() {
-        let specs =
-            parse_one(r#"x=jemalloc+MALLOC_CONF="a:1,b:2"+PYTHONMALLOC=malloc,mine"#).unwrap();
-        assert_eq!(specs[0].name, "x");
-        assert_eq!(specs[0].env["MALLOC_CONF"], "a:1,b:2");
-        assert_eq!(specs[0].env["PYTHONMALLOC"], "malloc");
-        assert_eq!(specs[1].env["MALLOC_CONF"], "narenas:1");
-    }
-
-    #[test]
-    fn a_path_is_a_variant_with_its_file_name() {
-        let specs = parse_one("./target/release/libebbmalloc.so").unwrap();
-        assert_eq!(specs[0].name, "libebbmalloc.so");
-        assert_eq!(specs[0].allocator, "./target/release/libebbmalloc.so");
+    fn settings_names_quotes_and_paths_are_read() {
+        const LIBRARY: &str = "./target/release/libebbmalloc.so";
+        for (text, name, allocator, env) in [
+            (
+                "glibc,jemalloc-1000+PYTHONMALLOC=malloc",
+                "jemalloc-1000+PYTHONMALLOC=malloc",
+                "jemalloc",
+                "MALLOC_CONF=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000 PYTHONMALLOC=malloc",
+            ),
+            (
+                r#"mine,x=jemalloc+MALLOC_CONF="a:1,b:2"+PYTHONMALLOC=malloc"#,
+                "x",
+                "jemalloc",
+                "MALLOC_CONF=a:1,b:2 PYTHONMALLOC=malloc",
+            ),
+            ("mine", "mine", "jemalloc", "MALLOC_CONF=narenas:1"),
+            (LIBRARY, "libebbmalloc.so", LIBRARY, ""),
+        ] {
+            let spec = parse_one(text).unwrap().pop().unwrap();
+            assert_eq!((spec.name.as_str(), spec.allocator.as_str()), (name, allocator), "{text}");
+            let settings = spec.env.iter().map(|(key, value)| format!("{key}={value}"));
+            assert_eq!(settings.collect::<Vec<_>>().join(" "), env, "{text}");
+        }
     }
 
     #[test]
@@ -271,7 +224,7 @@ mod tests {
             ("x=jemalloc+A=\"b", "not closed"),
             ("", "no variant"),
         ] {
-            let message = parse_one(text).unwrap_err().to_string();
+            let message = parse_one(text).unwrap_err();
             assert!(message.contains(expected), "{text}: {message}");
         }
     }

@@ -3,10 +3,13 @@
 //! Read once by `commands/compare`. A [`Workload`] that was loaded is checked: every template can be
 //! filled in, every reference leads somewhere, there is a rest after a load. Nothing is started here.
 
+#![allow(missing_docs, reason = "docs/workload.md documents every field")]
+
 use super::template::{self, Values};
 use crate::results::PhaseKind;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// The version of the format that this build reads.
@@ -17,7 +20,6 @@ pub const FORMAT: u32 = 1;
 #[serde(deny_unknown_fields)]
 pub struct Workload {
     format: u32,
-    /// Name and description.
     pub workload: About,
     /// Names of the workload's own.
     #[serde(default)]
@@ -30,11 +32,9 @@ pub struct Workload {
     /// Started afresh for every run, not measured.
     #[serde(default, rename = "companion")]
     pub companions: Vec<Companion>,
-    /// The service under test.
     pub service: Service,
     /// Once a run, after readiness.
     pub prepare: Option<Job>,
-    /// The phases, in order.
     #[serde(default, rename = "phase")]
     pub phases: Vec<Phase>,
     /// Makes the service call malloc_trim(0).
@@ -64,9 +64,7 @@ pub struct Workload {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct About {
-    /// Its name.
     pub name: String,
-    /// One line.
     #[serde(default)]
     pub description: String,
 }
@@ -75,7 +73,6 @@ pub struct About {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
-    /// Argument list.
     pub command: Vec<String>,
     /// Limit; the default depends on what it is for.
     pub timeout_s: Option<f64>,
@@ -87,14 +84,10 @@ pub struct Job {
 pub struct Companion {
     /// Its name, also of its port.
     pub name: String,
-    /// Argument list.
     pub command: Vec<String>,
-    /// Additional environment variables.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// How to detect that it is ready.
     pub ready: Option<Ready>,
-    /// Time limit of the readiness check.
     #[serde(default = "companion_ready_s")]
     pub ready_timeout_s: f64,
     /// From SIGTERM to SIGKILL.
@@ -106,17 +99,13 @@ pub struct Companion {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
-    /// Argument list.
     pub command: Vec<String>,
     /// Relative to the workload's folder.
     #[serde(default)]
     pub cwd: Option<PathBuf>,
-    /// Additional environment variables.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// How to detect that it is ready.
     pub ready: Ready,
-    /// Time limit of the readiness check.
     #[serde(default = "service_ready_s")]
     pub ready_timeout_s: f64,
     /// From SIGTERM to SIGKILL.
@@ -176,15 +165,12 @@ pub struct Ask {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phase {
-    /// Its name.
     pub name: String,
-    /// What it is for.
     pub kind: PhaseKind,
     /// The load, for all kinds but idle.
     pub command: Option<Vec<String>>,
     /// The length, for idle.
     pub seconds: Option<Scalar>,
-    /// Limit of the load.
     pub timeout_s: Option<f64>,
     /// Repeated together with its neighbours of the same cycle.
     pub cycle: Option<String>,
@@ -197,7 +183,7 @@ pub struct Phase {
 }
 
 /// A variant of the workload's own.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VariantTable {
     /// An allocator, or the path of a shared object.
@@ -209,7 +195,6 @@ pub struct VariantTable {
     pub linked: bool,
     /// Started instead of the service's command.
     pub command: Option<Vec<String>>,
-    /// Its environment.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
 }
@@ -229,11 +214,8 @@ struct Profile {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub enum Scalar {
-    /// A whole number.
     Integer(i64),
-    /// A number.
     Float(f64),
-    /// A truth value.
     Boolean(bool),
     /// A text, which may be a template.
     Text(String),
@@ -250,51 +232,20 @@ impl std::fmt::Display for Scalar {
     }
 }
 
-/// Why a workload cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum WorkloadError {
-    /// No such file.
-    #[error("{}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// Not in the format.
-    #[error("{}{}: {message}", path.display(), line.map_or(String::new(), |line| format!(":{line}")))]
-    Parse {
-        /// The file.
-        path: PathBuf,
-        /// Where, counted from one.
-        line: Option<usize>,
-        /// What is wrong with it.
-        message: String,
-    },
-    /// In the format, but it cannot be run.
-    #[error("{}: {message}", path.display())]
-    Invalid {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong and what to do.
-        message: String,
-    },
-}
-
 impl Workload {
-    /// Reads, applies a profile, checks. `at` is the folder or the file itself.
-    pub fn load(at: &Path, profile: Option<&str>) -> Result<Workload, WorkloadError> {
+    /// Reads, applies a profile, checks. `at` is the folder or the file itself; the message has the file and the line.
+    pub fn load(at: &Path, profile: Option<&str>) -> Result<Workload, String> {
         let path = if at.is_dir() { at.join("workload.toml") } else { at.to_owned() };
-        let read = |source| WorkloadError::Read { path: path.clone(), source };
-        let text = std::fs::read_to_string(&path).map_err(read)?;
+        let unread = |error: std::io::Error| format!("{}: {error}", path.display());
+        let text = std::fs::read_to_string(&path).map_err(unread)?;
         // The parent of a bare file name is empty, which is no path.
         let parent = path.parent().filter(|parent| *parent != Path::new(""));
-        let dir = std::fs::canonicalize(parent.unwrap_or(Path::new("."))).map_err(read)?;
+        let dir = std::fs::canonicalize(parent.unwrap_or(Path::new("."))).map_err(unread)?;
         Workload::parse(&text, &path, dir, profile)
     }
 
     /// Checks a text that is in no file; its commands run in `dir`.
-    pub fn from_text(text: &str, dir: PathBuf) -> Result<Workload, WorkloadError> {
+    pub fn from_text(text: &str, dir: PathBuf) -> Result<Workload, String> {
         Workload::parse(text, Path::new("the workload of the command line"), dir, None)
     }
 
@@ -303,20 +254,17 @@ impl Workload {
         path: &Path,
         dir: PathBuf,
         profile: Option<&str>,
-    ) -> Result<Workload, WorkloadError> {
-        let mut workload: Workload =
-            toml::from_str(text).map_err(|error| WorkloadError::Parse {
-                path: path.to_owned(),
-                line: error
-                    .span()
-                    .map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1),
-                message: error.message().to_owned(),
-            })?;
+    ) -> Result<Workload, String> {
+        let path = path.display();
+        let mut workload: Workload = toml::from_str(text).map_err(|error| {
+            let line = |span: Range<usize>| {
+                format!(":{}", text[..span.start.min(text.len())].matches('\n').count() + 1)
+            };
+            format!("{path}{}: {}", error.span().map_or(String::new(), line), error.message())
+        })?;
         workload.dir = dir;
-        workload
-            .apply(profile)
-            .and_then(|()| workload.check())
-            .map_err(|message| WorkloadError::Invalid { path: path.to_owned(), message })?;
+        let checked = workload.apply(profile).and_then(|()| workload.check());
+        checked.map_err(|message| format!("{path}: {message}"))?;
         Ok(workload)
     }
 
@@ -347,8 +295,7 @@ impl Phase {
         let Some(seconds) = &self.seconds else {
             return Ok(None);
         };
-        let text =
-            template::fill(&seconds.to_string(), values).map_err(|error| error.to_string())?;
+        let text = template::fill(&seconds.to_string(), values)?;
         match text.parse::<f64>() {
             Ok(seconds) if seconds.is_finite() && seconds > 0.0 => Ok(Some(seconds)),
             _ => Err(format!("seconds = \"{text}\" is not a time")),

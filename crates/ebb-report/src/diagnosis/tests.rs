@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::words::wrap;
 use super::*;
-use ebb_diagnosis::facts::diagnosis::{Cause, Line, Verdict, VerdictKind};
+use ebb_diagnosis::facts::diagnosis::{Cause, Verdict, VerdictKind};
 use ebb_process::example;
 use ebb_process::snapshot::{CgroupParts, Process, Stress};
 
@@ -101,11 +101,6 @@ fn the_verdict_is_the_first_line_and_the_next_command_the_last() {
     ] {
         assert!(text.contains(expected), "{expected} is not in\n{text}");
     }
-}
-
-#[test]
-fn what_is_absent_has_no_line() {
-    let text = render(&[diagnosis()], Form::Full);
     for absent in ["slab", "page tables", "high", "peak"] {
         assert!(!text.contains(absent), "{absent} is in\n{text}");
     }

@@ -54,7 +54,7 @@ pub(crate) fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
 }
 
 /// Makes the first letter upper case.
-pub(super) fn capital(text: &str) -> String {
+pub(crate) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

@@ -34,30 +34,24 @@ const GLIBC: [f64; 5] = [340.0, 341.0, 343.0, 344.0, 345.0];
 const OURS: [f64; 5] = [60.0, 60.5, 61.0, 61.5, 62.0];
 
 #[test]
-fn the_same_again_is_no_real_difference() {
-    let before = trial(GLIBC, OURS);
-    let said = against(&before, &before);
-    assert!(said.worse.is_empty() && said.enough, "{said:?}");
-    for changes in &said.variants {
-        assert_eq!(changes.columns[&Column::AfterRest].judgement, Judgement::Same);
+fn a_change_is_worse_beyond_noise_and_threshold_only() {
+    use Judgement::{Same, Small, Unclear, Worse};
+    let high = [80.0, 81.0, 82.0, 83.0, 84.0];
+    let small = [365.0, 366.0, 367.0, 368.0, 369.0];
+    let noisy = [50.0, 55.0, 80.0, 120.0, 150.0];
+    for (glibc, ours, judgements, worse) in [
+        (GLIBC, OURS, [Same, Same], ""),
+        (GLIBC, high, [Same, Worse], "ebbmalloc: after rest 34 % higher"),
+        (small, OURS, [Small, Same], ""),
+        (GLIBC, noisy, [Same, Unclear], ""),
+    ] {
+        let said = against(&trial(GLIBC, OURS), &trial(glibc, ours));
+        let seen = said.variants.iter().map(|it| it.columns[&Column::AfterRest].judgement);
+        assert_eq!(seen.collect::<Vec<_>>(), judgements, "{said:?}");
+        assert_eq!((said.worse.join("; ").as_str(), said.enough), (worse, true));
+        let start = if worse.is_empty() { "Nothing is worse than" } else { "Worse than" };
+        assert!(said.sentence.starts_with(&format!("{start} 2026-01-02T03:04:05Z")), "{said:?}");
     }
-    assert_eq!(said.sentence, "Nothing is worse than 2026-01-02T03:04:05Z.");
-}
-
-#[test]
-fn more_memory_is_worse_and_names_the_variant() {
-    let said = against(&trial(GLIBC, OURS), &trial(GLIBC, [80.0, 81.0, 82.0, 83.0, 84.0]));
-    assert_eq!(said.worse, ["ebbmalloc: after rest 34 % higher"]);
-    assert!(said.sentence.starts_with("Worse than 2026-01-02"), "{}", said.sentence);
-}
-
-#[test]
-fn what_is_below_the_threshold_or_within_the_noise_is_not_worse() {
-    let small = against(&trial(GLIBC, OURS), &trial([365.0, 366.0, 367.0, 368.0, 369.0], OURS));
-    assert_eq!(small.variants[0].columns[&Column::AfterRest].judgement, Judgement::Small);
-    let noisy = against(&trial(GLIBC, OURS), &trial(GLIBC, [50.0, 55.0, 80.0, 120.0, 150.0]));
-    assert_eq!(noisy.variants[1].columns[&Column::AfterRest].judgement, Judgement::Unclear);
-    assert!(noisy.worse.is_empty() && small.worse.is_empty());
 }
 
 #[test]

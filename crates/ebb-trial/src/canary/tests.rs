@@ -40,55 +40,49 @@ fn watch(old: Variant, new: Variant) -> (Vec<Variant>, Verdict) {
 }
 
 #[test]
-fn a_difference_under_the_same_ups_and_downs_is_seen() {
-    let (variants, verdict) = watch(
-        side("old", |at| Some(300.0 + traffic(at)), 0.5),
-        side("new", |at| Some(270.0 + traffic(at)), 0.5),
-    );
-    assert_eq!(verdict.kind, VerdictKind::Recommend);
-    assert_eq!(verdict.variant.as_deref(), Some("new"));
-    assert!(
-        verdict.sentence.contains(
-            "-30 … -30 MB over 24 windows of 1m. No real difference in CPU time (+0 … +0 %)."
-        ),
-        "{}",
-        verdict.sentence
-    );
-    let figures = &variants[1].summary.as_ref().unwrap().figures;
-    assert_eq!(figures[&Column::Typical].n, 24);
-    assert!(figures[&Column::Floor].median <= figures[&Column::Typical].median);
-}
-
-#[test]
-fn the_old_one_is_recommended_where_the_new_one_holds_more() {
-    let (_, verdict) = watch(side("old", |_| Some(100.0), 0.5), side("new", |_| Some(180.0), 0.9));
-    assert_eq!(verdict.variant.as_deref(), Some("old"));
-    assert!(
-        verdict.sentence.starts_with("old holds 100 MB where new holds 180 MB"),
-        "{}",
-        verdict.sentence
-    );
-    assert!(
-        verdict.sentence.ends_with("CPU time of new: +80 % (+80 … +80 %)."),
-        "{}",
-        verdict.sentence
-    );
-}
-
-#[test]
-fn equals_have_no_real_difference_and_noise_is_not_enough() {
-    let (_, verdict) = watch(
-        side("old", |at| Some(300.0 + traffic(at)), 0.5),
-        side("new", |at| Some(301.0 + traffic(at)), 0.5),
-    );
-    assert_eq!(verdict.kind, VerdictKind::NoRealDifference);
+fn the_lower_side_is_recommended_where_the_difference_is_clear() {
     let mut random = fastrand::Rng::with_seed(9);
     let noise: Vec<f64> = (0..24).map(|_| 200.0 * random.f64()).collect();
-    let (_, verdict) = watch(
-        side("old", |_| Some(300.0), 0.5),
-        side("new", |at| Some(200.0 + noise[(at / 60.0) as usize]), 0.5),
-    );
-    assert_eq!(verdict.kind, VerdictKind::NotEnough, "{}", verdict.sentence);
+    let noisy = move |at: f64| 200.0 + noise[(at / 60.0) as usize];
+    type Memory = Box<dyn Fn(f64) -> f64>;
+    type Case = (Memory, Memory, f64, VerdictKind, Option<&'static str>, &'static str);
+    let cases: [Case; 4] = [
+        (
+            Box::new(|at| 300.0 + traffic(at)),
+            Box::new(|at| 270.0 + traffic(at)),
+            0.5,
+            VerdictKind::Recommend,
+            Some("new"),
+            "-30 … -30 MB over 24 windows of 1m. No real difference in CPU time (+0 … +0 %).",
+        ),
+        (
+            Box::new(|_| 100.0),
+            Box::new(|_| 180.0),
+            0.9,
+            VerdictKind::Recommend,
+            Some("old"),
+            "old holds 100 MB where new holds 180 MB: new against old +80 … +80 MB over 24 windows of 1m. \
+             CPU time of new: +80 % (+80 … +80 %).",
+        ),
+        (
+            Box::new(|at| 300.0 + traffic(at)),
+            Box::new(|at| 301.0 + traffic(at)),
+            0.5,
+            VerdictKind::NoRealDifference,
+            None,
+            "No real difference between old",
+        ),
+        (Box::new(|_| 300.0), Box::new(noisy), 0.5, VerdictKind::NotEnough, None, "watch longer"),
+    ];
+    for (old, new, cpu, kind, variant, words) in cases {
+        let (variants, verdict) =
+            watch(side("old", |at| Some(old(at)), 0.5), side("new", |at| Some(new(at)), cpu));
+        assert!(verdict.sentence.contains(words), "{}", verdict.sentence);
+        assert_eq!((verdict.kind, verdict.variant.as_deref()), (kind, variant), "{words}");
+        let figures = &variants[1].summary.as_ref().unwrap().figures;
+        assert_eq!(figures[&Column::Typical].n, 24);
+        assert!(figures[&Column::Floor].median <= figures[&Column::Typical].median);
+    }
 }
 
 #[test]

@@ -3,18 +3,10 @@
 use super::*;
 
 fn launch(dir: &Path, script: &str, mark: &str) -> Process {
-    Launch {
-        name: "the service".into(),
-        command: vec!["sh".into(), "-c".into(), script.into()],
-        cwd: dir,
-        env: &BTreeMap::from([("SEEN".to_owned(), "yes".to_owned())]),
-        run_mark: mark,
-        doors: &[],
-        stdout: dir.join("out"),
-        stderr: dir.join("err"),
-    }
-    .start(&Groups::default())
-    .unwrap()
+    let command = ["sh", "-c", script].map(str::to_owned).to_vec();
+    let env = BTreeMap::from([("SEEN".to_owned(), "yes".to_owned())]);
+    let launch = Launch::new("the service".into(), command, dir, &env, mark, dir.join("out"));
+    Launch { stderr: dir.join("err"), ..launch }.start(&Groups::default()).unwrap()
 }
 
 fn alive(pid: i32) -> bool {
@@ -25,6 +17,12 @@ fn alive(pid: i32) -> bool {
 
 fn wait_until(mut condition: impl FnMut() -> bool) -> bool {
     Interrupt::default().wait_for(Duration::from_secs(10), || condition().then_some(())).is_some()
+}
+
+/// The number that a process writes into a file.
+fn pid_in(file: &Path) -> i32 {
+    let read = || std::fs::read_to_string(file).ok()?.trim().parse().ok();
+    Interrupt::default().wait_for(Duration::from_secs(10), read).expect("a number is written")
 }
 
 #[test]
@@ -53,14 +51,7 @@ fn stop_takes_the_whole_group_even_one_that_ignores_sigterm() {
     let dir = tempfile::tempdir().unwrap();
     let script = "trap '' TERM; sleep 300 & echo $! > child; while :; do sleep 0.1; done";
     let mut process = launch(dir.path(), script, "c");
-    let mut child = 0;
-    assert!(wait_until(|| {
-        child = std::fs::read_to_string(dir.path().join("child"))
-            .ok()
-            .and_then(|text| text.trim().parse().ok())
-            .unwrap_or(0);
-        child > 0
-    }));
+    let child = pid_in(&dir.path().join("child"));
     assert!(alive(child));
     process.stop(Duration::from_millis(200));
     assert!(wait_until(|| !alive(child)), "the worker of a stopped service lives on");
@@ -73,14 +64,7 @@ fn a_daemon_that_left_the_group_is_found() {
     let mark = format!("stray-{}", std::process::id());
     let mut process =
         launch(dir.path(), "setsid sh -c 'echo $$ > daemon; exec sleep 300' & wait", &mark);
-    let mut daemon = 0;
-    assert!(wait_until(|| {
-        daemon = std::fs::read_to_string(dir.path().join("daemon"))
-            .ok()
-            .and_then(|text| text.trim().parse().ok())
-            .unwrap_or(0);
-        daemon > 0
-    }));
+    let daemon = pid_in(&dir.path().join("daemon"));
     process.stop(Duration::from_millis(100));
     assert!(alive(daemon), "the test shows nothing if the group's end took it along");
     kill_strays(&mark);
@@ -89,27 +73,18 @@ fn a_daemon_that_left_the_group_is_found() {
 
 #[test]
 fn settings_of_allocators_do_not_leak_in() {
-    assert!(is_allocator_setting("MALLOC_ARENA_MAX"));
-    assert!(is_allocator_setting("MALLOC_CONF"));
-    assert!(is_allocator_setting("LD_PRELOAD"));
-    assert!(!is_allocator_setting("LD_PRELOADED"));
-    assert!(!is_allocator_setting("PATH"));
+    for key in ["MALLOC_ARENA_MAX", "MALLOC_CONF", "LD_PRELOAD", "LD_PRELOADED", "PATH"] {
+        let expected = !matches!(key, "LD_PRELOADED" | "PATH");
+        assert_eq!(is_allocator_setting(key), expected, "{key}");
+    }
 }
 
 #[test]
 fn a_missing_program_is_told_with_its_path() {
     let dir = tempfile::tempdir().unwrap();
-    let error = Launch {
-        name: "the load".into(),
-        command: vec!["./nowhere".into()],
-        cwd: dir.path(),
-        env: &BTreeMap::new(),
-        run_mark: "d",
-        doors: &[],
-        stdout: dir.path().join("out"),
-        stderr: dir.path().join("out"),
-    }
-    .start(&Groups::default())
-    .unwrap_err();
+    let (env, log) = (BTreeMap::new(), dir.path().join("out"));
+    let command = vec!["./nowhere".to_owned()];
+    let launch = Launch::new("the load".into(), command, dir.path(), &env, "d", log);
+    let error = launch.start(&Groups::default()).unwrap_err();
     assert!(error.contains("the load") && error.contains("nowhere"), "{error}");
 }

@@ -10,9 +10,7 @@ use std::path::PathBuf;
 /// A comparison with an earlier trial of the same workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Against {
-    /// The file that the earlier trial was read from.
     pub file: PathBuf,
-    /// When that trial began.
     pub started: String,
     /// Version of the tool that did it.
     pub ebb_version: String,
@@ -28,16 +26,13 @@ pub struct Against {
     pub worse: Vec<String>,
     /// Whether both trials have runs enough to tell better from worse.
     pub enough: bool,
-    /// The result in one sentence.
     pub sentence: String,
 }
 
 /// What changed for one variant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Changes {
-    /// The variant.
     pub name: String,
-    /// By column.
     pub columns: BTreeMap<Column, Change>,
 }
 
@@ -50,7 +45,6 @@ pub struct Change {
     pub now: f64,
     /// Now minus before.
     pub difference: Difference,
-    /// Judgement of the change.
     pub judgement: Judgement,
 }
 

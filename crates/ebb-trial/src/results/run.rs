@@ -1,4 +1,5 @@
-//! One run of a variant as it was measured: its phases, its samples, what was seen beside them.
+//! One run of a variant as it was measured: its phases, its samples, what was seen beside them. Moments (`at_s`, `from_s`,
+//! `to_s`) count from readiness, rounds and repetitions from 1.
 
 use super::measures::Measures;
 use crate::results::sureness::Disturbance;
@@ -11,15 +12,11 @@ use serde::{Deserialize, Serialize};
 pub struct Run {
     /// Which repetition, from 1.
     pub repetition: u32,
-    /// How it ended.
     pub outcome: Outcome,
     /// From start to readiness.
     pub ready_after_s: Option<f64>,
-    /// The phases that ran, in order.
     pub phases: Vec<PhaseSpan>,
-    /// The samples, in order.
     pub samples: Vec<Sample>,
-    /// The named marks, in order.
     pub marks: Vec<Mark>,
     /// Live heap as reported by the workload's `[live]`.
     pub live: Vec<Live>,
@@ -27,12 +24,10 @@ pub struct Run {
     pub trim: Option<Trim>,
     /// Processes of it that were killed for lack of memory.
     pub oom: Option<Oom>,
-    /// The health address under load.
     #[serde(default)]
     pub health: Vec<HealthAnswer>,
     /// Time for which a CPU quota held it back; `None` where there is no quota.
     pub throttled_s: Option<f64>,
-    /// The figures of this run.
     pub measures: Measures,
     /// What a reader should know about this run.
     pub notes: Vec<String>,
@@ -44,7 +39,6 @@ pub struct Run {
     pub instruments: Vec<Instrument>,
     /// How the floors of its rests move from round to round, or from window to window.
     pub slope: Option<Slope>,
-    /// Restarts of a service that was watched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restarts: Vec<Restart>,
 }
@@ -67,24 +61,17 @@ impl Run {
 pub struct Restart {
     /// When it was there again.
     pub at_s: f64,
-    /// What was seen.
     pub text: String,
 }
 
 /// A phase as it ran.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseSpan {
-    /// Its name.
     pub name: String,
-    /// Its kind.
     pub kind: PhaseKind,
-    /// Which time round, from 1.
     pub round: u32,
-    /// Seconds after readiness.
     pub from_s: f64,
-    /// Seconds after readiness.
     pub to_s: f64,
-    /// Result of its load command.
     pub load: Option<LoadResult>,
 }
 
@@ -94,9 +81,7 @@ pub struct PhaseSpan {
 pub enum PhaseKind {
     /// Brings caches and lazy imports in; does not count for throughput.
     Warmup,
-    /// Steady load.
     Load,
-    /// A burst.
     Burst,
     /// Nothing is sent.
     Idle,
@@ -127,14 +112,11 @@ impl PhaseKind {
 pub struct LoadResult {
     /// Requests that were answered.
     pub requests: u64,
-    /// Requests that failed.
     #[serde(default)]
     pub errors: u64,
-    /// How long it took.
     pub seconds: f64,
     /// Requests that were under way at once, where the load knows it.
     pub concurrency: Option<f64>,
-    /// Quantiles of the latency.
     pub latency_ms: Option<Quantiles>,
     /// Upper bound and number of requests up to it.
     pub histogram_ms: Option<Vec<(f64, u64)>>,
@@ -145,7 +127,6 @@ pub struct LoadResult {
 /// Two quantiles of a latency.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
-    /// The median.
     pub p50: f64,
     /// The 99th percentile; not every tool tells it.
     pub p99: Option<f64>,
@@ -154,13 +135,10 @@ pub struct Quantiles {
 /// The process tree at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Seconds after readiness.
     pub at_s: f64,
-    /// Resident pages.
     pub rss_bytes: Option<u64>,
     /// Proportional share.
     pub pss_bytes: Option<u64>,
-    /// Anonymous resident pages.
     pub anon_bytes: Option<u64>,
     /// Live heap, where a reader of the allocator can tell it.
     pub live_bytes: Option<u64>,
@@ -175,7 +153,6 @@ pub struct Sample {
     /// Pages so far that a process of the tree had returned and touched again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refaults: Option<u64>,
-    /// Processes in the tree.
     pub processes: u32,
     /// What an autoscaler sees of its cgroup (usage minus inactive file), of a cgroup that is watched.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -185,11 +162,8 @@ pub struct Sample {
 /// A named state at the end of a phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
-    /// Its name.
     pub name: String,
-    /// Which time round, from 1.
     pub round: u32,
-    /// Seconds after readiness.
     pub at_s: f64,
     /// Memory there (the trial's metric): the median of the last second.
     pub bytes: Option<u64>,
@@ -198,9 +172,7 @@ pub struct Mark {
 /// An answer of the workload's `[live]`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Live {
-    /// Seconds after readiness.
     pub at_s: f64,
-    /// Bytes in use by the program.
     pub bytes: u64,
 }
 
@@ -209,7 +181,6 @@ pub struct Live {
 pub struct Oom {
     /// When the first was seen, in seconds after readiness; `None`: before.
     pub at_s: Option<f64>,
-    /// Number of killed processes.
     pub kills: u64,
     /// The limit that they ran into, where it can be read.
     pub limit_bytes: Option<u64>,
@@ -227,9 +198,7 @@ pub struct HealthAnswer {
 /// Memory around a malloc_trim, measured from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Trim {
-    /// Just before.
     pub before_bytes: u64,
-    /// Just after.
     pub after_bytes: u64,
 }
 
@@ -241,17 +210,9 @@ pub enum Outcome {
     #[default]
     Complete,
     /// It ran but must not count, because the allocator was not in charge.
-    Discarded {
-        /// What was seen.
-        reason: String,
-    },
+    Discarded { reason: String },
     /// The service or a load failed: the variant ends here.
-    Failed {
-        /// What failed.
-        reason: String,
-        /// The last lines of what failed.
-        last_lines: Vec<String>,
-    },
+    Failed { reason: String, last_lines: Vec<String> },
     /// Ctrl-C came.
     Interrupted,
 }

@@ -31,11 +31,9 @@ impl Reading {
 /// How a trial that repeats until it is sure came to its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Stopping {
-    /// Why it stopped.
     pub end: StopReason,
     /// Wanted width, as a share of the first variant's memory after the rest.
     pub wanted_share: f64,
-    /// The same in bytes, with the least that it can be.
     pub wanted_bytes: Option<f64>,
     /// The width of the widest interval of the memory after the rest.
     pub reached_bytes: Option<f64>,
@@ -93,7 +91,6 @@ impl Disturbance {
 /// What a search over an allocator's settings says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tuned {
-    /// The allocator.
     pub allocator: String,
     /// The variants that gave a figure, the lowest after the rest first.
     pub order: Vec<String>,
@@ -104,13 +101,11 @@ pub struct Tuned {
 /// A way in which a trial can mislead.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trap {
-    /// Kind of trap.
     pub kind: TrapKind,
     /// The variant that it is about; nothing where it is about all.
     pub variant: Option<String>,
     /// What was seen and what it does to the figures.
     pub sentence: String,
-    /// What to do.
     pub remedy: String,
 }
 
@@ -146,17 +141,5 @@ impl TrapKind {
             TrapKind::NeverReturns => "never returns",
             TrapKind::DidNotLoad => "did not load",
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_not_measured_is_no_disturbance_and_no_assurance() {
-        assert!(!Disturbance::default().of_times());
-        let busy = Disturbance { others_cpu_share: Some(0.4), memory_pressure_share: Some(0.0) };
-        assert!(busy.of_times() && !busy.of_memory());
     }
 }

@@ -3,7 +3,6 @@
 use super::*;
 use crate::results::{Difference, Figure, Summary};
 use ebb_statistics::difference_interval;
-use std::collections::BTreeMap;
 
 fn variant(name: &str, held_mb: f64, interval_mb: Option<(f64, f64)>) -> Variant {
     let figure = Figure {
@@ -21,7 +20,7 @@ fn variant(name: &str, held_mb: f64, interval_mb: Option<(f64, f64)>) -> Variant
         summary: Some(Summary {
             runs: 5,
             errors: 0,
-            figures: BTreeMap::from([(Column::AfterRest, figure)]),
+            figures: [(Column::AfterRest, figure)].into(),
         }),
         ..Variant::new(name, name)
     }
@@ -41,58 +40,55 @@ fn after(done: u32, seconds: u64, variants: &[Variant]) -> Result<(), Option<Sto
 }
 
 #[test]
-fn it_stops_when_every_interval_is_narrow_whichever_way_it_lies() {
+fn it_stops_when_every_interval_is_narrow_or_the_next_round_would_not_fit() {
+    let first = || variant("glibc", 200.0, None);
     let wide = [
-        variant("glibc", 200.0, None),
+        first(),
         variant("a", 190.0, Some((-12.0, -2.0))),
-        variant("b", 100.0, Some((-112.0, -88.0))),
+        variant("b", 100.0, Some((-130.0, -70.0))),
     ];
-    assert_eq!(after(5, 300, &wide), Ok(()), "24 MB are more than 5 % of 200");
     let narrow = [
-        variant("glibc", 200.0, None),
+        first(),
         variant("a", 200.0, Some((-5.0, 4.0))),
         variant("b", 100.0, Some((-101.0, -99.0))),
     ];
-    assert_eq!(after(5, 300, &narrow), Err(Some(StopReason::Sure)));
-    assert_eq!(after(4, 240, &narrow), Ok(()), "not before five");
-}
-
-#[test]
-fn the_budget_ends_it_before_a_round_that_would_not_fit() {
-    let wide = [variant("glibc", 200.0, None), variant("b", 100.0, Some((-130.0, -70.0)))];
-    assert_eq!(after(8, 540, &wide), Ok(()));
-    assert_eq!(after(9, 541, &wide), Err(Some(StopReason::Budget)));
-    assert_eq!(after(2, 541, &wide), Err(Some(StopReason::Budget)));
-    assert_eq!(after(0, 0, &wide), Ok(()), "one round is always done");
-    let progress = Progress {
+    let small = [variant("glibc", 20.0, None), variant("b", 19.0, Some((-2.4, 0.4)))];
+    for (what, variants, done, seconds, end) in [
+        ("60 MB are more than 5 % of 200", &wide[..], 5, 300, None),
+        ("narrow, whichever way they lie", &narrow, 5, 300, Some(StopReason::Sure)),
+        ("not before five", &narrow, 4, 240, None),
+        ("a round fits", &wide, 8, 540, None),
+        ("no round fits", &wide, 9, 541, Some(StopReason::Budget)),
+        ("nor early", &wide, 2, 541, Some(StopReason::Budget)),
+        ("one round is always done", &wide, 0, 0, None),
+        (
+            "few megabytes are narrow enough for a small service",
+            &small,
+            5,
+            1,
+            Some(StopReason::Sure),
+        ),
+    ] {
+        assert_eq!(
+            after(done, seconds, variants),
+            end.map_or(Ok(()), |end| Err(Some(end))),
+            "{what}"
+        );
+    }
+    let mut progress = Progress {
         variants: &wide,
-        running: &[true, true],
+        running: &[true; 3],
         done: 9,
         elapsed: Duration::from_secs(541),
         longest: Duration::from_secs(60),
     };
     let told = SURE.stopping(&progress, StopReason::Budget);
-    assert_eq!(told.wanted_bytes, Some(10e6));
-    assert_eq!(told.reached_bytes, Some(60e6));
+    assert_eq!((told.wanted_bytes, told.reached_bytes), (Some(10e6), Some(60e6)));
     assert_eq!(told.widest.as_deref(), Some("b"));
-}
-
-#[test]
-fn few_megabytes_are_narrow_enough_for_a_small_service() {
-    let small = [variant("glibc", 20.0, None), variant("b", 19.0, Some((-2.4, 0.4)))];
-    assert_eq!(after(5, 1, &small), Err(Some(StopReason::Sure)));
-}
-
-#[test]
-fn without_the_first_variant_there_is_nothing_to_be_sure_of() {
-    let variants = [variant("glibc", 200.0, None), variant("b", 100.0, Some((-130.0, -70.0)))];
-    let end = Rounds::UntilSure(SURE).next(&Progress {
-        variants: &variants,
-        running: &[false, true],
-        done: 2,
-        elapsed: Duration::from_secs(20),
-        longest: Duration::from_secs(10),
-    });
+    // Without the first variant there is nothing to be sure of.
+    (progress.running, progress.done) = (&[false, true, true], 2);
+    progress.elapsed = Duration::from_secs(20);
+    let end = Rounds::UntilSure(SURE).next(&progress);
     assert_eq!(end, Err(Some(StopReason::NothingToCompare)));
 }
 

@@ -4,7 +4,6 @@
 
 use super::scene::Scene;
 use crate::launch::{self, Process};
-use crate::template;
 use crate::workload::{Ask, Ready};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
@@ -41,10 +40,8 @@ pub fn until_ready(
         }
         let look = match (&pattern, ready) {
             (Some(pattern), _) => {
-                match process.all_output().lines().any(|line| pattern.is_match(line)) {
-                    true => Ok(()),
-                    false => Err("no line of its output matches".to_owned()),
-                }
+                let matches = process.all_output().lines().any(|line| pattern.is_match(line));
+                matches.then_some(()).ok_or("no line of its output matches".to_owned())
             }
             (None, Ready::Http(url)) => http(&scene.fill(url)?, "GET", LOOK_LIMIT).map(|_| ()),
             (None, Ready::Tcp(address)) => connect(&scene.fill(address)?),
@@ -138,12 +135,6 @@ pub(super) fn http(url: &str, method: &str, limit: Duration) -> Result<String, S
         .map_err(|error| format!("{method} {url}: {error}"))?;
     let failed = |error: ureq::Error| format!("{method} {url}: {error}");
     agent.run(request).map_err(failed)?.body_mut().read_to_string().map_err(failed)
-}
-
-impl From<template::TemplateError> for String {
-    fn from(error: template::TemplateError) -> String {
-        error.to_string()
-    }
 }
 
 #[cfg(test)]

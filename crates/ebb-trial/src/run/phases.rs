@@ -2,8 +2,7 @@
 
 use super::ask;
 use super::health::Health;
-use super::scene::{Scene, file_name};
-use super::stage::{End, Stage, failed, note};
+use super::scene::{End, Scene, Stage, failed, file_name, note};
 use crate::disturbance::Loaded;
 use crate::launch::{self, Process};
 use crate::results::{Live, LoadResult, Mark, PhaseKind, PhaseSpan, Run};

@@ -1,18 +1,74 @@
-//! What one run stands on: its folder, ports, names and environment, and the processes it starts.
+//! What all runs of a trial have in common, what one run stands on (its folder, ports, names and environment, and the
+//! processes it starts), and why it does not come to its end.
 
-use super::stage::{End, Stage};
 use crate::interrupt::{Groups, Interrupt};
 use crate::launch::{Launch, Process};
+use crate::logs::Logs;
+use crate::results::{Metric, Run};
+use crate::sampler::{Enclosures, Observer};
+use crate::schedule::Step;
 use crate::template::{self, Values};
 use crate::variant::Prepared;
 use crate::workload::Workload;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The first port that is tried for a service: lower ones are often somebody's by custom.
 const FIRST_PORT: u16 = 10_240;
+
+/// What all runs of a trial have in common.
+pub struct Stage<'a> {
+    /// The workload.
+    pub workload: &'a Workload,
+    /// The phases in order.
+    pub steps: &'a [Step],
+    /// Looks at the processes.
+    pub observer: Arc<dyn Observer>,
+    /// Set when the user interrupts the trial.
+    pub interrupt: Interrupt,
+    /// What to kill when asked twice.
+    pub groups: Groups,
+    /// The memory metric that is compared.
+    pub metric: Metric,
+    /// Between two samples.
+    pub interval: Duration,
+    /// Where the logs go.
+    pub logs: &'a Logs,
+    /// Makes the place of limits for each run, where there are limits.
+    pub enclosures: Option<&'a dyn Enclosures>,
+}
+
+/// Why a run did not come to its end.
+pub(super) enum End {
+    /// With what the process wrote last.
+    Failed {
+        reason: String,
+        last_lines: Vec<String>,
+    },
+    Discarded(String),
+    Interrupted,
+}
+
+impl From<String> for End {
+    fn from(reason: String) -> End {
+        End::Failed { reason, last_lines: Vec::new() }
+    }
+}
+
+/// Adds what a reader should know, once.
+pub(crate) fn note(record: &mut Run, text: String) {
+    if !record.notes.contains(&text) {
+        record.notes.push(text);
+    }
+}
+
+/// What a process of the run ended with.
+pub(super) fn failed(reason: String, process: &Process) -> End {
+    End::Failed { reason, last_lines: process.last_lines() }
+}
 
 /// The places, ports and names of one run.
 pub struct Scene<'a> {
@@ -79,7 +135,7 @@ impl<'a> Scene<'a> {
 
     /// Puts this run's values in.
     pub fn fill(&self, text: &str) -> Result<String, String> {
-        Ok(template::fill(text, &self.values)?)
+        template::fill(text, &self.values)
     }
 
     pub(super) fn fill_map(
@@ -95,17 +151,10 @@ impl<'a> Scene<'a> {
         command: &[String],
         file: &str,
     ) -> Result<Process, String> {
-        Launch {
-            name: name.to_owned(),
-            command: template::fill_all(command, &self.values)?,
-            cwd: &self.workload.dir,
-            env: &self.env,
-            run_mark: &self.run_mark,
-            doors: &[],
-            stdout: self.logs.join(format!("{file}.out")),
-            stderr: self.logs.join(format!("{file}.err")),
-        }
-        .start(&self.groups)
+        let command = template::fill_all(command, &self.values)?;
+        let (dir, log) = (&self.workload.dir, self.logs.join(format!("{file}.out")));
+        let launch = Launch::new(name.to_owned(), command, dir, &self.env, &self.run_mark, log);
+        Launch { stderr: self.logs.join(format!("{file}.err")), ..launch }.start(&self.groups)
     }
 
     /// Runs a command of the workload to its end and gives what it wrote.
@@ -144,19 +193,10 @@ impl<'a> Scene<'a> {
             Some(cwd) => self.workload.dir.join(cwd),
             None => self.workload.dir.clone(),
         };
-        let log = self.logs.join("service.log");
-        let process = Launch {
-            name: "the service".into(),
-            command: template::fill_all(command, &self.values).map_err(String::from)?,
-            cwd: &cwd,
-            env: &env,
-            run_mark: &self.run_mark,
-            doors,
-            stdout: log.clone(),
-            stderr: log,
-        }
-        .start(&self.groups)?;
-        Ok(process)
+        let command = template::fill_all(command, &self.values)?;
+        let (name, log) = ("the service".to_owned(), self.logs.join("service.log"));
+        let launch = Launch::new(name, command, &cwd, &env, &self.run_mark, log);
+        Ok(Launch { doors, ..launch }.start(&self.groups)?)
     }
 }
 

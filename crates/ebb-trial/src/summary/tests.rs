@@ -21,15 +21,7 @@ fn span(kind: PhaseKind, from_s: f64, to_s: f64, load: Option<LoadResult>) -> Ph
 }
 
 fn requests(requests: u64, seconds: f64) -> Option<LoadResult> {
-    Some(LoadResult {
-        requests,
-        errors: 1,
-        seconds,
-        concurrency: None,
-        latency_ms: None,
-        histogram_ms: None,
-        tool: None,
-    })
+    Some(LoadResult { requests, errors: 1, seconds, latency_ms: None, ..LoadResult::default() })
 }
 
 /// Warm-up to 50 MB, a burst to 400, a rest that ends at `rested`, a reload that is not the rest.
@@ -78,7 +70,7 @@ fn the_columns_are_what_the_manual_says() {
 }
 
 #[test]
-fn marks_with_the_two_names_win() {
+fn marks_trim_and_live_are_taken_where_they_are() {
     let mut run = run(120);
     let mark =
         |name: &str, round, bytes| Mark { name: name.into(), round, at_s: 1.0, bytes: Some(bytes) };
@@ -88,17 +80,11 @@ fn marks_with_the_two_names_win() {
         mark(AFTER_REST, 2, 90),
         mark("other", 1, 1),
     ];
-    let measures = measure(&run, Metric::Rss);
-    assert_eq!((measures.baseline_bytes, measures.after_rest_bytes), (Some(30.0), Some(90.0)));
-    assert_eq!(measures.growth_bytes, Some(60.0));
-}
-
-#[test]
-fn trim_and_live_are_taken_where_they_are() {
-    let mut run = run(120);
     run.trim = Some(Trim { before_bytes: 100, after_bytes: 64 });
     run.live = vec![Live { at_s: 8.01, bytes: 33 }];
     let measures = measure(&run, Metric::Rss);
+    assert_eq!((measures.baseline_bytes, measures.after_rest_bytes), (Some(30.0), Some(90.0)));
+    assert_eq!(measures.growth_bytes, Some(60.0));
     assert_eq!((measures.reclaimable_bytes, measures.live_bytes), (Some(36.0), Some(33.0)));
     run.live.clear();
     run.samples[7].live_bytes = Some(44);
@@ -106,21 +92,17 @@ fn trim_and_live_are_taken_where_they_are() {
 }
 
 #[test]
-fn refaults_that_nobody_counted_are_not_0() {
+fn what_nobody_measured_is_not_0() {
     let mut run = run(120);
     run.samples.iter_mut().for_each(|sample| sample.refaults = None);
     assert_eq!(measure(&run, Metric::Rss).refaults, None);
+    let measures = measure(&run, Metric::Pss);
+    assert_eq!((measures.peak_bytes, measures.after_rest_bytes), (None, None));
     // As they come from an earlier version, which had no such field.
     let mut written = serde_json::to_value(run.measures).unwrap();
     assert!(written.as_object_mut().unwrap().remove("refaults").is_some());
     let measures: Measures = serde_json::from_value(written).unwrap();
     assert_eq!((measures.refaults, measures.page_faults), (None, Some(790.0)));
-}
-
-#[test]
-fn a_metric_without_samples_is_not_measured() {
-    let measures = measure(&run(120), Metric::Pss);
-    assert_eq!((measures.peak_bytes, measures.after_rest_bytes), (None, None));
 }
 
 fn variant(name: &str, runs: Vec<Run>) -> Variant {
@@ -129,8 +111,10 @@ fn variant(name: &str, runs: Vec<Run>) -> Variant {
 
 #[test]
 fn runs_become_median_spread_and_difference_to_the_first() {
+    let discarded =
+        Run { outcome: Outcome::Discarded { reason: "not in charge".into() }, ..run(999) };
     let mut variants = [
-        variant("glibc", vec![run(300), run(310), run(290)]),
+        variant("glibc", vec![run(300), run(310), run(290), discarded]),
         variant("other", vec![run(80), run(84), run(82)]),
         variant("once", vec![run(81)]),
         variant("none", Vec::new()),
@@ -149,14 +133,4 @@ fn runs_become_median_spread_and_difference_to_the_first() {
     let once = once.unwrap().figures[&Column::AfterRest];
     assert_eq!(once.versus_first.unwrap().interval, None, "direction only");
     assert!(none.is_none());
-}
-
-#[test]
-fn discarded_runs_do_not_count() {
-    let mut bad = run(999);
-    bad.outcome = Outcome::Discarded { reason: "not in charge".into() };
-    let mut variants = [variant("glibc", vec![run(300), bad])];
-    summarise(&mut variants);
-    let summary = variants[0].summary.as_ref().unwrap();
-    assert_eq!((summary.runs, summary.median(Column::AfterRest)), (1, Some(300e6)));
 }

@@ -1,16 +1,13 @@
 //! Load tools that people have: what each prints at its end, read for throughput and latency.
 //!
 //! Used by `load` where the last line is no summary of ours. A summary is recognised by its text and not by
-//! the program's name, since tools run in shells and containers. One file a tool, each tried on what real runs
-//! of it printed (`tests/fixtures/tools`, the name has the version). Pure; what is not there is `None`.
+//! the program's name, since tools run in shells and containers. Each reader is tried on what real runs
+//! of its tool printed (`tests/fixtures/tools`, the name has the version). Pure; what is not there is `None`.
 
-mod ab;
-mod hey;
-mod k6;
-mod locust;
 mod oha;
+mod plain;
+mod scripted;
 mod words;
-mod wrk;
 
 use crate::results::LoadResult;
 
@@ -20,11 +17,11 @@ type Reader = fn(&str) -> Option<LoadResult>;
 /// All of them, in the order in which they are tried.
 const READERS: [(&str, Reader); 6] = [
     ("oha", oha::read),
-    ("wrk", wrk::read),
-    ("k6", k6::read),
-    ("locust", locust::read),
-    ("hey", hey::read),
-    ("ab", ab::read),
+    ("wrk", plain::wrk),
+    ("k6", scripted::k6),
+    ("locust", scripted::locust),
+    ("hey", plain::hey),
+    ("ab", plain::ab),
 ];
 
 /// The names, for messages.

@@ -102,9 +102,7 @@ fn result<'a>(
         requests: sum(&good),
         errors: sum(&bad) + unanswered.map(|(_, count)| count).sum::<u64>(),
         seconds,
-        concurrency: None,
         latency_ms,
-        histogram_ms: None,
-        tool: None,
+        ..LoadResult::default()
     }
 }

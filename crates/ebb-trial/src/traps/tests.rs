@@ -27,41 +27,30 @@ fn load(requests: u64, p50: f64, p99: f64) -> LoadResult {
         requests,
         errors: 0,
         seconds: 10.0,
-        concurrency: None,
         latency_ms: Some(Quantiles { p50, p99: Some(p99) }),
-        histogram_ms: None,
-        tool: None,
+        ..LoadResult::default()
     }
 }
 
 #[test]
-fn a_trial_without_traps_has_none() {
-    assert_eq!(kinds(&variants()), []);
-    assert_eq!(kinds(&[]), []);
-}
-
-#[test]
-fn one_stream_is_seen_by_requests_and_latency() {
+fn one_stream_is_seen_by_what_the_load_tells() {
     // 100 requests of 99 ms one after another in 10 s; the same with 8 at a time.
-    assert_eq!(kinds(&with_load(load(100, 99.0, 105.0))), [TrapKind::OneStream]);
-    assert_eq!(kinds(&with_load(load(800, 99.0, 105.0))), []);
-    // Few slow ones among many quick ones: the median alone would tell a wrong story.
-    assert_eq!(kinds(&with_load(load(800, 5.0, 500.0))), []);
-}
-
-#[test]
-fn a_load_that_tells_its_concurrency_or_its_histogram_is_believed() {
-    let mut told = load(100, 99.0, 105.0);
-    told.concurrency = Some(4.0);
-    assert_eq!(kinds(&with_load(told.clone())), []);
-    told.concurrency = Some(1.0);
-    assert_eq!(kinds(&with_load(told.clone())), [TrapKind::OneStream]);
-    told.concurrency = None;
-    told.histogram_ms = Some(vec![(100.0, 98), (400.0, 2)]);
-    assert_eq!(kinds(&with_load(told)), [], "1.06 by upper bounds");
-    let mut silent = load(100, 99.0, 105.0);
-    silent.latency_ms = None;
-    assert_eq!(kinds(&with_load(silent)), []);
+    let one = || load(100, 99.0, 105.0);
+    let told = |concurrency| LoadResult { concurrency: Some(concurrency), ..one() };
+    let histogram_ms = Some(vec![(100.0, 98), (400.0, 2)]);
+    for (what, load, is_trap) in [
+        ("one after another", one(), true),
+        ("8 at a time", load(800, 99.0, 105.0), false),
+        ("few slow ones among many quick ones", load(800, 5.0, 500.0), false),
+        ("it tells 4", told(4.0), false),
+        ("it tells 1", told(1.0), true),
+        ("1.06 by upper bounds", LoadResult { histogram_ms, ..one() }, false),
+        ("no latency", LoadResult { latency_ms: None, ..one() }, false),
+    ] {
+        let expected = if is_trap { vec![TrapKind::OneStream] } else { vec![] };
+        assert_eq!(kinds(&with_load(load)), expected, "{what}");
+    }
+    assert_eq!((kinds(&variants()), kinds(&[])), (vec![], vec![]), "without loads");
 }
 
 #[test]

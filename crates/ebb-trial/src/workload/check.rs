@@ -12,10 +12,8 @@ const LINKED: [Allocator; 3] = [Allocator::Ebbmalloc, Allocator::Jemalloc, Alloc
 impl Workload {
     pub(super) fn check(&self) -> Result<(), String> {
         if self.format != FORMAT {
-            return Err(format!(
-                "format = {} is not supported; this ebb reads {FORMAT}",
-                self.format
-            ));
+            let format = self.format;
+            return Err(format!("format = {format} is not supported; this ebb reads {FORMAT}"));
         }
         for phase in &self.phases {
             phase
@@ -41,11 +39,8 @@ impl Workload {
                 ));
             }
         }
-        for ask in [("[trim]", &self.trim), ("[live]", &self.live)] {
-            if let (name, Some(ask)) = ask {
-                ask.check(name)?;
-            }
-        }
+        self.trim.iter().try_for_each(|ask| ask.check("[trim]"))?;
+        self.live.iter().try_for_each(|ask| ask.check("[live]"))?;
         self.check_templates()
     }
 
@@ -64,43 +59,33 @@ impl Workload {
             texts.extend(phase.command.iter().flatten());
             texts.extend(phase.ask.iter().flat_map(Ask::texts));
         }
-        texts.extend(self.variants.values().filter_map(|variant| variant.beside.as_ref()));
         for variant in self.variants.values() {
-            texts.extend(variant.command.iter().flatten());
+            texts.extend(variant.beside.iter().chain(variant.command.iter().flatten()));
         }
         for ask in self.trim.iter().chain(&self.live) {
             texts.extend(ask.texts());
         }
         for text in texts {
-            template::fill(text, &values).map_err(|error| error.to_string())?;
+            template::fill(text, &values)?;
         }
         for phase in &self.phases {
             phase
                 .idle_seconds(&values)
                 .map_err(|message| format!("phase \"{}\": {message}", phase.name))?;
         }
-        let commands = [&self.service.command]
-            .into_iter()
+        let mut commands = std::iter::once(&self.service.command)
             .chain(self.companions.iter().map(|companion| &companion.command))
             .chain(self.phases.iter().filter_map(|phase| phase.command.as_ref()))
             .chain(self.variants.values().filter_map(|variant| variant.command.as_ref()));
-        for command in commands {
-            if command.is_empty() {
-                return Err("a command is empty".into());
-            }
-        }
-        Ok(())
+        if commands.any(Vec::is_empty) { Err("a command is empty".into()) } else { Ok(()) }
     }
 
     /// Every name that a run defines, with values that are good enough for a check.
     fn example_values(&self) -> Values {
+        let ports = self.companions.iter().map(|companion| format!("port.{}", companion.name));
+        let names = template::NAMES.map(str::to_owned).into_iter().chain(ports);
         let mut values = self.vars();
-        for name in template::NAMES {
-            values.insert(name.into(), "1".into());
-        }
-        for companion in &self.companions {
-            values.insert(format!("port.{}", companion.name), "1".into());
-        }
+        values.extend(names.map(|name| (name, "1".to_owned())));
         values
     }
 }

@@ -4,8 +4,9 @@
 //! it, so that a new version of a service can be compared with the last; nor are variants, repetitions,
 //! time limits and descriptions.
 
-use super::{Ask, Companion, Phase, Ready, Workload};
+use super::{Ask, Phase, Ready, Workload};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 impl Workload {
@@ -21,12 +22,12 @@ impl Workload {
             told.text(&format!("cycle {name}"), &rounds.to_string());
         }
         for companion in &self.companions {
-            told.companion(companion);
+            told.text("companion", &companion.name);
+            told.list("command", &companion.command);
+            told.env(&companion.env);
         }
         told.list("service", &self.service.command);
-        for (name, value) in &self.service.env {
-            told.text(&format!("env {name}"), value);
-        }
+        told.env(&self.service.env);
         told.ready(&self.service.ready);
         if let Some(prepare) = &self.prepare {
             told.list("prepare", &prepare.command);
@@ -71,10 +72,8 @@ impl Told {
         }
     }
 
-    fn companion(&mut self, companion: &Companion) {
-        self.text("companion", &companion.name);
-        self.list("command", &companion.command);
-        for (name, value) in &companion.env {
+    fn env(&mut self, env: &BTreeMap<String, String>) {
+        for (name, value) in env {
             self.text(&format!("env {name}"), value);
         }
     }
@@ -95,17 +94,13 @@ impl Told {
             self.list("command", command);
             self.files(dir, command);
         }
-        let seconds = phase.seconds.as_ref().map(ToString::to_string);
-        let repeat = phase.repeat.map(|repeat| repeat.to_string());
         for (name, value) in [
-            ("seconds", seconds.as_ref()),
-            ("cycle", phase.cycle.as_ref()),
-            ("repeat", repeat.as_ref()),
-            ("mark", phase.mark.as_ref()),
+            ("seconds", phase.seconds.as_ref().map(ToString::to_string)),
+            ("cycle", phase.cycle.clone()),
+            ("repeat", phase.repeat.map(|repeat| repeat.to_string())),
+            ("mark", phase.mark.clone()),
         ] {
-            if let Some(value) = value {
-                self.text(name, value);
-            }
+            value.iter().for_each(|value| self.text(name, value));
         }
     }
 

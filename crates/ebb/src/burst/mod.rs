@@ -5,6 +5,9 @@
 //! figure is from: closed (a connection sends when its last request was answered, so a slow service is
 //! asked less) and paced (so many a second whatever the service does; a latency counts from the moment
 //! at which its request was due, so that waiting for a free connection is part of it).
+//!
+//! ureq sends and hdrhistogram counts. Weighed for the whole, and left: oha (its library is its command line, which prints
+//! its summary; tokio, rusqlite and ratatui), goose (a framework of scripted users on tokio and reqwest).
 
 pub mod drive;
 pub mod tally;

@@ -3,8 +3,8 @@
 use crate::arguments;
 use crate::exit::{Exit, Failure};
 use ebb_process::enclosure::{self, Ground};
-use ebb_trial::enclosure::{Enclosure, Enclosures};
 use ebb_trial::results::{Column, Limits, MaxRest, Variant};
+use ebb_trial::sampler::{Enclosure, Enclosures};
 use std::path::PathBuf;
 
 /// `--memory-max`, `--cpus`, `--max-rest`.
