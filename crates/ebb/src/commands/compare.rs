@@ -34,9 +34,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Runs of a variant where neither the command line nor the profile says how many.
-const REPETITIONS: u32 = 3;
-
 /// Run a service on one allocator after another under its own load, and show what each keeps.
 ///
 /// WORKLOAD is a folder with a workload.toml (docs/workload.md). Without one, name the load and put the service's
@@ -245,12 +242,12 @@ fn outputs(args: &Args) -> Result<Option<outputs::Folder>, Failure> {
     Ok(output)
 }
 
-/// How often the trial goes round.
+/// How often the trial goes round: three times where neither the command line nor the profile says.
 fn rounds(args: &Args, workload: &Workload, earlier: Option<&Earlier>) -> Rounds {
     let then = earlier.map(|earlier| earlier.trial.repetitions);
     let asked = args.repetitions.or(then).or(workload.repetitions);
     match args.until_sure {
-        None => Rounds::Fixed(asked.unwrap_or(REPETITIONS)),
+        None => Rounds::Fixed(asked.unwrap_or(3)),
         Some(percent) => Rounds::UntilSure(Sure {
             share: percent / 100.0,
             budget: args.budget,
@@ -275,13 +272,11 @@ fn parse_percent(text: &str) -> Result<f64, String> {
 
 /// The file's, or the one that the flags stand for.
 fn workload(args: &Args, profile: Option<&str>) -> Result<Workload, Failure> {
-    match (args.workload.first(), args.sketch.workload()?) {
-        (Some(path), _) => {
-            Workload::load(path, profile).map_err(|error| Failure::usage(error.to_string()))
-        }
-        (None, Some(workload)) => Ok(workload),
-        (None, None) => Err(Failure::usage("neither a workload nor a service is given")),
+    if let Some(path) = args.workload.first() {
+        return Workload::load(path, profile).map_err(|error| Failure::usage(error.to_string()));
     }
+    let nothing = || Failure::usage("neither a workload nor a service is given");
+    args.sketch.workload()?.ok_or_else(nothing)
 }
 
 /// What is to be compared: the settings of one allocator, or what was requested, or what an earlier trial
@@ -297,8 +292,8 @@ fn specs(
     if let (true, Some(earlier)) = (args.variants.is_empty(), earlier) {
         return Ok(earlier.specs());
     }
-    variant::parse(&chosen(args, workload), &workload.variants)
-        .map_err(|error| Failure::usage(error.to_string()))
+    let parsed = variant::parse(&chosen(args, workload), &workload.variants);
+    parsed.map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// The items of `--variants`, or those of the profile, or all: what the workload defines and the tool
