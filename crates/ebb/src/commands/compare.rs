@@ -145,7 +145,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         return Ok(exit);
     }
     if args.live.is_asked() {
-        let output = outputs(args)?;
+        let output = output_folder(args)?;
         let trial = live::watch(&args.live, args.memory.into())?;
         return tell(&trial, args, output.as_ref());
     }
@@ -165,7 +165,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         programs::look_up(&workload)?;
         programs::resolve_all(specs.clone(), &workload)?;
     }
-    let output = outputs(args)?;
+    let output = output_folder(args)?;
     let scratch = tempfile::tempdir()?;
     let temporary = scratch.path().to_owned();
     let logs = match &output {
@@ -233,7 +233,7 @@ fn conduct(
 }
 
 /// The folder of `-o`, tried out like the files of the exports; what an earlier trial left there is kept.
-fn outputs(args: &Args) -> Result<Option<outputs::Folder>, Failure> {
+fn output_folder(args: &Args) -> Result<Option<outputs::Folder>, Failure> {
     let output = args.output.as_deref().map(outputs::Folder::create).transpose()?;
     args.exports.check()?;
     if let Some(kept) = output.as_ref().map(outputs::Folder::clear).transpose()?.flatten() {
