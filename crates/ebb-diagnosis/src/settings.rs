@@ -186,34 +186,31 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_jemallocs_pages_decides_the_remedy() {
-        let kept =
-            |settings: &[(&str, &str)]| asked("jemalloc 5.3.0", settings, Cause::Kept).unwrap();
-        let idle = kept(&[("background_thread", "false"), ("dirty_decay_ms", "10000")]);
-        assert!(idle.contains("_RJEM_MALLOC_CONF=background_thread:true"), "{idle}");
-        let forked = kept(&[("background_thread", "false"), ("background_thread_asked", "true")]);
-        assert!(forked.contains("fork"), "{forked}");
-        let never = kept(&[("background_thread", "true"), ("dirty_decay_ms", "-1")]);
-        assert!(never.contains("never returned"), "{never}");
-        let soon = kept(&[("background_thread", "true"), ("dirty_decay_ms", "10000")]);
-        assert!(soon.contains("10000 ms"), "{soon}");
-    }
-
-    #[test]
-    fn of_two_allocators_the_one_that_keeps_pages_is_asked() {
-        let asked = |cause| {
-            asked("glibc 2.36 and jemalloc 5.3.1 in engine.so", &[("dirty_decay_ms", "-1")], cause)
-        };
-        assert!(asked(Cause::Kept).unwrap().contains("_RJEM_MALLOC_CONF"));
-        assert_eq!(asked(Cause::Pinned), None, "it may be glibc's");
-    }
-
-    #[test]
-    fn without_a_setting_that_helps_there_is_no_remedy_here() {
-        assert_eq!(asked("glibc 2.36", &[], Cause::Cached), None);
-        assert_eq!(asked("jemalloc 5.3.0", &[], Cause::Live), None);
-        assert_eq!(asked("jemalloc 5.3.0", &[], Cause::Lazy), None, "it has none");
-        let spans = asked("tcmalloc 2.10", &[("tcmalloc_release_rate", "0")], Cause::Kept);
-        assert!(spans.unwrap().contains("never returned"));
+    fn the_settings_in_force_decide_the_remedy() {
+        let (on, off) = (("background_thread", "true"), ("background_thread", "false"));
+        let (soon, never) = (("dirty_decay_ms", "10000"), ("dirty_decay_ms", "-1"));
+        let wished = ("background_thread_asked", "true");
+        let both = "glibc 2.36 and jemalloc 5.3.1 in engine.so";
+        let no_release = ("tcmalloc_release_rate", "0");
+        let (kept, je) = (Cause::Kept, "jemalloc 5.3.0");
+        let runs = "_RJEM_MALLOC_CONF=background_thread:true";
+        for (name, reader, settings, cause, words) in [
+            ("idle", je, &[off, soon][..], kept, runs),
+            ("forked", je, &[off, wished], kept, "fork"),
+            ("never", je, &[on, never], kept, "never returned"),
+            ("soon", je, &[on, soon], kept, "10000 ms"),
+            ("the one that keeps pages", both, &[never], kept, "_RJEM_MALLOC_CONF"),
+            ("spans", "tcmalloc 2.10", &[no_release], kept, "never returned"),
+            ("it may be glibc's", both, &[never], Cause::Pinned, ""),
+            ("no setting helps", "glibc 2.36", &[], Cause::Cached, ""),
+            ("live", je, &[], Cause::Live, ""),
+            ("it has none", je, &[], Cause::Lazy, ""),
+        ] {
+            let remedy = asked(reader, settings, cause).unwrap_or_default();
+            assert!(
+                remedy.contains(words) && remedy.is_empty() == words.is_empty(),
+                "{name}: {remedy}"
+            );
+        }
     }
 }

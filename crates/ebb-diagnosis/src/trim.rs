@@ -180,63 +180,51 @@ mod tests {
         process("glibc", Some(heap))
     }
 
-    fn reason(process: &Process) -> Option<Reason> {
-        judge(process, &[], Some(&COST), &LIMITS).1.map(|left| left.reason)
-    }
-
+    /// Why nothing is done, and words of what to do instead.
     #[test]
-    fn enough_that_is_quickly_done_is_done() {
-        let (prediction, left) = judge(&glibc(100 * MB, 0, 10_000), &[], Some(&COST), &LIMITS);
-        assert_eq!(left, None);
-        let prediction = prediction.unwrap();
-        assert_eq!(prediction.returns, 100 * MB);
-        let expected = 10_000.0 * 1e-6 + (100 * MB) as f64 / 4096.0 * 2e-7;
-        assert!((prediction.pause_s.unwrap() - expected).abs() < 1e-9);
-    }
-
-    #[test]
-    fn too_little_and_too_long_are_not() {
-        assert_eq!(reason(&glibc(15 * MB, 0, 1)), Some(Reason::BelowThreshold));
-        assert_eq!(reason(&glibc(4000 * MB, 0, 900_000)), Some(Reason::TooLong));
-        let (_, left) = judge(&glibc(0, 200 * MB, 1), &[], Some(&COST), &LIMITS);
-        assert!(left.unwrap().remedy.unwrap().contains("MALLOC_TRIM_THRESHOLD_"));
-    }
-
-    #[test]
-    fn locked_pages_are_named_as_what_keeps_a_trim_from_its_work() {
+    fn each_reason_to_leave_a_process_alone_has_its_remedy() {
+        let ours = |returns_within_ms| {
+            process(
+                "ebbmalloc",
+                Some(Heap { trimmable: 5 * MB, returns_within_ms, ..Heap::default() }),
+            )
+        };
         let mut locked = glibc(0, 0, 1);
         locked.heap.as_mut().unwrap().locked = 100 * MB;
-        let (_, left) = judge(&locked, &[], Some(&COST), &LIMITS);
-        let left = left.unwrap();
-        assert_eq!(left.reason, Reason::BelowThreshold);
-        assert!(left.remedy.unwrap().contains("mlock"));
-    }
-
-    #[test]
-    fn small_free_blocks_make_no_calls() {
-        // A million of free blocks, but only ten pages.
-        let (prediction, _) = judge(&glibc(40960, 0, 1_000_000), &[], Some(&COST), &LIMITS);
-        assert!(prediction.unwrap().pause_s.unwrap() < 20e-6);
-    }
-
-    #[test]
-    fn allocators_without_it_are_named_with_what_to_do() {
-        for name in ["jemalloc", "mimalloc", "tcmalloc", "musl", "libfoo.so"] {
-            let (prediction, left) = judge(&process(name, None), &[], Some(&COST), &LIMITS);
-            let left = left.unwrap();
-            assert_eq!((prediction, left.reason), (None, Reason::CannotTrim));
-            assert!(left.why.contains(name) && left.remedy.is_some());
+        let too_little = Reason::BelowThreshold;
+        for (name, process, reason, remedy) in [
+            ("enough that is quickly done", glibc(100 * MB, 0, 10_000), None, ""),
+            ("too little", glibc(15 * MB, 0, 1), Some(too_little), ""),
+            ("too long", glibc(4000 * MB, 0, 900_000), Some(Reason::TooLong), "--max-pause"),
+            ("tops", glibc(0, 200 * MB, 1), Some(too_little), "MALLOC_TRIM_THRESHOLD_"),
+            ("locked", locked, Some(too_little), "mlock"),
+            ("by itself", ours(Some(500)), Some(Reason::ReturnsByItself), ""),
+            ("told to keep", ours(None), Some(Reason::CannotTrim), "purge:off"),
+            ("jemalloc", process("jemalloc", None), Some(Reason::CannotTrim), "MALLOC_CONF"),
+            ("mimalloc", process("mimalloc", None), Some(Reason::CannotTrim), "mi_collect"),
+            ("tcmalloc", process("tcmalloc", None), Some(Reason::CannotTrim), "ReleaseFreeMemory"),
+            ("musl", process("musl", None), Some(Reason::CannotTrim), "another allocator"),
+            ("libfoo.so", process("libfoo.so", None), Some(Reason::CannotTrim), "its own control"),
+        ] {
+            let (prediction, left) = judge(&process, &[], Some(&COST), &LIMITS);
+            assert_eq!(left.as_ref().map(|left| left.reason), reason, "{name}");
+            let is_glibc = process.allocator.name.as_deref() == Some("glibc");
+            assert_eq!(prediction.is_some(), is_glibc, "{name}");
+            let Some(Left { why, remedy: found, .. }) = left else { continue };
+            assert!(found.unwrap_or_default().contains(remedy), "{name}");
+            let is_other = reason == Some(Reason::CannotTrim) && name != "told to keep";
+            assert!(!is_other || why.contains(name), "{why}");
         }
     }
 
     #[test]
-    fn ebbmalloc_needs_no_help_unless_it_was_told_to_keep() {
-        let heap =
-            |returns_within_ms| Heap { trimmable: 5 * MB, returns_within_ms, ..Heap::default() };
-        let by_itself = process("ebbmalloc", Some(heap(Some(500))));
-        assert_eq!(reason(&by_itself), Some(Reason::ReturnsByItself));
-        let kept = process("ebbmalloc", Some(heap(None)));
-        assert_eq!(reason(&kept), Some(Reason::CannotTrim));
+    fn a_pause_is_that_of_the_calls_and_pages_and_small_free_blocks_make_no_calls() {
+        let pause =
+            |process| judge(&process, &[], Some(&COST), &LIMITS).0.unwrap().pause_s.unwrap();
+        let expected = 10_000.0 * 1e-6 + (100 * MB) as f64 / 4096.0 * 2e-7;
+        assert!((pause(glibc(100 * MB, 0, 10_000)) - expected).abs() < 1e-9);
+        // A million of free blocks, but only ten pages.
+        assert!(pause(glibc(40960, 0, 1_000_000)) < 20e-6);
     }
 
     #[test]

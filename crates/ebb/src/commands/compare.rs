@@ -19,6 +19,7 @@ use crate::arguments;
 use crate::exit::{Exit, Failure};
 use crate::{paint, signals, terminal};
 use earlier::Earlier;
+use ebb_trial::enclosure::Enclosures;
 use ebb_trial::engine;
 use ebb_trial::interrupt::{Groups, Interrupt};
 use ebb_trial::logs::Logs;
@@ -32,9 +33,6 @@ use ebb_trial::{setup, traps, tuning, verdict};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-
-/// Runs of a variant where neither the command line nor the profile says how many.
-const REPETITIONS: u32 = 3;
 
 /// Run a service on one allocator after another under its own load, and show what each keeps.
 ///
@@ -147,9 +145,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         return Ok(exit);
     }
     if args.live.is_asked() {
-        let output = folder(args)?;
-        args.exports.check()?;
-        clear(output.as_ref())?;
+        let output = output_folder(args)?;
         let trial = live::watch(&args.live, args.memory.into())?;
         return tell(&trial, args, output.as_ref());
     }
@@ -162,7 +158,6 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         earlier.check(&about(&workload), args.memory.into())?;
     }
     let specs = specs(args, &workload, earlier.as_ref())?;
-    let rounds = rounds(args, &workload, earlier.as_ref());
     let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
     args.limits.check(&names)?;
     let enclosures = args.limits.enclosures()?;
@@ -170,46 +165,56 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         programs::look_up(&workload)?;
         programs::resolve_all(specs.clone(), &workload)?;
     }
-    let output = folder(args)?;
-    args.exports.check()?;
-    clear(output.as_ref())?;
+    let output = output_folder(args)?;
     let scratch = tempfile::tempdir()?;
     let temporary = scratch.path().to_owned();
     let logs = match &output {
         Some(output) => Logs::new(output.logs(), Some(temporary)),
         None => Logs::new(temporary, None),
     };
+    let trial = conduct(args, &workload, specs, earlier, enclosures.as_deref(), &logs)?;
+    tell(&trial, args, output.as_ref())
+}
 
+/// Sets the workload up, runs the variants and judges what came of them.
+fn conduct(
+    args: &Args,
+    workload: &Workload,
+    specs: Vec<VariantSpec>,
+    earlier: Option<Earlier>,
+    enclosures: Option<&dyn Enclosures>,
+    logs: &Logs,
+) -> Result<Trial, Failure> {
     let (interrupt, groups) = (Interrupt::default(), Groups::default());
     signals::end_trial(interrupt.clone(), groups.clone())?;
     let progress = progress::Progress::new();
-    prepare(&workload, logs.folder(), &groups, &interrupt, &progress)?;
+    prepare(workload, logs.folder(), &groups, &interrupt, &progress)?;
     // After the setup: it may be what installs the service's program.
-    programs::look_up(&workload)?;
-    let variants = programs::resolve_all(specs, &workload)?;
-
+    programs::look_up(workload)?;
+    let variants = programs::resolve_all(specs, workload)?;
     let (started, clock) = (SystemTime::now(), Instant::now());
-    let steps = steps(&workload);
+    let steps = steps(workload);
     let stage = Stage {
-        workload: &workload,
+        workload,
         steps: &steps,
         observer: Arc::new(observer::Processes::default()),
         interrupt: interrupt.clone(),
         groups,
         metric: args.memory.into(),
         interval: args.interval,
-        logs: &logs,
-        enclosures: enclosures.as_deref(),
+        logs,
+        enclosures,
     };
+    let rounds = rounds(args, workload, earlier.as_ref());
     let conducted = engine::conduct(&stage, variants, rounds, &mut |event| progress.tell(&event));
     let variants = conducted.variants;
     progress.finish();
-    let trial = Trial {
+    Ok(Trial {
         format: FORMAT,
         ebb_version: env!("CARGO_PKG_VERSION").to_owned(),
         started: humantime::format_rfc3339_seconds(started).to_string(),
         seconds: clock.elapsed().as_secs_f64(),
-        workload: about(&workload),
+        workload: about(workload),
         machine: machine::read(),
         repetitions: conducted.repetitions,
         interval_ms: args.interval.as_millis() as u64,
@@ -224,30 +229,25 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         traps: traps::look(&variants),
         variants,
         stopping: conducted.stopping,
-    };
-    tell(&trial, args, output.as_ref())
+    })
 }
 
-/// The folder of `-o`, tried out.
-fn folder(args: &Args) -> Result<Option<outputs::Folder>, Failure> {
-    let output = args.output.as_deref();
-    output.map(outputs::Folder::create).transpose()
-}
-
-/// Keeps what an earlier trial left in the folder.
-fn clear(output: Option<&outputs::Folder>) -> Result<(), Failure> {
-    if let Some(kept) = output.map(outputs::Folder::clear).transpose()?.flatten() {
+/// The folder of `-o`, tried out like the files of the exports; what an earlier trial left there is kept.
+fn output_folder(args: &Args) -> Result<Option<outputs::Folder>, Failure> {
+    let output = args.output.as_deref().map(outputs::Folder::create).transpose()?;
+    args.exports.check()?;
+    if let Some(kept) = output.as_ref().map(outputs::Folder::clear).transpose()?.flatten() {
         terminal::warn(&format!("the earlier trial is kept in {}", kept.display()));
     }
-    Ok(())
+    Ok(output)
 }
 
-/// How often the trial goes round.
+/// How often the trial goes round: three times where neither the command line nor the profile says.
 fn rounds(args: &Args, workload: &Workload, earlier: Option<&Earlier>) -> Rounds {
     let then = earlier.map(|earlier| earlier.trial.repetitions);
     let asked = args.repetitions.or(then).or(workload.repetitions);
     match args.until_sure {
-        None => Rounds::Fixed(asked.unwrap_or(REPETITIONS)),
+        None => Rounds::Fixed(asked.unwrap_or(3)),
         Some(percent) => Rounds::UntilSure(Sure {
             share: percent / 100.0,
             budget: args.budget,
@@ -272,13 +272,11 @@ fn parse_percent(text: &str) -> Result<f64, String> {
 
 /// The file's, or the one that the flags stand for.
 fn workload(args: &Args, profile: Option<&str>) -> Result<Workload, Failure> {
-    match (args.workload.first(), args.sketch.workload()?) {
-        (Some(path), _) => {
-            Workload::load(path, profile).map_err(|error| Failure::usage(error.to_string()))
-        }
-        (None, Some(workload)) => Ok(workload),
-        (None, None) => Err(Failure::usage("neither a workload nor a service is given")),
+    if let Some(path) = args.workload.first() {
+        return Workload::load(path, profile).map_err(|error| Failure::usage(error.to_string()));
     }
+    let nothing = || Failure::usage("neither a workload nor a service is given");
+    args.sketch.workload()?.ok_or_else(nothing)
 }
 
 /// What is to be compared: the settings of one allocator, or what was requested, or what an earlier trial
@@ -294,8 +292,8 @@ fn specs(
     if let (true, Some(earlier)) = (args.variants.is_empty(), earlier) {
         return Ok(earlier.specs());
     }
-    variant::parse(&chosen(args, workload), &workload.variants)
-        .map_err(|error| Failure::usage(error.to_string()))
+    let parsed = variant::parse(&chosen(args, workload), &workload.variants);
+    parsed.map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// The items of `--variants`, or those of the profile, or all: what the workload defines and the tool
