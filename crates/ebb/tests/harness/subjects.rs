@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -175,5 +176,58 @@ pub fn preload(allocator: &str) -> PathBuf {
         "mimalloc" => harness::peer("libmimalloc.so.2.0", "libmimalloc2.0"),
         "tcmalloc" => harness::peer("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
         other => panic!("{other}: no such allocator"),
+    }
+}
+
+/// A memory cgroup of our own; removed in the end.
+pub struct Cgroup(pub PathBuf);
+
+impl Cgroup {
+    /// Below the mount, where we may make one.
+    pub fn new(name: &str) -> Option<Self> {
+        let mounts = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"];
+        let mount = mounts
+            .iter()
+            .map(Path::new)
+            .find(|mount| mount.join("cgroup.procs").exists() && has_memory(mount))?;
+        let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+        let folder = mount.join(format!("ebb-why-{}-{name}", std::process::id()));
+        match std::fs::create_dir(&folder) {
+            Ok(()) if folder.join("cgroup.procs").exists() => Some(Self(folder)),
+            _ => {
+                test_needs::note(&format!("no right to make a cgroup in {}", mount.display()));
+                None
+            }
+        }
+    }
+
+    /// The command, started in it: a shell enters before anything is charged.
+    pub fn with(&self, command: &Command) -> Command {
+        let mut shell = Command::new("sh");
+        shell
+            .arg("-c")
+            .arg(format!("echo $$ > {}/cgroup.procs && exec \"$@\"", self.0.display()))
+            .arg("sh")
+            .arg(command.get_program())
+            .args(command.get_args());
+        shell
+    }
+}
+
+fn has_memory(mount: &Path) -> bool {
+    mount.join("memory.usage_in_bytes").exists()
+        || std::fs::read_to_string(mount.join("cgroup.subtree_control"))
+            .is_ok_and(|text| text.contains("memory"))
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // Its process is gone; the kernel takes a moment to see that.
+        for _ in 0..100 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }

@@ -78,14 +78,10 @@ fn a_program_with_capabilities() {
     let folder = folder();
     let copy = folder.path().join("cat");
     copy_program(Path::new("/bin/cat"), &copy);
-    let set = Command::new("setcap")
-        .arg("cap_net_bind_service+ep")
-        .arg(&copy)
-        .status()
-        .unwrap_or_else(|error| panic!("setcap: {error}: apt-get install libcap2-bin"));
-    assert!(set.success());
-    let output = output(unprivileged_ebb(&folder).args(["run", "-a", "jemalloc"]).arg(&copy));
-    assert_refused(&output, UNSUPPORTED, &["capabilities", "LD_PRELOAD"]);
+    let set = output(Command::new("setcap").arg("cap_net_bind_service+ep").arg(&copy));
+    assert!(set.status.success(), "{}", stderr(&set));
+    let refused = output(unprivileged_ebb(&folder).args(["run", "-a", "jemalloc"]).arg(&copy));
+    assert_refused(&refused, UNSUPPORTED, &["capabilities", "LD_PRELOAD"]);
 }
 
 #[test]
@@ -130,56 +126,58 @@ fn a_library_for_another_architecture_or_none_at_all() {
 fn a_file_that_is_no_allocator() {
     let folder = folder();
     let empty = compile(&folder, "cc", "empty.so", "int x;", &["-shared", "-fPIC"]);
-    let program = Path::new("/bin/true");
-    assert_refuses(empty.to_str().unwrap(), program, UNSUPPORTED, &["does not define malloc"]);
-    assert_refuses("/bin/cat", program, UNSUPPORTED, &["is a program"]);
-    assert_refuses("/etc/passwd", program, UNSUPPORTED, &["not an ELF file"]);
-    assert_refuses("/no/such.so", program, MISSING, &["/no/such.so", "no such file"]);
     let spaced = folder.path().join("with space.so");
     fs::copy(jemalloc(), &spaced).unwrap();
-    assert_refuses(spaced.to_str().unwrap(), program, UNSUPPORTED, &["space"]);
+    for (file, code, words) in [
+        (&*empty, UNSUPPORTED, &["does not define malloc"][..]),
+        (Path::new("/bin/cat"), UNSUPPORTED, &["is a program"]),
+        (Path::new("/etc/passwd"), UNSUPPORTED, &["not an ELF file"]),
+        (Path::new("/no/such.so"), MISSING, &["/no/such.so", "no such file"]),
+        (&spaced, UNSUPPORTED, &["space"]),
+    ] {
+        assert_refuses(file.to_str().unwrap(), Path::new("/bin/true"), code, words);
+    }
 }
 
 #[test]
 fn a_command_that_cannot_be_run() {
     let folder = folder();
-    assert_refuses("glibc", Path::new("no-such-command"), NOT_FOUND, &["no-such-command"]);
-    assert_refuses("glibc", Path::new("/no/such/command"), NOT_FOUND, &["no such file"]);
-    assert_refuses("glibc", Path::new("/etc/passwd"), NOT_EXECUTABLE, &["/etc/passwd"]);
-    assert_refuses("glibc", folder.path(), NOT_EXECUTABLE, &["folder"]);
     let lost = script(&folder, "lost", "#!/no/such/interpreter\n");
-    assert_refuses("glibc", &lost, NOT_EXECUTABLE, &["/no/such/interpreter"]);
-
     let loader = ["-Wl,--dynamic-linker=/no/such/ld.so"];
-    let program = compile(&folder, "cc", "program", ALLOCATING, &loader);
-    assert_refuses("glibc", &program, NOT_EXECUTABLE, &["its loader /no/such/ld.so"]);
+    let without_loader = compile(&folder, "cc", "program", ALLOCATING, &loader);
+    for (command, code, word) in [
+        (Path::new("no-such-command"), NOT_FOUND, "no-such-command"),
+        (Path::new("/no/such/command"), NOT_FOUND, "no such file"),
+        (Path::new("/etc/passwd"), NOT_EXECUTABLE, "/etc/passwd"),
+        (folder.path(), NOT_EXECUTABLE, "folder"),
+        (&lost, NOT_EXECUTABLE, "/no/such/interpreter"),
+        (&without_loader, NOT_EXECUTABLE, "its loader /no/such/ld.so"),
+    ] {
+        assert_refuses("glibc", command, code, &[word]);
+    }
 }
 
 #[test]
 fn a_command_line_that_makes_no_sense() {
-    assert_refused(&run(&["-a", "hoard", "true"]), USAGE, &["hoard", "ebbmalloc, jemalloc"]);
-    let conf = |allocator: &str, text: &str| run(&["-a", allocator, "--conf", text, "true"]);
-    assert_refused(&conf("glibc", "a:b"), USAGE, &["glibc takes no --conf", "--env"]);
-    assert_refused(&conf("tcmalloc", "a:b"), USAGE, &["tcmalloc takes no --conf"]);
-    assert_refused(&conf("jemalloc", "narenas"), USAGE, &["\"narenas\" is not KEY:VALUE"]);
-    for arguments in
-        [&["run"][..], &["run", "--env", "x", "true"], &["run", "--json", "true"], &["ran"]]
-    {
-        let output = output(ebb().args(arguments));
-        assert_eq!(output.status.code(), Some(USAGE), "{arguments:?}");
-        assert_eq!(stdout(&output), "");
+    for (line, named) in [
+        ("run -a hoard true", ["hoard", "ebbmalloc, jemalloc"]),
+        ("run -a glibc --conf a:b true", ["glibc takes no --conf", "--env"]),
+        ("run -a tcmalloc --conf a:b true", ["tcmalloc takes no --conf", ""]),
+        ("run -a jemalloc --conf narenas true", ["\"narenas\" is not KEY:VALUE", ""]),
+    ] {
+        assert_refused(&output(ebb().args(words(line))), USAGE, &named);
+    }
+    for line in ["run", "run --env x true", "run --json true", "ran"] {
+        let refused = Finished::by(ebb().args(words(line)));
+        assert_eq!((refused.code, &*refused.stdout), (Some(USAGE), ""), "{line}");
     }
 }
 
 #[test]
 fn a_reader_that_goes_away_is_no_crash() {
-    let mut child = ebb()
-        .args(["run", "--help"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut help = ebb();
+    help.args(["run", "--help"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = help.spawn().unwrap();
     drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(stderr(&output), "");
+    assert_eq!(stderr(&child.wait_with_output().unwrap()), "");
 }

@@ -2,6 +2,7 @@
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
+use std::process::Command;
 
 use crate::harness::*;
 use test_needs::needs;
@@ -36,14 +37,8 @@ fn a_path_is_taken_as_it_is() {
 #[test]
 fn ebbmalloc_is_the_default() {
     let library = ebbmalloc();
-    let output = output(ebb().env("EBB_LIB", &library).args([
-        "run",
-        "--conf",
-        "purge:off",
-        "sh",
-        "-c",
-        "echo $LD_PRELOAD $EBB_CONF",
-    ]));
+    let line = words("run --conf purge:off sh -c 'echo $LD_PRELOAD $EBB_CONF'");
+    let output = output(ebb().env("EBB_LIB", &library).args(line));
     let expected = format!("{} purge:off", library.display());
     assert_eq!(stdout(&output), expected, "{}", stderr(&output));
     assert_mapped(library.to_str().unwrap(), &library);
@@ -65,27 +60,19 @@ fn ebbmalloc_is_found_where_an_installation_keeps_it() {
         };
         let ebb = at(program, Path::new(env!("CARGO_BIN_EXE_ebb")));
         let library = at(library, &ebbmalloc());
-        let output = output(
-            std::process::Command::new(ebb)
-                .args(["run", "sh", "-c", "echo $LD_PRELOAD"])
-                .env_remove("EBB_LIB")
-                .env_remove("LD_PRELOAD"),
-        );
+        let mut command = Command::new(ebb);
+        command.args(words("run sh -c 'echo $LD_PRELOAD'"));
+        let output = output(command.env_remove("EBB_LIB").env_remove("LD_PRELOAD"));
         assert_eq!(stdout(&output), library.display().to_string(), "{}", stderr(&output));
     }
 }
 
 #[test]
 fn the_program_takes_our_place() {
-    let child = ebb()
-        .args(["run", "-a", "jemalloc", "--", "sh", "-c", "echo $$; exit 7"])
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .expect("ebb");
-    let pid = child.id();
-    let output = child.wait_with_output().expect("its end");
-    assert_eq!(stdout(&output), pid.to_string());
-    assert_eq!(output.status.code(), Some(7));
+    let line = words("run -a jemalloc -- sh -c 'echo $$; exit 7'");
+    let mut subject = Subject::spawn(ebb().args(line));
+    assert_eq!(subject.line(), subject.pid());
+    assert_eq!(subject.child.wait().expect("its end").code(), Some(7));
 
     let killed = run(&["-a", "jemalloc", "sh", "-c", "kill -TERM $$"]);
     assert_eq!(killed.status.signal(), Some(15));
@@ -115,15 +102,9 @@ fn what_was_preloaded_stays_behind_ours() {
 
 #[test]
 fn settings_go_into_the_allocators_own_variable() {
-    let conf = ["--conf", "dirty_decay_ms:1000,narenas:1", "--env", "A=b=c"];
-    let echo = ["sh", "-c", "echo $MALLOC_CONF $A"];
-    let output = output(
-        ebb()
-            .env("MALLOC_CONF", "background_thread:true")
-            .args(["run", "-a", "jemalloc"])
-            .args(conf)
-            .args(echo),
-    );
+    let conf = "--conf dirty_decay_ms:1000,narenas:1 --env A=b=c";
+    let line = words(&format!("run -a jemalloc {conf} sh -c 'echo $MALLOC_CONF $A'"));
+    let output = output(ebb().env("MALLOC_CONF", "background_thread:true").args(line));
     assert_eq!(stdout(&output), "background_thread:true,dirty_decay_ms:1000,narenas:1 b=c");
 }
 
@@ -173,7 +154,7 @@ fn a_musl_program_runs_on_ebbmalloc() {
 }
 
 /// The masks of ignored and blocked signals that the program finds.
-fn masks(ebb: &mut std::process::Command) -> (u64, u64) {
+fn masks(ebb: &mut Command) -> (u64, u64) {
     let output = output(ebb.args(["run", "-a", "glibc", "cat", "/proc/self/status"]));
     let text = stdout(&output);
     let mask = |name: &str| {
@@ -210,18 +191,11 @@ fn signals_are_ignored_and_blocked_as_our_parent_had_them() {
 fn results(cpu_s: f64) -> tempfile::NamedTempFile {
     use ebb_trial::results::{Column, Figure, Trial};
     let variant = |name: &str, python: &str, cpu_s: f64| {
-        let figure = serde_json::to_value(Figure {
-            n: 1,
-            median: cpu_s,
-            min: cpu_s,
-            max: cpu_s,
-            versus_first: None,
-        })
-        .unwrap();
+        let figure = Figure { n: 1, median: cpu_s, min: cpu_s, max: cpu_s, versus_first: None };
         serde_json::json!({
             "name": name, "allocator": "jemalloc", "library": null, "unavailable": null, "runs": [],
             "env": serde_json::from_str::<serde_json::Value>(python).unwrap(),
-            "summary": {"runs": 1, "errors": 0, "figures": {"cpu": figure}},
+            "summary": {"runs": 1, "errors": 0, "figures": {"cpu": serde_json::to_value(figure).unwrap()}},
         })
     };
     let trial = serde_json::json!({
@@ -244,25 +218,22 @@ fn results(cpu_s: f64) -> tempfile::NamedTempFile {
 
 #[test]
 fn a_trials_results_say_what_to_run_on() {
-    let library = jemalloc();
-    let shown = "echo $LD_PRELOAD $MALLOC_CONF $PYTHONMALLOC";
-    let cheap = results(10.2);
-    let file = cheap.path().to_str().unwrap();
-    let output = run(&["--from", file, "--", "sh", "-c", shown]);
-    let expected = format!("{} narenas:1 malloc", library.display());
-    assert_eq!(stdout(&output), expected, "{}", stderr(&output));
-    assert!(
-        stderr(&output)
-            .contains("note: best: the trial recommends it; PYTHONMALLOC costs +2 % CPU time")
-    );
-
-    let dear = results(14.0);
-    let file = dear.path().to_str().unwrap();
-    let output = run(&["--from", file, "--", "sh", "-c", shown]);
-    assert_eq!(stdout(&output), format!("{} narenas:1", library.display()));
-    assert!(stderr(&output).contains("PYTHONMALLOC is left out: it costs +40 % CPU time"));
-
-    let output = run(&["--from", "/nowhere.json", "--", "true"]);
-    assert_eq!(output.status.code(), Some(64));
-    assert!(stderr(&output).contains("/nowhere.json"), "{}", stderr(&output));
+    let library = jemalloc().display().to_string();
+    for (cpu_s, runs_on, note) in [
+        (
+            10.2,
+            "narenas:1 malloc",
+            "note: best: the trial recommends it; PYTHONMALLOC costs +2 % CPU time",
+        ),
+        (14.0, "narenas:1", "PYTHONMALLOC is left out: it costs +40 % CPU time"),
+    ] {
+        let file = results(cpu_s);
+        let shown = "sh -c 'echo $LD_PRELOAD $MALLOC_CONF $PYTHONMALLOC'";
+        let line = words(&format!("run --from {} -- {shown}", file.path().display()));
+        let output = output(ebb().args(line));
+        assert_eq!(stdout(&output), format!("{library} {runs_on}"), "{}", stderr(&output));
+        assert!(stderr(&output).contains(note), "{}", stderr(&output));
+    }
+    let missing = Finished::by(ebb().args(words("run --from /nowhere.json -- true")));
+    missing.expect(64, &[], &["/nowhere.json"]);
 }

@@ -1,59 +1,21 @@
 //! The reading of a real process tree.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ebb_process::Tree;
 
+use crate::harness::Subject;
+
 const MIB: u64 = 1 << 20;
 
-/// A python program that says a line when it is ready and goes on when it is told a line.
-struct Python {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Python {
-    fn start(code: &str) -> Self {
-        let mut child = Command::new("python3")
-            .args(["-c", code])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("python3: {error}: apt-get install python3"));
-        let input = child.stdin.take().expect("a pipe");
-        let output = BufReader::new(child.stdout.take().expect("a pipe"));
-        Self { child, input, output }
-    }
-
-    fn wait_for_line(&mut self) {
-        let mut line = String::new();
-        self.output.read_line(&mut line).expect("a line");
-        assert_eq!(line, "ready\n");
-    }
-
-    fn go_on(&mut self) {
-        self.input.write_all(b"\n").expect("its input");
-    }
-
-    fn tree(&self) -> Tree {
-        Tree::of(self.child.id() as i32).expect("the tree")
-    }
-}
-
-impl Drop for Python {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn tree_of(python: &Subject) -> Tree {
+    Tree::of(python.id as i32).expect("the tree")
 }
 
 #[test]
 fn the_whole_tree_is_counted_and_shared_pages_once_in_pss() {
     // 64 MiB in the parent, shared by a child and a grandchild, which write to half of it each.
-    let mut python = Python::start(
+    let python = Subject::python(
         "
 import os, sys
 block = bytearray(64 << 20)
@@ -71,10 +33,9 @@ print('ready', flush=True)
 os.read(0, 1)
 ",
     );
-    python.wait_for_line();
-    let tree = python.tree();
+    let tree = tree_of(&python);
     assert_eq!(tree.pids().len(), 3);
-    assert_eq!(tree.pids()[0], python.child.id() as i32);
+    assert_eq!(tree.pids()[0], python.id as i32);
     let sample = tree.sample();
     assert_eq!(sample.processes, 3);
     let rss = sample.rss.expect("rss");
@@ -87,7 +48,7 @@ os.read(0, 1)
 
 #[test]
 fn memory_is_told_apart_by_process_and_program() {
-    let mut python = Python::start(
+    let mut python = Subject::python(
         "
 import os
 if os.fork() == 0:
@@ -99,8 +60,7 @@ again = \"import os; print('ready', flush=True); os.read(0, 1)\"
 os.execvp('python3', ['python3', '-c', again])
 ",
     );
-    python.wait_for_line();
-    let tree = python.tree();
+    let tree = tree_of(&python);
     let sample = tree.sample();
     let [parent, child] = sample.held[..] else {
         panic!("two processes: {:?}", sample.held);
@@ -110,16 +70,16 @@ os.execvp('python3', ['python3', '-c', again])
     assert!(child.started_ticks >= parent.started_ticks, "{sample:?}");
     let together = Option::zip(parent.anon, child.anon).map(|(one, other)| one + other);
     assert_eq!(together, sample.anon);
-    python.go_on();
-    python.wait_for_line();
-    let again = python.tree().sample().held[0];
+    python.tell();
+    assert_eq!(python.line(), "ready");
+    let again = tree_of(&python).sample().held[0];
     assert_eq!((again.pid, again.started_ticks), (parent.pid, parent.started_ticks));
     assert_ne!(again.stack, parent.stack, "a program's own stack");
 }
 
 #[test]
 fn the_time_of_a_child_that_ended_still_counts() {
-    let mut python = Python::start(
+    let python = Subject::python(
         "
 import os, time
 pid = os.fork()
@@ -131,8 +91,7 @@ print('ready', flush=True)
 os.read(0, 1)
 ",
     );
-    python.wait_for_line();
-    let sample = python.tree().sample();
+    let sample = tree_of(&python).sample();
     assert_eq!(sample.processes, 1);
     let cpu = sample.cpu_user.expect("user") + sample.cpu_sys.expect("system");
     assert!((0.45..5.0).contains(&cpu), "{cpu}");
@@ -140,7 +99,7 @@ os.read(0, 1)
 
 #[test]
 fn processes_that_come_and_go_do_no_harm() {
-    let mut python = Python::start(
+    let mut python = Subject::python(
         "
 import subprocess, sys, threading
 print('ready', flush=True)
@@ -151,26 +110,24 @@ for t in threads: t.start()
 for t in threads: t.join()
 ",
     );
-    python.wait_for_line();
     let begin = Instant::now();
     let mut samples = 0;
     while python.child.try_wait().expect("its state").is_none() {
         // The program may be ending or a zombie by now: then there is no process and no memory to tell
         // of, and no failure. A process that is counted has its memory told.
-        let sample = python.tree().sample();
+        let sample = tree_of(&python).sample();
         assert!(sample.rss.is_some() || sample.processes == 0, "{sample:?}");
         samples += 1;
         assert!(begin.elapsed() < Duration::from_secs(60));
     }
     assert!(samples > 5, "{samples}");
-    let gone = Tree::of(python.child.id() as i32).expect_err("it is reaped");
+    let gone = Tree::of(python.id as i32).expect_err("it is reaped");
     assert_eq!(gone.kind(), std::io::ErrorKind::NotFound);
-    python.input.flush().expect("nothing to write");
 }
 
 #[test]
 fn a_tree_shrinks_when_a_child_ends() {
-    let mut python = Python::start(
+    let mut python = Subject::python(
         "
 import subprocess, os
 child = subprocess.Popen(['sleep', '60'])
@@ -181,9 +138,8 @@ print('ready', flush=True)
 os.read(0, 1)
 ",
     );
-    python.wait_for_line();
-    assert_eq!(python.tree().pids().len(), 2);
-    python.go_on();
-    python.wait_for_line();
-    assert_eq!(python.tree().pids().len(), 1);
+    assert_eq!(tree_of(&python).pids().len(), 2);
+    python.tell();
+    assert_eq!(python.line(), "ready");
+    assert_eq!(tree_of(&python).pids().len(), 1);
 }

@@ -1,22 +1,23 @@
 //! What `ebb run --verify` says, and that the program does not notice it.
 
-use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Output, Stdio};
+use std::process::Command;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::harness::*;
 use test_needs::needs;
 
-/// Runs a command to its end under `--verify --json` and returns what was said.
-fn verify(allocator: &str, command: &[&str]) -> (Value, Output) {
-    let output = run(&[&["-a", allocator, "--verify", "--json", "--"], command].concat());
-    let line = stderr(&output);
-    let said = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-    (said, output)
+/// Runs a command to its end under `--verify --json`: what was said, and its exit code.
+fn verify(allocator: &str, command: &[&str]) -> (Value, Option<i32>) {
+    said(ebb().args(["run", "-a", allocator, "--verify", "--json", "--"]).args(command))
+}
+
+fn said(ebb: &mut Command) -> (Value, Option<i32>) {
+    let Finished { code, stderr, .. } = Finished::by(ebb);
+    let said = serde_json::from_str(&stderr).unwrap_or_else(|error| panic!("{error}: {stderr}"));
+    (said, code)
 }
 
 /// The entry of the first process whose program ends in `name`.
@@ -33,11 +34,11 @@ fn process<'a>(said: &'a Value, name: &str) -> &'a Value {
 fn an_allocator_in_charge_of_the_whole_tree() {
     for library in [jemalloc(), ebbmalloc()] {
         let code = "import subprocess as s; s.run(['sleep', '0.3']); exit(6)";
-        let (said, output) = verify(library.to_str().unwrap(), &["python3", "-c", code]);
+        let (said, code) = verify(library.to_str().unwrap(), &["python3", "-c", code]);
         assert_eq!(said["in_charge"], true, "{said}");
         assert_eq!(said["library"], library.display().to_string());
         assert_eq!(process(&said, "/sleep")["in_charge"], true);
-        assert_eq!(output.status.code(), Some(6));
+        assert_eq!(code, Some(6));
     }
 }
 
@@ -50,12 +51,12 @@ fn the_systems_own_allocator() {
 
 #[test]
 fn a_child_that_lost_its_environment() {
-    let (said, output) = verify("jemalloc", &["sh", "-c", "env -i /bin/sleep 0.3; exit 4"]);
+    let (said, code) = verify("jemalloc", &["sh", "-c", "env -i /bin/sleep 0.3; exit 4"]);
     assert_eq!(said["in_charge"], false, "{said}");
     let sleep = process(&said, "/sleep");
     assert_eq!(sleep["in_charge"], false);
     assert!(sleep["malloc"].as_str().unwrap().contains("libc"), "{sleep}");
-    assert_eq!(output.status.code(), Some(4));
+    assert_eq!(code, Some(4));
 }
 
 #[test]
@@ -106,9 +107,9 @@ fn a_musl_program() {
     let folder = folder();
     let program = compile(&folder, "musl-gcc", "program", ALLOCATING, &[]);
     let program = program.to_str().unwrap();
-    let (said, output) = verify(ebbmalloc().to_str().unwrap(), &[program, "300"]);
+    let (said, code) = verify(ebbmalloc().to_str().unwrap(), &[program, "300"]);
     assert_eq!(said["in_charge"], true, "{said}");
-    assert_eq!(output.status.code(), Some(5));
+    assert_eq!(code, Some(5));
     let (said, _) = verify("glibc", &[program, "300"]);
     assert_eq!(said["in_charge"], true, "its own libc: {said}");
 }
@@ -124,17 +125,14 @@ fn a_process_that_is_closed_to_us() {
     "#;
     let program = compile(&folder, "cc", "closed", source, &[]);
     let wrapped = format!("{}; exit 8", program.display());
-    let output = output(
-        unprivileged_ebb(&folder)
-            .args(["run", "-a", "jemalloc", "--verify", "--json", "sh", "-c"])
-            .arg(wrapped),
-    );
-    let said: Value = serde_json::from_str(&stderr(&output)).expect("JSON");
+    let mut ebb = unprivileged_ebb(&folder);
+    ebb.args(["run", "-a", "jemalloc", "--verify", "--json", "sh", "-c"]).arg(wrapped);
+    let (said, code) = said(&mut ebb);
     let closed = process(&said, "closed]");
     assert_eq!(closed["in_charge"], Value::Null, "{said}");
     assert!(closed["why"].as_str().unwrap().contains("no right"), "{said}");
     assert_eq!(said["in_charge"], Value::Null, "{said}");
-    assert_eq!(output.status.code(), Some(8));
+    assert_eq!(code, Some(8));
 }
 
 #[test]
@@ -165,18 +163,9 @@ fn signalled(command: &str, signal: Signal, before: &str) -> std::process::ExitS
         "{before} exec {} run -a jemalloc --verify --verify-for 0.1 -- sh -c '{command}'",
         env!("CARGO_BIN_EXE_ebb")
     );
-    let mut child = std::process::Command::new("sh")
-        .args(["-c", &shell])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("sh");
-    let mut line = String::new();
-    let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
-    out.read_line(&mut line).expect("a line");
-    assert_eq!(line, "ready\n");
-    kill(Pid::from_raw(child.id() as i32), signal).expect("kill");
-    child.wait().expect("its end")
+    let mut subject = Subject::start(Command::new("sh").args(["-c", &shell]));
+    subject.signal(signal);
+    subject.child.wait().expect("its end")
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What is foreseen, what is refused and why, and what is measured.
 
-use crate::harness::{self, output, stderr, stdout};
-use crate::harness::{Subject, subjects};
+use crate::harness::{self, Finished, Subject, output, subjects, words};
+use crate::{assert_fact, bytes, text, trim};
 
 const OK: i32 = 0;
 const RETENTION: i32 = 10;
@@ -9,39 +9,21 @@ const PERMISSION: i32 = 30;
 const UNSUPPORTED: i32 = 31;
 const USAGE: i32 = 64;
 
-/// `ebb trim --json` of a process: its status and the facts of the process.
-fn trim(pid: &str, options: &[&str]) -> (i32, serde_json::Value) {
-    let mut command = harness::ebb();
-    command.args(["trim", pid, "--json", "--wait", "60s"]).args(options);
-    let result = output(&mut command);
-    let value: serde_json::Value = serde_json::from_slice(&result.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}", stderr(&result)));
-    let code = result.status.code().expect("a status");
-    (code, value["processes"][0].clone())
-}
-
-fn subject(case: &str, preload: Option<&str>) -> Subject {
-    let mut command = subjects::command(case);
-    if let Some(allocator) = preload {
-        command.env("LD_PRELOAD", subjects::preload(allocator));
-    }
-    Subject::start(&mut command)
-}
-
-fn bytes(value: &serde_json::Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("no figure: {value}"))
+fn burst() -> Subject {
+    Subject::start(&mut subjects::command("c:burst-1-thread"))
 }
 
 #[test]
 fn what_is_foreseen_goes_back_and_then_there_is_nothing_more() {
     for case in ["c:burst-1-thread", "c:burst-4-threads", "c:first-thread-ended"] {
-        let subject = subject(case, None);
-        let (code, looked) = trim(&subject.pid(), &[]);
-        assert_eq!((code, &looked["reason"]), (RETENTION, &"not-asked".into()), "{looked}");
-        let (code, done) = trim(&subject.pid(), &["--inject", "--max-pause", "60s"]);
-        assert_eq!((code, &done["outcome"]), (OK, &"trimmed".into()), "{done}");
-        let foreseen = bytes(&done["predicted"]["returns"]);
-        let before = bytes(&looked["predicted"]["returns"]);
+        let subject = Subject::start(&mut subjects::command(case));
+        let pid = subject.pid();
+        let looked = trim(&pid, "--wait 60s");
+        assert_fact(&looked, RETENTION, "reason", "not-asked");
+        let done = trim(&pid, "--wait 60s --inject --max-pause 60s");
+        assert_fact(&done, OK, "outcome", "trimmed");
+        let (looked, done) = (looked.1, done.1);
+        let [before, foreseen] = [&looked, &done].map(|it| bytes(&it["predicted"]["returns"]));
         assert!((foreseen - before).abs() <= 0.02 * foreseen, "{case}: {looked} {done}");
         let measured = &done["measured"];
         let returned = bytes(&measured["rss_before"]) - bytes(&measured["rss_after"]);
@@ -51,46 +33,45 @@ fn what_is_foreseen_goes_back_and_then_there_is_nothing_more() {
             "{case}: foreseen {foreseen}, returned {returned}: {done}"
         );
         assert!(bytes(&done["stopped_s"]) > 0.0 && bytes(&done["ran_s"]) > 0.0);
-        let (code, again) = trim(&subject.pid(), &["--inject"]);
-        assert_eq!((code, &again["reason"]), (OK, &"below-threshold".into()), "{again}");
+        assert_fact(&trim(&pid, "--wait 60s --inject"), OK, "reason", "below-threshold");
     }
 }
 
 #[test]
 fn the_text_says_what_was_foreseen_done_and_measured() {
-    let subject = subject("c:burst-1-thread", None);
-    let trim = |options: &[&str]| {
-        let mut command = harness::ebb();
-        output(command.args(["trim", &subject.pid(), "--wait", "60s"]).args(options))
-    };
-    let looked = stdout(&trim(&[]));
-    assert!(looked.contains("expected  malloc_trim returns "), "{looked}");
-    assert!(looked.contains("not done  nothing was changed; --inject"), "{looked}");
-    let done = stdout(&trim(&["--inject", "--max-pause", "60s"]));
-    for words in ["was stopped for", "no other thread was stopped", "MB were returned"] {
-        assert!(done.contains(words), "{words}: {done}");
-    }
+    let subject = burst();
+    let looked = ["expected  malloc_trim returns ", "not done  nothing was changed; --inject"];
+    text(&subject.pid(), "").expect(RETENTION, &looked, &[]);
+    let done = ["was stopped for", "no other thread was stopped", "MB were returned"];
+    text(&subject.pid(), "--inject --max-pause 60s").expect(OK, &done, &[]);
 }
 
 #[test]
 fn limits_apply_before_the_call() {
-    let subject = subject("c:burst-1-thread", None);
-    let (code, left) = trim(&subject.pid(), &["--inject", "--min", "100GB"]);
-    assert_eq!((code, &left["reason"]), (OK, &"below-threshold".into()), "{left}");
-    let (code, left) = trim(&subject.pid(), &["--inject", "--max-pause", "0s"]);
-    assert_eq!((code, &left["reason"]), (RETENTION, &"too-long".into()), "{left}");
-    // Neither has changed anything.
-    let (_, left) = trim(&subject.pid(), &[]);
-    assert_eq!(left["reason"], "not-asked", "{left}");
+    let subject = burst();
+    for (options, code, reason) in [
+        ("--inject --min 100GB", OK, "below-threshold"),
+        ("--inject --max-pause 0s", RETENTION, "too-long"),
+        // Neither has changed anything.
+        ("", RETENTION, "not-asked"),
+    ] {
+        let left = trim(&subject.pid(), &format!("--wait 60s {options}"));
+        assert_fact(&left, code, "reason", reason);
+    }
 }
 
 #[test]
 fn other_allocators_are_named_with_what_to_do() {
-    let (code, left) = trim(&subject("c:burst-1-thread", Some("jemalloc")).pid(), &["--inject"]);
-    assert_eq!((code, &left["reason"]), (UNSUPPORTED, &"cannot-trim".into()), "{left}");
-    assert!(left["remedy"].as_str().is_some_and(|text| text.contains("arena.4096.purge")));
-    let (code, left) = trim(&subject("c:burst-1-thread", Some("ebbmalloc")).pid(), &["--inject"]);
-    assert_eq!((code, &left["reason"]), (OK, &"returns-by-itself".into()), "{left}");
+    for (allocator, code, reason, remedy) in [
+        ("jemalloc", UNSUPPORTED, "cannot-trim", "arena.4096.purge"),
+        ("ebbmalloc", OK, "returns-by-itself", ""),
+    ] {
+        let mut command = subjects::command("c:burst-1-thread");
+        command.env("LD_PRELOAD", subjects::preload(allocator));
+        let left = trim(&Subject::start(&mut command).pid(), "--wait 60s --inject");
+        assert_fact(&left, code, "reason", reason);
+        assert!(left.1["remedy"].as_str().unwrap_or_default().contains(remedy), "{}", left.1);
+    }
 }
 
 #[test]
@@ -98,26 +79,21 @@ fn a_right_that_is_missing_is_named() {
     if !nix::unistd::Uid::effective().is_root() {
         return;
     }
-    let subject = subject("c:burst-1-thread", None);
-    let folder = harness::folder();
+    let (subject, folder) = (burst(), harness::folder());
     let mut command = harness::unprivileged_ebb(&folder);
-    let result = output(command.args(["trim", &subject.pid(), "--inject"]));
-    assert_eq!(result.status.code(), Some(PERMISSION), "{}", stderr(&result));
-    assert!(stdout(&result).contains("Run ebb as that user, or as root"), "{}", stdout(&result));
+    let named = "Run ebb as that user, or as root";
+    Finished::by(command.args(["trim", &subject.pid(), "--inject"])).expect(
+        PERMISSION,
+        &[named],
+        &[],
+    );
 }
 
 #[test]
 fn a_wrong_command_line_is_a_usage_error() {
-    let subject = subject("c:live-peak", None);
-    let refused = |options: &[&str], words: &[&str]| {
-        let mut command = harness::ebb();
-        let result = output(command.args(["trim", &subject.pid()]).args(options));
-        assert_eq!(result.status.code(), Some(USAGE), "{}", stderr(&result));
-        for word in words {
-            assert!(stderr(&result).contains(word), "{word}: {}", stderr(&result));
-        }
-    };
-    refused(&["--page-cache"], &["is not a cgroup"]);
-    refused(&["--min", "many"], &["16MB"]);
-    harness::assert_refused(&output(harness::ebb().args(["trim", "4194999"])), USAGE, &["4194999"]);
+    let subject = Subject::start(&mut subjects::command("c:live-peak"));
+    text(&subject.pid(), "--page-cache").expect(USAGE, &[], &["is not a cgroup"]);
+    text(&subject.pid(), "--min many").expect(USAGE, &[], &["16MB"]);
+    let refused = output(harness::ebb().args(words("trim 4194999")));
+    harness::assert_refused(&refused, USAGE, &["4194999"]);
 }

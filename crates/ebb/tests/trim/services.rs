@@ -1,36 +1,31 @@
 //! Services under load: each request is answered, and rightly, while malloc_trim is called again and again, without a
-//! look at the process between.
+//! look at the process between. And `ebb` is killed at any moment: the process lives on, and nothing that it waits for
+//! has gone wrong.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::harness;
+use crate::harness::{self, Subject, each, words};
 use test_needs::needs;
-
-/// Ends with this value.
-struct Service(Child);
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// No answer takes longer on a machine that has other things to do.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Calls in all.
-fn times() -> u64 {
-    match std::env::var_os("EBB_LONG") {
-        Some(_) => 1000,
-        None => 50,
-    }
+/// So often, and more often with `EBB_LONG`.
+fn times((short, long): (u64, u64)) -> u64 {
+    if std::env::var_os("EBB_LONG").is_some() { long } else { short }
 }
+
+/// Calls of malloc_trim.
+const CALLS: (u64, u64) = (50, 1000);
+/// Times that `ebb` is killed, and up to so long after its start: it takes a fifth of that to come to its first call.
+const KILLS: (u64, u64) = (10, 100);
+const LONGEST_LIFE_MS: u64 = 400;
 
 /// Runs `load` on some threads, over and over with their number and a counter, while `pid` is trimmed.
 fn under_load(pid: u32, clients: u64, load: impl Fn(u64, &mut dyn FnMut() -> Option<u64>) + Sync) {
@@ -58,7 +53,7 @@ fn under_load(pid: u32, clients: u64, load: impl Fn(u64, &mut dyn FnMut() -> Opt
             }
         }
         let _done = Done(&done);
-        for time in 0..times() {
+        for time in 0..times(CALLS) {
             let target = ebb_inspect::Target::open(pid).expect("it lives");
             let function = ebb_inject::Function::malloc_trim(&target).expect("glibc");
             let called = ebb_inject::call(&target, &function, LIMIT);
@@ -67,24 +62,16 @@ fn under_load(pid: u32, clients: u64, load: impl Fn(u64, &mut dyn FnMut() -> Opt
         }
     });
     let answered = answered.into_inner();
-    eprintln!("{answered} requests were answered during {} calls", times());
-    assert!(answered > times(), "only {answered} requests were made");
+    eprintln!("{answered} requests were answered during {} calls", times(CALLS));
+    assert!(answered > times(CALLS), "only {answered} requests were made");
 }
 
 fn python(kind: &str) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/trim/service.py");
-    let mut child = Command::new("python3")
-        .args([script, kind])
-        .env_remove("LD_PRELOAD")
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("python3");
-    let mut port = String::new();
-    let out = child.stdout.take().expect("a pipe");
-    let service = Service(child);
-    BufReader::new(out).read_line(&mut port).expect("a line");
-    let address = format!("127.0.0.1:{}", port.trim());
-    under_load(service.0.id(), 2, |client, next| {
+    let mut command = Command::new("python3");
+    let mut service = Subject::spawn(command.args([script, kind]).env_remove("LD_PRELOAD"));
+    let address = format!("127.0.0.1:{}", service.line());
+    under_load(service.id, 2, |client, next| {
         // A server of one thread serves a connection to its end.
         while let Some(count) = next() {
             let number = client * 7919 + count * 31;
@@ -103,13 +90,9 @@ fn python(kind: &str) {
 }
 
 #[test]
-fn a_python_service_of_one_thread() {
-    python("single");
-}
-
-#[test]
-fn a_python_service_with_a_thread_for_each_request() {
-    python("threads");
+fn python_services_of_one_thread_and_with_a_thread_for_each_request() {
+    let cases = ["single", "threads"].map(|kind| (kind, kind));
+    each(&cases, |kind| python(kind));
 }
 
 #[test]
@@ -117,23 +100,18 @@ fn redis() {
     needs!("redis-server");
     let folder = harness::folder();
     let socket = folder.path().join("redis.sock");
-    let child = Command::new("redis-server")
-        .args(["--port", "0", "--save", "", "--unixsocket"])
-        .arg(&socket)
-        .arg("--dir")
-        .arg(folder.path())
-        // Debian's is linked to jemalloc.
-        .env("LD_PRELOAD", harness::peer("libc.so.6", "libc6"))
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("redis-server: apt-get install redis-server");
-    let service = Service(child);
+    let mut command = Command::new("redis-server");
+    command.args(["--port", "0", "--save", "", "--logfile", "/dev/null", "--unixsocket"]);
+    command.arg(&socket).arg("--dir").arg(folder.path());
+    // Debian's is linked to jemalloc.
+    command.env("LD_PRELOAD", harness::peer("libc.so.6", "libc6"));
+    let service = Subject::spawn(&mut command);
     let end = Instant::now() + LIMIT;
     while UnixStream::connect(&socket).is_err() {
         assert!(Instant::now() < end, "redis-server does not listen");
         std::thread::sleep(Duration::from_millis(20));
     }
-    under_load(service.0.id(), 2, |client, next| {
+    under_load(service.id, 2, |client, next| {
         let stream = UnixStream::connect(&socket).expect("a connection");
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         let mut writer = stream.try_clone().unwrap();
@@ -157,6 +135,53 @@ fn redis() {
             assert_eq!(line(), "+OK");
             assert_eq!(line(), format!("${}", value.len()));
             assert_eq!(line(), value);
+        }
+    });
+}
+
+/// The program that checks its own waits, shared with ebb-inject's tests.
+fn program(folder: &tempfile::TempDir) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ebb-inject/tests/programs/waits.c");
+    let source = std::fs::read_to_string(source).expect("the source");
+    let flags = ["-O2", "-mavx2", "-mno-red-zone", "-pthread"];
+    harness::compile(folder, "gcc", "waits", &source, &flags)
+}
+
+/// How many rounds it has made since its start. None of them may have gone wrong.
+fn rounds(program: &mut Subject, life_ms: u64) -> u64 {
+    program.tell();
+    let answer = program.line();
+    let (made, wrong) = answer.split_once(' ').expect("two numbers");
+    assert!(wrong == "0" || wrong.starts_with("0 "), "killed after {life_ms} ms: {wrong}");
+    made.parse().expect("a number")
+}
+
+#[test]
+fn threads_go_on_when_ebb_is_killed_and_so_does_an_only_one() {
+    let folder = harness::folder();
+    let program = program(&folder);
+    let cases: &[(&str, &[&str])] = &[
+        ("threads", &[]),
+        ("the only one polls", &["alone", "poll"]),
+        ("the only one has values in registers", &["alone", "registers"]),
+    ];
+    each(cases, |arguments| {
+        let mut subject = Subject::start(Command::new(&program).args(*arguments));
+        // Whatever there is to return, without a pause between.
+        let line = format!("trim {} --inject --min 0 --every 1ms", subject.pid());
+        for time in 0..times(KILLS) {
+            let mut ebb = harness::ebb();
+            ebb.args(words(&line)).args(["--wait", "60s", "--no-children", "--json"]);
+            let mut ebb = ebb.stdout(Stdio::null()).spawn().expect("ebb");
+            // Spread over its life, with no need of chance.
+            let life_ms = time * 157 % LONGEST_LIFE_MS;
+            std::thread::sleep(Duration::from_millis(life_ms));
+            ebb.kill().expect("to kill it");
+            ebb.wait().expect("its end");
+            let before = rounds(&mut subject, life_ms);
+            std::thread::sleep(Duration::from_millis(60));
+            let after = rounds(&mut subject, life_ms);
+            assert!(after > before, "killed after {life_ms} ms: it stands still");
         }
     });
 }

@@ -10,28 +10,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::harness;
-use crate::harness::{Subject, subjects};
+use crate::harness::subjects::{self, Cgroup};
+use crate::harness::{self, Finished, Subject};
 
 /// Processes looked at side by side.
 const LANES: usize = 2;
 /// A case is watched for at most four times this.
 const LONGEST_WATCH: Duration = Duration::from_secs(60);
-
-/// Where a set's matrix stands in the documentation.
-struct Place {
-    begin: &'static str,
-    end: &'static str,
-}
-
-const FIRST: Place = Place {
-    begin: "<!-- matrix: written by the collection's test -->\n",
-    end: "<!-- end of matrix -->\n",
-};
-const SECOND: Place = Place {
-    begin: "<!-- second matrix: written by the collection's test -->\n",
-    end: "<!-- end of second matrix -->\n",
-};
 
 #[derive(Debug, serde::Deserialize)]
 struct Table {
@@ -67,15 +52,16 @@ struct Said {
 
 #[test]
 fn the_labelled_collection() {
-    collection("cases.toml", &FIRST);
+    collection("cases.toml", "matrix");
 }
 
 #[test]
 fn the_second_set() {
-    collection("second.toml", &SECOND);
+    collection("second.toml", "second matrix");
 }
 
-fn collection(file: &str, place: &Place) {
+/// `place` is the name of a matrix in the documentation.
+fn collection(file: &str, place: &str) {
     let text = std::fs::read_to_string(subjects::fixtures().join(file)).unwrap();
     let table: Table = toml::from_str(&text).unwrap();
     let names: BTreeSet<&str> = table.case.iter().map(|case| case.name.as_str()).collect();
@@ -166,10 +152,9 @@ fn run(case: &Case) -> Option<serde_json::Value> {
 /// What `ebb why --json` with `options` says of the process of a case.
 fn said(case: &Case, subject: &Subject, options: &[&str]) -> serde_json::Value {
     let mut why = harness::ebb();
-    why.args(["why", "--json", &subject.pid()]).args(options);
-    let output = harness::output(&mut why);
-    let mut value: serde_json::Value = serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{}: {error}: {}", case.name, harness::stderr(&output)));
+    let why = Finished::by(why.args(["why", "--json", &subject.pid()]).args(options));
+    let mut value: serde_json::Value = serde_json::from_str(&why.stdout)
+        .unwrap_or_else(|error| panic!("{}: {error}: {}", case.name, why.all()));
     // One look is a list of one.
     if let Some(first) = value.as_array_mut().and_then(Vec::pop) {
         value = first;
@@ -231,61 +216,6 @@ fn disk(folder: &tempfile::TempDir) -> PathBuf {
     }
 }
 
-/// A memory cgroup of our own; removed in the end.
-pub struct Cgroup(pub PathBuf);
-
-impl Cgroup {
-    /// Below the mount, where we may make one.
-    pub fn new(name: &str) -> Option<Self> {
-        let mounts = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"];
-        let mount = mounts
-            .iter()
-            .map(Path::new)
-            .find(|mount| mount.join("cgroup.procs").exists() && has_memory(mount))?;
-        let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
-        let folder = mount.join(format!("ebb-why-{}-{name}", std::process::id()));
-        match std::fs::create_dir(&folder) {
-            Ok(()) if folder.join("cgroup.procs").exists() => Some(Self(folder)),
-            _ => {
-                test_needs::note(&format!("no right to make a cgroup in {}", mount.display()));
-                None
-            }
-        }
-    }
-}
-
-impl Cgroup {
-    /// The command, started in it: a shell enters before anything is charged.
-    pub fn with(&self, command: &std::process::Command) -> std::process::Command {
-        let mut shell = std::process::Command::new("sh");
-        shell
-            .arg("-c")
-            .arg(format!("echo $$ > {}/cgroup.procs && exec \"$@\"", self.0.display()))
-            .arg("sh")
-            .arg(command.get_program())
-            .args(command.get_args());
-        shell
-    }
-}
-
-fn has_memory(mount: &Path) -> bool {
-    mount.join("memory.usage_in_bytes").exists()
-        || std::fs::read_to_string(mount.join("cgroup.subtree_control"))
-            .is_ok_and(|text| text.contains("memory"))
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        // Its process is gone; the kernel takes a moment to see that.
-        for _ in 0..100 {
-            if std::fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
 /// What was true, against what was said, in Markdown.
 fn matrix(said: &[Said]) -> String {
     let kinds: BTreeSet<&str> =
@@ -320,13 +250,14 @@ fn matrix(said: &[Said]) -> String {
 }
 
 /// The table in the documentation is this one, or becomes it.
-fn published(matrix: &str, place: &Place) {
+fn published(matrix: &str, place: &str) {
     static FILE: Mutex<()> = Mutex::new(());
     let _alone = FILE.lock().unwrap();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/proof.md");
     let text = std::fs::read_to_string(&path).unwrap();
-    let from = text.find(place.begin).expect("the place of the matrix") + place.begin.len();
-    let to = text.find(place.end).expect("the end of the matrix");
+    let begin = format!("<!-- {place}: written by the collection's test -->\n");
+    let from = text.find(&begin).expect("the place of the matrix") + begin.len();
+    let to = text.find(&format!("<!-- end of {place} -->\n")).expect("the end of the matrix");
     if std::env::var_os("EBB_WRITE_MATRIX").is_some() {
         let changed = format!("{}{matrix}{}", &text[..from], &text[to..]);
         std::fs::write(&path, changed).unwrap();

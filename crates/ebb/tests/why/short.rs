@@ -7,8 +7,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
 use serde_json::Value;
 
-use crate::collection::Cgroup;
-use crate::harness::{self, Finished, Subject, output, subjects};
+use crate::harness::subjects::{self, Cgroup};
+use crate::harness::{self, Finished, Subject, output};
 use test_needs::skip;
 
 /// The text without its line breaks.
